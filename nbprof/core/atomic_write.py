@@ -71,9 +71,7 @@ def _is_a_name(target: Path) -> bool:
 
 
 def is_stream(target: Path) -> bool:
-    """Whether `target` exists and is no regular file: a device, a FIFO, a socket, a folder or an
-    open descriptor.
-    """
+    """True if `target` is a device, a FIFO, a socket, a folder or an open descriptor."""
     if _DESCRIPTOR.fullmatch(str(target.absolute())):
         return True
     try:
@@ -83,9 +81,7 @@ def is_stream(target: Path) -> bool:
 
 
 def _status(target: Path) -> os.stat_result | None:
-    """None if there is no file, or if the target is a symbolic link to a file that does not
-    exist.
-    """
+    """State of the file; None if it, or the file behind a symbolic link, does not exist."""
     try:
         return target.stat()
     except FileNotFoundError:

@@ -19,7 +19,7 @@ MODULE = "nn.Module: "
 instance.
 """
 BETWEEN = ", "
-"""Between lines of code, and between modules, where something comes of several."""
+"""Separator of several lines of code, or of several modules."""
 _RETURNS = "\n"
 _FRAME = re.compile(r"(.*)\((\d+)\): ")
 _LIBRARIES = frozenset(
@@ -37,24 +37,26 @@ _LIBRARIES = frozenset(
     )
 )
 _WITHIN = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]")
-_MADE = re.compile(
+_GENERATED = re.compile(
     r"<(?!ipython)|.*torchinductor_|.*[/\\]torch_compile_debug[/\\]|(?:.*[/\\])?c[a-z2-7]{51}\.py\Z"
 )
 
 
 def own_line(frame: str) -> str:
-    """`train.py:12` out of `train.py(12): step`; empty for code of PyTorch, of Python itself and of
-    notebooks, and for what was generated.
+    """`train.py:12` for `train.py(12): step`; empty unless it is code of the user.
 
-    Profilers leave out the folders that modules are found in.
+    Code of notebooks, PyTorch and Python itself and generated code is not. Profilers omit the
+    folders that modules are imported from.
     """
-    found = _FRAME.match(frame)
-    if found is None or _MADE.match(found[1]):
+    match = _FRAME.match(frame)
+    if match is None or _GENERATED.match(match[1]):
         return ""
-    inside = _WITHIN.match(found[1])
-    path = found[1][inside.end() :] if inside else found[1]
+    library_folder = _WITHIN.match(match[1])
+    path = match[1][library_folder.end() :] if library_folder else match[1]
     top = re.split(r"[/\\]", path, maxsplit=1)[0].removesuffix(".py")
-    return "" if top in _LIBRARIES or top in sys.stdlib_module_names else f"{found[1]}:{found[2]}"
+    if top in _LIBRARIES or top in sys.stdlib_module_names:
+        return ""
+    return f"{match[1]}:{match[2]}"
 
 
 @dataclass
@@ -74,10 +76,9 @@ class Stacks:
 
     @classmethod
     def of_texts(cls, texts: list[str]) -> Stacks:
-        """Stacks that the file has as texts, innermost call first, parted by `;`."""
-        joined = np.array([text.replace(";", _RETURNS).strip() for text in texts] or [""], object)[
-            : len(texts)
-        ]
+        """Stacks given as texts, innermost call first, separated by `;`."""
+        joined: npt.NDArray[np.object_] = np.empty(len(texts), object)
+        joined[:] = [text.replace(";", _RETURNS).strip() for text in texts]
         return cls(np.full(len(texts), -1, np.int32), joined)
 
     def text(self, code: int) -> str:
@@ -90,7 +91,7 @@ class Stacks:
 
     @cached_property
     def is_module(self) -> npt.NDArray[np.bool_]:
-        """bool[k]: whether the innermost call is that of a module."""
+        """bool[k]: the innermost call is that of a module."""
         return np.fromiter(
             (str(name).startswith(MODULE) for name in self.frame), np.bool_, len(self.frame)
         )
@@ -98,51 +99,45 @@ class Stacks:
     @cached_property
     def module(self) -> Int32s:
         """int32[k]: code of the innermost chain that ends in a call of a module, -1."""
-        out = np.where(self.is_module, np.arange(len(self.frame)), -1).astype(np.int32)
+        module = np.where(self.is_module, np.arange(len(self.frame)), -1).astype(np.int32)
         for level in nesting.levels(self.above)[1:]:
-            inherit = level[out[level] < 0]
-            out[inherit] = out[self.above[inherit]]
-        return out
+            inherit = level[module[level] < 0]
+            module[inherit] = module[self.above[inherit]]
+        return module
 
     @cached_property
     def path(self) -> npt.NDArray[np.object_]:
-        """object[k]: modules of each chain, outermost first: `Net_0/Linear_1`; empty where there is
-        none.
-        """
-        out = np.full(len(self.frame), "", object)
+        """object[k]: modules of each chain, outermost first: `Net_0/Linear_1`; empty if none."""
+        path = np.full(len(self.frame), "", object)
         for code in np.flatnonzero(self.is_module).tolist():
-            # Codes are given from the outside to the inside, so that what is above is known.
+            # Codes ascend from the outside to the inside: the path above is known already.
             above = int(self.above[code])
-            around = out[self.module[above]] if above >= 0 and self.module[above] >= 0 else ""
+            around = path[self.module[above]] if above >= 0 and self.module[above] >= 0 else ""
             name = str(self.frame[code]).removeprefix(MODULE)
-            out[code] = f"{around}/{name}" if around else name
-        return np.append(out, "")[self.module]
+            path[code] = f"{around}/{name}" if around else name
+        return np.append(path, "")[self.module]
 
     @cached_property
     def line(self) -> npt.NDArray[np.object_]:
-        """object[k]: the innermost line of each chain that `own_line` has one of; empty where there
-        is none.
-        """
+        """object[k]: the innermost line of the user's code in each chain; empty if none."""
         frame, frames = pd.factorize(self.frame)
-        own = np.array(
-            [
-                *(
-                    next(filter(None, map(own_line, str(text).split(_RETURNS))), "")
-                    for text in frames.tolist()
-                ),
-                "",
-            ],
-            object,
-        )
-        at = np.where(own[frame] != "", frame, -1).astype(np.int64)
+        lines = np.array([*map(_innermost_own_line, frames.tolist()), ""], object)
+        line_code = np.where(lines[frame] != "", frame, -1).astype(np.int64)
         for level in nesting.levels(self.above)[1:]:
-            inherit = level[at[level] < 0]
-            at[inherit] = at[self.above[inherit]]
-        return own[at]
+            inherit = level[line_code[level] < 0]
+            line_code[inherit] = line_code[self.above[inherit]]
+        return lines[line_code]
 
     def paths(self, codes: Int32s) -> npt.NDArray[np.object_]:
         """The modules of some chains; empty for -1."""
         return np.append(self.path, "")[codes]
+
+
+def _innermost_own_line(frame: object) -> str:
+    for line in map(own_line, str(frame).split(_RETURNS)):
+        if line:
+            return line
+    return ""
 
 
 def chains(parent: Int32s, name: Int32s, names: npt.NDArray[np.object_]) -> tuple[Int32s, Stacks]:
@@ -155,18 +150,18 @@ def chains(parent: Int32s, name: Int32s, names: npt.NDArray[np.object_]) -> tupl
     name : int32[n]
         Codes into `names`.
     """
-    out = np.full(len(parent), -1, np.int32)
+    chain = np.full(len(parent), -1, np.int32)
     above: list[Int32s] = []
     frame: list[Int64s] = []
     total = 0
     for level in nesting.levels(parent):
-        around = np.where(parent[level] >= 0, out[parent[level]], -1).astype(np.int64)
+        around = np.where(parent[level] >= 0, chain[parent[level]], -1).astype(np.int64)
         key = (around + 1) * (len(names) + 1) + name[level]
         code, distinct = pd.factorize(key)
-        out[level] = total + code
+        chain[level] = total + code
         above.append((distinct // (len(names) + 1) - 1).astype(np.int32))
         frame.append(distinct % (len(names) + 1))
         total += len(distinct)
     if not above:
-        return out, Stacks(np.zeros(0, np.int32), np.zeros(0, object))
-    return out, Stacks(np.concatenate(above), names[np.concatenate(frame)])
+        return chain, Stacks(np.zeros(0, np.int32), np.zeros(0, object))
+    return chain, Stacks(np.concatenate(above), names[np.concatenate(frame)])

@@ -1,6 +1,4 @@
-"""Cells of a notebook in what a recorder writes of Python calls: by their number, not by the
-temporary file that stands for them.
-"""
+"""Names of Python calls with the number of a notebook cell in place of its temporary file."""
 
 from __future__ import annotations
 
@@ -19,24 +17,21 @@ _INPUT = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>")
 
 
 def stem(path: str) -> str:
-    """What a cell's file is known by; '' of any other file."""
-    found = _PATH.fullmatch(path)
-    return found[1] if found else ""
+    """The stem of the file of a cell; '' for any other file."""
+    match = _PATH.fullmatch(path)
+    return match[1] if match else ""
 
 
 def title(path: str, cells: Mapping[str, int]) -> str:
-    """`Cell [3]` for the file of a cell, `Cell` where its number is not known; other paths as they
-    are.
-    """
+    """`Cell [3]` for the file of a cell, `Cell` if its number is unknown; other paths unchanged."""
     name = stem(path)
-    if not name and (found := _INPUT.fullmatch(path)):
-        return _cell(int(found[1]))
+    if not name and (match := _INPUT.fullmatch(path)):
+        return _cell(int(match[1]))
     return _cell(cells.get(name)) if name else path
 
 
 def readable(text: str, cells: Mapping[str, int]) -> str:
-    """The text with `Cell [3]` in place of the file of that cell; just `Cell` where its number is
-    not known.
+    """The text with `Cell [3]` in place of the file of that cell; `Cell` if its number is unknown.
 
     Parameters
     ----------
@@ -45,9 +40,9 @@ def readable(text: str, cells: Mapping[str, int]) -> str:
     cells : mapping
         Execution counts by the stem of a cell's file, as they were when the run was recorded.
     """
-    text = _PATH.sub(lambda found: _cell(cells.get(found[1])), text)
-    # A number alone may be the name of any file: of those only cells that are known.
-    return _NAME.sub(lambda found: _cell(cells[found[1]]) if found[1] in cells else found[0], text)
+    text = _PATH.sub(lambda match: _cell(cells.get(match[1])), text)
+    # Any file may be named by a number: only cells that are known are replaced.
+    return _NAME.sub(lambda match: _cell(cells[match[1]]) if match[1] in cells else match[0], text)
 
 
 def _cell(count: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Work that reaches over the end of a step, cut there."""
+"""Work split at the boundaries of steps."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from nbprof.core.trace import Int64s
 def cut(
     work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int64s | None = None
 ) -> pd.DataFrame:
-    """Pieces of work, once for each step that they reach into, with the group of that step; times
-    stay whole.
+    """Pieces of work, repeated for each step that they overlap, with the group of that step.
 
-    What runs ahead of a device belongs to each step in whose time it is done.
+    Times are not clipped. Work that runs ahead of a device belongs to each step that it overlaps.
 
     Parameters
     ----------
@@ -31,8 +30,7 @@ def cut(
         work["start"].to_numpy()[rows], work["end"].to_numpy()[rows]
     )
     row = rows[piece]
-    # Column by column: pandas would look up the label of each row, and join the columns into blocks
-    # that are then parted again.
+    # Column by column: pandas would look up the label of each row, and merge columns into blocks.
     columns = {
         str(name): column.to_numpy()[row] for name, column in work.items() if name != "group"
     }

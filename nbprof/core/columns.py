@@ -166,14 +166,9 @@ class Columns:
     @classmethod
     def empty(cls) -> Self:
         """The table without rows, and without its optional columns."""
-        return cls._of_arrays(
-            {
-                name: np.zeros(0, column.dtype)
-                for name, column in cls.columns.items()
-                if not column.optional
-            },
-            0,
-        )
+        required = {name: column for name, column in cls.columns.items() if not column.optional}
+        arrays = {name: np.zeros(0, column.dtype) for name, column in required.items()}
+        return cls._of_arrays(arrays, 0)
 
     @classmethod
     def of(cls, *frames: pd.DataFrame) -> Self:
@@ -185,11 +180,10 @@ class Columns:
             if column.optional and not all(name in frame for frame in frames):
                 continue
             values = [frame[name].to_numpy() for frame in frames]
-            arrays[name] = (
-                values[0]
-                if len(values) == 1
-                else np.concatenate(values, dtype=column.dtype, casting="unsafe")
-            )
+            if len(values) == 1:
+                arrays[name] = values[0]
+            else:
+                arrays[name] = np.concatenate(values, dtype=column.dtype, casting="unsafe")
         return cls(**arrays)
 
     @classmethod

@@ -1,9 +1,9 @@
-"""Opening files that must be below certain folders, even while somebody replaces files by links
-there.
+"""Opening files that must be below certain folders, even if files are replaced by links meanwhile.
 
 A path that was checked may lead elsewhere when it is opened. So it is resolved first, and then
-opened component by component from the folder at its top, following no link. Where the system cannot
-open relative to a folder (Windows), the opened file is compared with the one at the resolved path.
+opened component by component from the folder at its top, following no link. On Windows, which
+cannot open a file relative to a folder, the opened file is compared with the one at the resolved
+path.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ _TRIES = 20
 
 
 class ConfinedError(PermissionError):
-    """The path leads out of the folders that may be read, or to a hidden name; the text says
-    which.
-    """
+    """The path leads out of the folders that may be read, or to a hidden name."""
 
 
 class ReplacedError(OSError):
@@ -37,8 +35,7 @@ class ReplacedError(OSError):
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """`os.path.realpath`, tried again where a link is replaced meanwhile: Python raises `OSError`
-    then.
+    """`os.path.realpath`, repeated if it raises `OSError` because a link is replaced meanwhile.
 
     Raises
     ------
@@ -99,10 +96,10 @@ class Confinement:
         if not _RELATIVE:
             return Path(folder, *parts).lstat()
         with _parent(folder, parts) as (parent, name):
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
+            state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISLNK(state.st_mode):
             raise ReplacedError(errno.ELOOP, _BECAME_LINK, os.fspath(path))
-        return found
+        return state
 
     def check(self, path: str | os.PathLike[str]) -> None:
         """Refuse a path whose links lead elsewhere now; opening it checks once more.
@@ -115,7 +112,7 @@ class Confinement:
         self._resolved(path)
 
     def permits(self, path: str | os.PathLike[str]) -> bool:
-        """Whether `check` has nothing against a path."""
+        """True if `check` accepts a path."""
         try:
             self._resolved(path)
         except (OSError, ValueError):
@@ -123,10 +120,10 @@ class Confinement:
         return True
 
     def _resolved(self, path: str | os.PathLike[str]) -> tuple[str, tuple[str, ...]]:
-        """The folder that a path is below, and the parts of the way from there, without links."""
+        """The permitted folder that a path is below, and the parts of the path relative to it."""
         real = PurePath(real_path(path))
         for folder in self.folders:
-            # On another machine, such as that of a Dask worker, a link may lead to the folder.
+            # On another machine, such as a Dask worker, the folder may be behind a link.
             top = real_path(folder)
             if real.is_relative_to(top):
                 parts = real.relative_to(top).parts
@@ -138,6 +135,17 @@ class Confinement:
             f"is a link that points outside {self.name}. Replace the link with a copy of the file"
         )
         raise ConfinedError(errno.EACCES, text, os.fspath(path))
+
+
+def state_of(path: Path, confinement: Confinement | None) -> os.stat_result:
+    """The state of a file or folder, confined or not.
+
+    Raises
+    ------
+    OSError, ValueError
+        As `Confinement.stat`, or as `os.stat`.
+    """
+    return path.stat() if confinement is None else confinement.stat(path)
 
 
 @contextmanager
@@ -166,9 +174,7 @@ def scan(path: Path, confinement: Confinement | None) -> Iterator[Iterator[os.Di
 
 @contextmanager
 def _parent(folder: str, parts: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """A descriptor of the folder that the last part is in, reached without following a link, and
-    that part.
-    """
+    """A descriptor of the parent folder, reached without following links, and the last part."""
     descriptor = os.open(folder, _FOLDER)
     name = "."
     try:

@@ -17,34 +17,34 @@ class ReadError(NbprofError):
     message : str
         What is wrong and what to do about it.
     path : str, optional
-        The file or folder in question; it is put in front of the message.
+        The file or folder; the message begins with it.
     offset : int, optional
-        The byte at which reading stopped to make sense.
+        The byte at which reading failed.
     """
 
     def __init__(self, message: str, *, path: str = "", offset: int | None = None) -> None:
-        place = path
+        location = path
         if offset is not None:
-            place = f"{path}, byte {offset:,}" if path else f"byte {offset:,}"
-        super().__init__(f"{place}: {message}" if place else message)
+            location = f"{path}, byte {offset:,}" if path else f"byte {offset:,}"
+        super().__init__(f"{location}: {message}" if location else message)
         self.reason = message
         self.path = path
         self.offset = offset
 
 
 class RawError(ReadError):
-    """What is there has to be exported by the tool that recorded it before it can be read.
+    """A recording must be exported by the tool that created it before it can be read.
 
     Parameters
     ----------
     message : str
-        What it is, and how it is exported.
+        Description of the recording, and how to export it.
     path : str
-        The folder in question.
+        Its folder.
     what : str
-        Who recorded it, in a few words.
+        The recorder, in a few words.
     recordings : sequence of str
-        Folders or files that are to be exported.
+        Folders or files to export.
     tool : str
         The program that exports them.
     """

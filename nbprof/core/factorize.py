@@ -1,6 +1,4 @@
-"""Rows that are alike in several columns of codes, rows by key, and names that are alike, without a
-Python object a row or a name.
-"""
+"""Grouping of rows by several columns of codes, and look-ups, without Python objects per row."""
 
 from __future__ import annotations
 
@@ -15,12 +13,13 @@ from nbprof.core.trace import Int64s
 _HEAD = 32
 _MOST = 1 << 62
 _DENSE = 4
-"""A table may have so many times more places than there are rows."""
+"""Size of a table relative to the number of rows, at most."""
 
 
 def unique_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
-    """First row of each different combination of codes, and the combination of each row as its
-    number; codes are >= -1.
+    """First row of each distinct combination of codes, and the combination's index for each row.
+
+    Codes are -1 or more.
     """
     code = np.zeros(len(columns[0]), np.int64)
     sizes = [int(column.max(initial=-1)) + 2 for column in columns]
@@ -41,9 +40,7 @@ def unique_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _in_table(code: Int64s, size: int) -> tuple[Int64s, Int64s]:
-    """`unique_rows` of codes below `size`, by a table of all of them: a third of the time of
-    hashing.
-    """
+    """`unique_rows` of codes below `size`: a table takes a third of the time of hashing."""
     table = np.full(size, -1, np.int64)
     table[code[::-1]] = np.arange(len(code))[::-1]
     first = np.sort(table[table >= 0])
@@ -74,41 +71,42 @@ def used_codes(codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
 
 
 def all_differ(codes: npt.NDArray[np.integer]) -> bool:
-    """Whether no code is there twice; codes are >= 0."""
+    """True if no code occurs twice; codes are 0 or more."""
     seen = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)
     seen[codes] = True
     return int(np.count_nonzero(seen)) == len(codes)
 
 
-def lookup(keys: npt.NDArray[np.integer], values: Int64s, wanted: Int64s) -> Int64s:
-    """The value of each of some keys, -1 for one that is not there; `keys` ascend, of equal ones
-    the first counts.
+def lookup(keys: npt.NDArray[np.integer], values: Int64s, lookups: Int64s) -> Int64s:
+    """The value of each key looked up, -1 for keys that do not exist.
+
+    `keys` ascend; the first of equal keys counts.
     """
-    if not len(keys) or not len(wanted):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted.astype(keys.dtype)), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], -1)
+    if not len(keys) or not len(lookups):
+        return np.full(len(lookups), -1, np.int64)
+    index = np.minimum(np.searchsorted(keys, lookups.astype(keys.dtype)), len(keys) - 1)
+    return np.where(keys[index] == lookups, values[index], -1)
 
 
 def heads(names: npt.NDArray[np.object_]) -> npt.NDArray[np.str_]:
-    """The begin of each name, as an array that numpy can look through without Python."""
+    """The first characters of each name as an array of numpy strings."""
     return names.astype(f"U{_HEAD}")
 
 
 def starting(heads: npt.NDArray[np.str_], *starts: str) -> npt.NDArray[np.bool_]:
-    """bool[names]: which names start with one of the texts, of at most 32 characters."""
+    """bool[names]: names that start with one of the texts, of at most 32 characters."""
     assert all(len(text) <= _HEAD for text in starts)
-    out = np.zeros(len(heads), np.bool_)
+    starts_with = np.zeros(len(heads), np.bool_)
     for text in starts:
-        out |= np.char.startswith(heads, text)
-    return out
+        starts_with |= np.char.startswith(heads, text)
+    return starts_with
 
 
 def ending(
     names: npt.NDArray[np.object_], used: npt.NDArray[np.integer], text: str
 ) -> npt.NDArray[np.bool_]:
-    """bool[names]: which of the used names (codes, in any number) end with a text."""
-    out = np.zeros(len(names), np.bool_)
-    known = np.flatnonzero(np.bincount(used))
-    out[known] = [name.endswith(text) for name in names[known].tolist()]
-    return out
+    """bool[names]: names that are used (codes in any order) and end with a text."""
+    ends_with = np.zeros(len(names), np.bool_)
+    codes = np.flatnonzero(np.bincount(used))
+    ends_with[codes] = [name.endswith(text) for name in names[codes].tolist()]
+    return ends_with

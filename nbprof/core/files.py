@@ -1,6 +1,4 @@
-"""The files of a run, wherever they are: each can show its head and be read into memory of our
-own.
-"""
+"""The files of a run, wherever they are: each can return its first bytes or be read into memory."""
 
 from __future__ import annotations
 
@@ -17,72 +15,66 @@ from typing import BinaryIO, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.confinement import ConfinedError, Confinement
+from nbprof.core.confinement import ConfinedError, Confinement, state_of
 from nbprof.core.errors import ReadError
 from nbprof.core.units import size_text
 
-# Zero bytes behind the data, so that a varint or a word may be read at its very end.
+# Zero bytes after the data, so that a varint or a word can be read at its very end.
 PADDING = 16
 BLOCK = 1 << 24
 _HUGE = 1 << 22
 LIMIT_BYTES = 1 << 34
-"""How much a compressed file may decompress to by default: 16 GiB. A file of a few MB can claim any
-size.
-"""
+"""Default limit for a decompressed file: 16 GiB. A file of a few MB can claim any size."""
 
-# Private memory: pages of a shared mapping would stay in the kernel's hands when they are given
-# back.
+# Private memory: pages of a shared mapping stay with the kernel when they are released.
 _ANONYMOUS = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 )
 
 
 class Buffer:
-    """The bytes of one file in anonymous memory, with zero bytes behind them.
+    """The bytes of one file in anonymous memory, followed by zero bytes.
 
-    A user's file is never mapped: if another process cut it short, the kernel of the notebook would
-    be killed. Memory of our own can also be given back piece by piece while it is decoded.
+    A user's file is never mapped: if another process truncated it, the kernel of the notebook would
+    be killed. Anonymous memory can also be released piece by piece while it is decoded.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._map = mmap.mmap(-1, size + PADDING, **_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE") and size >= _HUGE:
-            # Every page is written once: that there are 500 times fewer of them saves half the time
-            # of reading. A kernel may not know it.
+            # 500 times fewer pages save half the time of reading. Not every kernel supports it.
             with contextlib.suppress(OSError):
                 self._map.madvise(mmap.MADV_HUGEPAGE)
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         """uint8[size + PADDING]"""
         self.decoded: Callable[[int], None] | None = None
-        """Progress of decoding, if anybody wants it: called by the reader, on any thread, with the
-        byte it has reached.
-        """
+        """Called by the reader, on any thread, with the byte that decoding has reached."""
 
-    def reached(self, at: int) -> None:
-        """Says that decoding has come to a byte."""
+    def reached(self, offset: int) -> None:
+        """Report that decoding has reached a byte."""
         if self.decoded is not None:
-            self.decoded(at)
+            self.decoded(offset)
 
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview) -> Buffer:
         """A copy of some bytes."""
-        out = cls(len(data))
-        out._map[: len(data)] = bytes(data) if not isinstance(data, bytes) else data
-        return out
+        buffer = cls(len(data))
+        buffer._map[: len(data)] = bytes(data) if not isinstance(data, bytes) else data
+        return buffer
 
     @property
     def data(self) -> memoryview:
-        """The bytes, without those behind them."""
+        """The bytes without the padding."""
         return memoryview(self._map)[: self.size]
 
     def fill(self, file: BinaryIO) -> int:
-        """Reads a file into the buffer; returns how many bytes came."""
-        view, at = memoryview(self._map), 0
-        # Straight to its place, where the file can: every byte is moved once less.
+        """Read a file into the buffer and return the number of bytes read."""
+        view, offset = memoryview(self._map), 0
+        # Into the buffer directly if the file can: each byte is copied once less.
         readinto = getattr(file, "readinto", None)
-        while at < self.size:
-            part = view[at : min(at + BLOCK, self.size)]
+        while offset < self.size:
+            part = view[offset : min(offset + BLOCK, self.size)]
             if readinto is not None:
                 came = readinto(part)
             else:
@@ -91,11 +83,11 @@ class Buffer:
                 part[:came] = block
             if not came:
                 break
-            at += came
-        return at
+            offset += came
+        return offset
 
     def release(self, start: int, stop: int) -> None:
-        """Gives the whole pages between two bytes back; they read as zero afterwards."""
+        """Release the full pages between two bytes; they read as zero afterwards."""
         page = mmap.PAGESIZE
         first, last = -(-start // page) * page, stop // page * page
         if last > first and hasattr(mmap, "MADV_DONTNEED"):
@@ -103,7 +95,7 @@ class Buffer:
 
 
 class Growing:
-    """A buffer for bytes whose number is not known before they have all come.
+    """A buffer for an unknown number of bytes.
 
     Raises
     ------
@@ -117,42 +109,41 @@ class Growing:
         self.size = 0
         self._label = label
         self._limit = limit
-        # Mappings, not bytes objects: they leave the process when they are closed, whatever the
-        # allocator keeps.
+        # Mappings, not bytes objects: the allocator may keep freed memory, but no closed mapping.
         self._parts: list[mmap.mmap] = []
 
     def room(self, count: int) -> None:
-        """Is there room for so many bytes more?"""
+        """Raise `ReadError` if `count` more bytes exceed the limit."""
         if self.size + count > self._limit:
             raise too_large(self._label, self._limit)
 
     def add(self, data: bytes | memoryview) -> None:
-        """Puts bytes behind those that are there."""
+        """Append bytes."""
         self.room(len(data))
         view = memoryview(data)
         while view:
-            at = self.size % self._PART
-            if not at:
+            offset = self.size % self._PART
+            if not offset:
                 self._parts.append(mmap.mmap(-1, self._PART, **_ANONYMOUS))
-            count = min(len(view), self._PART - at)
-            self._parts[-1][at : at + count] = view[:count]
+            count = min(len(view), self._PART - offset)
+            self._parts[-1][offset : offset + count] = view[:count]
             self.size += count
             view = view[count:]
 
     def buffer(self) -> Buffer:
         """The bytes as one buffer; this object is empty afterwards."""
-        out = Buffer(self.size)
-        for at in range(0, self.size, self._PART):
+        buffer = Buffer(self.size)
+        for offset in range(0, self.size, self._PART):
             part = self._parts.pop(0)
-            count = min(self._PART, self.size - at)
-            out._map[at : at + count] = memoryview(part)[:count]
+            count = min(self._PART, self.size - offset)
+            buffer._map[offset : offset + count] = memoryview(part)[:count]
             part.close()
         self.size = 0
-        return out
+        return buffer
 
 
 def too_large(label: str, limit: int) -> ReadError:
-    """The error for what unpacks to more than is allowed."""
+    """The error for a file that decompresses to more than the limit."""
     return ReadError(
         f"it decompresses to more than {size_text(limit)}, the limit that keeps a damaged or"
         " malicious file from filling the memory. If it is meant to be this large, raise the"
@@ -162,16 +153,16 @@ def too_large(label: str, limit: int) -> ReadError:
 
 
 def printable(name: str) -> str:
-    """A file name for use in a message: invalid UTF-8 and control characters become a replacement
-    character.
-    """
-    return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
+    """A file name for messages, with replacement characters for what cannot be printed."""
+    if name.isprintable():
+        return name
+    return "".join(char if char.isprintable() else "\ufffd" for char in name)
 
 
-def join_some(names: Sequence[str], most: int = 10) -> str:
+def join_some(names: Sequence[str], limit: int = 10) -> str:
     """The first names of a list as a text, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 class SourceFile(Protocol):
@@ -183,15 +174,15 @@ class SourceFile(Protocol):
 
     @property
     def label(self) -> str:
-        """What errors and receipts name."""
+        """Name in errors and receipts."""
 
     @property
     def size(self) -> int | None:
-        """Bytes, None where unknown."""
+        """Bytes; None if unknown."""
 
     @property
     def modified(self) -> float:
-        """Seconds since 1970, 0.0 where unknown."""
+        """Seconds since 1970; 0.0 if unknown."""
 
     def head(self, count: int) -> bytes:
         """The first bytes.
@@ -211,7 +202,7 @@ class SourceFile(Protocol):
         """
 
     def open(self) -> BinaryIO:
-        """A file that can be read and sought.
+        """A seekable file.
 
         Raises
         ------
@@ -221,15 +212,15 @@ class SourceFile(Protocol):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells, without reading it, that a file holds the same bytes as before.
+    """State of a file that changes with its content, known without reading it.
 
     Attributes
     ----------
     facts : tuple
-        Sizes, times, numbers and checksums that its place states.
+        Sizes, times, numbers and checksums from the file system or storage.
     changed_ns : int
-        When it last changed, ns since 1970: a change within the same tick of the clock does not
-        show in the facts. 0 where they are made of the content.
+        Time of the last change, ns since 1970: another change within the same tick of the clock
+        does not show in the facts. 0 if the facts include a checksum of the content.
     """
 
     facts: tuple[str | int, ...]
@@ -244,7 +235,7 @@ class LocalFile:
     ----------
     path : Path
     confinement : Confinement or None
-        The folders that it must be in whenever it is opened; None where it may be anywhere.
+        The folders that it must be in whenever it is opened; None for no restriction.
     """
 
     path: Path
@@ -275,26 +266,27 @@ class LocalFile:
         return self.stat().st_mtime
 
     def stat(self) -> os.stat_result:
-        """What the file system says about it; an error is a sentence."""
+        """State of the file in the file system.
+
+        Raises
+        ------
+        ReadError
+        """
         try:
-            return (
-                self.path.stat() if self.confinement is None else self.confinement.stat(self.path)
-            )
+            return state_of(self.path, self.confinement)
         except (OSError, ValueError) as error:
             raise could_not_open(error, self.path) from None
 
     def stamp(self) -> Stamp:
-        """What the file system tells of its state."""
+        """State of the file: device, inode, size and times."""
         now = self.stat()
         facts = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
         return Stamp(facts, max(now.st_mtime_ns, now.st_ctime_ns))
 
     def open(self) -> BinaryIO:
-        """The file, which can be sought; a pipe, socket, device or folder is an error, and none of
-        them is waited for.
-        """
+        """The file; a pipe, socket, device or folder is an error at once."""
         try:
-            # Without O_NONBLOCK opening a pipe waits until somebody writes into it.
+            # Without O_NONBLOCK, opening a pipe waits until a process writes into it.
             flags = (
                 os.O_RDONLY
                 | getattr(os, "O_NONBLOCK", 0)
@@ -323,9 +315,9 @@ class LocalFile:
         """All bytes."""
         with self.open() as file:
             before = os.fstat(file.fileno())
-            out = Buffer(before.st_size)
+            buffer = Buffer(before.st_size)
             try:
-                came = out.fill(file)
+                came = buffer.fill(file)
             except OSError as error:
                 raise could_not_open(error, self.path) from None
             more = bool(file.read(1))
@@ -336,19 +328,16 @@ class LocalFile:
                 "changed while being read; load it again when the profiler has finished writing.",
                 path=self.label,
             )
-        return out
+        return buffer
 
 
-def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_size, one.st_mtime_ns, one.st_ino) == (
-        other.st_size,
-        other.st_mtime_ns,
-        other.st_ino,
-    )
+def _same(first: os.stat_result, second: os.stat_result) -> bool:
+    fields = ("st_size", "st_mtime_ns", "st_ino")
+    return all(getattr(first, name) == getattr(second, name) for name in fields)
 
 
 def could_not_open(error: Exception, path: Path) -> ReadError:
-    """The sentence for a file or folder of this machine that the system did not open."""
+    """The error for a file or folder of this machine that could not be opened."""
     label = printable(str(path))
     if isinstance(error, ValueError):
         return ReadError(
@@ -361,7 +350,7 @@ def could_not_open(error: Exception, path: Path) -> ReadError:
             "permission denied. Ask its owner for read permission, or copy it.", path=label
         )
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        # Not a link any more: it has just been replaced.
+        # OSError: it is not a link, or was just replaced.
         with contextlib.suppress(OSError):
             target = printable(os.readlink(path))  # noqa: PTH115 - as the link has it
             return ReadError(f"the link points to {target}, which does not exist.", path=label)
@@ -381,45 +370,41 @@ def no_file(mode: int, label: str) -> ReadError:
         (stat.S_ISCHR, "a device"),
         (stat.S_ISBLK, "a device"),
     )
-    what = next((what for is_kind, what in kinds if is_kind(mode)), "no ordinary file")
-    return ReadError(f"this is {what}, not a file. Write the profile to a file first.", path=label)
+    names = [name for is_kind, name in kinds if is_kind(mode)]
+    name = names[0] if names else "no ordinary file"
+    return ReadError(f"this is {name}, not a file. Write the profile to a file first.", path=label)
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A file that is not in the run: its name, and why."""
+    """A file that is missing from the run, with the reason."""
 
     file: str
     reason: str
 
 
 def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
-    """The line of the receipt for files of hosts that cannot be read; none where there are none.
-    `listed`: p.pods.missing has them.
+    """Lines of the receipt for files of hosts that cannot be read.
+
+    With `listed`, p.pods.missing has them all.
     """
     if not unread:
         return []
     first = unread[0]
     if len(unread) == 1:
-        return [
-            (
-                f"A file was skipped, and the figures do not include its host: {first.file}:"
-                f" {first.reason}"
-            )
-        ]
-    names = join_some([one.file for one in unread], 3)
-    where = " All are in p.pods.missing." if listed else ""
-    return [
-        (
-            f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}."
-            f" The first: {first.reason}{where}"
-        )
-    ]
+        text = "A file was skipped, and the figures do not include its host"
+        return [f"{text}: {first.file}: {first.reason}"]
+    names = join_some([file.file for file in unread], 3)
+    pointer = " All are in p.pods.missing." if listed else ""
+    text = (
+        f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}"
+    )
+    return [f"{text}. The first: {first.reason}{pointer}"]
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of one run, one a host, and the name of the run."""
+    """The files of one run, one per host."""
 
     name: str
     folder: Path | str
@@ -430,25 +415,28 @@ class RunFiles:
     notes: tuple[str, ...] = field(default=())
     """Lines for the receipt, such as files next to these that were not read."""
     warnings: tuple[str, ...] = field(default=())
-    """Lines for the receipt that lower the trust in the numbers: a host that is missing."""
+    """Warnings for the receipt: a host that is missing."""
     limit_bytes: int = LIMIT_BYTES
-    """Limit for decompressing a file of these."""
+    """Limit for decompressing one of the files."""
     sidecar: SourceFile | None = None
-    """What nbprof wrote next to the files when it recorded them."""
+    """The file that nbprof wrote next to the others when it recorded them."""
     dated: bool = False
-    """Whether `modified` is the time of the recording, by its own clock or its name; else it is
-    that of the last change of a file.
-    """
+    """True if `modified` is the time of the recording; else it is the last change of a file."""
     newest_of: int = 1
-    """How many runs there were to choose from, where nobody said which and it is the newest."""
+    """Number of runs of which this one was chosen because it is the newest."""
     copies: tuple[Missing, ...] = field(default=())
-    """Files beside them that should be those of hosts, but are copies of some of these."""
+    """Files of hosts that turned out to be copies of other files of the run."""
     unread: tuple[Missing, ...] = field(default=())
-    """Files beside them that should be those of hosts, and cannot be read."""
+    """Files of hosts that cannot be read."""
+
+    @property
+    def with_sidecar(self) -> tuple[SourceFile, ...]:
+        """The files, and the sidecar if there is one."""
+        return self.files if self.sidecar is None else (*self.files, self.sidecar)
 
 
 def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
-    """Some files of a run as a run of their own."""
+    """A run of some of the files."""
     return replace(
         files,
         files=tuple(files.files[number] for number in numbers),
@@ -460,15 +448,16 @@ def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
 
 
 def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
-    """Of each file that has the same bytes as one before it, by its `id`, that one; `head` is how
-    many bytes tell most of them apart.
+    """The earlier file with the same bytes, by the `id` of each copy.
+
+    The first `head` bytes distinguish most files.
     """
     by_size: dict[int, list[SourceFile]] = {}
     for file in files if len(files) > 1 else []:
         size = file.size
         if size is not None:
             by_size.setdefault(size, []).append(file)
-    out: dict[int, SourceFile] = {}
+    original: dict[int, SourceFile] = {}
     for group in by_size.values():
         heads: dict[bytes, list[SourceFile]] = {}
         for file in group if len(group) > 1 else []:
@@ -476,11 +465,10 @@ def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
         for alike in heads.values():
             first: dict[bytes, SourceFile] = {}
             for file in alike if len(alike) > 1 else []:
-                # Two hosts never write the same head, times are in it: so this second reading is
-                # rare.
+                # The head contains times, so hosts rarely have equal ones: few files are read here.
                 digest = hashlib.blake2b(file.read().data).digest()
                 if digest in first:
-                    out[id(file)] = first[digest]
+                    original[id(file)] = first[digest]
                 else:
                     first[digest] = file
-    return out
+    return original

@@ -1,8 +1,7 @@
-"""One failure costs one part: a rule, a tab or a piece of evidence that raises is left out, with a
-sentence that names it.
+"""A rule, tab or piece of evidence that raises is left out, with a message that names it.
 
-A fault of the analysis must not take the answers with it that do not depend on it. Outside of
-`collecting`, as in a test of one function, exceptions pass unchanged.
+A bug in one part of the analysis must not hide the results of the others. Outside of `collecting`,
+for example in a test of one function, exceptions propagate.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 class FrameError(NbprofError):
-    """A frame could not be computed because of a bug; the message says which, and the cause is
-    attached.
-    """
+    """A frame could not be computed because of a bug; the message names it."""
 
 
 class Failures:
@@ -38,7 +35,7 @@ class Failures:
     Parameters
     ----------
     tell : callable
-        Gets the sentence about each failure once.
+        Called once with the message of each failure.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -46,7 +43,7 @@ class Failures:
         self._tell = tell
 
     def add(self, sentence: str) -> None:
-        """Note a failure."""
+        """Record a failure."""
         if sentence not in self.sentences:
             self.sentences.append(sentence)
             self._tell(sentence)
@@ -57,7 +54,7 @@ _FAILURES: ContextVar[Failures | None] = ContextVar("nbprof_failures", default=N
 
 @contextmanager
 def collecting(failures: Failures) -> Iterator[None]:
-    """Failures inside are noted there instead of ending the analysis."""
+    """Within the block, failures are recorded instead of ending the analysis."""
     token = _FAILURES.set(failures)
     try:
         yield
@@ -66,19 +63,18 @@ def collecting(failures: Failures) -> Iterator[None]:
 
 
 def guarded(part: str, compute: Callable[[], T], otherwise: Callable[[str], T]) -> T:
-    """The value of `compute`; where it fails, that of `otherwise`, which gets the sentence about
-    the failure.
+    """The value of `compute`; if it fails, that of `otherwise`, called with the message.
 
     Parameters
     ----------
     part : str
-        What is computed, as the subject of a sentence: "The rule `straggler`".
+        Subject of the message: "The rule `straggler`".
     compute, otherwise : callable
 
     Raises
     ------
     NbprofError
-        `compute` raises it on purpose, to say something to the user.
+        Raised by `compute` on purpose, with a message to the user.
     """
     failures = _FAILURES.get()
     try:
@@ -102,7 +98,7 @@ def guarded(part: str, compute: Callable[[], T], otherwise: Callable[[str], T]) 
 
 @contextmanager
 def named(frame: str) -> Iterator[None]:
-    """An exception that nobody foresaw is raised as a `FrameError` that names the frame."""
+    """Raise unexpected exceptions as a `FrameError` that names the frame."""
     try:
         yield
     except (NbprofError, MemoryError):
@@ -113,18 +109,18 @@ def named(frame: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """What was raised and where, with the remedy."""
+    """Type, text and location of an exception, with the remedy."""
     frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
-    last = (inside or frames)[-1] if frames else None
-    place = ""
+    own_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
+    last = (own_frames or frames)[-1] if frames else None
+    location = ""
     if last is not None:
         path = Path(last.filename)
-        name = path.relative_to(_PACKAGE.parent).as_posix() if inside else path.name
-        place = f" ({name}, line {last.lineno})"
+        name = path.relative_to(_PACKAGE.parent).as_posix() if own_frames else path.name
+        location = f" ({name}, line {last.lineno})"
     text = " ".join(str(error).split())[:200]
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    description = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return (
-        f"{what}{place}. This is a bug in nbprof; please report it with this line. Everything that"
-        " does not depend on it is unaffected."
+        f"{description}{location}. This is a bug in nbprof; please report it with this line."
+        " Everything that does not depend on it is unaffected."
     )

@@ -224,18 +224,18 @@ class Intervals:
 
     def rows_inside(self, table: pd.DataFrame) -> pd.DataFrame:
         """The parts of the rows of a table, from `start` to `end`, that the intervals cover."""
-        return _cut(table, self.pieces_inside(*_bounds(table)))
+        return _clipped(table, self.pieces_inside(*_bounds(table)))
 
     def rows_outside(self, table: pd.DataFrame) -> pd.DataFrame:
         """The parts of the rows of a table, from `start` to `end`, that no interval covers."""
-        return _cut(table, self.pieces_outside(*_bounds(table)))
+        return _clipped(table, self.pieces_outside(*_bounds(table)))
 
 
 def _bounds(table: pd.DataFrame) -> tuple[Int64s, Int64s]:
     return table["start"].to_numpy(np.int64), table["end"].to_numpy(np.int64)
 
 
-def _cut(table: pd.DataFrame, pieces: Pieces) -> pd.DataFrame:
+def _clipped(table: pd.DataFrame, pieces: Pieces) -> pd.DataFrame:
     return table.iloc[pieces.row].assign(start=pieces.start, end=pieces.end)
 
 

@@ -1,6 +1,4 @@
-"""Which line of a notebook's cells ran when, as a recording keeps it beside the files of the
-profiler.
-"""
+"""Times at which the running line of a notebook's cells changed, stored next to the trace."""
 
 from __future__ import annotations
 
@@ -15,28 +13,27 @@ import numpy as np
 from nbprof.core.trace import Int32s, Int64s
 
 MOST = 200_000
-"""Changes of the line that a recording keeps: some hundred kB beside its trace."""
+"""Changes of the line that a recording stores at most: some hundred kB."""
 _ROW = 12
 
 
 @dataclass
 class LineTimes:
-    """The line of the person's cells that the thread of the recorded cell was in, from one change
-    to the next.
+    """The line of a cell that the thread of the recorded cell was in, from one change to the next.
 
     Attributes
     ----------
     source : dict
-        The text of each cell, by the stem of the file that stands for it.
+        The text of each cell, by the stem of its file.
     lines : list of (str, int)
         The cell, by its stem, and the number of the line in it.
     at : int64[n]
-        When it changed, in ns since 1970; the last is the end of the recording.
+        Times of the changes, in ns since 1970; the last is the end of the recording.
     line : int32[n]
         The number of the line among `lines`, from 1: reached anew if positive, returned to from a
         function of a cell if negative. From 0 on no line of a cell runs.
     cut : bool
-        Whether there were more changes than are kept.
+        True if there were more changes than are stored.
     """
 
     source: dict[str, str]
@@ -52,14 +49,14 @@ class LineTimes:
         )
         return {
             "source": self.source,
-            "lines": [list(one) for one in self.lines],
+            "lines": [list(line) for line in self.lines],
             "changes": base64.b64encode(zlib.compress(rows)).decode("ascii"),
             "cut": self.cut,
         }
 
     @classmethod
     def unpacked(cls, values: object) -> LineTimes | None:
-        """What `packed` gave; None of anything else."""
+        """The object that `packed` described; None for anything else."""
         if not isinstance(values, dict):
             return None
         source, lines, changes = (values.get(key) for key in ("source", "lines", "changes"))
@@ -77,16 +74,20 @@ class LineTimes:
         count = len(rows) // _ROW
         if len(rows) != count * _ROW or not unzip.eof:
             return None
-        at = np.cumsum(np.frombuffer(rows, "<i8", count)).astype(np.int64)
+        time = np.cumsum(np.frombuffer(rows, "<i8", count)).astype(np.int64)
         line = np.frombuffer(rows, "<i4", count, 8 * count).astype(np.int32)
-        if len({tuple(one) for one in lines}) < len(lines):
+        if len({tuple(cell_line) for cell_line in lines}) < len(lines):
             return None
-        if not count or (np.diff(at) < 0).any() or np.abs(line.astype(np.int64)).max() > len(lines):
+        if (
+            not count
+            or (np.diff(time) < 0).any()
+            or np.abs(line.astype(np.int64)).max() > len(lines)
+        ):
             return None
         return cls(
             source,
             [(str(cell), number) for cell, number in lines],
-            at,
+            time,
             line,
             values.get("cut") is True,
         )

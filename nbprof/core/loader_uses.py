@@ -1,7 +1,6 @@
-"""What a recorded program asked for its batches: loaders by their arguments, and the cores that it
-used meanwhile.
+"""Data loaders that a recorded program used: their arguments, and the cores used meanwhile.
 
-A recording keeps it beside the files of the profiler.
+A recording stores them next to the trace.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 VERSION = 1
 MOST = 20
-"""Loaders that a recording keeps."""
+"""Loaders that a recording stores at most."""
 DATA_LOADER = "torch.utils.data.DataLoader"
 PY_DATASET = "keras.utils.PyDataset"
 TF_DATA = "tf.data.Dataset"
@@ -31,8 +30,8 @@ class LoaderUse:
     dataset : str
         The class of what it reads.
     workers : int or None
-        Processes or threads that prepare items; 0 for the training process. None where it is not
-        known, as for the rest.
+        Processes or threads that prepare items; 0 for the training process. None if unknown, as for
+        the other fields.
     prefetch : int or None
         ``prefetch_factor``, or ``max_queue_size`` of Keras.
     pin_memory, persistent_workers, processes : bool or None
@@ -40,11 +39,11 @@ class LoaderUse:
     batch_size : int or None
     shuffle : bool or None
     iterations : int
-        How often it was iterated over.
+        Number of iterations over it.
     batches : int
-        What it was asked for, but for the first batch of each iteration, with which it starts.
+        Batches requested from it, without the first one of each iteration, with which it starts.
     wait_s, wait_cpu_s : float
-        How long the loop waited for these, and the core seconds of the process meanwhile.
+        Time that the loop waited for these, and the core seconds of the process meanwhile.
     rest_s, rest_cpu_s : float
         The same between one batch and the request for the next.
     """
@@ -67,7 +66,7 @@ class LoaderUse:
 
     @property
     def wait_cores(self) -> float | None:
-        """Cores that the process kept busy while the loop waited; None where that is not known."""
+        """Cores that the process used while the loop waited; None if unknown."""
         return self.wait_cpu_s / self.wait_s if self.wait_s > 0 else None
 
     @property
@@ -83,13 +82,13 @@ _NEEDED = ("iterations", "batches")
 
 
 def packed(uses: Iterable[LoaderUse]) -> dict[str, Any]:
-    """As plain values for JSON; nothing of no loaders."""
+    """As plain values for JSON; empty without loaders."""
     rows = [asdict(use) for use in uses][:MOST]
     return {"version": VERSION, "loaders": rows} if rows else {}
 
 
 def unpacked(values: object) -> tuple[LoaderUse, ...]:
-    """What `packed` gave; nothing of another version, and without rows that are damaged."""
+    """The loaders that `packed` described; none of another version, and no damaged rows."""
     if (
         not isinstance(values, dict)
         or values.get("version") != VERSION
@@ -103,24 +102,21 @@ def unpacked(values: object) -> tuple[LoaderUse, ...]:
 def _row(values: object) -> LoaderUse | None:
     if not isinstance(values, dict) or values.keys() != {field.name for field in fields(LoaderUse)}:
         return None
-    if not all(
-        isinstance(values[name], str) and len(values[name]) <= _LONGEST
-        for name in ("kind", "dataset")
-    ):
+    texts = [values["kind"], values["dataset"]]
+    if not all(isinstance(text, str) and len(text) <= _LONGEST for text in texts):
         return None
     counts = [values[name] for name in _COUNTS if values[name] is not None or name in _NEEDED]
     flags = [values[name] for name in _FLAGS if values[name] is not None]
     times = [values[name] for name in _TIMES]
-    if not all(
-        isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63
-        for count in counts
-    ):
+    if not all(map(_is_count, counts)) or not all(map(_is_time, times)):
         return None
-    if not all(isinstance(flag, bool) for flag in flags) or not all(
-        _is_time(time) for time in times
-    ):
+    if not all(isinstance(flag, bool) for flag in flags):
         return None
     return LoaderUse(**values)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _is_time(value: object) -> bool:
@@ -133,5 +129,5 @@ def _is_time(value: object) -> bool:
 
 
 def short(name: str) -> str:
-    """The name of a class, as a row keeps it."""
+    """The name of a class, truncated as in a row."""
     return name[:_LONGEST]

@@ -1,7 +1,7 @@
-"""When the iterations of a notebook's loops ran, and which of the loops is the unit of work.
+"""Times of the iterations of a notebook's loops, and the loop that is the unit of work.
 
-A recording keeps them beside the files of the profiler. Times are in ns since 1970, so that they
-can be placed on the clock of a trace.
+A recording stores them next to the trace. Times are in ns since 1970, so that they can be placed on
+the clock of a trace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from nbprof.core.trace import Int32s, Int64s
 
 MOST = 100_000
-"""Iterations that a recording keeps the times of: about a MB beside its trace."""
+"""Iterations whose times a recording stores at most: about a MB."""
 _COLUMNS = 3
 _ROW = _COLUMNS * 8
 _MOST_LOOPS = 10_000
@@ -39,25 +39,25 @@ class Loop:
     cell : str
         The cell by the stem of its file, or the file's name where it has no stem.
     number : int
-        The execution count of that cell; 0 of the recorded cell itself and where it is not known.
+        The execution count of that cell; 0 for the recorded cell itself or if unknown.
     line : int
         The line of the loop's head in the cell, from 1.
     text : str
-        The head as it was written, such as ``for x, y in loader:``.
+        Source of the head, such as ``for x, y in loader:``.
     kind : str
         One of `KINDS`.
     thread : int
-        The thread, by the number that the operating system gives it.
+        Number of the thread in the operating system.
     count : int or None
-        Iterations that began and ended in the recording; None where it is not known exactly.
+        Iterations that began and ended in the recording; None if not known exactly.
     total_ns : int
-        Time in the loop, from where it began to where it was left.
+        Time from the begin to the end of the loop.
     wait_ns : int
-        Of the iterations whose times were noted, the time in which they waited for their item.
+        Time in which the iterations with stored times waited for their item.
     inside : dict of int to int
         The loops that it was entered from, by their index, and its time in ns in each.
     overlaps : bool
-        Whether it ran several times at once on its thread, so that its iterations interleave.
+        True if it ran several times at once on its thread, so that its iterations interleave.
     """
 
     cell: str
@@ -78,7 +78,7 @@ class Loop:
 
     @classmethod
     def unpacked(cls, values: object) -> Loop | None:
-        """What `packed` gave; None of anything else."""
+        """The loop that `packed` described; None for anything else."""
         kinds: dict[str, Any] = {
             **dict.fromkeys(("cell", "text", "kind"), str),
             **dict.fromkeys(("number", "line", "thread", "total_ns", "wait_ns"), int),
@@ -91,16 +91,16 @@ class Loop:
         if not all(isinstance(values[name], kind) for name, kind in kinds.items()):
             return None
         numbers = [value for name, value in values.items() if kinds[name] is int]
-        count, inside = values["count"], values["inside"]
-        parents = [str(index) for index in inside]
+        count, time_in_parent = values["count"], values["inside"]
+        parents = [str(index) for index in time_in_parent]
         if not all(index.isascii() and index.isdigit() for index in parents):
             return None
-        for number in (*numbers, *inside.values(), 0 if count is None else count):
+        for number in (*numbers, *time_in_parent.values(), 0 if count is None else count):
             if not _is_count(number):
                 return None
         if values["kind"] not in KINDS:
             return None
-        return cls(**{**values, "inside": {int(index): ns for index, ns in inside.items()}})
+        return cls(**{**values, "inside": {int(index): ns for index, ns in time_in_parent.items()}})
 
 
 def _is_count(value: object) -> bool:
@@ -119,11 +119,11 @@ class LoopTimes:
     loop : int32[n]
         The loop of each iteration, as an index into `loops`; iterations are sorted by it and time.
     asked : int64[n]
-        When the iteration asked for its item, in ns since 1970: that is where it begins.
+        Begin of the iteration, which requests its item, in ns since 1970.
     got : int64[n]
-        When the item was there.
+        Arrival of the item.
     ended : int64[n]
-        When the next item was asked for, or the loop was left.
+        Request for the next item, or end of the loop.
     """
 
     begin_ns: int
@@ -154,7 +154,7 @@ class LoopTimes:
 
     @classmethod
     def unpacked(cls, values: object) -> LoopTimes | None:
-        """What `packed` gave; None of anything else."""
+        """The object that `packed` described; None for anything else."""
         if not isinstance(values, dict):
             return None
         begin, end, described = (values.get(key) for key in ("begin_ns", "end_ns", "loops"))
@@ -164,12 +164,10 @@ class LoopTimes:
         assert isinstance(end, int)
         loops, counts = [], []
         for each in described[: _MOST_LOOPS + 1]:
-            loop = (
-                Loop.unpacked({k: v for k, v in each.items() if k != "rows"})
-                if isinstance(each, dict)
-                else None
-            )
-            if loop is None or not _is_count(each.get("rows")):
+            if not isinstance(each, dict) or not _is_count(each.get("rows")):
+                return None
+            loop = Loop.unpacked({key: value for key, value in each.items() if key != "rows"})
+            if loop is None:
                 return None
             loops.append(loop)
             counts.append(min(each["rows"], MOST + 1))
@@ -183,11 +181,11 @@ class LoopTimes:
         asked = np.cumsum(columns[0]) + begin
         got = asked + columns[1]
         loop_of = np.repeat(np.arange(len(loops), dtype=np.int32), counts)
-        found = cls(begin, end, loops, loop_of, asked, got, got + columns[2])
-        return found if found._in_order() else None
+        times = cls(begin, end, loops, loop_of, asked, got, got + columns[2])
+        return times if times._in_order() else None
 
     def _in_order(self) -> bool:
-        """Whether iterations of a loop follow one another within the recording."""
+        """True if iterations of a loop follow one another within the recording."""
         if not self.begin_ns <= self.end_ns:
             return False
         if not len(self.asked):
@@ -205,7 +203,7 @@ class LoopTimes:
 
 
 def _columns(text: object, count: int) -> list[Int64s] | None:
-    """The columns of `count` rows that were packed; None where they are damaged."""
+    """The packed columns of `count` rows; None if they are damaged."""
     if not isinstance(text, str) or count > MOST:
         return None
     try:
@@ -224,15 +222,15 @@ def _columns(text: object, count: int) -> list[Int64s] | None:
     return columns
 
 
-# The choice of the loop whose iterations are the unit of work.
+# Choice of the loop whose iterations are the unit of work.
 
 LEAST_SHARE = 0.5
 """Share of the recording that a loop takes at least."""
 _INNER_SHARE = 0.7
-"""Share of a loop's time that the loop in it takes at least, where the inner one is the unit."""
+"""Share of a loop's time that an inner loop must take to be the unit."""
 _INNER_LEAST_NS = 500_000
-"""Mean iteration of a loop inside a unit of work that can take its place: shorter ones are what the
-unit is made of.
+"""Mean iteration of an inner loop that can replace the outer one as the unit of work; shorter
+iterations are parts of a unit.
 """
 _FEW = 8
 LEAST_NS = 20_000
@@ -240,13 +238,15 @@ LEAST_NS = 20_000
 LEAST_COUNT = 3
 _EPOCH = re.compile(r"epochs?|ep|e", re.IGNORECASE)
 _EPOCHS = re.compile(r"(?:\w*_)?(?:n|num|max)?epochs?", re.IGNORECASE)
-"""Names of epochs among the targets of a loop, and in what it runs over."""
+"""Names of epochs among the targets of a loop, and in its iterable."""
 _NAME = re.compile(r"[^\W\d]\w*")
 _PARTS = re.compile(
-    r"(?:.*_)?(?:layers?|blocks?|stages?|heads?|params?|parameters?|weights?|modules?|micro\w*|accum\w*)(?:_\w+)?",
+    r"(?:.*_)?"
+    r"(?:layers?|blocks?|stages?|heads?|params?|parameters?|weights?|modules?|micro\w*|accum\w*)"
+    r"(?:_\w+)?",
     re.IGNORECASE,
 )
-"""Names of what a step consists of: a loop over them is inside a step."""
+"""Names of the parts of a step: a loop over them is inside a step."""
 
 
 @dataclass(frozen=True)
@@ -256,11 +256,11 @@ class Iterations:
     Attributes
     ----------
     start_ns, item_ns, end_ns : int64[n]
-        When each asked for its item, had it, and ended, in ns since 1970.
+        Request for the item, its arrival, and the end of each iteration, in ns since 1970.
     loop : Loop
-        Of which loop.
+        The loop of the iterations.
     sampled : bool
-        Whether there were more iterations than were noted, so that some are missing.
+        True if only some of the iterations have stored times.
     """
 
     start_ns: Int64s
@@ -289,26 +289,26 @@ class Iterations:
 
     @property
     def count(self) -> int:
-        """How many iterations there were."""
+        """Number of iterations."""
         return len(self) if self.loop.count is None else self.loop.count
 
     @property
     def waits(self) -> bool:
-        """Whether the loop asks for items, so that waiting for them is input."""
+        """True if the loop requests items, so that waiting for them is input."""
         return self.loop.kind != WHILE
 
     @property
     def how(self) -> str:
-        """A sentence for the receipt: which loop is the step, and how to choose another one."""
+        """A line for the receipt that names the loop and how to choose another one."""
         text = self.text if len(self.text) <= _TEXT else f"{self.text[: _TEXT - 1]}…"
-        place = f"line {self.line}"
+        location = f"line {self.line}"
         if self.loop.number:
-            place += f" of cell [{self.loop.number}]"
+            location += f" of cell [{self.loop.number}]"
         elif self.cell.endswith(".py"):
-            place += f" of {PurePath(self.cell).name}"
+            location += f" of {PurePath(self.cell).name}"
         noted = f", of which {len(self):,} were timed" if self.sampled else ""
         return (
-            f"Steps are the {self.count:,} iterations of the loop in {place}, `{text}`{noted}; "
+            f"Steps are the {self.count:,} iterations of the loop in {location}, `{text}`{noted}; "
             "`for … in nbprof.steps(…)` around another loop makes its iterations the steps."
         )
 
@@ -316,8 +316,8 @@ class Iterations:
 def choose(times: LoopTimes | None, least_share: float = LEAST_SHARE) -> Iterations | None:
     """The iterations of the loop in which the recorded cell spends its time.
 
-    From the outermost loop with enough of the recording, the way goes down into loops that take
-    most of the outer one: from epochs to batches, but not from batches to their layers.
+    The search begins at the outermost loop with enough of the recording and goes down into loops
+    that take most of the outer one: from epochs to batches, but not from batches to their layers.
 
     Parameters
     ----------
@@ -328,8 +328,8 @@ def choose(times: LoopTimes | None, least_share: float = LEAST_SHARE) -> Iterati
     Returns
     -------
     Iterations or None
-        None where no loop takes enough of the recording, or where its iterations are too few or
-        too short to be a unit of work.
+        None if no loop takes enough of the recording, or its iterations are too few or too short to
+        be a unit of work.
     """
     if times is None:
         return None
@@ -350,26 +350,25 @@ def choose(times: LoopTimes | None, least_share: float = LEAST_SHARE) -> Iterati
 
 
 def _outermost(times: LoopTimes, least_ns: float) -> int | None:
-    """The longest of the loops that run mostly in no other one."""
-    found = []
+    """The longest loop that mostly runs outside of other loops."""
+    candidates = []
     for index, loop in enumerate(times.loops):
-        inside = sum(ns for parent, ns in loop.inside.items() if parent != index)
-        if loop.total_ns >= max(least_ns, 1) and 2 * inside <= loop.total_ns:
-            found.append((loop.total_ns, -index))
-    return -max(found)[1] if found else None
+        nested_ns = sum(ns for parent, ns in loop.inside.items() if parent != index)
+        if loop.total_ns >= max(least_ns, 1) and 2 * nested_ns <= loop.total_ns:
+            candidates.append((loop.total_ns, -index))
+    return -max(candidates)[1] if candidates else None
 
 
 def _inner(times: LoopTimes, outer: int) -> int | None:
-    """The loop inside that takes most of an outer one, unless the outer one is the better unit."""
+    """The inner loop that takes most of an outer one, unless the outer one is the better unit."""
     around = times.loops[outer]
-    inside = [
-        (loop.inside.get(outer, 0), -index)
-        for index, loop in enumerate(times.loops)
-        if index != outer
-    ]
-    if not inside or max(inside)[0] < _INNER_SHARE * around.total_ns:
+    others = [index for index in range(len(times.loops)) if index != outer]
+    # The first of the longest ones.
+    inner = max(others, key=lambda index: times.loops[index].inside.get(outer, 0), default=None)
+    if inner is None:
         return None
-    inner = -max(inside)[1]
+    if times.loops[inner].inside.get(outer, 0) < _INNER_SHARE * around.total_ns:
+        return None
     if _is_unit(times, outer) and not _over_epochs(around):
         loop = times.loops[inner]
         if (
@@ -389,16 +388,16 @@ def _is_unit(times: LoopTimes, index: int) -> bool:
 
 
 def _mean_ns(times: LoopTimes, index: int) -> float:
-    """The mean iteration of a loop; infinite of one without any."""
+    """Mean duration of the iterations of a loop; infinite without any."""
     loop, rows = times.loops[index], times.rows(index)
-    # One whose iterations are noted in part only is short: those that were not noted are.
+    # Iterations without stored times are short ones.
     overall = loop.total_ns / loop.count if loop.count else math.inf
     noted = (times.ended[rows] - times.asked[rows]).mean() if rows.stop > rows.start else math.inf
     return float(min(noted, overall))
 
 
 def _fewer(inner: Loop, per_iteration: int, outer: Loop) -> bool:
-    """Whether an outer loop of several iterations has fewer inner ones in each than that."""
+    """True if each of several outer iterations has fewer than `per_iteration` inner ones."""
     if outer.count is None or inner.count is None:
         return False
     return outer.count >= _FEW and inner.count < per_iteration * outer.count
@@ -415,7 +414,7 @@ def _over_parts(loop: Loop) -> bool:
 
 
 def _head(loop: Loop) -> tuple[list[str], list[str]]:
-    """The names among the targets of a `for` loop, and those in what it runs over."""
+    """Names among the targets of a `for` loop, and names in its iterable."""
     if loop.kind != FOR:
         return [], []
     targets, _, over = loop.text.partition(" in ")

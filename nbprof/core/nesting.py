@@ -1,4 +1,4 @@
-"""How the events of a lane are nested: parent, depth and self time, for all lanes at once."""
+"""Nesting of the events of lanes: parent, depth and self time, for all lanes at once."""
 
 from __future__ import annotations
 
@@ -29,27 +29,25 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
     lane : int32[n]
     start, duration : int64[n]
     slack : int
-        How far an event may run past the one that includes it, in the unit of the times; at most
-        half of it.
+        Time that an event may run past the one that includes it, at most half of its duration.
     """
     count = len(start)
     candidate = np.arange(-1, count - 1, dtype=np.int32)
     if not count:
         return candidate
     end = start + duration
-    # Where each event's parent has to reach. The walk only needs that this lies within the event
-    # itself.
+    # Time that each event's parent has to reach. The walk only requires it to be within the event.
     reach = end - np.minimum(slack, duration // 2) if slack else end
     first = np.append(0, np.flatnonzero(lane[1:] != lane[:-1]) + 1)
-    for at, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
-        # What ends later than all before it in its lane lies in nothing; without this, a flat lane
-        # would take the most rounds.
-        longest = np.maximum.accumulate(end[at:stop])
-        outer = at + 1 + np.flatnonzero(reach[at + 1 : stop] > longest[:-1])
-        candidate[at] = -1
+    for begin, stop in zip(first.tolist(), np.append(first[1:], count).tolist(), strict=True):
+        # An event that ends later than all before it in its lane has no parent; without this, a
+        # flat lane would take the most rounds.
+        longest = np.maximum.accumulate(end[begin:stop])
+        outer = begin + 1 + np.flatnonzero(reach[begin + 1 : stop] > longest[:-1])
+        candidate[begin] = -1
         candidate[outer] = -1
-    for at in range(0, count, _CHUNK):
-        open_ = at + np.flatnonzero(candidate[at : at + _CHUNK] >= 0)
+    for begin in range(0, count, _CHUNK):
+        open_ = begin + np.flatnonzero(candidate[begin : begin + _CHUNK] >= 0)
         while len(open_):
             tried = candidate[open_]
             short = end[tried] < reach[open_]
@@ -59,28 +57,26 @@ def parents(lane: Int32s, start: Int64s, duration: Int64s, slack: int = 0) -> In
 
 
 def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
-    """How many events each event lies in, at most 65,535."""
+    """Number of events around each event, at most 65,535."""
     depth = (parent >= 0).astype(np.int32)
     above = parent.copy()
     for first in range(0, len(parent), _CHUNK):
         open_ = first + np.flatnonzero(above[first : first + _CHUNK] >= 0)
         while len(open_):
-            at = above[open_]
-            depth[open_] += depth[at]
-            above[open_] = above[at]
+            outer = above[open_]
+            depth[open_] += depth[outer]
+            above[open_] = above[outer]
             open_ = open_[above[open_] >= 0]
     return np.minimum(depth, 65535).astype(np.uint16)
 
 
 def levels(parent: Int32s) -> list[Int64s]:
-    """The events of each depth, outermost first: to hand something down from parents to children,
-    or up.
-    """
+    """Events of each depth, outermost first: for passing values from parents to children or up."""
     return rows_by_value(depths(parent))
 
 
 def totals(parent: npt.NDArray[np.integer], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Each event's value, or row of values, with those of all events in it."""
+    """Each event's value, or row of values, plus those of all events in it."""
     total = values.copy()
     for level in reversed(levels(parent.astype(np.int32))[1:]):
         np.add.at(total, parent[level], total[level])
@@ -88,9 +84,7 @@ def totals(parent: npt.NDArray[np.integer], values: npt.NDArray[Any]) -> npt.NDA
 
 
 def inherit(parent: Int32s, values: npt.NDArray[Any]) -> None:
-    """Replaces each negative value, in place, by that of the nearest event around it that has
-    one.
-    """
+    """Replace negative values, in place, by that of the nearest event around with another value."""
     for level in levels(parent)[1:]:
         missing = level[values[level] < 0]
         values[missing] = values[parent[missing]]
@@ -106,12 +100,12 @@ def self_times(parent: Int32s, duration: Int64s) -> Int64s:
 
 def self_times_of(rows: Int64s, parent: Int32s, duration: Int64s) -> Int64s:
     """`self_times` of some events, ascending, without those of all others."""
-    # The last place is that of no parent.
-    wanted = np.zeros(len(parent) + 1, np.bool_)
-    wanted[rows] = True
+    # The last element stands for "no parent".
+    is_row = np.zeros(len(parent) + 1, np.bool_)
+    is_row[rows] = True
     inner = np.zeros(len(rows), np.int64)
     for first in range(0, len(parent), _CHUNK):
-        of = parent[first : first + _CHUNK]
-        inside = np.flatnonzero(wanted[of])
-        np.add.at(inner, np.searchsorted(rows, of[inside]), duration[first + inside])
+        chunk = parent[first : first + _CHUNK]
+        children = np.flatnonzero(is_row[chunk])
+        np.add.at(inner, np.searchsorted(rows, chunk[children]), duration[first + children])
     return duration[rows] - inner

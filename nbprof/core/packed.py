@@ -1,6 +1,4 @@
-"""Compressed files (gzip, bzip2, xz), read into memory, and the errors of compressed and archived
-files.
-"""
+"""Reading of compressed files (gzip, bzip2, xz), and errors of compressed files and archives."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile, printable, too_large
 
 DAMAGED = "the archive is damaged or truncated ({}). Copy it again, or pack the profile again."
-# What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the
-# bytes with.
+# Exceptions of the libraries for damaged bytes, on purpose or not.
 _BROKEN = (
     *(
         zipfile.BadZipFile,
@@ -37,51 +34,51 @@ _BROKEN = (
     *(ValueError, LookupError, OverflowError, RuntimeError),
 )
 _BLOCK = 1 << 22
-_SAID = 200
+_LONGEST_MESSAGE = 200
 _RATIO, _SMALL = 100, 1 << 25
-"""Traces shrink to a tenth or a fiftieth; what unpacks to more than so many times its bytes, and to
-more than 32 MiB, is a bomb.
+"""Traces shrink to a tenth or a fiftieth; a file that unpacks to more than so many times its size,
+and to more than 32 MiB, is a bomb.
 """
 _FEED = 1 << 9
 PACKINGS = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
-"""How compressed files start."""
+"""First bytes of compressed files."""
 
 
 @contextlib.contextmanager
 def in_archive(label: str) -> Iterator[None]:
-    """Makes what can go wrong with an archive an error that names it."""
+    """Turn the exceptions of a damaged archive into a `ReadError` that names it."""
     try:
         yield
     except ReadError as error:
-        raise (
-            error if error.path else ReadError(error.reason, path=label, offset=error.offset)
-        ) from None
+        if error.path:
+            raise
+        raise ReadError(error.reason, path=label, offset=error.offset) from None
     except NotImplementedError as error:
         raise ReadError(
             f"its compression is not supported here ({error}). Pack it as an ordinary zip or tar.",
             path=label,
         ) from None
     except _BROKEN as error:
-        said = printable(str(error)) or type(error).__name__
-        # A message may quote as much of the file as its damage lets it.
-        raise ReadError(
-            DAMAGED.format(said if len(said) <= _SAID else f"{said[:_SAID]}…"), path=label
-        ) from None
+        message = printable(str(error)) or type(error).__name__
+        # A message may quote a large part of the damaged file.
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:_LONGEST_MESSAGE]}…"
+        raise ReadError(DAMAGED.format(message), path=label) from None
     except Exception as error:
-        # isal has errors of its own, in a module that is not there where it is not installed.
+        # The exceptions of isal, which may not be installed.
         if not type(error).__module__.startswith(("isal", "igzip")):
             raise
         raise ReadError(DAMAGED.format(printable(str(error))), path=label) from None
 
 
 def allowed(packed: int | None, limit: int, times: int = 1) -> int:
-    """How many bytes a file of so many may unpack to: `times` what the user said, by default not
-    out of all proportion.
+    """Bytes that a compressed file may unpack to: `times` the limit of the user; with the default
+    limit, also in proportion to its size.
     """
-    most = times * limit
-    return (
-        most if packed is None or limit != LIMIT_BYTES else min(most, max(_RATIO * packed, _SMALL))
-    )
+    allowance = times * limit
+    if packed is None or limit != LIMIT_BYTES:
+        return allowance
+    return min(allowance, max(_RATIO * packed, _SMALL))
 
 
 def encrypted(label: str) -> ReadError:
@@ -92,9 +89,7 @@ def encrypted(label: str) -> ReadError:
 
 
 def opened(file: IO[bytes], packing: str) -> BinaryIO:
-    """A packed file as the stream of what is inside; with isal, gzip is read several times as
-    fast.
-    """
+    """The decompressed content of a file as a stream; isal reads gzip several times as fast."""
     if packing == "gzip":
         try:
             from isal import igzip
@@ -106,17 +101,17 @@ def opened(file: IO[bytes], packing: str) -> BinaryIO:
 
 
 def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -> Buffer:
-    """All that a stream gives, in memory; `size` is what it should be, if known."""
+    """The content of a stream in memory; `size` is the expected number of bytes, if known."""
     if size is not None and size > limit:
         raise too_large(label, limit)
-    out = Buffer(size) if size is not None else None
-    if out is not None:
-        came = out.fill(cast(BinaryIO, file))
+    buffer = Buffer(size) if size is not None else None
+    if buffer is not None:
+        came = buffer.fill(cast(BinaryIO, file))
         if came != size:
             raise ReadError(DAMAGED.format(f"{came:,} of {size:,} bytes are there"), path=label)
-        # The checksum is compared when the end is seen.
+        # The checksum is verified at the end of the stream.
         file.read(1)
-        return out
+        return buffer
     grown = Growing(label, limit)
     while block := file.read(_BLOCK):
         grown.add(block)
@@ -125,7 +120,7 @@ def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A file that lies packed (gzip, bzip2, xz), as if it were not."""
+    """A compressed file (gzip, bzip2, xz) with the interface of its content."""
 
     packed: SourceFile
     packing: str
@@ -143,7 +138,7 @@ class Unpacked:
 
     @property
     def size(self) -> int | None:
-        """Bytes as packed: how many they unpack to is known when they are read."""
+        """Compressed size: the other one is known once the file is read."""
         return self.packed.size
 
     @property
@@ -156,9 +151,7 @@ class Unpacked:
         return unpack(self.packed.head(count), self.packing, count)
 
     def open(self) -> BinaryIO:
-        """The stream of what is inside; it raises `ReadError` where that is damaged or too
-        large.
-        """
+        """The content as a stream, which raises `ReadError` if it is damaged or too large."""
         packed = self.packed.open()
         with in_archive(self.label):
             file = opened(packed, self.packing)
@@ -177,7 +170,7 @@ class Unpacked:
 
 
 class _Guarded(io.RawIOBase):
-    """What is inside a packed file, as far as it may be read; its damage is a `ReadError`."""
+    """The content of a compressed file up to a limit; damage is a `ReadError`."""
 
     def __init__(self, file: BinaryIO, packed: BinaryIO, label: str, limit: int) -> None:
         self._file = file
@@ -205,11 +198,11 @@ class _Guarded(io.RawIOBase):
 
 
 class _Bytes(io.RawIOBase):
-    """A buffer as a file that can be sought."""
+    """A buffer as a raw seekable file."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._data = buffer.data
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -218,29 +211,29 @@ class _Bytes(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._data)}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: len(self._data)}[whence]
         if base + offset < 0:
             raise OSError("a seek before the beginning")
-        self._at = base + offset
-        return self._at
+        self._position = base + offset
+        return self._position
 
     def readinto(self, target: Any) -> int:
-        part = self._data[self._at : self._at + len(target)]
+        part = self._data[self._position : self._position + len(target)]
         target[: len(part)] = part
-        self._at += len(part)
+        self._position += len(part)
         return len(part)
 
 
 def as_file(buffer: Buffer) -> BinaryIO:
-    """A buffer as a file that can be read and sought, without a copy."""
+    """A buffer as a seekable file, without a copy."""
     return io.BufferedReader(_Bytes(buffer))
 
 
 def unpack(head: bytes, packing: str, limit: int) -> bytes:
-    """The first bytes inside a packed file, at most `limit`; what can be had of a damaged one."""
+    """The first bytes inside a compressed file, at most `limit`; fewer if it is damaged."""
     try:
         if packing == "gzip":
             return _inflated(head, limit)
@@ -252,15 +245,16 @@ def unpack(head: bytes, packing: str, limit: int) -> bytes:
 
 
 def _inflated(head: bytes, limit: int) -> bytes:
-    """What comes out of gzip before its first damage. It is fed bit by bit, for an error takes all
-    that one call has unpacked.
+    """The content of gzip data before its first damage.
+
+    Data is fed in small pieces, because an error loses everything that one call has unpacked.
     """
-    unpacker, out = zlib.decompressobj(31), b""
-    for at in range(0, len(head), _FEED):
+    unpacker, content = zlib.decompressobj(31), b""
+    for offset in range(0, len(head), _FEED):
         try:
-            out += unpacker.decompress(head[at : at + _FEED], limit - len(out))
+            content += unpacker.decompress(head[offset : offset + _FEED], limit - len(content))
         except zlib.error:
             break
-        if len(out) >= limit:
+        if len(content) >= limit:
             break
-    return out
+    return content

@@ -91,10 +91,11 @@ class PythonSamples:
         """The same with the stacks alone that were sampled after one moment and up to another, in
         ns since 1970.
         """
-        at = self.at[self.sample]
-        kept = (at > begin_ns) & (at <= end_ns)
+        time = self.at[self.sample]
+        in_window = (time > begin_ns) & (time <= end_ns)
         rows = {
-            name: getattr(self, name)[kept] for name in ("sample", "thread", "node", "thread_cpu")
+            name: getattr(self, name)[in_window]
+            for name in ("sample", "thread", "node", "thread_cpu")
         }
         return replace(self, **rows)
 
@@ -148,14 +149,14 @@ class PythonSamples:
         columns = _columns(values.get("counts"), values.get("columns"))
         if columns is None:
             return None
-        at, cpu, thread_cpu, sample, thread, node, parent, place, late = columns
+        moments, cpu, thread_cpu, sample, thread, node, parent, place_of_node, late = columns
         samples = cls(
             functions,
             places,
             parent.astype(np.int32),
-            place.astype(np.int32),
+            place_of_node.astype(np.int32),
             list(threads or ()),
-            np.cumsum(at),
+            np.cumsum(moments),
             np.cumsum(cpu),
             np.cumsum(sample).astype(np.int32),
             thread.astype(np.int32),
@@ -168,7 +169,7 @@ class PythonSamples:
         return samples if samples._consistent() else None
 
     def _consistent(self) -> bool:
-        """Whether times ascend and indices exist."""
+        """True if times ascend and indices exist."""
         nodes, count = len(self.parent), len(self.at)
         if (
             not count
@@ -242,10 +243,10 @@ def _within(values: Int64s | Int32s, first: int, end: int) -> bool:
     return not len(values) or bool(values.min() >= first and values.max() < end)
 
 
-def _texts(values: object, most: int) -> bool:
+def _texts(values: object, limit: int) -> bool:
     return (
         isinstance(values, list)
-        and len(values) <= most
+        and len(values) <= limit
         and all(isinstance(value, str) for value in values)
     )
 

@@ -12,17 +12,14 @@ import numpy as np
 
 
 def quietly(work: Callable[..., object], *args: Any) -> None:
-    """Does some work; neither what it raises nor numpy's warnings of divisions and the like are
-    written anywhere.
+    """Call a function, ignoring its exceptions and numpy's floating-point warnings.
 
-    What has to be told when the work fails, the work itself must tell.
+    The function itself must report a failure that the user should know about.
     """
     with contextlib.suppress(Exception), np.errstate(all="ignore"):
         work(*args)
 
 
 def silence() -> None:
-    """Turns numpy's warnings off on this thread: the `initializer` of a pool of threads. What is
-    raised there, who waits for it gets.
-    """
+    """Turn numpy's warnings off on this thread: the `initializer` of a pool of threads."""
     np.seterr(all="ignore")

@@ -1,6 +1,6 @@
-"""What can prevent a recording, each with its remedy: all the messages in one place.
+"""Messages about obstacles to a recording, each with its remedy.
 
-Where a GPU cannot be recorded the host still is, and every sentence says so.
+If a GPU cannot be recorded, the host still is, and every message says so.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ JAX_NO_DEVICE = (
     " 'jax[cuda13]' installs the plugin for NVIDIA GPUs, nvidia-smi shows whether the driver works"
 )
 
-# What the recorders write to stderr, or into their files, when the device cannot be traced, most
-# telling first.
-_SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+# Messages of the recorders, on stderr or in their files, when the device cannot be traced; the most
+# specific ones come first.
+_LOGGED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
             r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM|Insufficient privilege to run libcupti"
@@ -174,61 +174,56 @@ _SAYINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def named(lines: list[str]) -> list[str]:
-    """The sentences for what a recorder logged, each once; what is not known is left to the log."""
+    """The message for lines that a recorder logged; none for unknown lines."""
     text = "\n".join(lines)
     # The first cause explains those that follow from it.
-    return next(([sentence] for pattern, sentence in _SAYINGS if pattern.search(text)), [])
+    for pattern, message in _LOGGED:
+        if pattern.search(text):
+            return [message]
+    return []
 
 
 def place(text: str) -> str:
-    """What to add to an error that says that the disk took no more, or that the process may open no
-    more files.
-    """
+    """The remedy for an error about a full disk or too many open files; else empty."""
     if re.search(r"Too many open files|EMFILE|ENFILE", text):
         return (
             "; close files that are no longer needed, or raise the limit (ulimit -n) before Jupyter"
             " starts"
         )
-    full = re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text)
-    return (
-        "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)"
-        if full
-        else ""
-    )
+    if re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text):
+        return "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)"
+    return ""
 
 
 def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:
-    """Why PyTorch sees no NVIDIA GPU, if there is reason to think that it should: it is built for
-    one, or the machine has one.
-    """
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    there = nvidia_gpu()
+    """The reason why PyTorch sees no NVIDIA GPU, if it is built for one or the machine has one."""
     if built_for_cuda:
-        if hidden is not None and hidden.strip() in ("", "-1"):
-            return [HIDDEN.format(value=hidden)]
-        return [NO_GPU_SEEN]
-    return [CPU_BUILD.format(version=version)] if there else []
+        hidden = _hidden_devices()
+        return [NO_GPU_SEEN if hidden is None else HIDDEN.format(value=hidden)]
+    return [CPU_BUILD.format(version=version)] if nvidia_gpu() else []
+
+
+def _hidden_devices() -> str | None:
+    """The value of CUDA_VISIBLE_DEVICES if it hides all GPUs."""
+    value = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return value if value is not None and value.strip() in ("", "-1") else None
 
 
 def unseen_by_tensorflow(tf: Any) -> list[str]:
-    """Why TensorFlow sees no NVIDIA GPU where the machine has one. It is asked only then: the
-    question starts its GPU runtime.
+    """The reason why TensorFlow sees no NVIDIA GPU although the machine has one.
+
+    Without one TensorFlow is not asked, because the question starts its GPU runtime.
     """
     if not nvidia_gpu() or tf.config.list_physical_devices("GPU"):
         return []
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return [
-        (
-            TF_HIDDEN.format(value=hidden)
-            if hidden is not None and hidden.strip() in ("", "-1")
-            else TF_UNSEEN
-        )
-    ]
+    hidden = _hidden_devices()
+    return [TF_UNSEEN if hidden is None else TF_HIDDEN.format(value=hidden)]
 
 
 def unseen_by_jax(jax: Any) -> list[str]:
-    """Why JAX uses the CPU where the machine has an NVIDIA GPU. JAX's devices must have been
-    started: the question would do it.
+    """The reason why JAX uses the CPU although the machine has an NVIDIA GPU.
+
+    JAX must have started its devices already: the question would start them.
     """
     if not nvidia_gpu() or not hasattr(jax, "default_backend") or jax.default_backend() != "cpu":
         return []
@@ -242,7 +237,7 @@ def unseen_by_jax(jax: Any) -> list[str]:
 
 
 def no_jax_device(error: BaseException) -> str:
-    """What JAX said when it could not start the devices that it was asked for, and what to do."""
+    """The message for an error of JAX while starting its devices."""
     asked = os.environ.get("JAX_PLATFORMS")
     lines = str(error).strip().splitlines()
     return JAX_NO_DEVICE.format(
@@ -252,16 +247,13 @@ def no_jax_device(error: BaseException) -> str:
 
 
 def nvidia_gpu() -> bool:
-    """Whether the machine has an NVIDIA GPU with a driver (Linux; elsewhere this is not known, and
-    False).
-    """
+    """True if the machine has an NVIDIA GPU with a driver; always False except on Linux."""
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
-def without_npu(given: list[str]) -> list[str]:
-    """The note on options that only an NPU has, as they were typed."""
-    return (
-        [f"without an NPU, {', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect"]
-        if given
-        else []
-    )
+def without_npu(options: list[str]) -> list[str]:
+    """The note on options that only apply to an NPU."""
+    if not options:
+        return []
+    verb = "has" if len(options) == 1 else "have"
+    return [f"without an NPU, {', '.join(options)} {verb} no effect"]

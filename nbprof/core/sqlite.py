@@ -1,11 +1,10 @@
-"""Columns of SQLite databases as arrays, read from their pages: the rows of a table are decoded
-together.
+"""Columns of SQLite databases as arrays, decoded from the pages many rows at a time.
 
-Recorders export tables of millions of rows. The standard library makes a Python object of each
-value: the export of 1.2 million events of `benchmarks/decode_nsys.py` takes 0.4 s of CPU time this
-way, and over 1 s to be fetched as tuples by `sqlite3` alone. Only the b-trees of ordinary tables
-are read (https://www.sqlite.org/fileformat2.html). A damaged database is a `ReadError` that names
-the page, and nothing outside the file is accessed.
+Recorders export tables of millions of rows, and the standard library creates a Python object per
+value: the 1.2 million events of `benchmarks/decode_nsys.py` take 0.4 s of CPU time here, and over
+1 s to be fetched as tuples by `sqlite3` alone. Only the b-trees of ordinary tables are read
+(https://www.sqlite.org/fileformat2.html). A damaged database is a `ReadError` that names the page,
+and nothing outside the file is accessed.
 """
 
 from __future__ import annotations
@@ -26,84 +25,86 @@ _LEAF, _INTERIOR = 0x0D, 0x05
 _DEEPEST = 40
 _MOST_PAGES = 64
 _ROWS = 1 << 14
-"""So many rows at a time that what is made of them stays in the processor's cache."""
+"""Rows that are decoded at a time, so that intermediate arrays stay in the processor's cache."""
 _ENCODINGS = {0: "utf-8", 1: "utf-8", 2: "utf-16-le", 3: "utf-16-be"}
 _TABLE = re.compile(rb"CREATE TABLE\s+(?:IF NOT EXISTS\s+)?[\"'`\[]?(\w{1,80})", re.IGNORECASE)
 _NAME = re.compile(r"\s*(?:\"([^\"]*)\"|`([^`]*)`|\[([^\]]*)\]|'([^']*)'|(\w+))")
 _CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
+_PRIMARY_KEY = re.compile(
+    r"\s*(?:CONSTRAINT\s+\w+\s+)?PRIMARY\s+KEY\s*\(\s*[\"`\[]?(\w+)[\"`\]]?\s*\)", re.IGNORECASE
+)
+_INTEGER = re.compile(r"\s*INTEGER\b", re.IGNORECASE)
+_INTEGER_PRIMARY_KEY = re.compile(
+    r"\s*INTEGER\b.*\bPRIMARY\s+KEY\b(?!\s+DESC)", re.IGNORECASE | re.DOTALL
+)
 
 Column = npt.NDArray[Any]
-"""int64, masked where some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None)
-where a text or blob is among them.
+"""int64, masked if some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None) if
+there are texts or blobs.
 """
 
-# Bytes of a value by the serial type of 0 to 11, and of texts and blobs up to 127.
+# Bytes of a value by its serial type: 0 to 11, and texts and blobs of up to 121 bytes.
 _SIZES = np.array(
     [0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((i - 12) // 2 for i in range(12, 256))], np.int64
 )
-# By how many bits a value of eight bytes is moved so that only those of the number are left.
+# Bits to shift a word of eight bytes by, so that only those of the number are left.
 _SHIFTS = np.where(np.arange(256) < 12, 64 - 8 * _SIZES, 0)
 _REAL, _ONE = 7, 9
 _NULL = np.array(None, object)
 
 
 def tables_named(head: bytes) -> set[str]:
-    """Names of tables that the first bytes of a database tell, which may be some of them only; none
-    where it is no database.
-    """
-    # Without zeros a text in UTF-16 reads as the others do.
-    return (
-        {found.decode() for found in _TABLE.findall(head.replace(b"\0", b""))}
-        if head.startswith(MAGIC)
-        else set()
-    )
+    """Names of tables in the first bytes of a database, maybe not all; none for other files."""
+    if not head.startswith(MAGIC):
+        return set()
+    # Without zeros, UTF-16 reads like UTF-8.
+    return {name.decode() for name in _TABLE.findall(head.replace(b"\0", b""))}
 
 
 def stated_bytes(head: bytes) -> int:
-    """How large a database says that it is; 0 where that does not hold, or it is none."""
+    """Size of a database according to its header; 0 if it is not valid, or for other files."""
     if not head.startswith(MAGIC) or len(head) < 100 or head[24:28] != head[92:96]:
-        # The count is valid where the version that wrote it is that of the last change.
+        # The count of pages is only valid if the last writer has updated it.
         return 0
     page = int.from_bytes(head[16:18], "big")
     return (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
 
 
 def schema(file: BinaryIO) -> bytes:
-    """The pages that state the tables of a database, as far as they are not its first one:
-    `tables_named` does not find them in its head.
+    """Pages after the first one that declare the tables of a database, for `tables_named`.
 
-    They lie where the file ended as the tables were made.
+    They may be anywhere in the file.
     """
     file.seek(0)
     head = file.read(108)
     size = int.from_bytes(head[16:18], "big")
     size = 65536 if size == 1 else size
-    found = b""
-    wanted = [1]
+    content = b""
+    numbers = [1]
     for _ in range(_MOST_PAGES):
-        if not wanted or size < 512:
+        if not numbers or size < 512:
             break
-        number = wanted.pop(0)
+        number = numbers.pop(0)
         file.seek((number - 1) * size)
         page = file.read(size)
-        at = 100 if number == 1 else 0
-        if page[at : at + 1] == bytes([_INTERIOR]):
+        header = 100 if number == 1 else 0
+        if page[header : header + 1] == bytes([_INTERIOR]):
             cells = (
-                page[at + 12 + 2 * i : at + 14 + 2 * i]
-                for i in range(int.from_bytes(page[at + 3 : at + 5], "big"))
+                page[header + 12 + 2 * i : header + 14 + 2 * i]
+                for i in range(int.from_bytes(page[header + 3 : header + 5], "big"))
             )
             places = [int.from_bytes(cell, "big") for cell in cells][:_MOST_PAGES]
-            wanted += [int.from_bytes(page[place : place + 4], "big") or 1 for place in places]
-            wanted.append(int.from_bytes(page[at + 8 : at + 12], "big") or 1)
+            numbers += [int.from_bytes(page[offset : offset + 4], "big") or 1 for offset in places]
+            numbers.append(int.from_bytes(page[header + 8 : header + 12], "big") or 1)
         elif number > 1:
-            found += page
-    return found
+            content += page
+    return content
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its columns in order, which of them is the row's number (-1: none), and its first
-    page.
+    """A table: its columns in order, the index of the one that is the rowid (-1: none), and its
+    first page.
     """
 
     name: str
@@ -119,12 +120,12 @@ class Database:
     ----------
     buffer : Buffer
     label : str
-        What errors name.
+        Name in errors.
 
     Raises
     ------
     ReadError
-        It is no database, or damaged.
+        It is damaged, or not a database.
 
     Attributes
     ----------
@@ -148,10 +149,10 @@ class Database:
         if self._usable < 480:
             raise self._damaged("its header is damaged")
         self._pages = self._size // self._page
-        stated = stated_bytes(head) // self._page
-        if stated > self._pages:
+        declared = stated_bytes(head) // self._page
+        if declared > self._pages:
             raise ReadError(
-                f"this SQLite database is truncated: {self._pages:,} of its {stated:,} pages are"
+                f"this SQLite database is truncated: {self._pages:,} of its {declared:,} pages are"
                 " present. Copy or export it again.",
                 path=label,
             )
@@ -163,32 +164,30 @@ class Database:
         return table in self.tables
 
     def count(self, table: str) -> int:
-        """How many rows a table has; 0 where there is none of that name."""
+        """Number of rows of a table; 0 if there is no table of that name."""
         return len(self._cells(self.tables[table].root)) if table in self.tables else 0
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
-        """Some columns of a table, those that it has; all without names. Nothing where there is no
-        such table.
+        """Columns of a table by name, all by default; without those that it does not have.
+
+        Empty if there is no such table.
         """
         if table not in self.tables:
             return {}
-        found = self.tables[table]
-        places = {name.lower(): i for i, name in enumerate(found.columns)}
-        wanted = {
-            name: places[name.lower()]
-            for name in columns or found.columns
-            if name.lower() in places
-        }
-        return self._read(found, wanted)
+        declaration = self.tables[table]
+        places = {name.lower(): i for i, name in enumerate(declaration.columns)}
+        names = [name for name in columns or declaration.columns if name.lower() in places]
+        index_of = {name: places[name.lower()] for name in names}
+        return self._read(declaration, index_of)
 
     def _schema(self) -> dict[str, Table]:
         master = Table("sqlite_master", ("type", "name", "tbl_name", "rootpage", "sql"), -1, 1)
         rows = self._read(master, {name: i for i, name in enumerate(master.columns)})
-        out = {}
+        tables = {}
         for kind, name, root, sql in zip(
             *(rows[key].tolist() for key in ("type", "name", "rootpage", "sql")), strict=True
         ):
-            # A virtual table has no page; one without row numbers is another kind of tree.
+            # A virtual table has no page; one without rowids is another kind of tree.
             if (
                 kind != "table"
                 or not isinstance(sql, str)
@@ -200,27 +199,27 @@ class Database:
             if re.search(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*\Z", sql, re.IGNORECASE):
                 continue
             columns, rowid = _columns(sql)
-            out[name] = Table(name, columns, rowid, root)
-        return out
+            tables[name] = Table(name, columns, rowid, root)
+        return tables
 
-    def _damaged(self, what: str) -> ReadError:
+    def _damaged(self, reason: str) -> ReadError:
         return ReadError(
-            f"this SQLite database is damaged: {what}. Copy or export it again.", path=self.label
+            f"this SQLite database is damaged: {reason}. Copy or export it again.", path=self.label
         )
 
-    def _u16(self, at: Int64s) -> Int64s:
-        return (self._bytes[at].astype(np.int64) << 8) | self._bytes[at + 1]
+    def _u16(self, offset: Int64s) -> Int64s:
+        return (self._bytes[offset].astype(np.int64) << 8) | self._bytes[offset + 1]
 
-    def _u32(self, at: Int64s) -> Int64s:
-        return (self._u16(at) << 16) | self._u16(at + 2)
+    def _u32(self, offset: Int64s) -> Int64s:
+        return (self._u16(offset) << 16) | self._u16(offset + 2)
 
     def _cells(self, root: int) -> Int64s:
-        """Where the rows of a table begin, in their order."""
+        """Offsets of the rows of a table, in their order."""
         if root not in self._rows_of:
-            self._rows_of[root] = self._found(root)
+            self._rows_of[root] = self._walk(root)
         return self._rows_of[root]
 
-    def _found(self, root: int) -> Int64s:
+    def _walk(self, root: int) -> Int64s:
         seen = np.zeros(self._pages + 1, np.bool_)
         level = np.array([root], np.int64)
         leaves: list[Int64s] = []
@@ -242,19 +241,19 @@ class Database:
             if (first - base + 2 * count > self._page).any():
                 raise self._damaged(f"page {int(level[0]):,} declares more rows than fit in it")
             page = np.repeat(np.arange(len(level)), count)
-            place = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
-            cell = base[page] + self._u16(first[page] + 2 * place)
+            index = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
+            cell = base[page] + self._u16(first[page] + 2 * index)
             if len(cell) and int(cell.max()) >= self._size:
                 raise self._damaged("a row of it is outside the file")
             if not inner.any():
                 leaves.append(cell)
                 break
-            # Leaves lie all at one depth; a tree where they don't is read as well.
+            # All leaves should have the same depth; a tree in which they have not is read as well.
             leaves.append(cell[~inner[page]])
             below = np.concatenate([self._u32(cell[inner[page]]), self._u32(head[inner] + 8)])
             order = np.lexsort(
                 (
-                    np.concatenate([place[inner[page]], count[inner]]),
+                    np.concatenate([index[inner[page]], count[inner]]),
                     np.concatenate([page[inner[page]], np.flatnonzero(inner)]),
                 )
             )
@@ -263,11 +262,11 @@ class Database:
             raise self._damaged("one of its trees does not end")
         return np.concatenate(leaves)
 
-    def _varint(self, data: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:
-        """Numbers of 1 to 9 bytes, and where they end."""
-        byte = data[at]
+    def _varint(self, data: Bytes, offset: Int64s) -> tuple[Int64s, Int64s]:
+        """Numbers of 1 to 9 bytes, and their ends."""
+        byte = data[offset]
         value = byte.astype(np.int64)
-        end = at + 1
+        end = offset + 1
         long = np.flatnonzero(byte >= 0x80)
         if len(long):
             value[long] &= 0x7F
@@ -283,23 +282,23 @@ class Database:
                     break
         return value, end
 
-    def _read(self, table: Table, wanted: dict[str, int]) -> dict[str, Column]:
+    def _read(self, table: Table, index_of: dict[str, int]) -> dict[str, Column]:
         cells = self._cells(table.root)
-        parts = {name: _Values(len(cells)) for name in wanted}
-        rowid = np.zeros(len(cells), np.int64) if table.rowid in wanted.values() else None
+        parts = {name: _Values(len(cells)) for name in index_of}
+        rowid = np.zeros(len(cells), np.int64) if table.rowid in index_of.values() else None
         rows, total = np.arange(len(cells)), 0
         for low in range(0, len(cells), _ROWS):
             batch = slice(low, low + _ROWS)
-            total += self._lockstep(cells[batch], rows[batch], table.name, wanted, parts, rowid)
+            total += self._lockstep(cells[batch], rows[batch], table.name, index_of, parts, rowid)
             self._fit(total, table.name)
-        out = {name: values.column() for name, values in parts.items()}
-        for name, place in wanted.items():
-            if rowid is not None and place == table.rowid:
-                out[name] = rowid
-        return out
+        columns = {name: values.column() for name, values in parts.items()}
+        for name, index in index_of.items():
+            if rowid is not None and index == table.rowid:
+                columns[name] = rowid
+        return columns
 
     def _fit(self, length: int, table: str) -> None:
-        """Rows that lie over one another could be any number of texts."""
+        """Refuse rows that overlap each other: they could claim any amount of memory."""
         if not 0 <= length <= self._size:
             raise self._damaged(f"rows of {table} are longer than the file")
 
@@ -308,87 +307,83 @@ class Database:
         cells: Int64s,
         rows: Int64s,
         table: str,
-        wanted: dict[str, int],
+        index_of: dict[str, int],
         parts: dict[str, _Values],
         rowid: Int64s | None,
     ) -> int:
-        """Takes values out of rows of any layout, the next column of each in one round; how many
-        bytes they have.
-        """
-        length, at = self._varint(self._bytes, cells)
-        number, at = self._varint(self._bytes, at)
+        """Decode rows of any layout, one column of all rows at a time; returns their bytes."""
+        length, start = self._varint(self._bytes, cells)
+        number, start = self._varint(self._bytes, start)
         if rowid is not None:
             rowid[rows] = number
         total = int(length.sum())
-        for one in (int(length.min()), int(length.max()), total):
-            self._fit(one, table)
+        for count in (int(length.min()), int(length.max()), total):
+            self._fit(count, table)
         over = length > self._usable - 35
         if not over.any():
-            self._records(self._bytes, at, length, wanted, parts, _together(rows))
+            self._records(self._bytes, start, length, index_of, parts, _together(rows))
             return total
         if not over.all():
-            self._records(self._bytes, at[~over], length[~over], wanted, parts, rows[~over])
-        data, starts = self._overflowing(at[over], length[over], table)
-        self._records(data, starts, length[over], wanted, parts, rows[over])
+            self._records(self._bytes, start[~over], length[~over], index_of, parts, rows[~over])
+        data, starts = self._overflowing(start[over], length[over], table)
+        self._records(data, starts, length[over], index_of, parts, rows[over])
         return total
 
-    def _overflowing(self, at: Int64s, length: Int64s, table: str) -> tuple[Bytes, Int64s]:
-        """Rows that are continued on pages of their own, one behind the other, and where each
-        begins.
-        """
+    def _overflowing(self, start: Int64s, length: Int64s, table: str) -> tuple[Bytes, Int64s]:
+        """Rows that continue on overflow pages, joined, and the begin of each."""
         usable = self._usable
         least = (usable - 12) * 32 // 255 - 23
-        out = bytearray(8)
+        joined = bytearray(8)
         starts = []
         data = self._buffer.data
-        for begin, size in zip(at.tolist(), length.tolist(), strict=True):
+        for begin, size in zip(start.tolist(), length.tolist(), strict=True):
             local = least + (size - least) % (usable - 4)
             local = local if local <= usable - 35 else least
-            starts.append(len(out))
-            end = len(out) + size
-            out += data[begin : begin + local]
+            starts.append(len(joined))
+            end = len(joined) + size
+            joined += data[begin : begin + local]
             page = int.from_bytes(data[begin + local : begin + local + 4], "big")
-            while len(out) < end:
+            while len(joined) < end:
                 if not 1 <= page <= self._pages:
                     raise self._damaged(f"a row of {table} is continued outside the file")
                 base = (page - 1) * self._page
-                out += data[base + 4 : base + 4 + min(usable - 4, end - len(out))]
+                joined += data[base + 4 : base + 4 + min(usable - 4, end - len(joined))]
                 page = int.from_bytes(data[base : base + 4], "big")
-        out += bytes(16)
-        return np.frombuffer(bytes(out), np.uint8), np.array(starts, np.int64)
+        joined += bytes(16)
+        return np.frombuffer(bytes(joined), np.uint8), np.array(starts, np.int64)
 
     def _records(
         self,
         data: Bytes,
-        at: Int64s,
+        start: Int64s,
         length: Int64s,
-        wanted: dict[str, int],
+        index_of: dict[str, int],
         parts: dict[str, _Values],
         rows: Int64s | slice,
     ) -> None:
-        """Takes values out of some records."""
-        if not len(at) or not wanted:
+        """Decode the values of some records."""
+        if not len(start) or not index_of:
             return
-        last = max(wanted.values()) + 1
-        if int((at + length).max()) > len(data):
+        last = max(index_of.values()) + 1
+        if int((start + length).max()) > len(data):
             raise self._damaged("a row of it is outside the file")
-        head, first = self._varint(data, at)
+        head, first = self._varint(data, start)
         if (head < 1).any() or (head > length).any():
             raise self._damaged("the header of a row is damaged")
-        width = int(min(last, (head - (first - at)).max(initial=0)))
-        # A row may have fewer values than the table has columns: those added later.
+        width = int(min(last, (head - (first - start)).max(initial=0)))
+        # A row has fewer values than the table has columns if columns were added later.
         types: npt.NDArray[Any] = (
-            _windows(data, first, width).T if width else np.zeros((0, len(at)), np.uint8)
+            _windows(data, first, width).T if width else np.zeros((0, len(start)), np.uint8)
         )
         types = np.ascontiguousarray(types)
-        if int(head.min()) - int((first - at).max()) < width:
-            types = np.where(first + np.arange(width)[:, None] < at + head, types, np.uint8(0))
+        if int(head.min()) - int((first - start).max()) < width:
+            types = np.where(first + np.arange(width)[:, None] < start + head, types, np.uint8(0))
         if (types >= 0x80).any():
-            types = self._wide_types(data, first, at + head, last)
-        end = at + head
+            types = self._wide_types(data, first, start + head, last)
+        end = start + head
         ends: dict[int, tuple[Int64s, int, int]] = {}
-        used = set(wanted.values())
-        for place, column in enumerate(types):
+        used = set(index_of.values())
+        for index, column in enumerate(types):
             low, high = int(column.min()), int(column.max())
             if high >= len(_SIZES):
                 end = end + np.where(
@@ -398,60 +393,57 @@ class Database:
                 end = end + _SIZES[column]
             elif _SIZES[low]:
                 end = end + _SIZES[low]
-            if place in used:
-                ends[place] = end, low, high
-        if (end > at + length).any():
+            if index in used:
+                ends[index] = end, low, high
+        if (end > start + length).any():
             raise self._damaged("a row ends before its values do")
         view = np.ndarray((len(data) - 7,), ">i8", data, 0, (1,))
-        for name, place in wanted.items():
-            if place in ends:
-                stop, low, high = ends[place]
-                # A number's last byte is the lowest; a text is put apart.
+        for name, index in index_of.items():
+            if index in ends:
+                stop, low, high = ends[index]
+                # The last byte of a number is the lowest. Texts follow below.
                 numbers = view[
-                    stop - 8 if high < 12 else np.where(types[place] < 12, stop - 8, 0)
+                    stop - 8 if high < 12 else np.where(types[index] < 12, stop - 8, 0)
                 ].astype(np.int64)
-                parts[name].put(rows, numbers, types[place], low, high)
+                parts[name].put(rows, numbers, types[index], low, high)
                 if high >= 12:
-                    parts[name].put_texts(rows, data, stop, types[place], self._text)
+                    parts[name].put_texts(rows, data, stop, types[index], self._text)
             else:
                 parts[name].nulls(rows)
 
-    def _wide_types(self, data: Bytes, at: Int64s, end: Int64s, columns: int) -> Int64s:
-        """Serial types of more than one byte: those of long texts."""
-        types = np.zeros((columns, len(at)), np.int64)
+    def _wide_types(self, data: Bytes, offset: Int64s, end: Int64s, columns: int) -> Int64s:
+        """Serial types of one or more bytes: long texts have larger ones."""
+        types = np.zeros((columns, len(offset)), np.int64)
         for i in range(columns):
-            value, after = self._varint(data, np.minimum(at, len(data) - 1))
-            here = at < end
+            value, after = self._varint(data, np.minimum(offset, len(data) - 1))
+            here = offset < end
             types[i] = np.where(here, value, 0)
-            at = np.where(here, after, at)
+            offset = np.where(here, after, offset)
         if (types < 0).any() or (types > 2 * len(data)).any():
             raise self._damaged("the header of a row is damaged")
         return types
 
 
-def _windows(data: Bytes, at: Int64s, width: int) -> Bytes:
-    """uint8[n, width]: so many bytes from each place on; behind the end of the data its last
-    byte.
-    """
+def _windows(data: Bytes, offset: Int64s, width: int) -> Bytes:
+    """uint8[n, width]: bytes from each offset on; the last byte of the data is repeated."""
     room = len(data) - width
-    if room < 0 or int(at.max()) > room:
-        few: Bytes = data[np.minimum(at[:, None] + np.arange(width), len(data) - 1)]
+    if room < 0 or int(offset.max()) > room:
+        few: Bytes = data[np.minimum(offset[:, None] + np.arange(width), len(data) - 1)]
         return few
     view = np.ndarray((room + 1,), np.dtype((np.void, width)), data, 0, (1,))
-    rows: Bytes = view[at].view(np.uint8)
-    return rows.reshape(len(at), width)
+    rows: Bytes = view[offset].view(np.uint8)
+    return rows.reshape(len(offset), width)
 
 
 def _together(rows: Int64s) -> Int64s | slice:
-    """Ascending rows as a slice where none is left out: what is written there need not look each
-    up.
-    """
-    whole = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
-    return slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
+    """Ascending rows as a slice if they are consecutive, which is faster to assign to."""
+    if not len(rows) or int(rows[-1]) - int(rows[0]) != len(rows) - 1:
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 class _Values:
-    """The values of one column on their way."""
+    """The values of one column while rows are decoded."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -461,52 +453,58 @@ class _Values:
         self._texts: npt.NDArray[np.object_] | None = None
 
     def nulls(self, rows: Int64s | slice) -> None:
-        """Rows without a value."""
-        self._null = np.zeros(self._count, np.bool_) if self._null is None else self._null
+        """Store NULL in some rows."""
+        self._null = self._flags(self._null)
         self._null[rows] = True
+
+    def _flags(self, flags: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
+        return np.zeros(self._count, np.bool_) if flags is None else flags
 
     def put(
         self, rows: Int64s | slice, ending: Int64s, types: npt.NDArray[Any], low: int, high: int
     ) -> None:
-        """Numbers by the eight bytes that end with each, of a serial type each, from `low` to
+        """Store numbers, given the eight bytes that end with each, of serial types from `low` to
         `high`.
         """
         if high == 0:
             self.nulls(rows)
             return
-        shift = (
-            _SHIFTS[min(low, 12)]
-            if low == high
-            else _SHIFTS[types if high < 256 else np.minimum(types, 12)]
-        )
+        if low == high:
+            shift = _SHIFTS[min(low, 12)]
+        elif high < 256:
+            shift = _SHIFTS[types]
+        else:
+            shift = _SHIFTS[np.minimum(types, 12)]
         value = (ending << shift) >> shift if low != high or shift else ending
         if low <= _ONE <= high:
             value += types == _ONE
         self._numbers[rows] = value
         if low == 0:
-            self._null = np.zeros(self._count, np.bool_) if self._null is None else self._null
+            self._null = self._flags(self._null)
             self._null[rows] = types == 0
         if low <= _REAL <= high and (types == _REAL).any():
-            self._real = np.zeros(self._count, np.bool_) if self._real is None else self._real
+            self._real = self._flags(self._real)
             self._real[rows] = types == _REAL
 
     def put_texts(
         self, rows: Int64s | slice, data: Bytes, end: Int64s, types: npt.NDArray[Any], text: str
     ) -> None:
-        """The texts and blobs among values that end at some bytes; equal ones are one object."""
+        """Store texts and blobs, given the ends of the values; equal ones become one object."""
         if self._texts is None:
             self._texts = np.full(self._count, None, object)
-        which = np.flatnonzero(types >= 12)
-        kind = types[which].astype(np.int64)
+        text_rows = np.flatnonzero(types >= 12)
+        kind = types[text_rows].astype(np.int64)
         length = (kind - 12) // 2
-        codes, found = distinct(data, end[which] - length, length)
-        values = np.array([*(str(value, text, "replace") for value in found), None], object)[codes]
+        codes, distinct_values = distinct(data, end[text_rows] - length, length)
+        values = np.array(
+            [*(str(value, text, "replace") for value in distinct_values), None], object
+        )[codes]
         if (blob := kind & 1 == 0).any():
-            values[blob] = np.array([*found, None], object)[codes[blob]]
+            values[blob] = np.array([*distinct_values, None], object)[codes[blob]]
         if isinstance(rows, slice):
-            self._texts[rows][which] = values
+            self._texts[rows][text_rows] = values
         else:
-            self._texts[rows[which]] = values
+            self._texts[rows[text_rows]] = values
 
     def column(self) -> Column:
         """The values as one array."""
@@ -523,24 +521,22 @@ class _Values:
                 )
             return values
         if self._real is not None:
-            out = np.where(self._real, reals, numbers.astype(np.float64))
-            return out if null is None else np.where(null, np.nan, out)
+            combined = np.where(self._real, reals, numbers.astype(np.float64))
+            return combined if null is None else np.where(null, np.nan, combined)
         return numbers if null is None else np.ma.MaskedArray(numbers, null)
 
 
 def no_value(column: Column) -> npt.NDArray[np.bool_]:
-    """Which rows are NULL."""
+    """Rows that are NULL, as a mask."""
     if column.dtype == np.float64:
         return np.isnan(column)
-    return (
-        np.asarray(column == _NULL, np.bool_)
-        if column.dtype == object
-        else np.ma.getmaskarray(column)
-    )
+    if column.dtype == object:
+        return np.asarray(column == _NULL, np.bool_)
+    return np.ma.getmaskarray(column)
 
 
 def integers(column: Column, missing: int = -1) -> Int64s:
-    """The whole numbers of a column; `missing` for NULL and for what is none."""
+    """The integers of a column; `missing` for NULL and for values of other types."""
     if column.dtype == np.int64:
         return np.ma.filled(column, missing)
     if column.dtype == np.float64:
@@ -552,7 +548,7 @@ def integers(column: Column, missing: int = -1) -> Int64s:
 
 
 def floats(column: Column) -> npt.NDArray[np.float64]:
-    """The numbers of a column; NaN for NULL and for what is none."""
+    """The numbers of a column; NaN for NULL and for values of other types."""
     if column.dtype == np.int64:
         return np.ma.filled(np.ma.asarray(column).astype(np.float64), np.nan)
     if column.dtype == np.float64:
@@ -564,19 +560,40 @@ def floats(column: Column) -> npt.NDArray[np.float64]:
 
 
 def texts(column: Column) -> list[str]:
-    """The texts of a column; numbers as they are written, '' for NULL."""
-    return [
-        "" if value is None else value if isinstance(value, str) else str(value)
-        for value in column.tolist()
-    ]
+    """The texts of a column; numbers are formatted, '' for NULL."""
+    return ["" if value is None else str(value) for value in column.tolist()]
 
 
 def _columns(sql: str) -> tuple[tuple[str, ...], int]:
-    """Names of the columns that a CREATE TABLE states, and which of them is the row's number."""
+    """Names of the columns of a CREATE TABLE statement, and the index of the rowid among them."""
+    names: list[str] = []
+    is_integer: dict[str, bool] = {}
+    rowid, key = -1, ""
+    for part in _definitions(sql):
+        match = _NAME.match(part)
+        if match is None:
+            continue
+        name = next(group for group in match.groups() if group is not None)
+        if match[5] and name.upper() in _CONSTRAINTS:
+            single = _PRIMARY_KEY.match(part)
+            key = single[1].lower() if single is not None else key
+            continue
+        declaration = part[match.end() :]
+        if _INTEGER_PRIMARY_KEY.match(declaration):
+            rowid = len(names)
+        is_integer.setdefault(name.lower(), _INTEGER.match(declaration) is not None)
+        names.append(name)
+    if rowid < 0 and is_integer.get(key):
+        rowid = [name.lower() for name in names].index(key)
+    return tuple(names), rowid
+
+
+def _definitions(sql: str) -> list[str]:
+    """The column definitions and constraints of a CREATE TABLE statement."""
     text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL)
     body = text[text.find("(") + 1 :]
     parts, depth, begin, quote = [], 0, 0, ""
-    for i, letter in enumerate(body):
+    for index, letter in enumerate(body):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "\"'`[":
@@ -586,45 +603,8 @@ def _columns(sql: str) -> tuple[tuple[str, ...], int]:
         elif letter == ")" and depth:
             depth -= 1
         elif letter in ",)" and not depth:
-            parts.append(body[begin:i])
-            begin = i + 1
+            parts.append(body[begin:index])
+            begin = index + 1
             if letter == ")":
                 break
-    names: list[str] = []
-    rowid, key = -1, ""
-    for part in parts:
-        found = _NAME.match(part)
-        if found is None:
-            continue
-        name = next(group for group in found.groups() if group is not None)
-        if found[5] and name.upper() in _CONSTRAINTS:
-            if single := re.match(
-                r"\s*(?:CONSTRAINT\s+\w+\s+)?PRIMARY\s+KEY\s*\(\s*[\"`\[]?(\w+)[\"`\]]?\s*\)",
-                part,
-                re.IGNORECASE,
-            ):
-                key = single[1].lower()
-            continue
-        if re.match(
-            r"\s*INTEGER\b.*\bPRIMARY\s+KEY\b(?!\s+DESC)",
-            part[found.end() :],
-            re.IGNORECASE | re.DOTALL,
-        ):
-            rowid = len(names)
-        names.append(name)
-    if key and rowid < 0:
-        kinds = [
-            part
-            for part in parts
-            if (m := _NAME.match(part)) and not (m[5] and m[5].upper() in _CONSTRAINTS)
-        ]
-        rowid = next(
-            (
-                i
-                for i, (name, part) in enumerate(zip(names, kinds, strict=True))
-                if name.lower() == key
-                and re.match(r"\s*[\"`\[]?\w+[\"`\]]?\s+INTEGER\b", part, re.IGNORECASE)
-            ),
-            -1,
-        )
-    return tuple(names), rowid
+    return parts

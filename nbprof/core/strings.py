@@ -1,8 +1,8 @@
-"""Columns of text in Python's own strings while nbprof computes.
+"""Text columns of Python strings while nbprof computes.
 
-Where pyarrow is installed, pandas 3 stores text in Arrow's. That pays for long columns; ours are
-short and many, and the analysis of a profile takes up to half as long again. Both are the dtype
-`str`, and a frame of one kind works with frames of the other.
+If pyarrow is installed, pandas 3 stores text in Arrow arrays. These are faster for long columns,
+but the many short ones of a profile take up to half as long again. Both have the dtype `str`, and
+frames of both kinds work together.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _before = ""
 
 @contextmanager
 def python_strings() -> Iterator[None]:
-    """What is made inside has Python's strings. The option is pandas' own, for all threads: the
-    last one out puts it back.
+    """Text columns created in the block have Python strings.
+
+    The option of pandas applies to all threads, so the last thread to leave a block restores it.
     """
     import pandas as pd  # not by those who only look for files
 

@@ -1,6 +1,4 @@
-"""Gives memory back that was freed, but that the C library keeps for later: of a large recording
-hundreds of megabytes.
-"""
+"""Release of freed memory that the C library keeps: hundreds of megabytes for a large recording."""
 
 from __future__ import annotations
 
@@ -9,13 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 MANY_EVENTS = 1_000_000
-"""Below this, what is kept is little, and is soon used again."""
+"""Below this, the C library keeps little memory, and reuses it soon."""
 
 
 def give_back() -> None:
-    """Returns free memory to the system. Only glibc keeps so much of it and can be told to;
-    elsewhere nothing is done.
-    """
+    """Return free memory to the system; does nothing unless the C library is glibc."""
     if (trim := _trim()) is not None:
         trim(0)
 
@@ -25,5 +21,5 @@ def _trim() -> Any:
     try:
         return ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):
-        # Another C library; on Windows there is no library without a name.
+        # Another C library, or Windows, which has no library without a name.
         return None

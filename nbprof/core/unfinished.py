@@ -1,8 +1,7 @@
-"""Recordings that are not finished: each runs in a hidden folder of its logdir, with a file that
-says whose it is.
+"""Unfinished recordings: each is in a hidden folder of its logdir, with a file that identifies it.
 
-Where its process was killed the folder stays behind, with what the profiler had written by then,
-which most write only at the end.
+If its process is killed, the folder remains with the files that the profiler had written by then;
+most profilers write only at the end.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SCRATCH = ".recording-"
-"""How the names of these folders begin."""
+"""Prefix of the names of these folders."""
 MARK = ".started.json"
 _LONGEST = 1 << 16
 _SHOWN = "What its profiler had written so far is shown."
@@ -45,7 +44,7 @@ class Unfinished:
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, or may be there on another machine."""
+        """True if its process is alive, or may be alive on another machine."""
         pid = self.facts.get("pid")
         if not isinstance(pid, int) or pid <= 0:
             return False
@@ -61,18 +60,18 @@ class Unfinished:
 
     @property
     def started(self) -> float:
-        """When it began, in seconds since 1970; 0 where that is not known."""
+        """Start time in seconds since 1970; 0 if unknown."""
         started = self.facts.get("started")
         return float(started) if isinstance(started, (int, float)) else 0.0
 
     @property
     def sentence(self) -> str:
-        """What became of it, for the user."""
-        which = f"The recording{self._when}{self._where}"
+        """Its state, for the user."""
+        recording = f"The recording{self._when}{self._where}"
         if self.running:
             return (
-                f"{which} is not finished: its process, {self.facts['pid']}, is still running, and"
-                " its run appears when it finishes."
+                f"{recording} is not finished: its process, {self.facts['pid']}, is still running,"
+                " and its run appears when it finishes."
             )
         if not self.facts:
             return (
@@ -81,17 +80,17 @@ class Unfinished:
             )
         how = f"its process, {self.facts['pid']}, ended before the recording did"
         if self.written:
-            return f"{which} was not finished: {how}. {_SHOWN}"
+            return f"{recording} was not finished: {how}. {_SHOWN}"
         return (
-            f"{which} was not finished: {how}, before its profiler wrote anything, so there is"
+            f"{recording} was not finished: {how}, before its profiler wrote anything, so there is"
             " nothing to read. With --steps 10:20 a recording is written as soon as these steps"
             " have run."
         )
 
     @property
     def listed(self) -> str:
-        """The same in a list of runs, which cannot open what is hidden; the empty text while the
-        recording may go on.
+        """The same for a list of runs, which cannot open hidden folders; empty while the recording
+        may go on.
         """
         if self.running or not self.facts:
             return ""
@@ -110,17 +109,13 @@ class Unfinished:
     @property
     def _where(self) -> str:
         notebook = self.facts.get("notebook")
-        return (
-            f" in {notebook}"
-            if isinstance(notebook, str) and notebook.isprintable() and notebook
-            else ""
-        )
+        if isinstance(notebook, str) and notebook.isprintable() and notebook:
+            return f" in {notebook}"
+        return ""
 
 
 def _machine() -> str:
-    """Where the ids of processes are those of this one: containers of one name may have ids of
-    their own.
-    """
+    """Identifies the process namespace: containers of the same name can have different ones."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
@@ -129,10 +124,10 @@ def _machine() -> str:
 
 
 def mark(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Say in the folder of a recording whose it is. Never raises."""
+    """Write the process and other facts into the folder of a recording. Never raises."""
     with contextlib.suppress(OSError, TypeError, ValueError):
-        own = {"pid": os.getpid(), "machine": _machine(), "started": time.time()}
-        (folder / MARK).write_text(json.dumps({**own, **facts}), encoding="utf-8")
+        process = {"pid": os.getpid(), "machine": _machine(), "started": time.time()}
+        (folder / MARK).write_text(json.dumps({**process, **facts}), encoding="utf-8")
 
 
 def look(folder: Path) -> Unfinished:
@@ -144,16 +139,22 @@ def look(folder: Path) -> Unfinished:
         facts = read if isinstance(read, dict) else {}
     written = False
     with contextlib.suppress(OSError):
-        written = any(
-            path.is_file() and path.name != MARK and path.stat().st_size
-            for path in folder.rglob("*")
-        )
+        written = any(path.stat().st_size for path in _written_files(folder))
     return Unfinished(folder, facts, written)
 
 
+def _written_files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != MARK:
+            yield path
+
+
 def unfinished(logdir: Path) -> list[Unfinished]:
-    """The recordings in a logdir that are not finished, the oldest first."""
+    """The unfinished recordings in a logdir, the oldest first."""
     with contextlib.suppress(OSError):
-        found = [look(folder) for folder in logdir.glob(f"{SCRATCH}*") if folder.is_dir()]
-        return sorted(found, key=lambda one: (str(one.facts.get("started", "")), one.folder.name))
+        recordings = [look(folder) for folder in logdir.glob(f"{SCRATCH}*") if folder.is_dir()]
+        return sorted(
+            recordings,
+            key=lambda recording: (str(recording.facts.get("started", "")), recording.folder.name),
+        )
     return []

@@ -1,3 +1,3 @@
-"""The version of nbprof, said once: packaging reads it from here."""
+"""The version of nbprof; packaging reads it from here."""
 
 __version__ = "0.2.0"

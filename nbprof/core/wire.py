@@ -2,9 +2,9 @@
 
 Many messages of one kind are walked in lockstep: one numpy call reads the next field of every
 message that still has one, so the cost is a few calls per *field*, not per message. Every length is
-checked against the message that holds it; a wrong one raises `ReadError` with its byte. What is
-valid follows protobuf's own parser (upb): tags and lengths have at most five bytes, numbers at most
-ten, and groups, which nobody writes any more, are skipped, however they are nested, up to 100 deep.
+checked against the message around it; a wrong one raises `ReadError` with its byte. The rules are
+those of protobuf's parser (upb): tags and lengths have at most five bytes, numbers at most ten, and
+groups, which are obsolete, are skipped, nested up to 100 deep.
 
 Source of the format: https://protobuf.dev/programming-guides/encoding/
 """
@@ -34,7 +34,7 @@ PADDING = 16
 MOST_NESTED = 100
 _MOST_TAG = (1 << 32) - 1
 _MOST_LENGTH = (1 << 31) - 1
-# So many messages are walked field by field sooner than a round of numpy calls is done.
+# Fewer messages are walked field by field, which is faster than a round of numpy calls.
 _FEW_MESSAGES = 32
 
 
@@ -43,8 +43,8 @@ def _u(value: int) -> np.uint64:
 
 
 _TOP_BITS, _LOW_BITS = _u(0x8080808080808080), _u(0x0101010101010101)
-# Rounds that join groups of 7, 14 and 28 bits: from how many bytes on, mask of the upper groups, of
-# the lower ones, distance.
+# Rounds that join groups of 7, 14 and 28 bits: minimum number of bytes, mask of the upper groups,
+# mask of the lower ones, distance.
 _ROUNDS = (
     (2, _u(0x7F007F007F007F00), _u(0x007F007F007F007F), _u(1)),
     (3, _u(0x3FFF00003FFF0000), _u(0x00003FFF00003FFF), _u(2)),
@@ -53,20 +53,18 @@ _ROUNDS = (
 
 
 class CutError(ReadError):
-    """The bytes end inside a field: of the whole file when the file was cut off, of a message when
-    a length in it is wrong.
-    """
+    """The bytes end inside a field: the file is truncated, or a length is wrong."""
 
 
 def buffer(data: bytes) -> Bytes:
-    """Bytes as a numpy array, padded so that a varint may be read at its very end."""
-    out = np.zeros(len(data) + PADDING, np.uint8)
-    out[: len(data)] = np.frombuffer(data, np.uint8)
-    return out
+    """Bytes as a numpy array, padded so that a varint can be read at its very end."""
+    padded = np.zeros(len(data) + PADDING, np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    return padded
 
 
 def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
-    """One varint as an unsigned number, and the position behind it."""
+    """One varint as an unsigned number, and the position after it."""
     value = shift = 0
     start = pos
     while True:
@@ -90,7 +88,7 @@ def signed(value: int) -> int:
 
 
 def read_tag(data: Data, pos: int, end: int, least: int = 1) -> tuple[int, int, int]:
-    """Field number (`least` or more), wire type and the position behind them."""
+    """Field number (`least` or more), wire type and the position after them."""
     tag, after = read_varint(data, pos, end)
     if after - pos > 5 or tag > _MOST_TAG:
         raise ReadError("a field number is too large; this is not a protobuf file", offset=pos)
@@ -100,9 +98,7 @@ def read_tag(data: Data, pos: int, end: int, least: int = 1) -> tuple[int, int, 
 
 
 def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int, int]:
-    """Where the content of a field that is no number and no group begins and ends; `start` is its
-    tag.
-    """
+    """Begin and end of the content of a field with a length; `start` is its tag."""
     if kind == LENGTH:
         length, after = read_varint(data, pos, end)
         if after - pos > 5 or length > _MOST_LENGTH:
@@ -122,9 +118,7 @@ def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int
 
 
 def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> int:
-    """The position behind a group whose first tag is at `start` and ends at `pos`, with all groups
-    in it.
-    """
+    """The position after a group whose first tag is at `start` and ends at `pos`."""
     number, _, _ = read_tag(data, start, end)
     open_groups = [number]
     while open_groups:
@@ -132,26 +126,26 @@ def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> in
             raise ReadError(f"groups are nested over {MOST_NESTED} deep", offset=start)
         if pos >= end:
             raise CutError("a group runs over the end of its message", offset=start)
-        at = pos
-        # In a group, where all is skipped, protobuf's parser lets field number 0 pass.
+        tag_start = pos
+        # In groups, which are skipped, protobuf's parser accepts field number 0.
         number, kind, pos = read_tag(data, pos, end, 0)
         if kind == GROUP:
             open_groups.append(number)
         elif kind == GROUP_END:
             if number != open_groups.pop():
-                raise ReadError("a group ends that was never opened", offset=at)
+                raise ReadError("a group ends that was never opened", offset=tag_start)
         elif kind == VARINT:
             _, pos = read_varint(data, pos, end)
         else:
-            _, pos = _content(data, at, kind, pos, end)
+            _, pos = _content(data, tag_start, kind, pos, end)
     return pos
 
 
 def read_field(data: Data, start: int, end: int, depth: int = 0) -> tuple[int, int, int, int]:
-    """The field whose tag is at `start`: (number, wire type, value or start, end).
+    """Read the field whose tag is at `start`: (number, wire type, value or start, end).
 
-    For VARINT the third item is the value; for the others it is where the content starts, and the
-    fourth where it ends. `depth` is in how many messages this one lies.
+    For VARINT the third item is the value; for the others it is the start of the content, and the
+    fourth its end. `depth` is the number of messages around this one.
     """
     number, kind, pos = read_tag(data, start, end)
     if kind == VARINT:
@@ -167,73 +161,72 @@ def fields(data: Data, pos: int, end: int, depth: int = 0) -> Iterator[tuple[int
     """The fields of one message, each as `read_field` gives it."""
     # Nearly all of them: a tag and a length or number of one or two bytes each, four at most.
     while pos + 4 <= end:
-        tag, at = data[pos], pos + 1
+        tag, content = data[pos], pos + 1
         if tag >= 0x80:
-            tag, at = tag & 0x7F | data[at] << 7, at + 1
-        first, second, kind = data[at], data[at + 1], tag & 7
+            tag, content = tag & 0x7F | data[content] << 7, content + 1
+        first, second, kind = data[content], data[content + 1], tag & 7
         if (
             tag < 8
             or tag >= 0x4000
             or (first >= 0x80 and second >= 0x80)
             or (kind != LENGTH and kind != VARINT)
         ):
-            found = read_field(data, pos, end, depth)
-            pos = found[3]
-            yield found
+            field = read_field(data, pos, end, depth)
+            pos = field[3]
+            yield field
             continue
         if first >= 0x80:
-            first, at = first & 0x7F | second << 7, at + 1
-        at += 1
+            first, content = first & 0x7F | second << 7, content + 1
+        content += 1
         if kind == VARINT:
-            pos = at
-            yield tag >> 3, kind, first, at
-        elif at + first > end:
-            # Which says what is wrong.
+            pos = content
+            yield tag >> 3, kind, first, content
+        elif content + first > end:
+            # Raises an error that describes the problem.
             read_field(data, pos, end, depth)
         else:
-            pos = at + first
-            yield tag >> 3, kind, at, pos
+            pos = content + first
+            yield tag >> 3, kind, content, pos
     while pos < end:
-        found = read_field(data, pos, end, depth)
-        pos = found[3]
-        yield found
+        field = read_field(data, pos, end, depth)
+        pos = field[3]
+        yield field
 
 
 def split(
     data: Data, pos: int, end: int, depth: int = 0
 ) -> tuple[dict[int, tuple[list[int], list[int]]], list[tuple[int, int, int, int]]]:
-    """The fields of one message that may hold a hundred thousand messages: by number where these
-    begin and end, and all other fields.
+    """The fields of one message that may contain a hundred thousand messages: begins and ends of
+    these by field number, and all other fields as `read_field` returns them.
 
-    The others are as `read_field` gives them. `data` has bytes behind `end`, as `buffer` makes
-    them.
+    `data` has padding after `end`, as in `buffer`.
     """
     spans: dict[int, tuple[list[int], list[int]]] = {}
-    others: list[tuple[int, int, int, int]] = []
+    scalars: list[tuple[int, int, int, int]] = []
     while pos < end:
-        tag, at = data[pos], pos + 2
+        tag, content = data[pos], pos + 2
         # Nearly all of them: a tag of one byte, a length of one or two.
         if tag & 0x87 == LENGTH and tag > 7:
             number, kind, size = tag >> 3, LENGTH, data[pos + 1]
             if size >= 0x80:
-                size, at = size & 0x7F | data[at] << 7, at + 1
-            stop = at + size
+                size, content = size & 0x7F | data[content] << 7, content + 1
+            stop = content + size
             if size >= 1 << 14 or stop > end:
-                number, kind, at, stop = read_field(data, pos, end, depth)
+                number, kind, content, stop = read_field(data, pos, end, depth)
         else:
-            number, kind, at, stop = read_field(data, pos, end, depth)
+            number, kind, content, stop = read_field(data, pos, end, depth)
         if kind == LENGTH:
             starts, ends = spans.setdefault(number, ([], []))
-            starts.append(at)
+            starts.append(content)
             ends.append(stop)
         else:
-            others.append((number, kind, at, stop))
+            scalars.append((number, kind, content, stop))
         pos = stop
-    return spans, others
+    return spans, scalars
 
 
 def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
-    """Varints at many positions at once: their values as int64 and the positions behind them."""
+    """Varints at many positions at once: their values as int64 and the positions after them."""
     first = buf[pos]
     value = (first & 0x7F).astype(np.int64)
     after = pos + 1
@@ -245,10 +238,10 @@ def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
                 "a number has more than ten bytes; this is not a protobuf file",
                 offset=int(pos[more[0]]),
             )
-        at = after[more]
-        byte = buf[at]
+        byte_offset = after[more]
+        byte = buf[byte_offset]
         value[more] |= (byte & 0x7F).astype(np.int64) << np.int64(shift)
-        after[more] = at + 1
+        after[more] = byte_offset + 1
         more = more[(byte & 0x80) != 0]
         shift += 7
     return value, after
@@ -260,9 +253,9 @@ def words_of(buf: Bytes) -> Words:
 
 
 def word_varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
-    """Varints at many positions of `words_of`, and the positions behind them.
+    """Varints at many positions of `words_of`, and the positions after them.
 
-    Faster than `varints` where many have several bytes. One of over ten bytes is not refused: it
+    Faster than `varints` if many have several bytes. A varint of over ten bytes is not an error: it
     ends 2^40 bytes further on.
     """
     # The lowest clear top bit ends a varint.
@@ -280,15 +273,15 @@ def word_varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
     upto >>= _u(56)
     after = pos + upto.view(np.int64)
     if unended is not None:
-        at = after[unended]
-        ninth = words[at]
+        byte_offset = after[unended]
+        ninth = words[byte_offset]
         tenth = (ninth >> _u(8)) & _u(0xFF)
         ninth &= _u(0xFF)
         short = ninth < _u(0x80)
         word[unended] |= ((ninth & _u(0x7F)) << _u(56)) | np.where(
             short, _u(0), (tenth & _u(1)) << _u(63)
         )
-        after[unended] = at + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
+        after[unended] = byte_offset + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
     return word, after
 
 
@@ -316,47 +309,43 @@ def write_varint(value: int) -> bytes:
 
 
 def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """The numbers in stretches of varints, where those of each stretch begin (and the last ends),
-    and which stretches are whole.
+    """The numbers in packed fields of varints, the index of the first number of each field (and the
+    total), and a mask of the fields that are complete.
     """
     length = end - start
     size = int(length.sum())
     offsets = np.zeros(len(start) + 1, np.int64)
     np.cumsum(length, out=offsets[1:])
-    place = np.arange(size) + np.repeat(start - offsets[:-1], length)
-    byte = buf[place]
+    source = np.arange(size) + np.repeat(start - offsets[:-1], length)
+    byte = buf[source]
     is_last = byte < 0x80
-    whole = (
-        (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)]
-        if size
-        else np.ones(len(start), np.bool_)
-    )
-    # A stretch that ends inside a number ends it, so that the others are read as they are.
+    if not size:
+        return np.zeros(0, np.int64), offsets, np.ones(len(start), np.bool_)
+    complete = (length == 0) | is_last[np.maximum(offsets[1:] - 1, 0)]
+    # A number that the end of a field truncates ends there, so that the next field is read right.
     is_last[offsets[1:][length > 0] - 1] = True
     stop = np.flatnonzero(is_last)
-    begin = np.concatenate([[0], stop[:-1] + 1]) if size else np.zeros(0, np.int64)
+    begin = np.concatenate([[0], stop[:-1] + 1])
     within = np.arange(size) - np.repeat(begin, stop - begin + 1)
     parts = (byte & 0x7F).astype(np.uint64) << np.minimum(7 * within, 63).astype(np.uint64)
-    values = np.add.reduceat(parts, begin) if size else np.zeros(0, np.uint64)
+    values = np.add.reduceat(parts, begin)
     counts = np.zeros(size + 1, np.int64)
     np.cumsum(is_last, out=counts[1:])
     # No number has more than ten bytes.
     long = np.flatnonzero(stop - begin >= 10)
-    whole[np.searchsorted(offsets, begin[long], side="right") - 1] = False
-    return values.view(np.int64), counts[offsets], whole
+    complete[np.searchsorted(offsets, begin[long], side="right") - 1] = False
+    return values.view(np.int64), counts[offsets], complete
 
 
 @dataclass
 class Field:
-    """One field of many messages: which message it was in, its wire type, and its value or its
-    span.
-    """
+    """One field of many messages: message, wire type, and value or span of each occurrence."""
 
     number: int
     kind: int
     message: Int64s
     value: Int64s
-    """VARINT: the value. LENGTH and FIXED: where the content starts."""
+    """VARINT: the value. LENGTH and FIXED: the start of the content."""
     end: Int64s
 
 
@@ -372,14 +361,14 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
     start, end : int64[messages]
         Spans of the messages in `buf`.
     depth : int
-        In how many messages these lie.
+        Number of messages around these.
 
     Raises
     ------
     ReadError
         A tag or length that does not fit its message.
     """
-    found: dict[tuple[int, int], list[tuple[Int64s, Int64s, Int64s]]] = {}
+    rounds_of: dict[tuple[int, int], list[tuple[Int64s, Int64s, Int64s]]] = {}
     message = np.flatnonzero(start < end).astype(np.int64)
     pos = start[message].astype(np.int64)
     limit = end[message].astype(np.int64)
@@ -389,45 +378,60 @@ def columns(buf: Bytes, start: Int64s, end: Int64s, depth: int = 0) -> list[Fiel
         if wrong.any():
             _explain(buf, pos, limit, wrong, depth)
         kind = tag & 7
-        value = after.copy()
-        stop = after.copy()
-        for wire in np.unique(kind):
-            rows = np.flatnonzero(kind == wire)
-            if wire == VARINT:
-                value[rows], stop[rows] = varints(buf, after[rows])
-            elif wire == LENGTH:
-                length, content = varints(buf, after[rows])
-                bad = (length < 0) | (length > _MOST_LENGTH) | (content - after[rows] > 5)
-                value[rows] = content
-                stop[rows] = content + np.where(bad, 1 << 40, length)
-            elif wire in (FIXED64, FIXED32):
-                stop[rows] = after[rows] + (8 if wire == FIXED64 else 4)
-            elif wire == GROUP:
-                data = buf.data
-                for row in rows.tolist():
-                    stop[row] = skip_group(
-                        data, int(pos[row]), int(after[row]), int(limit[row]), depth
-                    )
-            else:
-                stop[rows] = 1 << 62
+        value, stop = _content_of_each(buf, kind, pos, after, limit, depth)
         over = stop > limit
         if over.any():
             _explain(buf, pos, limit, over, depth)
         for rows in _groups(tag):
             code = int(tag[rows[0]])
             if code & 7 != GROUP:
-                found.setdefault((code >> 3, code & 7), []).append(
+                rounds_of.setdefault((code >> 3, code & 7), []).append(
                     (message[rows], value[rows], stop[rows])
                 )
         alive = stop < limit
         message, pos, limit = message[alive], stop[alive], limit[alive]
     for key, rest in _one_by_one(buf, message, pos, limit, depth).items():
         column = np.array(rest, np.int64)
-        found.setdefault(key, []).append((column[:, 0], column[:, 1], column[:, 2]))
-    return [
-        Field(number, kind, *(np.concatenate(part) for part in zip(*rounds, strict=True)))
-        for (number, kind), rounds in found.items()
-    ]
+        rounds_of.setdefault(key, []).append((column[:, 0], column[:, 1], column[:, 2]))
+    fields_of_all = []
+    for (number, wire), rounds in rounds_of.items():
+        parts = [np.concatenate(part) for part in zip(*rounds, strict=True)]
+        fields_of_all.append(Field(number, wire, *parts))
+    return fields_of_all
+
+
+def _content_of_each(
+    buf: Bytes, kind: Int64s, pos: Int64s, after: Int64s, limit: Int64s, depth: int
+) -> tuple[Int64s, Int64s]:
+    """Value or start, and end of the content of one field of each message.
+
+    Parameters
+    ----------
+    kind : int64[n]
+        Wire types. An invalid one ends far behind `limit`, like an invalid length.
+    pos, after, limit : int64[n]
+        Begin and end of the tags, and end of the messages.
+    """
+    value = after.copy()
+    stop = after.copy()
+    for wire in np.unique(kind):
+        rows = np.flatnonzero(kind == wire)
+        if wire == VARINT:
+            value[rows], stop[rows] = varints(buf, after[rows])
+        elif wire == LENGTH:
+            length, content = varints(buf, after[rows])
+            bad = (length < 0) | (length > _MOST_LENGTH) | (content - after[rows] > 5)
+            value[rows] = content
+            stop[rows] = content + np.where(bad, 1 << 40, length)
+        elif wire in (FIXED64, FIXED32):
+            stop[rows] = after[rows] + (8 if wire == FIXED64 else 4)
+        elif wire == GROUP:
+            data = buf.data
+            for row in rows.tolist():
+                stop[row] = skip_group(data, int(pos[row]), int(after[row]), int(limit[row]), depth)
+        else:
+            stop[rows] = 1 << 62
+    return value, stop
 
 
 def _groups(tag: Int64s) -> list[Int64s]:
@@ -442,29 +446,27 @@ def _groups(tag: Int64s) -> list[Int64s]:
 def _one_by_one(
     buf: Bytes, message: Int64s, pos: Int64s, limit: Int64s, depth: int
 ) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
-    """The fields of the messages that are left: a message may have a million where the others have
-    three.
-    """
-    found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    """The fields of the remaining messages: one may have a million where the others have three."""
+    rows_of: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     data = buf.data
     for number, start, end in zip(message.tolist(), pos.tolist(), limit.tolist(), strict=True):
-        spans, others = split(data, start, end, depth)
+        spans, scalars = split(data, start, end, depth)
         for field, (begins, ends) in spans.items():
-            found.setdefault((field, LENGTH), []).extend(
+            rows_of.setdefault((field, LENGTH), []).extend(
                 zip(repeat(number), begins, ends, strict=False)
             )
-        for field, kind, value, stop in others:
+        for field, kind, value, stop in scalars:
             if kind != GROUP:
-                found.setdefault((field, kind), []).append(
+                rows_of.setdefault((field, kind), []).append(
                     (number, signed(value) if kind == VARINT else value, stop)
                 )
-    return found
+    return rows_of
 
 
 def _explain(
     buf: Bytes, pos: Int64s, limit: Int64s, wrong: npt.NDArray[np.bool_], depth: int
 ) -> None:
-    """Raises the sentence about the first field that is wrong."""
+    """Raise an error that describes the first wrong field."""
     first = int(np.argmax(wrong))
     list(fields(buf.data, int(pos[first]), int(limit[first]), depth))
     raise ReadError("a field runs over the end of its message", offset=int(pos[first]))

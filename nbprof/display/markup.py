@@ -1,7 +1,7 @@
-"""Plain HTML: no script, no style sheet, no SVG, so that every viewer keeps it.
+"""Plain HTML without scripts, style sheets and SVG, which every viewer shows.
 
-Code hosts and untrusted notebooks strip all but plain elements and `style=` attributes; what is
-here must be good alone. What is called a text is foreign, and escaped here.
+Code hosts and untrusted notebooks remove everything but plain elements and `style=` attributes.
+Arguments that are texts are foreign, and escaped here.
 """
 
 from __future__ import annotations
@@ -15,28 +15,25 @@ from nbprof.display.payload import Part
 
 CODE = "font:12px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
-# A notebook sets the text of cells to the right, so that each says its side. Short, since what is
-# said of a cell is in an output hundreds of times: what a viewer draws by itself, as borders,
-# stripes and bold heads, is left to it. So are the quotes, which JSON escapes where they are
-# double.
+# A notebook aligns cells to the right by default, so each cell has its alignment. Cells are styled
+# hundreds of times in an output, so the style is short: borders, stripes and bold heads are left to
+# the viewer, and quotes are single ones, which JSON does not escape.
 _CELL = "padding:3px 6px"
 _ROW = "border-bottom:1px solid #8884"
 
 
 def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align: str) -> str:
-    """A table whose cells are HTML already; nothing when it has no rows."""
+    """A table with cells of HTML; empty without rows."""
     if not rows:
         return ""
     sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
     head = "".join(
         f"<th style='{side}'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True)
     )
-    body = "".join(
-        f"<tr style='{_ROW}'>"
-        + "".join(f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
+    body = ""
+    for row in rows:
+        cells = [f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True)]
+        body += f"<tr style='{_ROW}'>{''.join(cells)}</tr>"
     style = "border-collapse:collapse;border:0;margin:0 0 8px;font-size:12px;line-height:18px"
     return (
         f"{heading(title, scope)}<table style='{style}'><thead><tr"
@@ -45,13 +42,13 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
 
 
 def heading(title: str, scope: str) -> str:
-    """A line in bold, with a smaller text behind it."""
+    """A line in bold, followed by a smaller text."""
     small = f' <span style="font-weight:400;{SOFT}">{text(scope)}</span>' if scope else ""
     return f'<p style="font-weight:600;margin:18px 0 4px">{text(title)}{small}</p>'
 
 
 def paragraph(html: str) -> str:
-    """A paragraph of what is HTML already."""
+    """A paragraph of HTML."""
     return f'<p style="margin:0 0 8px;max-width:760px">{html}</p>'
 
 
@@ -63,7 +60,7 @@ class FixLine(Part):
 
 
 def diff(lines: list[FixLine]) -> str:
-    """What to change in the code."""
+    """A diff of code; empty without lines."""
     if not lines:
         return ""
     looks = {
@@ -74,7 +71,7 @@ def diff(lines: list[FixLine]) -> str:
 
 
 def code_block(code: str) -> str:
-    """Lines of code; nothing without any."""
+    """Lines of code; empty without any."""
     return _block("<br>".join(_line(line) for line in code.splitlines())) if code else ""
 
 
@@ -96,22 +93,21 @@ def _line(line: str) -> str:
     return "&nbsp;" * indent + text(line.lstrip(" ")) or "&nbsp;"
 
 
-def name(full: str, most: int) -> str:
-    """The end of a name that may be long; all of it in the tooltip."""
-    return _code(full, wording.tail(full, most))
+def name(full: str, limit: int) -> str:
+    """The end of a name, with the full name as tooltip."""
+    return _code(full, wording.tail(full, limit))
 
 
 def kernel(full: str) -> str:
-    """The same of a kernel, whose arguments go first."""
+    """The name of a kernel without arguments, with the full name as tooltip."""
     return _code(full, wording.kernel(full, 80))
 
 
-def _code(full: str, shown: str) -> str:
-    whole = f" title='{text(full[:300])}'" if shown != full else ""
-    # Notebooks draw <code> as a grey box; this is of fixed width everywhere by itself. Wrapped
-    # where the page is narrow, as on paper: the figures behind the name would be off the page
-    # otherwise.
-    return f"<samp style='overflow-wrap:anywhere'{whole}>{text(shown)}</samp>"
+def _code(full: str, short: str) -> str:
+    tooltip = f" title='{text(full[:300])}'" if short != full else ""
+    # Notebooks draw <code> as a grey box; <samp> has a fixed width everywhere. It wraps on narrow
+    # pages, such as paper, to leave space for the figures after the name.
+    return f"<samp style='overflow-wrap:anywhere'{tooltip}>{text(short)}</samp>"
 
 
 def picture(png: bytes, alt: str, width: int = 700) -> str:
@@ -127,8 +123,8 @@ def picture(png: bytes, alt: str, width: int = 700) -> str:
 def swatch(colour: str) -> str:
     """A square of a colour."""
     return (
-        "<span"
-        f" style='display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:{colour}'></span>"
+        "<span style='display:inline-block;width:10px;height:10px;border-radius:2px;"
+        f"margin-right:6px;background:{colour}'></span>"
     )
 
 
@@ -139,11 +135,12 @@ def bar(percent: float, colour: str) -> str:
     return f"<span style='display:inline-block;width:100px;height:8px;background:{fill}'></span>"
 
 
-def marked(said: str) -> str:
-    """A text in which double asterisks mark what is bold."""
-    return "".join(
-        f"<b>{text(part)}</b>" if bold else text(part) for bold, part in wording.bold_parts(said)
-    )
+def marked(sentence: str) -> str:
+    """A text in which double asterisks mark bold parts."""
+    parts = []
+    for bold, part in wording.bold_parts(sentence):
+        parts.append(f"<b>{text(part)}</b>" if bold else text(part))
+    return "".join(parts)
 
 
 def text(foreign: object) -> str:

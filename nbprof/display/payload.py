@@ -1,4 +1,4 @@
-"""Payloads: what a part of the page is drawn from, declared once for Python and TypeScript.
+"""Payloads, the data of the parts of the page, declared once for Python and TypeScript.
 
     class Bar(Part):
         category: CategoryKey
@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, dataclass_transform
 
 import numpy.typing as npt
 
+from nbprof.core.codec.records import record
+
 CLASSES: dict[str, type[Part]] = {}
 """Every class of a payload, by its name."""
 
 CategoryKey = Annotated[str, "CategoryKey"]
 """A step-time category."""
 Marked = Annotated[str, "Marked"]
-"""A text in which **double asterisks** mark what is bold."""
+"""A text in which **double asterisks** mark bold parts."""
 TabId = Annotated[str, "TabId"]
 """A tab, by its id in `names.json`."""
 Numbers = Annotated[npt.NDArray[Any], "NumberArray"]
 """Numbers in the smallest type that holds them; missing ones are NaN."""
 Codes = Annotated[npt.NDArray[Any], "Codes"]
-"""Whole numbers from 0 on, in the smallest type that holds them."""
+"""Integers from 0 on, in the smallest type that holds them."""
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -42,8 +44,9 @@ class Part:
 
     def __init_subclass__(cls) -> None:
         dataclass(kw_only=True, eq=False, repr=False)(cls)
-        cls._defaults = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]  # it is one now
-        CLASSES[cls.__name__] = cls
+        declared = fields(cls)  # type: ignore[arg-type]  # it is a dataclass now
+        cls._defaults = {field.name: field.default for field in declared}
+        CLASSES[cls.__name__] = record(cls)
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Names and values of the fields, without those that have their default."""

@@ -1,10 +1,9 @@
-"""Names that are nobody's business become pseudonyms, and numbers stay: for profiles that are shown
-to others.
+"""Pseudonyms for private names in profiles that are shown to others; numbers stay.
 
-What stays is what is known to be public: a part of a name stays if each of its words is one that
-nbprof itself writes or that a framework or one of its libraries uses in names (`public_words.txt`).
-Everything else is replaced, so that a name in a field that nobody thought of is, too. Of paths only
-what follows `site-packages` can stay; addresses never do.
+Only public names stay: a part of a name is public if nbprof itself writes all of its words, or a
+framework or one of its libraries uses them in names (`public_words.txt`). Everything else is
+replaced, so that unforeseen fields are covered. In paths only the part after `site-packages` can
+stay; addresses never do.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ _NEVER = frozenset(
     {"secret", "secrets", "password", "passwords", "confidential", "credential", "credentials"}
 )
 _LEAST = 3
-"""Shorter words say nothing: they are units, types and tiles."""
+"""Shorter words are not private: they are units, types and tiles."""
 
 _ADDRESS = re.compile(
-    r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|ip(?:-\d{1,3}){4}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|[0-9a-fA-F]{2}(?:([:-])[0-9a-fA-F]{2})(?:\1[0-9a-fA-F]{2}){4}"
+    r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|ip(?:-\d{1,3}){4}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|[0-9a-fA-F]{2}(?:([:-])[0-9a-fA-F]{2})(?:\1[0-9a-fA-F]{2}){4}"
     r"|(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4})(?![\w])"
 )
-"""IP addresses, also as parts of names of hosts, e-mail addresses, hardware addresses."""
+"""IP addresses, also in names of hosts, e-mail addresses, hardware addresses."""
 _PATH = re.compile(
-    r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~)\]}])~?/(?=[\w.@+~-]+/))[^\s\"'<>|:;,()\[\]{}*`“”‘’]+"
+    r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~)\]}])~?/(?=[\w.@+~-]+/))"
+    r"[^\s\"'<>|:;,()\[\]{}*`“”‘’]+"
 )
-"""URLs, and absolute paths of two parts or more. In `jit(f)/jit(main)/add` and `/job:worker/task:0`
-is none.
+"""URLs, and absolute paths of two parts or more; not `jit(f)/jit(main)/add` or
+`/job:worker/task:0`.
 """
 _UNSEEN = ("M", "Cf", "Cs", "Co")
-"""Categories of characters that would part a word: accents that stand alone, what is not to be
-seen.
-"""
+"""Categories of invisible characters and separate accents, which would split a word."""
 _LIBRARY = re.compile(r"^(.*[\\/])((?:site|dist)-packages[\\/].*)$")
 _SUFFIX = re.compile(
     r"(?:\.(?:py|ipynb|pb|json|gz|zip|pt|tar|csv|db|html|cpp|cc|cu|h|so))+$", re.IGNORECASE
@@ -54,11 +53,10 @@ _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
 _TILE = re.compile(r"(?:(?:bf|tf|fp|[fuis])\d+)+|(?P<word>[a-z]*?)\d+(?:x\d+)*[a-z]?")
 """Types and sizes of kernels: `bf16bf16`, `tilesize64x64x64`."""
 _LIBRARY_KERNEL = re.compile(
-    r"(?:Cijk|nvjet)(?:_(?:[A-Z]{1,6}(?:\d+[A-Z]{1,2})?\d*(?:x\d+)*|\d+x\d+|[a-z]{1,4}[A-Z]?|Bias|UserArgs|A[il]{2}k|B[jl]{2}k))+"
+    r"(?:Cijk|nvjet)(?:_(?:[A-Z]{1,6}(?:\d+[A-Z]{1,2})?\d*(?:x\d+)*|\d+x\d+|[a-z]{1,4}[A-Z]?"
+    r"|Bias|UserArgs|A[il]{2}k|B[jl]{2}k))+"
 )
-"""Kernels of Tensile and cuBLAS: `Cijk_Ailk_Bljk_SB_MT128x64x8_SE`, of abbreviations that nobody
-lists.
-"""
+"""Kernels of Tensile and cuBLAS with many abbreviations: `Cijk_Ailk_Bljk_SB_MT128x64x8_SE`."""
 _SHORT = re.compile(
     r"[a-z]{1,2}\d{1,6}|[a-z]{1,2}\d{1,3}[a-z]|\d{1,6}[a-z]{1,2}|\d{1,2}[a-z]\d{1,2}|\d+"
 )
@@ -78,77 +76,74 @@ class Redactor:
     Parameters
     ----------
     private : iterable of str
-        Names that are replaced whatever words they are made of: of hosts and files.
+        Names of hosts and files, which are replaced whatever their words.
     key : bytes
-        The same key gives the same pseudonyms. Who does not have it cannot find out by trying which
-        name a pseudonym stands for.
+        The same key gives the same pseudonyms. Without it, nobody can find the name of a pseudonym
+        by trying.
     own : iterable of str
-        Texts that stay where they stand alone, like those of nbprof's code: what pages find columns
-        by.
+        Texts that stay if they are complete texts, like those of nbprof's code, such as the names
+        of columns.
 
     Attributes
     ----------
     replaced : dict of str to str
-        Pseudonyms by what they stand for.
+        Pseudonyms by name.
     """
 
     def __init__(self, private: Iterable[str], key: bytes, own: Iterable[str] = ()) -> None:
         self.replaced: dict[str, str] = {}
         self._key = key
         self._seen: dict[str, str] = {}
-        self._own = own_texts().union(own) - _NEVER
-        # A file may be called as a tab is, or as a column: then its name says nothing, and the page
-        # needs the word.
-        names = sorted(
-            {name for name in private if len(name) >= _LEAST and name not in self._own},
-            key=len,
-            reverse=True,
-        )
-        # By their first word, since there may be thousands.
+        self._allowed = own_texts().union(own) - _NEVER
+        # A file with the name of a tab or a column: the page needs the word, which is not private.
+        names = {name for name in private if len(name) >= _LEAST and name not in self._allowed}
+        # Grouped by their first word, because there may be thousands.
         beginning: dict[str, list[str]] = {}
-        for name in names:
-            if first := _RUN.search(name):
+        for name in sorted(names, key=len, reverse=True):
+            first = _RUN.search(name)
+            if first is not None:
                 beginning.setdefault(first[0], []).append(re.escape(name[first.start() :]))
         self._private = {
-            first: re.compile(rf"(?:{'|'.join(each)})(?![^\W_])")
-            for first, each in beginning.items()
+            first: re.compile(rf"(?:{'|'.join(patterns)})(?![^\W_])")
+            for first, patterns in beginning.items()
         }
 
     def text(self, text: str) -> str:
         """A text with pseudonyms instead of names."""
-        if text in self._own:
+        if text in self._allowed:
             return text
         if text not in self._seen:
-            kept: list[str] = []
-
-            def keep(match: re.Match[str], by: Callable[[str], str]) -> str:
-                kept.append(by(match[0]))
-                return f"\0{len(kept) - 1}\0"
-
-            out = _seen(text.replace("\0", " "))
-            at, parts = 0, []
-            for run in _RUN.finditer(out):
-                if (
-                    run.start() >= at
-                    and (of := self._private.get(run[0]))
-                    and (match := of.match(out, run.start()))
-                ):
-                    parts += [out[at : match.start()], keep(match, self._pseudonym)]
-                    at = match.end()
-            out = "".join([*parts, out[at:]])
-            out = _PATH.sub(lambda match: keep(match, self._path), out)
-            out = _ADDRESS.sub(lambda match: keep(match, self._pseudonym), out)
-            parts = re.split("(\0\\d+\0)", out)
-            self._seen[text] = "".join(
-                kept[int(part[1:-1])] if part[:1] == "\0" else _SEGMENT.sub(self._segment, part)
-                for part in parts
-            )
+            self._seen[text] = self._redacted(_visible(text.replace("\0", " ")))
         return self._seen[text]
 
+    def _redacted(self, text: str) -> str:
+        # Finished parts are replaced by their number between zero bytes.
+        finished: list[str] = []
+
+        def finish(match: re.Match[str], by: Callable[[str], str]) -> str:
+            finished.append(by(match[0]))
+            return f"\0{len(finished) - 1}\0"
+
+        offset, parts = 0, []
+        for run in _RUN.finditer(text):
+            pattern = self._private.get(run[0]) if run.start() >= offset else None
+            match = pattern.match(text, run.start()) if pattern is not None else None
+            if match is not None:
+                parts += [text[offset : match.start()], finish(match, self._pseudonym)]
+                offset = match.end()
+        text = "".join([*parts, text[offset:]])
+        text = _PATH.sub(lambda match: finish(match, self._path), text)
+        text = _ADDRESS.sub(lambda match: finish(match, self._pseudonym), text)
+        redacted = []
+        for part in re.split("(\0\\d+\0)", text):
+            if part[:1] == "\0":
+                redacted.append(finished[int(part[1:-1])])
+            else:
+                redacted.append(_SEGMENT.sub(self._segment, part))
+        return "".join(redacted)
+
     def tree(self, value: Any) -> Any:
-        """The same of every text in lists, dicts and parts of a payload; keys of dicts are texts as
-        well.
-        """
+        """The same for every text in lists, dicts (with their keys) and parts of a payload."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -156,9 +151,8 @@ class Redactor:
         if type(value) in (list, tuple):
             return type(value)(self.tree(each) for each in value)
         if isinstance(value, Part):
-            return type(value)(
-                **{field.name: self.tree(getattr(value, field.name)) for field in fields(value)}
-            )  # type: ignore[arg-type]  # each part is a dataclass
+            names = [field.name for field in fields(value)]  # type: ignore[arg-type]  # it is one
+            return type(value)(**{name: self.tree(getattr(value, name)) for name in names})
         return value
 
     def _segment(self, match: re.Match[str]) -> str:
@@ -185,15 +179,12 @@ class Redactor:
         return self.replaced[name]
 
 
-def _seen(text: str) -> str:
-    """The text without what would part a word in it."""
+def _visible(text: str) -> str:
+    """The text without characters that would split a word."""
     if text.isascii():
         return text
-    return "".join(
-        char
-        for char in unicodedata.normalize("NFC", text)
-        if not unicodedata.category(char).startswith(_UNSEEN)
-    )
+    normal = unicodedata.normalize("NFC", text)
+    return "".join(char for char in normal if not unicodedata.category(char).startswith(_UNSEEN))
 
 
 def words(name: str) -> list[str]:
@@ -204,12 +195,12 @@ def words(name: str) -> list[str]:
 @lru_cache(maxsize=100_000)
 def _public(segment: str) -> bool:
     return _LIBRARY_KERNEL.fullmatch(segment) is not None or all(
-        _known(part) for part in re.split(r"[_$-]+", segment) if part
+        _is_public(part) for part in re.split(r"[_$-]+", segment) if part
     )
 
 
-def _known(part: str) -> bool:
-    """Whether a run of letters and digits is made of public words."""
+def _is_public(part: str) -> bool:
+    """True if a run of letters and digits consists of public words."""
     if not part.isascii():
         return part == "µs" or not any(char.isalpha() for char in part)
     low, public = part.lower(), vocabulary()
@@ -220,11 +211,11 @@ def _known(part: str) -> bool:
         return True
     if low.lstrip("0123456789") in public:
         return True
-    # Camel case. Its words are whole ones: of letters between digits, anything could be made.
-    found = _CAMEL.findall(part)
-    letters = [word.lower() for word in found if word.isalpha()]
+    # Camel case, with whole words only: letters between digits could form anything.
+    camel_words = _CAMEL.findall(part)
+    letters = [word.lower() for word in camel_words if word.isalpha()]
     return (
-        len(found) > 1
+        len(camel_words) > 1
         and any(len(word) >= _LEAST for word in letters)
         and all(word in public or len(word) < _LEAST for word in letters)
     )
@@ -232,7 +223,7 @@ def _known(part: str) -> bool:
 
 @lru_cache(maxsize=1)
 def own_texts() -> frozenset[str]:
-    """Every text in nbprof's own code that is no docstring, and the keys of its tools."""
+    """All strings in the code of nbprof except docstrings."""
     return frozenset(
         text
         for path in _PACKAGE.rglob("*.py")
@@ -241,34 +232,29 @@ def own_texts() -> frozenset[str]:
 
 
 def _literals(code: str) -> Iterator[str]:
-    """The strings in Python code, also those in fields of f-strings. By `ast` that takes ten times
-    as long: seconds for the package.
+    """The strings in Python code, also in fields of f-strings. `ast` is ten times slower: seconds
+    for the package.
     """
-    for found in _LITERAL.finditer(code):
-        literal, prefix = found["literal"], found["prefix"]
+    for match in _LITERAL.finditer(code):
+        literal, prefix = match["literal"], match["prefix"]
         if literal is None or "b" in prefix.lower():
             continue
         quotes = 3 if literal.startswith('"""') else 1
-        text = (
-            literal[quotes:-quotes]
-            if "\\" not in literal or "r" in prefix.lower()
-            else ast.literal_eval(literal)
-        )
+        text = literal[quotes:-quotes]
+        if "\\" in literal and "r" not in prefix.lower():
+            text = ast.literal_eval(literal)
         if "f" not in prefix.lower():
             yield text
             continue
-        for at, part in enumerate(_FIELD.split(text)):
-            yield from _literals(part) if at % 2 else [part]
+        for index, part in enumerate(_FIELD.split(text)):
+            yield from _literals(part) if index % 2 else [part]
 
 
 @lru_cache(maxsize=1)
 def vocabulary() -> frozenset[str]:
-    """The words that stay: those of names that frameworks give, and those that nbprof itself
-    writes.
-    """
-    texts = [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]
-    own = {word.lower() for text in texts for word in [*_WORD.findall(text), *words(text)]}
-    public = (_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split()
-    return frozenset(
-        word for word in own.union(public) if len(word) >= _LEAST and word not in _NEVER
-    )
+    """The words that stay: of names that frameworks use, and of texts that nbprof writes."""
+    public = set((_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split())
+    for text in [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]:
+        public.update(word.lower() for word in _WORD.findall(text))
+        public.update(words(text))
+    return frozenset(word for word in public - _NEVER if len(word) >= _LEAST)

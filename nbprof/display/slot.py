@@ -1,4 +1,4 @@
-"""The one place among the outputs of a cell where nbprof writes."""
+"""The position among the outputs of a cell where nbprof writes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from typing import Any
 from IPython.display import display, update_display
 
 AGAIN_S = 1.0
-"""How long a cell that clears its output, such as one that redraws each epoch, keeps it to
-itself.
-"""
+"""Time after a cell has cleared its output, as after each epoch, in which nothing is drawn."""
 
 FIRST_LINE_S = 10.0
-"""In a terminal, a line is written after this time, and again each time the interval has
-doubled.
-"""
+"""In a terminal, a line is written after this time, and again whenever the time has doubled."""
 
 
 class Slot:
-    """The one place among a cell's outputs where nbprof writes.
+    """The position among a cell's outputs where nbprof writes.
 
-    The live status first; when the cell has ended, a line stays there, and the place moves behind
-    what the cell itself has shown: the dashboard follows there, by display id. A cell that clears
-    its output takes the place away with it; then what comes next is displayed anew.
+    The live status comes first. When the cell has ended, a line replaces it, and the position moves
+    to the end of the outputs, where the dashboard is shown. A cell that clears its outputs removes
+    the position, and the next output creates a new one.
 
     Parameters
     ----------
     shell : InteractiveShell
-        In a terminal there are no places to rewrite: what is final is shown there, and a line now
+        In a terminal outputs cannot be replaced: only the final one is shown there, and a line now
         and then before it.
     """
 
@@ -41,7 +37,7 @@ class Slot:
         self._id: str | None = None
         self._publisher: Any = shell.display_pub if hasattr(shell, "kernel") else None
         self._hooked = False
-        # Also what a thread of ours shows belongs to this cell.
+        # Outputs from threads of nbprof belong to this cell, too.
         self._parent: Any = getattr(self._publisher, "parent_header", None)
         self._began = time.monotonic()
         self._cleared = float("-inf")
@@ -49,19 +45,17 @@ class Slot:
 
     @property
     def rewrites(self) -> bool:
-        """Whether what is drawn can be followed by something else in its place; in a terminal it
-        cannot.
-        """
+        """True if an output can be replaced; False in a terminal."""
         return self._publisher is not None
 
     @property
     def ident(self) -> str:
-        """The display id of what is shown; empty before anything is."""
+        """The display id of the current output; empty if there is none."""
         return self._id or ""
 
     def close(self, ident: str, text: str) -> None:
-        """Put a line of text in place of what an earlier kernel showed under that id; front ends
-        that do not know the id show nothing.
+        """Replace the output of an earlier kernel by a line of text; front ends that do not know
+        the display id show nothing.
         """
         publisher = self._publisher
         if publisher is None or not ident or getattr(publisher, "pub_socket", None) is None:
@@ -76,10 +70,10 @@ class Slot:
         )
 
     def draw(self, data: dict[str, Any]) -> None:
-        """Show what something else will follow, from any thread.
+        """Show an output that will be replaced; may be called on any thread.
 
-        It is sent past what a cell does with outputs: one that captures some gets no strips among
-        them, and its streams are not flushed.
+        It bypasses the output machinery of the cell: code that captures outputs does not get it,
+        and streams are not flushed.
         """
         publisher = self._publisher
         if publisher is None:
@@ -89,7 +83,7 @@ class Slot:
             getattr(publisher, "pub_socket", None) is None
             or getattr(publisher, "session", None) is None
         ):
-            # Everything is being kept, or this is another kind of kernel.
+            # All outputs are captured, or this is another kind of kernel.
             return
         ident, update = self._id, True
         if ident is None:
@@ -113,19 +107,19 @@ class Slot:
         if waited < self._next_line or stream is None or not stream.isatty():
             return
         self._next_line = 2 * waited
-        # A progress bar that stands there draws itself again below.
+        # A progress bar on this line draws itself again below.
         stream.write(f"\r\x1b[K{text}\n")
         stream.flush()
 
     def line(self, text: str) -> None:
-        """Show a line that something else will follow."""
+        """Show a line that will be replaced."""
         if self._publisher is not None:
             self._put(*_line(text))
 
     def move(self, text: str) -> None:
-        """Leave a line of text where the place was; what follows comes last among the outputs."""
+        """Leave a line of text at the position, which moves to the end of the outputs."""
         if self._id is not None:
-            # What the cell printed last may still wait to be sent.
+            # Send what the cell has printed before.
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
@@ -133,12 +127,12 @@ class Slot:
             self._id = None
 
     def final(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
-        """Show what stays."""
+        """Show the final output."""
         self._put(data, metadata)
         self._unhook()
 
     def sentence(self, text: str) -> None:
-        """Show a sentence that stays."""
+        """Show a message as the final output."""
         self.final(*_line(text))
 
     def _put(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
@@ -149,7 +143,9 @@ class Slot:
             return
         self._id = uuid.uuid4().hex
         self._hook()
-        display(data, metadata=metadata, raw=True, display_id=self._id)  # type: ignore[no-untyped-call]
+        display(  # type: ignore[no-untyped-call]
+            data, metadata=metadata, raw=True, display_id=self._id
+        )
 
     def _hook(self) -> None:
         if not self._hooked and hasattr(self._publisher, "register_hook"):

@@ -1,4 +1,4 @@
-"""Human-readable numbers and names: units, digits, dashes for what was not measured."""
+"""Human-readable numbers and names: units, digits, dashes for missing values."""
 
 from __future__ import annotations
 
@@ -13,21 +13,29 @@ from nbprof.core.units import duration_text, size_text
 
 MISSING = "–"
 LEAST_MS = 0.01
-"""Below it a time has no digit in ms that says anything: it is told in µs."""
-UNSEEN = "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
-"""For a class of a regular expression: characters that are not to be seen or turn the direction of
-text.
+"""Shorter times have no significant digit in ms and are shown in µs."""
+UNSEEN = (
+    "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
+)
+"""Characters that are invisible or change the direction of text, for a class of a regular
+expression.
 """
 _NO_LINE = re.compile(f"[\x00-\x1f{UNSEEN}]+")
 
 
 def number(value: Any, digits: int = 0) -> str:
-    """`1,234.5`, with a true minus; `–` for what was not measured."""
+    """`1,234.5`, with a true minus; `–` for missing values."""
     value = real(value)
     if value is None:
         return MISSING
     text = f"{abs(value):,.{digits}f}"
-    return f"−{text}" if value < 0 and any(c in "123456789" for c in text) else text
+    return f"−{text}" if value < 0 and not _is_zero(text) else text
+
+
+def _is_zero(text: str) -> bool:
+    """True if a formatted number was rounded to zero."""
+    return not any(digit in "123456789" for digit in text)
 
 
 def percent(value: Any, digits: int = 1) -> str:
@@ -42,7 +50,7 @@ def percent(value: Any, digits: int = 1) -> str:
 
 
 def size(value: Any) -> str:
-    """`43.40 MiB`, `–` for what was not measured; see `nbprof.core.units.size_text`."""
+    """`43.40 MiB`, `–` for missing values; see `nbprof.core.units.size_text`."""
     value = real(value)
     return MISSING if value is None else size_text(value)
 
@@ -54,7 +62,7 @@ def duration(seconds: Any) -> str:
 
 
 def micros(us: Any, digits: int = 1) -> str:
-    """`25.0 µs`, `81.49 ms` or `12.35 s`: microseconds in the unit that suits them."""
+    """`25.0 µs`, `81.49 ms` or `12.35 s`: microseconds in a suitable unit."""
     us = real(us)
     if us is None:
         return MISSING
@@ -62,7 +70,7 @@ def micros(us: Any, digits: int = 1) -> str:
 
 
 def millis(ms: Any, digits: int = 2) -> str:
-    """`6.20 ms`, from 10 s on `12.35 s`: milliseconds in the unit in which a person says them."""
+    """`6.20 ms`, from 10 s on `12.35 s`: milliseconds in a suitable unit."""
     ms = real(ms)
     if ms is None:
         return MISSING
@@ -73,23 +81,21 @@ def millis(ms: Any, digits: int = 2) -> str:
 
 
 def rise(text: str, value: Any) -> str:
-    """The text of a number, with a plus if it is a rise of which something is left in its digits:
-    `+6.20 ms`, `−12.35 s`.
-    """
-    return f"+{text}" if (real(value) or 0.0) > 0 and any(c in "123456789" for c in text) else text
+    """The text of a number, with a plus if it is positive and not rounded to 0: `+6.20 ms`."""
+    return f"+{text}" if (real(value) or 0.0) > 0 and not _is_zero(text) else text
 
 
 def millis_two(first: Any, second: Any, between: str, digits: int = 2) -> str:
-    """`6.20 to 8.40 ms`, `800.00 ms to 12.35 s`: two times, with one unit where both have the
-    same.
-    """
-    a, b = millis(first, digits), millis(second, digits)
-    number_a, _, unit_a = a.rpartition(" ")
-    return f"{number_a if number_a and unit_a == b.rpartition(' ')[2] else a}{between}{b}"
+    """`6.20 to 8.40 ms`, `800.00 ms to 12.35 s`: two times, with a common unit only once."""
+    low, high = millis(first, digits), millis(second, digits)
+    number_of_low, _, unit = low.rpartition(" ")
+    if number_of_low and unit == high.rpartition(" ")[2]:
+        low = number_of_low
+    return f"{low}{between}{high}"
 
 
 def time_unit(ms: float | None) -> tuple[str, float]:
-    """The unit in which a person says a time in ms, and how many ms it has."""
+    """A suitable unit for a time in ms, and its length in ms."""
     return ("ms", 1.0) if ms is None or abs(ms) < 1e4 else ("s", 1e3)
 
 
@@ -101,10 +107,10 @@ def times(count: float) -> str:
 def gain(
     gain_ms: Any, gain_is: str, per: str | None = None, gain_percent: float | None = None
 ) -> str:
-    """`up to −1.20 ms per step`, or `about`, or `at least`; empty where no gain is stated.
+    """`up to −1.20 ms per step`, or `about`, or `at least`; empty without a gain.
 
-    `per` says what else than a step it is of, and `gain_percent` how much of that: `about −93.00
-    ms, 15% of the recording`.
+    `per` replaces "per step", and `gain_percent` is the share: `about −93.00 ms, 15% of the
+    recording`.
     """
     saved = real(gain_ms)
     if saved is None:
@@ -113,63 +119,67 @@ def gain(
     return f"{gain_is} {millis(-saved)}{share} {per or 'per step'}"
 
 
-def plural(count: int, one: str, many: str = "") -> str:
+def plural(count: int, singular: str, many: str = "") -> str:
     """`1 step`, `32 steps`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    if count == 1:
+        return f"1 {singular}"
+    return f"{count:,} {many or singular + 's'}"
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def cut(text: object, most: int) -> str:
-    """The text if it has at most so many characters, else its beginning and an ellipsis, which are
-    as many together.
-    """
+def cut(text: object, limit: int) -> str:
+    """The text, or its beginning and an ellipsis, of at most `limit` characters."""
     text = str(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def middle_cut(text: str, most: int) -> str:
-    """Like `cut`, with the end of the text kept, too."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+def middle_cut(text: str, limit: int) -> str:
+    """The text, or its beginning, an ellipsis and its end, of at most `limit` characters."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}…{text[-(limit - limit // 2 - 1) :]}"
 
 
 def real(value: Any) -> float | None:
-    """The number as float, None when it is missing, NaN or infinite."""
+    """The number as float; None if it is missing, NaN or infinite."""
     if value is None or value is pd.NA or isinstance(value, str):
         return None
     result = float(value)
     return result if math.isfinite(result) else None
 
 
-def tail(name: str, most: int = 48) -> str:
-    """A long op name without its leading segments, because the tail tells ops apart."""
+def tail(name: str, limit: int = 48) -> str:
+    """A long op name without its first segments, because the last ones distinguish ops."""
     name = one_line(name)
-    if len(name) <= most:
+    if len(name) <= limit:
         return name
     parts = re.split(r"(?<=/)|(?<=::)", name)
-    while len(parts) > 1 and sum(map(len, parts)) + 2 > most:
+    while len(parts) > 1 and sum(map(len, parts)) + 2 > limit:
         parts.pop(0)
-    kept = "".join(parts)
-    mark = "…/" if name.endswith(f"/{kept}") else "…"
-    return f"{mark}{kept}" if len(kept) + 2 <= most else f"…{kept[-(most - 1) :]}"
+    last_parts = "".join(parts)
+    mark = "…/" if name.endswith(f"/{last_parts}") else "…"
+    return (
+        f"{mark}{last_parts}" if len(last_parts) + 2 <= limit else f"…{last_parts[-(limit - 1) :]}"
+    )
 
 
-def kernel(name: str, most: int = 60) -> str:
+def kernel(name: str, limit: int = 60) -> str:
     """A kernel name without return type, namespaces and argument list."""
     text = re.sub(r"^void\s+", "", one_line(name)).replace("(anonymous namespace)::", "")
     text = text[: _arguments(text)] or text
     head, angle, rest = text.partition("<")
     text = head.rsplit("::", 1)[-1] + angle + rest
-    return cut(text, most)
+    return cut(text, limit)
 
 
 def _arguments(text: str) -> int:
-    """Where the argument list of a demangled name begins: its first parenthesis outside template
-    arguments.
-    """
+    """Index of the argument list of a demangled name: the first parenthesis outside templates."""
     depth = 0
     for i, char in enumerate(text):
         if char == "(" and depth == 0:
@@ -179,22 +189,22 @@ def _arguments(text: str) -> int:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that puts worker-2 before worker-10."""
-    return [
-        (0, int(part), "") if part.isdecimal() else (1, 0, part)
-        for part in re.split(r"(\d+)", name)
-    ]
+    """A sort key that puts worker-2 before worker-10."""
+    key = []
+    for part in re.split(r"(\d+)", name):
+        key.append((0, int(part), "") if part.isdecimal() else (1, 0, part))
+    return key
 
 
 def one_line(text: str) -> str:
-    """Foreign text with control characters, line breaks and what is not to be seen as blanks."""
+    """Foreign text with spaces in place of control characters, line breaks and invisible ones."""
     return _NO_LINE.sub(" ", text)
 
 
 def bold_parts(marked: str) -> list[tuple[bool, str]]:
     """A marked text as (is bold, text) parts: `**…**` is bold, everything else literal."""
     pieces = marked.split("**")
-    if len(pieces) % 2 == 0:  # an unpaired mark stays what it is
+    if len(pieces) % 2 == 0:  # an unpaired mark is literal
         pieces[-2:] = [f"{pieces[-2]}**{pieces[-1]}"]
     return [(i % 2 == 1, piece) for i, piece in enumerate(pieces) if piece]
 

@@ -51,7 +51,7 @@ Tell = Callable[[str], None]
 
 
 class FieldError(RefusedError):
-    """A field of the dialog holds what cannot be."""
+    """A field of the dialog has an invalid value."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(400, message)
@@ -60,25 +60,23 @@ class FieldError(RefusedError):
 
 @dataclass(frozen=True)
 class Order:
-    """What a dialog asks for, checked.
+    """The validated request of a dialog.
 
     Attributes
     ----------
     addresses : list of str
     sampling : Sampling
-    shown : str
-        The folder as the file browser calls it.
+    browser_path : str
+        Path of the folder in the file browser.
     """
 
     addresses: list[str]
     sampling: Sampling
-    shown: str
+    browser_path: str
 
     @property
     def longest_s(self) -> float:
-        """What recording, sending and asking again may take together; each of them has a limit of
-        its own.
-        """
+        """Time limit for recording, sending and retries together; each has its own limit, too."""
         delay_s = self.sampling.delay_for(len(self.addresses)) / 1000
         return (
             delay_s
@@ -88,12 +86,12 @@ class Order:
 
 
 class Recordings:
-    """The recordings that go on, each in a process of its own.
+    """The current recordings, each in a separate process.
 
     Parameters
     ----------
     memory : int
-        Bytes that one may use.
+        Limit for one of them, in bytes.
     log : logging.Logger
     """
 
@@ -105,11 +103,11 @@ class Recordings:
 
     @property
     def processes(self) -> list[Process]:
-        """Those that record, or release their workers."""
+        """Processes that record, or release their workers."""
         return list(self._running.values())
 
     async def record(self, order: Order, tell: Tell) -> dict[str, Any]:
-        """Records; where this is cancelled, the workers are released and nothing is kept.
+        """Record; if this is cancelled, the workers are released and nothing is saved.
 
         Parameters
         ----------
@@ -121,7 +119,7 @@ class Recordings:
         Raises
         ------
         NbprofError
-            Nothing was recorded; says why.
+            Nothing was recorded; the message has the reason.
         """
         if len(self._running) >= MOST_RECORDINGS:
             raise BusyError(
@@ -136,7 +134,7 @@ class Recordings:
             "do": "record",
             "addresses": order.addresses,
             "sampling": asdict(order.sampling),
-            "shown": order.shown,
+            "shown": order.browser_path,
         }
         work = loop.create_task(process.call(head, seconds=order.longest_s, tell=tell))
         try:
@@ -155,7 +153,7 @@ class Recordings:
             leaving.add_done_callback(self._leaving.discard)
 
     async def stop(self, key: str) -> None:
-        """Ends a recording now; what was recorded is kept.
+        """End a recording early; its data is saved.
 
         Raises
         ------
@@ -168,7 +166,7 @@ class Recordings:
         await process.call({"do": "stop"}, seconds=_LEAVE_S)
 
     async def close(self) -> None:
-        """Cancels all, and waits until the workers are released."""
+        """Cancel all recordings, and wait until the workers are released."""
         waiting = [self._leave(key, None) for key in list(self._running)]
         await asyncio.gather(*waiting, *self._leaving, return_exceptions=True)
 
@@ -196,21 +194,21 @@ class Recordings:
 
 
 def shown_of(path: str) -> str:
-    """A path as it may stand in a sentence."""
+    """A path, shortened for a message."""
     text = path.encode("utf-8", "replace").decode()
     return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 class CaptureHandler(Handler):
     """POST {addresses, duration_ms, delay_ms, host_level, device_level, python_level, retries,
-    name, folder}: workers are recorded.
+    name, folder}: record workers.
 
     The answer is lines of JSON: {"recording": key}, then {"progress": sentence} and {"worker":
-    {address, state, text}} as they come, and in the end {"path", "name", "workers", "notes"}, or
-    {"message": sentence} where nothing was recorded. POST {"stop": key} ends the recording early.
-    What cannot be is refused at once, with {"message", "field"}.
+    {address, state, text}} as they come, and finally {"path", "name", "workers", "notes"}, or
+    {"message": sentence} if nothing was recorded. POST {"stop": key} ends the recording early.
+    Invalid requests are refused at once, with {"message", "field"}.
 
-    Who may run code on this server may record another machine from it.
+    Users who may run code on this server may record another machine from it.
     """
 
     auth_resource = "kernels"
@@ -219,7 +217,7 @@ class CaptureHandler(Handler):
     @authorized("execute", "kernels")  # type: ignore[untyped-decorator]
     @authorized("write", "contents")  # type: ignore[untyped-decorator]
     async def post(self) -> None:
-        """Records, or ends a recording early."""
+        """Record, or end a recording early."""
         try:
             if not self.app.capture:
                 raise RefusedError(
@@ -244,12 +242,12 @@ class CaptureHandler(Handler):
                 raise
 
     def refuse(self, error: NbprofError) -> None:
-        """Answers with the sentence of an error, and the field that it is about."""
+        """Answer with the message of an error, and the field that it is about."""
         self.set_status(status_of(error))
         self.finish(json.dumps({"message": str(error), "field": getattr(error, "field", "")}))
 
     async def _order(self, asked: dict[str, Any]) -> Order:
-        """What is asked for, with every field checked by the rules that Python has for it.
+        """The request, with every field validated.
 
         Raises
         ------
@@ -274,26 +272,25 @@ class CaptureHandler(Handler):
             except CaptureError as error:
                 raise FieldError(field, str(error)) from None
             values[field] = asked[field]
-        shown, real = await asyncio.to_thread(
+        path, real = await asyncio.to_thread(
             self._folder, self.root(), asked.get("folder") or DEFAULT
         )
-        # As it was typed: what was given twice is said.
-        given = asked["addresses"]
+        # As it was typed, so that the recorder can report duplicates.
+        typed = asked["addresses"]
         return Order(
-            [given] if isinstance(given, str) else list(given),
+            [typed] if isinstance(typed, str) else list(typed),
             Sampling(**values, logdir=str(real)),
-            shown,
+            path,
         )
 
     def _folder(self, root: str, path: object) -> tuple[str, Path]:
-        """The folder that receives the run, which need not be there yet: as the file browser calls
-        it, and on the disk.
+        """The folder for the run, which need not exist: path in the file browser and on the disk.
 
         Raises
         ------
         FieldError
-            It, or what TensorBoard's layout has below it, is hidden, a file, or leads out of the
-            folder that Jupyter serves.
+            It, or the folder for runs in it, is hidden, a file, or outside of the folder that
+            Jupyter serves.
         """
         if not isinstance(path, str):
             raise FieldError(
@@ -308,8 +305,8 @@ class CaptureHandler(Handler):
             shown, _, real = locate(root, path, **allowed)
             _, _, home = locate(root, f"{shown}/plugins/profile", **allowed)
             if any(
-                place.exists() and not place.is_dir()
-                for place in (*real.parents, real, home.parent, home)
+                folder.exists() and not folder.is_dir()
+                for folder in (*real.parents, real, home.parent, home)
             ):
                 raise FieldError(
                     "folder",
@@ -383,5 +380,5 @@ class CaptureHandler(Handler):
         if not self._headers_written:
             self.set_header("Content-Type", "application/x-ndjson")
             self.set_header("Cache-Control", "no-store")
-            # nginx would keep the lines until all are there.
+            # nginx would buffer the lines until the end.
             self.set_header("X-Accel-Buffering", "no")

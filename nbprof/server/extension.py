@@ -1,4 +1,4 @@
-"""The extension as Jupyter Server sees it: its options, its handlers, and its end."""
+"""The extension of Jupyter Server: options, handlers, and shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nbprof.server.threads import Threads
 
 _SMALLEST = 2 << 30
 _AT_DISKS = 4
-"""Threads that look through folders. A disk that does not answer must not keep those busy that open
+"""Threads that search folders. A disk that does not answer must not block threads that open
 profiles.
 """
 
@@ -97,7 +97,7 @@ class NbprofServer(ExtensionApp):
         return max(machine_memory() // 2, _SMALLEST)
 
     def initialize_settings(self) -> None:
-        """Makes the pool; no process starts before it is needed."""
+        """Create the pool; no process starts before it is needed."""
         limits = Limits(
             self.profiles, self.memory, self.idle_s, self.open_s, self.ask_s, self.ahead
         )
@@ -105,14 +105,14 @@ class NbprofServer(ExtensionApp):
         self.threads = Threads(_AT_DISKS)
         self.summaries = Summaries(self.pool, self.log, self.analysed)
         self.recordings = Recordings(self.memory, self.log)
-        # What is turned off is not offered.
+        # The page offers recording only if it is turned on.
         self.settings.setdefault("page_config_data", {})["nbprofCapture"] = bool(self.capture)
         connection = self.settings.get("kernel_websocket_connection_class")
         if self.nodelay and isinstance(connection, type):
             self.settings["kernel_websocket_connection_class"] = at_once(connection)
 
     def initialize_handlers(self) -> None:
-        """Adds what JupyterLab asks."""
+        """Add the handlers for requests of JupyterLab."""
         api = [
             ("open", OpenHandler),
             ("ask", AskHandler),
@@ -130,7 +130,7 @@ class NbprofServer(ExtensionApp):
         )
 
     async def stop_extension(self) -> None:
-        """Ends the processes with the server."""
+        """End the processes with the server."""
         self.threads.close()
         self.summaries.close()
         self.pool.close()
@@ -138,16 +138,16 @@ class NbprofServer(ExtensionApp):
 
 
 def at_once(connection: type) -> type:
-    """A kernel's connection to a browser whose messages wait for no acknowledgement.
+    """A connection of a kernel to a browser that sends messages at once (TCP_NODELAY).
 
-    A kernel says "busy", answers, and says "idle": three small messages. Nagle's algorithm holds
-    the second until the first is acknowledged, which the browser's system puts off for 40 ms: more
-    than most answers of the trace take.
+    A kernel sends three small messages: "busy", the answer, and "idle". Nagle's algorithm holds the
+    second until the first is acknowledged, which the browser's system delays by 40 ms: longer than
+    most requests about the trace take.
     """
 
     class AtOnce(connection):  # type: ignore[misc]
         async def connect(self) -> Any:
-            # The page may have left, and other servers have other handlers.
+            # The page may be gone, and other servers have other handlers.
             with contextlib.suppress(Exception):
                 self.websocket_handler.set_nodelay(True)
             return await super().connect()
@@ -156,17 +156,15 @@ def at_once(connection: type) -> type:
 
 
 def machine_memory() -> int:
-    """Bytes of memory of the machine, or of the container that this runs in; 4 GiB where the system
-    does not say.
-    """
-    known = []
+    """Bytes of memory of the machine or of its container; 4 GiB if unknown."""
+    limits = []
     try:
-        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
-        known.append(4 << 30)
+        limits.append(4 << 30)
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
-            known.append(int(Path(file).read_text()))
+            limits.append(int(Path(file).read_text()))
         except (OSError, ValueError):
             continue
-    return min(known)
+    return min(limits)

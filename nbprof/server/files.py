@@ -20,28 +20,28 @@ from nbprof.server.handlers import Handler
 from nbprof.server.paths import RefusedError, could_not
 
 if TYPE_CHECKING:
-    from nbprof.server.whole import Whole
+    from nbprof.server.complete_run import CompleteRun
 
 MOST_PATHS = 1_000
-"""Of one request."""
+"""Maximum per request."""
 
 
 class FileHandler(Handler):
-    """What these handlers share."""
+    """Base class of the handlers that change or send files."""
 
-    async def run(self, path: object) -> Whole:
-        """The run at a path, with all that belongs to it.
+    async def run(self, path: object) -> CompleteRun:
+        """The run at a path, with all its files.
 
         Raises
         ------
         RefusedError
         """
-        from nbprof.server.whole import whole
+        from nbprof.server.complete_run import complete_run
 
         if not isinstance(path, str):
             raise RefusedError(400, "this request names no path.")
         look = partial(
-            whole,
+            complete_run,
             self.root(),
             path,
             follow_links=self.app.follow_links,
@@ -50,8 +50,16 @@ class FileHandler(Handler):
         )
         return await self.app.threads.run(look)
 
-    async def done(self, work: Any, what: str, path: str) -> None:
-        """Waits for what Jupyter's contents manager does.
+    async def done(self, work: Any, participle: str, path: str) -> None:
+        """Wait for an operation of Jupyter's contents manager.
+
+        Parameters
+        ----------
+        work : awaitable or object
+            Result of the operation.
+        participle : str
+            "renamed", "deleted".
+        path : str
 
         Raises
         ------
@@ -61,14 +69,14 @@ class FileHandler(Handler):
             await ensure_async(work)
         except web.HTTPError as error:
             raise RefusedError(
-                error.status_code, _why(error, what, self.root()), path=path
+                error.status_code, _why(error, participle, self.root()), path=path
             ) from None
         except OSError as error:
             raise could_not(error, path) from None
 
-    async def tidy(self, run: Whole) -> None:
-        """Removes the empty folders for checkpoints that Jupyter makes at each change, and that
-        TensorBoard would take for runs.
+    async def tidy(self, run: CompleteRun) -> None:
+        """Remove the empty folders for checkpoints that Jupyter creates at each change, and that
+        TensorBoard would list as runs.
         """
         name = getattr(
             getattr(self.contents_manager, "checkpoints", None),
@@ -85,7 +93,7 @@ class FileHandler(Handler):
             await asyncio.to_thread(remove)
 
     async def answer(self, work: Awaitable[dict[str, Any]]) -> None:
-        """Answers with JSON, or with the sentence of an error."""
+        """Answer with JSON, or with the message of an error."""
         try:
             self.finish(json.dumps(await work))
         except NbprofError as error:
@@ -93,18 +101,18 @@ class FileHandler(Handler):
 
 
 class RenameHandler(FileHandler):
-    """POST {path, name}: gives a run another name in its folder; {path, moves}: where it is then,
-    and [from, to] of all that was moved.
+    """POST {path, name}: rename a run within its folder. The answer is {path, moves}: its new path,
+    and [from, to] of all files that were moved.
     """
 
     @web.authenticated
     @authorized("write", "contents")  # type: ignore[untyped-decorator]
     async def post(self) -> None:
-        """Renames a run."""
+        """Rename a run."""
         await self.answer(self._rename())
 
     async def _rename(self) -> dict[str, Any]:
-        from nbprof.server.whole import renamed
+        from nbprof.server.complete_run import renamed
 
         asked = self.asked()
         run = await self.run(asked.get("path"))
@@ -116,7 +124,7 @@ class RenameHandler(FileHandler):
                 await self.done(manager.rename(before, after), "renamed", before)
                 moved.append((before, after))
         except RefusedError:
-            # A run in two halves is none.
+            # All files of a run, or none.
             for before, after in reversed(moved):
                 with contextlib.suppress(RefusedError):
                     await self.done(manager.rename(after, before), "renamed", after)
@@ -127,17 +135,16 @@ class RenameHandler(FileHandler):
 
 
 class DeleteHandler(FileHandler):
-    """POST {paths: [...]}: deletes runs, as Jupyter deletes files: into the trash where it is set
-    up so.
+    """POST {paths: [...]}: delete runs like Jupyter deletes files, into the trash if so configured.
 
-    {"deleted": [path, ...], "problems": [{path, message}]}; where nothing could be deleted, the
-    first problem is the answer.
+    The answer is {"deleted": [path, ...], "problems": [{path, message}]}; if nothing could be
+    deleted, it is the first problem.
     """
 
     @web.authenticated
     @authorized("write", "contents")  # type: ignore[untyped-decorator]
     async def post(self) -> None:
-        """Deletes runs."""
+        """Delete runs."""
         await self.answer(self._delete())
 
     async def _delete(self) -> dict[str, Any]:
@@ -159,7 +166,7 @@ class DeleteHandler(FileHandler):
             try:
                 run = await self.run(path)
                 try:
-                    await self._one(run)
+                    await self._delete_run(run)
                 finally:
                     await self.tidy(run)
                 deleted.append(path)
@@ -172,9 +179,9 @@ class DeleteHandler(FileHandler):
             "problems": [{"path": error.path, "message": error.reason} for error in problems],
         }
 
-    async def _one(self, run: Whole) -> None:
+    async def _delete_run(self, run: CompleteRun) -> None:
         manager: Any = self.contents_manager
-        # Jupyter deletes a folder with files in it only into the trash, or where it is told to.
+        # Jupyter deletes a folder with content only into the trash, or if configured to.
         at_once = getattr(manager, "always_delete_dir", False) or (
             getattr(manager, "delete_to_trash", False) and os.name == "posix"
         )
@@ -184,39 +191,39 @@ class DeleteHandler(FileHandler):
         for path in run.paths:
             await self.done(manager.delete(path), "deleted", path)
         if run.alone:
-            # What is left is of no run; the user sees the folder.
+            # The folder may still contain other files; the user sees them.
             with contextlib.suppress(RefusedError):
                 await self.done(manager.delete(run.path), "deleted", run.path)
 
 
 class DownloadHandler(FileHandler):
-    """GET ?path=: a file as it is, a folder as a zip archive that is made while it is sent."""
+    """GET ?path=: a file as it is, or a folder as a zip archive that is created while sending."""
 
     @web.authenticated
     @authorized("read", "contents")  # type: ignore[untyped-decorator]
     async def get(self) -> None:
-        """Sends a run."""
-        # As Jupyter does for /files: another site must not have a browser fetch it.
+        """Send a run."""
+        # As for Jupyter's /files: another site must not make a browser fetch it.
         self.check_xsrf_cookie()
         try:
             run = await self.run(self.get_query_argument("path", None, strip=False))
             await self.until_gone(self._send(run))
         except NbprofError as error:
             if self._headers_written:
-                self._cut(error)
+                self._abort(error)
             else:
                 self.refuse(error)
         except (asyncio.CancelledError, StreamClosedError):
             if not self.request.connection.stream.closed():  # type: ignore[union-attr]
                 raise
 
-    def _cut(self, error: Exception) -> None:
+    def _abort(self, error: Exception) -> None:
         """End an answer so that it cannot be mistaken for a complete one."""
         self.log.warning("nbprof: a download was cut off: %s", error)
         self.request.connection.stream.close()  # type: ignore[union-attr]
 
-    async def _send(self, run: Whole) -> None:
-        from nbprof.server.whole import blocks, zipped
+    async def _send(self, run: CompleteRun) -> None:
+        from nbprof.server.complete_run import blocks, zipped
 
         parts = zipped(run) if run.folder else blocks(run.real, run.confinement)
         kind = "application/zip" if run.folder else "application/octet-stream"
@@ -237,7 +244,7 @@ class DownloadHandler(FileHandler):
         except OSError as error:
             raise could_not(error, run.path) from None
         finally:
-            # An archive that is closed in the midst writes its end.
+            # An archive that is closed early writes its end.
             await asyncio.to_thread(_closed, parts)
         await self.finish(set_content_type=kind)
 
@@ -250,21 +257,21 @@ def _closed(parts: Any) -> None:
     parts.close()
 
 
-def _why(error: web.HTTPError, what: str, root: str) -> str:
+def _why(error: web.HTTPError, participle: str, root: str) -> str:
     if error.status_code == 403:
         return (
-            f"it may not be {what}: the server does not have permission. Change the permissions of"
-            " its folder."
+            f"it may not be {participle}: the server does not have permission. Change the"
+            " permissions of its folder."
         )
     if error.status_code == 404:
         return "the file no longer exists. Was it moved or deleted?"
     if error.status_code == 409:
         return "this name is already taken. Choose another one."
     reason = " ".join(str(error.log_message or error.reason or "").replace(root, "").split())[:300]
-    trash = (
-        " To delete without a trash: c.FileContentsManager.delete_to_trash = False in"
-        " jupyter_server_config.py."
-        if "trash" in reason
-        else ""
-    )
-    return f"it could not be {what} ({reason}).{trash}"
+    remedy = ""
+    if "trash" in reason:
+        remedy = (
+            " To delete without a trash: c.FileContentsManager.delete_to_trash = False in"
+            " jupyter_server_config.py."
+        )
+    return f"it could not be {participle} ({reason}).{remedy}"

@@ -1,4 +1,4 @@
-"""The runs of a folder: found in a process, selected by the user, and checked for changes."""
+"""The runs of a folder: searched in a process, selected by the user, checked for changes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbprof.core.confinement import state_of
 from nbprof.core.errors import ReadError
 from nbprof.server.paths import Place, confinement_of, could_not, too_large
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chosen:
-    """One run of a folder, and which others there are.
+    """A run of a folder, with a list of all runs.
 
     Attributes
     ----------
@@ -37,7 +38,7 @@ class Chosen:
 
 
 def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
-    """The run of that name, or the newest. It looks into the folders below, so it is for a process.
+    """The run of a name, or the newest. It searches the folders below, so it runs in a process.
 
     Parameters
     ----------
@@ -46,66 +47,67 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
     run : str
         The name; the empty text for the newest.
     confinement : Confinement or None
-        Runs of which a file may not be opened are left out.
+        Runs with files that may not be opened are ignored.
 
     Raises
     ------
     ReadError
-        There is no run, or none of that name; says what there is.
+        There is no run, or none of that name; the message lists what there is.
     """
     from nbprof.sources import locate, select_run
     from nbprof.sources.budget import Budget
 
     ways = locate.Ways(confinement=confinement, budget=Budget)
-    found, nothing = locate.survey(folder, ways)
-    kept = [
-        one for one in found if confinement is None or all(map(confinement.permits, _files(one)))
+    survey, nothing = locate.survey(folder, ways)
+    permitted = [
+        run_files
+        for run_files in survey
+        if confinement is None or all(map(confinement.permits, _files(run_files)))
     ]
-    if found and not kept:
+    if survey and not permitted:
         raise ReadError(
             "its contents are hidden, or a link that points outside the folder that Jupyter serves."
             " Replace the link with a copy of the files.",
             path=str(folder),
         )
-    if not kept:
-        # It says what is there instead.
+    if not permitted:
+        # Lists what is there instead.
         raise nothing()
-    one = select_run.choose(kept, run, str(folder)) if run else kept[0]
-    told = [
+    chosen = select_run.choose(permitted, run, str(folder)) if run else permitted[0]
+    listed = [
         {"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)}
-        for each in kept
+        for each in permitted
     ]
-    return Chosen(one.name, tuple(map(str, _files(one))), told)
+    return Chosen(chosen.name, tuple(map(str, _files(chosen))), listed)
 
 
 def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None = None) -> Place:
-    """The place of a run: its version is another one when one of its files has changed.
+    """The place of a run; its version changes when one of its files changes.
 
     Raises
     ------
     RefusedError
-        A file is gone, or they are too large together.
+        A file does not exist any more, or the files are too large together.
     """
     states = []
     confinement = confinement_of(place.root, hidden=place.hidden)
     try:
         for file in files:
-            now = Path(file).stat() if confinement is None else confinement.stat(file)
+            now = state_of(Path(file), confinement)
             states.append((file, now.st_size, now.st_mtime_ns, now.st_ino))
     except OSError as error:
-        raise could_not(error, place.shown) from None
+        raise could_not(error, place.browser_path) from None
     count = sum(size for _, size, *_ in states)
     if largest is not None and count > largest:
-        raise too_large(place.shown, count, largest)
-    version = hashlib.sha256(repr((run, states)).encode("utf-8", "surrogateescape")).hexdigest()[
-        :32
-    ]
+        raise too_large(place.browser_path, count, largest)
+    state = repr((run, states)).encode("utf-8", "surrogateescape")
+    version = hashlib.sha256(state).hexdigest()[:32]
     return replace(place, run=run, bytes=count, version=version)
 
 
-def _files(one: RunFiles) -> list[Path]:
-    pieces = [*one.files, *([one.sidecar] if one.sidecar is not None else [])]
-    return [path for piece in pieces if isinstance(path := getattr(piece, "path", None), Path)]
+def _files(run: RunFiles) -> list[Path]:
+    paths = [getattr(piece, "path", None) for piece in run.with_sidecar]
+    return [path for path in paths if isinstance(path, Path)]
 
 
 def _iso(seconds: float) -> str:

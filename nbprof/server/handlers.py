@@ -1,6 +1,6 @@
-"""What JupyterLab asks the server: to open a profile, and questions about one that is open.
+"""Requests of JupyterLab: to open a profile, and about a profile that is open.
 
-Authentication, authorisation and the XSRF check are Jupyter Server's own. Whoever may read the
+Authentication, authorisation and the XSRF check are those of Jupyter Server. Users who may read the
 contents may open profiles.
 """
 
@@ -28,41 +28,37 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_BYTES = 1 << 20
-"""Of a request."""
+"""Limit for a request."""
 _SOON_S = 0.2
-"""An answer that comes within this time is sent with a status of its own, without progress before
-it.
-"""
+"""An answer within this time is sent with its status, without progress before it."""
 _BEAT_S = 1.0
 """How often progress is sent, so that no proxy closes the connection as idle."""
 
 
 class Handler(APIHandler):
-    """What the handlers share: requests and errors as JSON, and cancelling work that no client
-    waits for.
-    """
+    """Base class of the handlers: requests and errors as JSON, and cancelling abandoned work."""
 
     auth_resource = "contents"
 
     def initialize(self, app: NbprofServer) -> None:
-        """Takes the extension, with its options and its processes."""
+        """Store the extension, with its options and its processes."""
         self.app = app
         self._work: asyncio.Task[Any] | None = None
         self._gone = False
 
     def on_connection_close(self) -> None:
-        """The one who asked has gone."""
+        """Cancel the work, because the client is gone."""
         super().on_connection_close()
         self._gone = True
         if self._work is not None:
             self._work.cancel()
 
     def abandoned(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """True if no client waits for the answer any more."""
         return self._gone or self.app.threads.closing
 
     async def until_gone(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for some work, which is cancelled when the connection closes."""
+        """Wait for some work, which is cancelled when the connection closes."""
         task = asyncio.get_running_loop().create_task(work)
         self._work = task
         return await task
@@ -89,8 +85,8 @@ class Handler(APIHandler):
         return request
 
     async def place(self, path: object) -> Place:
-        """Where a path of the file browser leads; found on another thread, because a disk may be
-        far away.
+        """The file or folder at a path of the file browser; resolved on a thread, because disks can
+        be slow.
 
         Raises
         ------
@@ -105,8 +101,9 @@ class Handler(APIHandler):
         )
 
     async def scheduler(self, asked: dict[str, Any]) -> str:
-        """The Dask scheduler that a request names. Its workers run code, so only who may run code
-        may name one.
+        """The Dask scheduler that a request names.
+
+        Its workers run code, so only users who may run code may name one.
 
         Raises
         ------
@@ -132,7 +129,7 @@ class Handler(APIHandler):
         Raises
         ------
         RefusedError
-            Its files are somewhere else than on a disk.
+            Its files are not on a disk.
         """
         root = getattr(self.contents_manager, "root_dir", "")
         if not root:
@@ -144,19 +141,19 @@ class Handler(APIHandler):
         return str(root)
 
     def hidden(self) -> bool:
-        """Whether names that begin with a dot may be read."""
+        """True if names that begin with a dot may be read."""
         return bool(getattr(self.contents_manager, "allow_hidden", False))
 
     def refuse(self, error: NbprofError) -> None:
-        """Answers with the sentence of an error."""
+        """Answer with the message of an error."""
         self.set_status(status_of(error))
-        self.finish(json.dumps(_told(error)))
+        self.finish(json.dumps(_error_message(error)))
 
     async def chosen(
         self, place: Place, run: object, tell: Tell
     ) -> tuple[Place, list[dict[str, Any]]]:
-        """The run of a folder that is meant, the newest where none is named, and all its runs. A
-        file is itself, and no run.
+        """The named run of a folder, by default the newest, and all its runs; a file is returned
+        as it is, without runs.
 
         Raises
         ------
@@ -167,42 +164,36 @@ class Handler(APIHandler):
         if run is not None and not isinstance(run, str):
             raise RefusedError(400, "the run must be given by name.")
         chosen = await self.app.pool.look(place, run or "", tell, hidden=self.hidden())
-        return (
-            await asyncio.to_thread(
-                placed, place, chosen.run, chosen.files, largest=self.app.largest
-            ),
-            chosen.runs,
+        run_place = await asyncio.to_thread(
+            placed, place, chosen.run, chosen.files, largest=self.app.largest
         )
+        return run_place, chosen.runs
 
-    async def known(self, place: Place, run: object) -> Place:
-        """The run of a folder that was opened before.
+    async def opened_run(self, place: Place, run: object) -> Place:
+        """The named run of a folder, without a search if it was opened before.
 
         Raises
         ------
         NbprofError
         """
-        files = (
-            self.app.pool.files_of(place, run) if place.folder and isinstance(run, str) else None
-        )
+        files = None
+        if place.folder and isinstance(run, str):
+            files = self.app.pool.files_of(place, run)
         if files is None:
             return (await self.chosen(place, run, lambda _: None))[0]
         return await asyncio.to_thread(placed, place, str(run), files)
 
 
-def _told(error: NbprofError) -> dict[str, Any]:
-    """An error as a front end gets it: `raw` where the tool that recorded it has to export it
-    first.
-    """
-    out: dict[str, Any] = {"message": str(error)}
+def _error_message(error: NbprofError) -> dict[str, Any]:
+    """An error as sent to a front end, with `raw` if the recording must be exported first."""
+    message: dict[str, Any] = {"message": str(error)}
     if isinstance(error, RawError):
-        out["raw"] = error.what
-    return out
+        message["raw"] = error.what
+    return message
 
 
 def _progress(text: str) -> bytes:
-    """How far the work is, as a front end gets it: a line, with the first picture behind it where
-    there is one.
-    """
+    """Progress as sent to a front end: a line of JSON, followed by the first picture if any."""
     line: dict[str, Any] = {"progress": text}
     picture = b""
     if isinstance(text, Progress):
@@ -215,7 +206,7 @@ def _progress(text: str) -> bytes:
 
 
 def status_of(error: NbprofError) -> int:
-    """The status of HTTP that fits an error."""
+    """The HTTP status of an error."""
     if isinstance(error, RefusedError):
         return error.status
     if isinstance(error, BusyError):
@@ -226,23 +217,23 @@ def status_of(error: NbprofError) -> int:
 class OpenHandler(Handler):
     """POST {path, run, scheduler}: the packed payload of the dashboard.
 
-    `run` is a name where the path is a folder, the newest run when left out; the Dask workers of
+    `run` is the name of a run if the path is a folder, by default the newest; the Dask workers of
     `scheduler` read the files of many hosts.
 
-    The answer is lines of JSON, {"progress": sentence, "fraction": 0 to 1 where that is known} as
-    often as there is one, then {"bytes", "version", "run", "runs"} and the bytes themselves, or
-    {"message": sentence} where it fails, with {"raw": who recorded it} where it is not exported
-    yet. Of a large profile {"progress", "early"} comes before these, with so many bytes: the packed
-    payload of its first picture. "run" and "runs" are those of a folder.
+    The answer is lines of JSON: {"progress": sentence, "fraction": 0 to 1 if known} repeatedly,
+    then {"bytes", "version", "run", "runs"} and the bytes themselves, or {"message": sentence} if
+    it fails, with {"raw": recorder} if it must be exported first. For a large profile, a line
+    {"progress", "early"} comes before, with so many bytes: the packed payload of its first picture.
+    "run" and "runs" are those of a folder.
     """
 
     paths: tuple[str, ...] = ("path",)
-    """What of a request names places."""
+    """Keys of a request that are paths."""
 
     def initialize(self, app: NbprofServer) -> None:
-        """Takes the extension; no folder has been looked through yet."""
+        """Store the extension; no run was chosen yet."""
         super().initialize(app)
-        self._found: dict[str, Any] = {}
+        self._run_choice: dict[str, Any] = {}
 
     @web.authenticated
     @authorized("read", "contents")  # type: ignore[untyped-decorator]
@@ -256,13 +247,13 @@ class OpenHandler(Handler):
             ]
             await self.until_gone(self._open(places, asked))
         except NbprofError as error:
-            # The others can be chosen where one run does not open.
-            told = {**_told(error), **self._found}
+            # If a run does not open, the user can choose another one.
+            message = {**_error_message(error), **self._run_choice}
             if not self._headers_written:
                 self.set_status(status_of(error))
-                await self.finish(json.dumps(told))
+                await self.finish(json.dumps(message))
             else:
-                await self._end(json.dumps(told).encode() + b"\n")
+                await self._end(json.dumps(message).encode() + b"\n")
         except (asyncio.CancelledError, StreamClosedError):
             if not self.request.connection.stream.closed():  # type: ignore[union-attr]
                 raise
@@ -270,24 +261,24 @@ class OpenHandler(Handler):
     async def read(
         self, places: list[Place], asked: dict[str, Any], tell: Tell
     ) -> tuple[bytes, Place]:
-        """What is opened, packed, and the place that is asked about it."""
-        one, runs = await self.chosen(places[0], asked.get("run"), tell)
+        """The packed payload, and the place for further requests."""
+        chosen, runs = await self.chosen(places[0], asked.get("run"), tell)
         if runs:
-            self._found = {"run": one.run, "runs": runs}
-        return await self.app.pool.open(one, tell), one
+            self._run_choice = {"run": chosen.run, "runs": runs}
+        return await self.app.pool.open(chosen, tell), chosen
 
     async def _open(self, places: list[Place], asked: dict[str, Any]) -> None:
-        told = ""
+        progress = ""
         pictures: list[Progress] = []
         news = asyncio.Event()
 
         def tell(text: str) -> None:
-            nonlocal told
-            told = text
+            nonlocal progress
+            progress = text
             if isinstance(text, Progress) and text.picture:
-                # It is sent once; the sentence is said again at each beat.
+                # The picture is sent once, the sentence repeatedly.
                 pictures.append(text)
-                told = str(text)
+                progress = str(text)
             news.set()
 
         work = asyncio.get_running_loop().create_task(self.read(places, asked, tell))
@@ -295,17 +286,17 @@ class OpenHandler(Handler):
             await asyncio.wait([work], timeout=_SOON_S)
             while not work.done():
                 news.clear()
-                said = pictures.pop() if pictures else told
-                await self._line(_progress(said))
+                latest = pictures.pop() if pictures else progress
+                await self._line(_progress(latest))
                 waker = asyncio.ensure_future(news.wait())
                 await asyncio.wait(
                     [work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED
                 )
                 waker.cancel()
-            payload, one = await work
+            payload, chosen = await work
         finally:
             work.cancel()
-        head = {"bytes": len(payload), "version": one.version, **self._found}
+        head = {"bytes": len(payload), "version": chosen.version, **self._run_choice}
         await self._end(json.dumps(head).encode() + b"\n" + payload)
 
     async def _line(self, data: bytes) -> None:
@@ -322,16 +313,16 @@ class OpenHandler(Handler):
         if not self._headers_written:
             self.set_header("Content-Type", "application/octet-stream")
             self.set_header("Cache-Control", "no-store")
-            # nginx would keep the progress until all is there.
+            # nginx would buffer the progress until the end.
             self.set_header("X-Accel-Buffering", "no")
 
 
 class CompareHandler(OpenHandler):
-    """POST {a, b, a_run, b_run}: the packed payload of two profiles side by side, `a` the one
-    before; of a folder its newest run.
+    """POST {a, b, a_run, b_run}: the packed payload of two profiles side by side, `a` the earlier
+    one; for a folder, of its newest run by default.
 
-    The answer is as that of `OpenHandler`; "version" and "run" are of `b`, about which the timeline
-    is asked.
+    The answer is like that of `OpenHandler`; "version" and "run" are those of `b`, which the
+    timeline shows.
     """
 
     paths = ("a", "b")
@@ -344,29 +335,31 @@ class CompareHandler(OpenHandler):
             (await self.chosen(place, asked.get(f"{key}_run"), tell))[0]
             for key, place in zip("ab", places, strict=True)
         ]
-        self._found = {"run": after.run} if after.run else {}
+        self._run_choice = {"run": after.run} if after.run else {}
         return await self.app.pool.compare(before, after, tell), after
 
 
 class AskHandler(Handler):
-    """POST {path, run, version, request}: the packed answer of the timeline to the request.
+    """POST {path, run, version, request}: the packed answer of the timeline to a request.
 
-    Where the request is null, only whether the profile is still the one of that version is told.
+    If the request is null, it is only checked that the profile still has this version.
     """
 
     @web.authenticated
     @authorized("read", "contents")  # type: ignore[untyped-decorator]
     async def post(self) -> None:
-        """Answers a question about a profile that was opened."""
+        """Answer a request about an open profile."""
         try:
             asked = self.asked()
             place = replace(
                 await self.place(asked.get("path")), scheduler=await self.scheduler(asked)
             )
-            place = await self.known(place, asked.get("run"))
+            place = await self.opened_run(place, asked.get("run"))
             if asked.get("version") != place.version:
                 raise RefusedError(
-                    409, "it has changed since it was opened. Open it again.", path=place.shown
+                    409,
+                    "it has changed since it was opened. Open it again.",
+                    path=place.browser_path,
                 )
             if "request" in asked and asked["request"] is None:
                 self.set_status(204)
@@ -388,12 +381,12 @@ class AskHandler(Handler):
 
 
 class ReadyHandler(Handler):
-    """POST: a profile is in sight and may be opened soon."""
+    """POST: a profile is visible in the file browser and may be opened soon."""
 
     @web.authenticated
     @authorized("read", "contents")  # type: ignore[untyped-decorator]
     async def post(self) -> None:
-        """Has a process started."""
+        """Start a process."""
         self.app.pool.ready()
         self.set_status(204)
         await self.finish()

@@ -1,6 +1,4 @@
-"""The list of runs for JupyterLab's sidebar: reported as the runs are found, and again as their
-facts become known.
-"""
+"""The list of runs for JupyterLab's sidebar, reported as runs are found and analysed."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from nbprof.core.errors import NbprofError
-from nbprof.server.found import OnDisk, Problem
 from nbprof.server.handlers import Handler
+from nbprof.server.on_disk import OnDisk, Problem
 from nbprof.server.paths import RefusedError, locate
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ DEPTH, MOST_DEPTH = 8, 32
 requested.
 """
 MOST_FOLDERS = 100
-"""Of one request."""
+"""Maximum per request."""
 _BEAT_S = 10.0
 """How often a message is sent, so that no proxy closes the connection as idle."""
 
@@ -36,19 +34,19 @@ _BEAT_S = 10.0
 class RunsHandler(Handler):
     """POST {folders: [path, ...], depth}: lines of JSON.
 
-    {"run": {...}} as soon as a run is found, and again with the same path when more is known;
-    {"problem": {path, message, gone}} for what could not be looked at or analysed; {"listed": true}
-    when all are found; {"left": count} of runs that are being analysed, now and then; {"done":
-    true} at the end.
+    {"run": {...}} as soon as a run is found, and again with the same path when it is analysed;
+    {"problem": {path, message, gone}} if something could not be examined or analysed; {"listed":
+    true} when the search is complete; {"left": count}, now and then, for runs that are not analysed
+    yet; {"done": true} at the end.
     """
 
     @web.authenticated
     @authorized("read", "contents")  # type: ignore[untyped-decorator]
     async def post(self) -> None:
-        """Lists runs."""
+        """List runs."""
         try:
             asked = self.asked()
-            folders, depth = _wanted(asked)
+            folders, depth = _folders_and_depth(asked)
             root = self.root()
             await self.until_gone(self._tell(root, folders, depth))
         except NbprofError as error:
@@ -60,7 +58,7 @@ class RunsHandler(Handler):
     async def _tell(self, root: str, folders: list[str], depth: int) -> None:
         self.set_header("Content-Type", "application/x-ndjson")
         self.set_header("Cache-Control", "no-store")
-        # nginx would keep the lines until all are there.
+        # nginx would buffer the lines until the end.
         self.set_header("X-Accel-Buffering", "no")
         walk = _Walk(root, folders, depth, self.app, hidden=self.hidden())
         try:
@@ -69,7 +67,7 @@ class RunsHandler(Handler):
         finally:
             walk.stop()
         await self._lines([{"listed": True}])
-        # Who looks at a list looks for what is new.
+        # New runs first.
         unknown = sorted(walk.unknown, key=lambda run: run.modified, reverse=True)
         for i, run in enumerate(unknown):
             facts = await self._analysed(run, walk.top, len(unknown) - i)
@@ -80,11 +78,9 @@ class RunsHandler(Handler):
         )
 
     async def _analysed(self, run: OnDisk, top: Path | None, left: int) -> dict[str, Any] | None:
-        """The facts of a run; who waits for it is told now and then that there is still
-        somebody.
-        """
+        """The facts of a run; a line is sent now and then to keep the connection open."""
         work = asyncio.get_running_loop().create_task(
-            self.app.summaries.of(run, top, hidden=self.hidden())
+            self.app.summaries.analysed(run, top, hidden=self.hidden())
         )
         try:
             while not (await asyncio.wait([work], timeout=_BEAT_S))[0]:
@@ -98,7 +94,7 @@ class RunsHandler(Handler):
         await self.flush()
 
 
-def _wanted(asked: dict[str, Any]) -> tuple[list[str], int]:
+def _folders_and_depth(asked: dict[str, Any]) -> tuple[list[str], int]:
     folders, depth = asked.get("folders"), asked.get("depth", DEPTH)
     if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
         raise RefusedError(400, "this request names no folders.")
@@ -114,21 +110,21 @@ def _wanted(asked: dict[str, Any]) -> tuple[list[str], int]:
 
 
 class _Walk:
-    """A search on a thread. Its finds come as lines, as many at a time as there are.
+    """A search on a thread, whose results are passed on as lines.
 
     Attributes
     ----------
     top : Path or None
-        The folder that everything that is read must be in; None where links may lead out of it.
+        The folder that all files must be in; None if links may lead out of it.
     unknown : list of OnDisk
-        Runs that are to be analysed.
+        Runs to analyse.
     """
 
     def __init__(
         self, root: str, folders: list[str], depth: int, app: NbprofServer, *, hidden: bool
     ) -> None:
         self._asked = root, folders, depth, app.follow_links, hidden
-        self._known = app.summaries
+        self._summaries = app.summaries
         self._threads = app.threads
         self._loop = asyncio.get_running_loop()
         self._some = asyncio.Event()
@@ -140,11 +136,11 @@ class _Walk:
         self.unknown: list[OnDisk] = []
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """End the search."""
         self._stopped = True
 
     async def lines(self) -> AsyncIterator[list[dict[str, Any]]]:
-        """What was found since, again and again, until all is found."""
+        """New lines, repeatedly, until the search ends."""
         work = self._loop.create_task(self._threads.run(self._search))
         while True:
             await self._some.wait()
@@ -162,28 +158,28 @@ class _Walk:
 
     def _search(self) -> None:
         try:
-            for one in self._all():
+            for result in self._all():
                 if self._over_already():
                     return
-                if isinstance(one, OnDisk):
-                    facts = self._known.known(one)
+                if isinstance(result, OnDisk):
+                    facts = self._summaries.cached(result)
                     if facts is None:
-                        self.unknown.append(one)
-                    self._put(one.lines(facts))
+                        self.unknown.append(result)
+                    self._put(result.lines(facts))
                 else:
-                    self._put(one.lines())
+                    self._put(result.lines())
         finally:
             self._put([], over=True)
 
     def _all(self) -> Iterator[OnDisk | Problem]:
-        # Here, because it brings numpy along: a server that nobody asks for runs starts without.
+        # Imported late, because it imports numpy.
         from nbprof.server.runs import Search
 
         root, folders, depth, follow_links, hidden = self._asked
         search: Search | None = None
         for folder in dict.fromkeys(folders):
             try:
-                shown, top, real = locate(
+                path, top, real = locate(
                     root, folder, follow_links=follow_links, hidden=hidden, top_too=True
                 )
             except RefusedError as error:
@@ -198,7 +194,7 @@ class _Walk:
                     depth=depth,
                     stop=self._over_already,
                 )
-            yield from search.below(shown, real)
+            yield from search.below(path, real)
 
     def _put(self, some: list[dict[str, Any]], *, over: bool = False) -> None:
         with self._lock:

@@ -1,6 +1,6 @@
 """Messages between the server and its processes: a head of JSON and a body of bytes, over a pipe.
 
-Nothing is pickled: a process that reads foreign files is not believed more than the files.
+Nothing is pickled: a process that reads foreign files is not trusted more than these files.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 AT_ONCE = 3
-"""Requests that a process answers at a time: the view keeps moving while a search runs."""
+"""Requests that a process answers at a time, so that the view responds while a search runs."""
 
 _LENGTHS = struct.Struct("<II")
 _MOST_HEAD = 1 << 24
 
 
-def own() -> tuple[BinaryIO, BinaryIO]:
-    """Where a process reads messages from and writes them to: its standard input and output, which
-    from then on carry nothing else.
-    """
+def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output of a process for messages only: other output goes to stderr."""
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     requests: BinaryIO = os.fdopen(os.dup(0), "rb")
-    # Whatever prints, or reads, must not get in between.
+    # Nothing else may print or read there.
     os.dup2(2, 1)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -32,7 +30,7 @@ def own() -> tuple[BinaryIO, BinaryIO]:
 
 
 def write(pipe: BinaryIO, head: dict[str, Any], body: bytes = b"") -> None:
-    """Sends one message.
+    """Send one message.
 
     Raises
     ------
@@ -47,7 +45,7 @@ def write(pipe: BinaryIO, head: dict[str, Any], body: bytes = b"") -> None:
 
 
 def read(pipe: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
-    """The next message; None where there will be no more, or none that can be read."""
+    """The next message; None at the end, or if it is invalid."""
     lengths = pipe.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
         return None

@@ -1,6 +1,4 @@
-"""The profiles that are open, each in a process of its own: as many, as large and as long as the
-options say.
-"""
+"""Open profiles, each in a separate process, within limits of number, memory and time."""
 
 from __future__ import annotations
 
@@ -22,26 +20,26 @@ _LOOK_S = 0.25
 """How often memory is checked."""
 _LOOKS = 2
 """Folders that are searched at a time."""
-_MOST_KNOWN = 1000
+_MOST_REMEMBERED = 1000
 """Runs of folders whose files are remembered."""
-_MOST_IN_LINE = 32
+_MOST_WAITING = 32
 """Profiles that wait for a process."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the processes may use together.
+    """Limits for all processes together.
 
     Attributes
     ----------
     profiles : int
-        Kept at a time.
+        Number of open profiles.
     memory : int
         Bytes.
     idle_s, open_s, ask_s : float
-        How long an unused profile is kept, opening one may take, an answer may take.
+        Seconds until an unused profile is closed; time limits for opening and for an answer.
     ahead : bool
-        Whether a process is kept ready for the next profile.
+        Keep a process ready for the next profile.
     """
 
     profiles: int = 4
@@ -60,30 +58,28 @@ class Opened:
     task: asyncio.Task[bytes] = field(init=False)
     process: Process | None = None
     tells: list[Tell] = field(default_factory=list)
-    told: str = ""
+    progress: str = ""
     picture: Progress | None = None
     asked: int = 0
     used: float = field(default_factory=time.monotonic)
 
     def tell(self, text: str) -> None:
-        """Passes on how far it is, to all who wait for it."""
-        self.told = text
+        """Report progress to all clients that wait for it."""
+        self.progress = text
         if isinstance(text, Progress) and text.picture:
-            self.picture, self.told = text, str(text)
+            self.picture, self.progress = text, str(text)
         for tell in list(self.tells):
             tell(text)
 
     @property
     def idle(self) -> bool:
-        """Nobody waits for anything of it."""
+        """True if no client waits for it."""
         busy = self.process is not None and self.process.busy
         return self.task.done() and not self.tells and not self.asked and not busy
 
 
 class Pool:
-    """Opens profiles and asks them; who asks for the same version of the same file shares its
-    process.
-    """
+    """Opens profiles and answers requests about them; one process per version of a file."""
 
     def __init__(self, limits: Limits, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
         self.limits = limits
@@ -100,41 +96,37 @@ class Pool:
 
     @property
     def opened(self) -> list[Opened]:
-        """Those that are open or being opened."""
+        """Profiles that are open or being opened."""
         return list(self._opened.values())
 
     @property
     def processes(self) -> list[Process]:
-        """Those that run."""
-        running = [one.process for one in self.opened if one.process is not None]
-        return [
-            p
-            for p in [*running, *self._looking, *([self._spare] if self._spare else [])]
-            if p.alive
-        ]
+        """Processes that run."""
+        processes = [*(opened.process for opened in self.opened), *self._looking, self._spare]
+        return [process for process in processes if process is not None and process.alive]
 
     async def open(self, place: Place, tell: Tell) -> bytes:
-        """The packed payload of a profile. The work ends when no client waits for it any more.
+        """The packed payload of a profile. The work is cancelled when no client waits for it.
 
         Raises
         ------
         NbprofError
         """
-        one = self._find(place)
-        # Who comes later gets the picture, too.
-        for told in (one.picture, one.told):
-            if told is not None and not one.task.done():
-                tell(told)
-        one.tells.append(tell)
+        opened = self._find(place)
+        # Late clients receive the first picture as well.
+        for progress in (opened.picture, opened.progress):
+            if progress is not None and not opened.task.done():
+                tell(progress)
+        opened.tells.append(tell)
         try:
-            return await asyncio.shield(one.task)
+            return await asyncio.shield(opened.task)
         finally:
-            one.tells.remove(tell)
-            self._left(one)
+            opened.tells.remove(tell)
+            self._left(opened)
 
     async def compare(self, before: Place, after: Place, tell: Tell) -> bytes:
-        """The packed payload of two profiles side by side. Its process ends with it: the two are
-        asked about one by one.
+        """The packed payload of two profiles side by side. Its process ends at once, because later
+        requests are about one of them.
 
         Raises
         ------
@@ -144,13 +136,13 @@ class Pool:
         try:
             return await self.open(both, tell)
         finally:
-            one = self._opened.get(both.version)
-            if one is not None and one.idle:
-                self._drop(one)
+            opened = self._opened.get(both.version)
+            if opened is not None and opened.idle:
+                self._drop(opened)
 
     async def look(self, place: Place, run: str, tell: Tell, *, hidden: bool = False) -> Chosen:
-        """Which run of a folder is meant: the one of that name, or the newest. The process that
-        finds it is the next one that reads.
+        """The run of a name in a folder, or the newest. The process that finds it becomes the spare
+        one.
 
         Raises
         ------
@@ -159,20 +151,19 @@ class Pool:
         async with self._looks:
             if self._closed:
                 raise EndedError("the server is being stopped.")
-            spare, self._spare = self._spare, None
-            process = spare if spare is not None and spare.alive else self._start()
+            process = self._take_spare()
             self._looking.append(process)
             try:
                 root = None if place.root is None else str(place.root)
                 head = {
                     "do": "find",
                     "path": str(place.real),
-                    "shown": place.shown,
+                    "shown": place.browser_path,
                     "root": root,
                     "run": run,
                     "hidden": hidden,
                 }
-                found = json.loads(await process.call(head, seconds=self.limits.open_s, tell=tell))
+                answer = json.loads(await process.call(head, seconds=self.limits.open_s, tell=tell))
             except EndedError as error:
                 raise _placed(error, place) from None
             except asyncio.CancelledError:
@@ -181,45 +172,45 @@ class Pool:
             finally:
                 self._looking.remove(process)
                 self._keep(process)
-        chosen = Chosen(found["run"], tuple(found["files"]), found["runs"])
-        while len(self._files) >= _MOST_KNOWN:
+        chosen = Chosen(answer["run"], tuple(answer["files"]), answer["runs"])
+        while len(self._files) >= _MOST_REMEMBERED:
             del self._files[next(iter(self._files))]
         self._files[str(place.real), chosen.run] = chosen.files
         return chosen
 
     def files_of(self, place: Place, run: str) -> tuple[str, ...] | None:
-        """The files of a run of a folder, where it was looked for before."""
+        """The files of a run of a folder; None unless `look` has found it before."""
         return self._files.get((str(place.real), run))
 
     def _keep(self, process: Process) -> None:
-        """Has a process that is not needed any more wait for the next profile."""
+        """Keep a process that is not needed any more for the next profile."""
         if self._closed or not process.alive or (self._spare is not None and self._spare.alive):
             process.end("it was not needed.")
             return
         self._spare, self._spare_since = process, time.monotonic()
 
     async def ask(self, place: Place, request: bytes) -> bytes:
-        """A packed answer of the timeline; the profile is opened again if it was closed.
+        """A packed answer of the timeline; the profile is reopened if it was closed.
 
         Raises
         ------
         NbprofError
         """
-        one = self._find(place)
-        one.asked += 1
+        opened = self._find(place)
+        opened.asked += 1
         try:
-            await asyncio.shield(one.task)
-            if one.process is None:
+            await asyncio.shield(opened.task)
+            if opened.process is None:
                 raise EndedError("it was closed. Open it again.")
-            return await one.process.call({"do": "ask"}, request, seconds=self.limits.ask_s)
+            return await opened.process.call({"do": "ask"}, request, seconds=self.limits.ask_s)
         except EndedError as error:
             raise _placed(error, place) from None
         finally:
-            one.asked -= 1
-            self._left(one)
+            opened.asked -= 1
+            self._left(opened)
 
     def ready(self) -> None:
-        """Has a process ready, so that the next profile need not wait for imports."""
+        """Start a spare process, so that the next profile need not wait for imports."""
         self._spare_since = time.monotonic()
         if (
             self.limits.ahead
@@ -229,12 +220,12 @@ class Pool:
             self._spare = self._start()
 
     def close(self) -> None:
-        """Ends all processes."""
+        """End all processes."""
         self._closed = True
         if self._watch is not None:
             self._watch.cancel()
-        for one in self.opened:
-            one.task.cancel()
+        for opened in self.opened:
+            opened.task.cancel()
         for process in self.processes:
             process.end("the server was stopped.")
         self._opened.clear()
@@ -248,23 +239,23 @@ class Pool:
     def _find(self, place: Place) -> Opened:
         if self._closed:
             raise EndedError("the server is being stopped.")
-        one = self._opened.get(place.version)
+        opened = self._opened.get(place.version)
         if (
-            one is not None
-            and one.process is not None
-            and not one.process.alive
-            and one.task.done()
+            opened is not None
+            and opened.process is not None
+            and not opened.process.alive
+            and opened.task.done()
         ):
-            self._drop(one)
-            one = None
-        if one is None:
-            if sum(other.process is None for other in self.opened) >= _MOST_IN_LINE:
+            self._drop(opened)
+            opened = None
+        if opened is None:
+            if sum(other.process is None for other in self.opened) >= _MOST_WAITING:
                 raise BusyError(
-                    f"{_MOST_IN_LINE} profiles are waiting to be read. Open this one when they are"
+                    f"{_MOST_WAITING} profiles are waiting to be read. Open this one when they are"
                     " done."
                 )
             for other in self.opened:
-                # What the file held before is of no use any more.
+                # An older version of the same file is obsolete.
                 same = (other.place.real, other.place.run, other.place.before) == (
                     place.real,
                     place.run,
@@ -272,80 +263,85 @@ class Pool:
                 )
                 if same and other.idle:
                     self._drop(other, "the file has changed.")
-            one = self._opened[place.version] = Opened(place)
-            one.task = asyncio.get_running_loop().create_task(self._read(one))
-            one.task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        one.used = time.monotonic()
-        return one
+            opened = self._opened[place.version] = Opened(place)
+            opened.task = asyncio.get_running_loop().create_task(self._read(opened))
+            opened.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        opened.used = time.monotonic()
+        return opened
 
-    def _left(self, one: Opened) -> None:
-        """Somebody no longer waits."""
-        one.used = time.monotonic()
-        if not one.task.done() and not one.tells and not one.asked:
-            one.task.cancel()
-            self._drop(one, "no request is waiting for it any more.")
-        if one.idle:
+    def _left(self, opened: Opened) -> None:
+        """Update the state of a profile after a client has stopped waiting."""
+        opened.used = time.monotonic()
+        if not opened.task.done() and not opened.tells and not opened.asked:
+            opened.task.cancel()
+            self._drop(opened, "no request is waiting for it any more.")
+        if opened.idle:
             self._wake()
 
-    def _drop(self, one: Opened, why: str = "it was closed.") -> None:
-        if self._opened.get(one.place.version) is one:
-            del self._opened[one.place.version]
-        if one.process is not None:
-            one.process.end(why)
+    def _drop(self, opened: Opened, why: str = "it was closed.") -> None:
+        if self._opened.get(opened.place.version) is opened:
+            del self._opened[opened.place.version]
+        if opened.process is not None:
+            opened.process.end(why)
         self._wake()
 
     def _wake(self) -> None:
-        """There may be room for one more."""
+        """Let waiting profiles check again whether a process is available."""
         self._free.set()
 
-    async def _read(self, one: Opened) -> bytes:
+    async def _read(self, opened: Opened) -> bytes:
         try:
-            one.process = await self._take(one)
-            place = one.place
+            opened.process = await self._take(opened)
+            place = opened.place
             head = {"do": "open", **_head(place)}
             if place.before is not None:
                 head |= {"do": "compare", "before": _head(place.before)}
-            return await one.process.call(head, seconds=self.limits.open_s, tell=one.tell)
+            return await opened.process.call(head, seconds=self.limits.open_s, tell=opened.tell)
         except EndedError as error:
-            self._drop(one)
-            raise _placed(error, one.place) from None
+            self._drop(opened)
+            raise _placed(error, opened.place) from None
         except NbprofError:
-            self._drop(one)
+            self._drop(opened)
             raise
         finally:
-            one.picture = None
+            opened.picture = None
 
-    async def _take(self, one: Opened) -> Process:
-        """A process for a profile, as soon as there is room for one more."""
+    async def _take(self, opened: Opened) -> Process:
+        """A process for a profile, as soon as the limit allows one more."""
         while sum(other.process is not None for other in self.opened) >= self.limits.profiles:
             unused = self._unused()
             if unused is not None:
                 self._drop(unused, "it was closed, because other profiles were opened.")
                 continue
-            one.tell(f"Waiting: {self.limits.profiles} other profiles are being read")
+            opened.tell(f"Waiting: {self.limits.profiles} other profiles are being read")
             self._free.clear()
             await self._free.wait()
+        return self._take_spare()
+
+    def _take_spare(self) -> Process:
+        """The spare process, or a new one."""
         spare, self._spare = self._spare, None
         return spare if spare is not None and spare.alive else self._start()
 
     def _unused(self) -> Opened | None:
-        """The open profile that was not used for the longest time."""
-        return min((one for one in self.opened if one.idle), key=lambda one: one.used, default=None)
+        """The least recently used profile that is idle."""
+        idle = [opened for opened in self.opened if opened.idle]
+        return min(idle, key=lambda opened: opened.used, default=None)
 
     async def _look(self) -> None:
-        """Keeps memory and time within the limits, as long as there are processes."""
+        """Enforce the limits of memory and time, as long as there are processes."""
         while self.processes:
             await asyncio.sleep(_LOOK_S)
-            # What goes wrong here must not end the watch.
+            # An error must not end the loop.
             with contextlib.suppress(Exception):
                 self._keep_time()
                 self._keep_memory()
 
     def _keep_time(self) -> None:
         now = time.monotonic()
-        for one in self.opened:
-            if one.idle and now - one.used > self.limits.idle_s:
-                self._drop(one)
+        for opened in self.opened:
+            if opened.idle and now - opened.used > self.limits.idle_s:
+                self._drop(opened)
         if self._spare is not None and now - self._spare_since > self.limits.idle_s:
             self._spare.end("it was not needed.")
             self._spare = None
@@ -362,9 +358,13 @@ class Pool:
             total -= used.get(self._spare, 0)
             self._spare.end("its memory was needed.")
             self._spare = None
-        working = [one for one in self.opened if one.process is not None and one.process.alive]
+        working = {
+            opened: used.get(opened.process, 0)
+            for opened in self.opened
+            if opened.process is not None and opened.process.alive
+        }
         if total > self.limits.memory and working:
-            largest = max(working, key=lambda one: used.get(one.process, 0) if one.process else 0)
+            largest = max(working, key=working.__getitem__)
             self._drop(
                 largest,
                 f"it needs more than the {size_text(self.limits.memory)} of memory that all"
@@ -374,11 +374,11 @@ class Pool:
 
 
 def _head(place: Place) -> dict[str, Any]:
-    """A place as a process is told of it."""
+    """A place, as sent to a process."""
     root = None if place.root is None else str(place.root)
     return {
         "path": str(place.real),
-        "shown": place.shown,
+        "shown": place.browser_path,
         "root": root,
         "hidden": place.hidden,
         "run": place.run,
@@ -388,8 +388,6 @@ def _head(place: Place) -> dict[str, Any]:
 
 def _placed(error: EndedError, place: Place) -> EndedError:
     """The error with the file that it is about."""
-    return (
-        error
-        if str(error).startswith(f"{place.shown}: ")
-        else EndedError(f"{place.shown}: {error}")
-    )
+    if str(error).startswith(f"{place.browser_path}: "):
+        return error
+    return EndedError(f"{place.browser_path}: {error}")

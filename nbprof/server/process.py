@@ -1,6 +1,4 @@
-"""One process of the server: started, asked, watched and ended. None of it makes the event loop
-wait.
-"""
+"""One process of the server: start, requests, memory and end, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -21,14 +19,14 @@ from nbprof.server import pipes
 
 
 class Progress(str):
-    """A sentence that says what is being done.
+    """A message about the work in progress.
 
     Attributes
     ----------
     fraction : float or None
-        How much of that is done, 0 to 1; None where it is not known.
+        Completed part of it, 0 to 1; None if unknown.
     picture : bytes
-        The packed payload of the first picture, once, as soon as there is one.
+        The packed payload of the first picture, sent once when it is available.
     """
 
     __slots__ = ("fraction", "picture")
@@ -36,41 +34,38 @@ class Progress(str):
     picture: bytes
 
     def __new__(cls, text: str, fraction: float | None = None, picture: bytes = b"") -> Progress:
-        """The sentence, with what is known of how far it is."""
-        out = super().__new__(cls, text)
-        out.fraction, out.picture = fraction, picture
-        return out
+        """The message with its attributes."""
+        progress = super().__new__(cls, text)
+        progress.fraction, progress.picture = fraction, picture
+        return progress
 
 
 Tell = Callable[[str], None]
-"""Called with a sentence, which may be a `Progress`."""
+"""Called with a message, which may be a `Progress`."""
 
 _START = (
     "import sys; sys.path = [p for p in sys.path if p]; sys.path.append(sys.argv[1]); "
     "import importlib; importlib.import_module(sys.argv[2]).main()"
 )
-"""Not with -m, and without the working folder on the path: a file there that is called json.py
-would be run.
-"""
+"""Not with -m, and without the working folder on the path: a json.py there would be imported."""
 
 _MOST_WAITING = 64
 """Requests that wait for one process."""
 
 
 class EndedError(NbprofError):
-    """A process ended before it answered; the text says why."""
+    """A process ended before it answered."""
 
 
 class BusyError(NbprofError):
-    """Too many requests wait already."""
+    """Too many requests are waiting."""
 
 
 class Process:
-    """A process that answers a few requests at a time; a `calm` one gives way to all others.
+    """A process that answers a few requests at a time; a `calm` one has low priority.
 
-    It holds one profile, unless `module` is one whose `main` does something else.
-
-    Threads carry the messages, because an event loop cannot wait for pipes on every system.
+    It reads one profile, unless the `main` of `module` does something else. Messages are sent and
+    received on threads, because an event loop cannot wait for pipes on every system.
     """
 
     def __init__(
@@ -100,7 +95,7 @@ class Process:
             | (getattr(subprocess, "IDLE_PRIORITY_CLASS", 0) if calm else 0),
         )
         if calm and hasattr(os, "setpriority"):
-            # On Linux this is of its first thread, from which the others inherit it.
+            # On Linux this applies to its first thread, and the others inherit it.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, self.pid, 19)
         self._in = cast(BinaryIO, self._process.stdin)
@@ -110,32 +105,32 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The number that the system gave it."""
+        """Its process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can still answer."""
+        """True if it can still answer."""
         return not self.why and not self.ended.is_set()
 
     @property
     def busy(self) -> bool:
-        """Whether it is answering, or has to."""
+        """True if requests are waiting or being answered."""
         return self._waiting > 0 or bool(self._asked)
 
     async def call(
         self, head: dict[str, Any], body: bytes = b"", *, seconds: float, tell: Tell | None = None
     ) -> bytes:
-        """The answer to a request, which waits while too many others are being answered.
+        """The answer to a request, which waits while others are being answered.
 
         Parameters
         ----------
         head : dict
         body : bytes
         seconds : float
-            How long the answer may take; the process is ended then.
+            Time limit for the answer; the process is ended then.
         tell : callable, optional
-            Called with a sentence as work goes on.
+            Called with progress messages.
 
         Raises
         ------
@@ -150,7 +145,7 @@ class Process:
             await self._turns.acquire()
         finally:
             self._waiting -= 1
-        # The turn lasts until the answer is here, also when the one who asked has gone.
+        # The turn lasts until the answer arrives, even if the client is gone.
         work = self._loop.create_task(self._exchange(head, body, seconds, tell))
         work.add_done_callback(self._over)
         return await asyncio.shield(work)
@@ -179,25 +174,25 @@ class Process:
             del self._asked[number]
 
     def _send(self, head: dict[str, Any], body: bytes) -> None:
-        # Where it has ended, the thread that listens tells.
+        # If the process has ended, the listening thread reports it.
         with self._writing, contextlib.suppress(OSError, ValueError):
             pipes.write(self._in, head, body)
 
     def end(self, why: str) -> None:
-        """End it at once, whatever it is doing; waiting clients are told why."""
+        """Kill it; waiting clients receive the reason `why`."""
         if self.why:
             return
         self.why = why
         self._process.kill()
-        self._tell_all(why)
+        self._fail_all(why)
 
-    def _tell_all(self, why: str) -> None:
+    def _fail_all(self, why: str) -> None:
         for answer, _ in self._asked.values():
             if not answer.done():
                 answer.set_exception(EndedError(why))
 
     def memory(self) -> int:
-        """Bytes of memory that only it uses; 0 where the system does not say."""
+        """Bytes of memory that only it uses; 0 if unknown."""
         if not self.alive:
             return 0
         try:
@@ -215,10 +210,10 @@ class Process:
             return 0
 
     def _listen(self) -> None:
-        out = cast(BinaryIO, self._process.stdout)
+        answers = cast(BinaryIO, self._process.stdout)
         while True:
             try:
-                message = pipes.read(out)
+                message = pipes.read(answers)
             except (OSError, ValueError):
                 message = None
             try:
@@ -230,7 +225,7 @@ class Process:
                 break
         self._process.kill()
         code = self._process.wait()
-        for pipe in (self._in, out):
+        for pipe in (self._in, answers):
             try:
                 pipe.close()
             except OSError:
@@ -246,9 +241,8 @@ class Process:
             return
         if head["is"] == "progress" and tell is not None:
             fraction = head.get("fraction")
-            tell(
-                Progress(str(head["text"]), fraction if isinstance(fraction, float) else None, body)
-            )
+            known = fraction if isinstance(fraction, float) else None
+            tell(Progress(str(head["text"]), known, body))
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":
@@ -264,4 +258,4 @@ class Process:
                 " run out of memory. See the server's log."
             )
         self.ended.set()
-        self._tell_all(self.why)
+        self._fail_all(self.why)

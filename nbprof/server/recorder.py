@@ -1,8 +1,7 @@
-"""A process that records workers for one dialog: `nbprof.capture`, with what each worker does sent
-to the server while it goes on.
+"""A process that records workers for one dialog by `nbprof.capture`, and reports their states.
 
-It takes "stop" (what was recorded is kept) and "cancel" (nothing is). Where its standard input
-closes, the server has ended: that cancels too.
+It accepts "stop" (the data is saved) and "cancel" (it is not). When its standard input closes, the
+server has ended, which cancels the recording, too.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from nbprof.capture.remote.workers import State, Workers
 
 _LEAVE_S = 10.0
-"""How long a recording may take to end after the server is gone."""
+"""Time for a recording to end after the server is gone."""
 
 _OPTIONS = (
     ("choose another location with --logdir DIR", "choose another folder"),
@@ -37,15 +36,15 @@ _OPTIONS = (
         "pip install 'nbprof[remote]' where Jupyter Server runs, and try again",
     ),
 )
-"""Options of a cell are fields in the dialog."""
+"""Options of a cell, and the fields of the dialog for them."""
 
 
 class CancelledError(BaseException):
-    """Nobody wants the recording any more. It passes all that catches errors, as Ctrl-C does."""
+    """The recording was cancelled. Like `KeyboardInterrupt`, it is not an `Exception`."""
 
 
 class Recorder:
-    """Records once. `send` brings a message to the server, about the request of number `number`."""
+    """Records once. `send` sends a message to the server, about the request with id `number`."""
 
     def __init__(self, send: Any, number: int) -> None:
         self._send = send
@@ -53,17 +52,17 @@ class Recorder:
         self._cancelled = threading.Event()
         self._stopped = threading.Event()
         self._states: list[State] = []
-        self._shown = ("", "")
+        self._folder_names = ("", "")
 
     def take(self, order: str) -> None:
-        """Obeys "stop" and "cancel"; from another thread than the one that records."""
+        """Handle "stop" and "cancel"; called on another thread than `run`."""
         (self._stopped if order == "stop" else self._cancelled).set()
 
     def run(self, head: dict[str, Any]) -> None:
-        """Records, and sends "done" with the result in JSON or "failed" with a sentence."""
+        """Record, then send "done" with the result in JSON or "failed" with a message."""
         folder = Path(head["sampling"]["logdir"])
-        self._shown = (str(folder), head["shown"])
-        made = not folder.exists()
+        self._folder_names = (str(folder), head["shown"])
+        is_new = not folder.exists()
         try:
             answer = self._record(head)
         except NbprofError as error:
@@ -72,7 +71,7 @@ class Recorder:
             failed = "the recording was cancelled; nothing was saved."
         except KeyboardInterrupt:
             failed = "the recording was stopped before anything was recorded."
-        # The dialog must be told: its log is the server's.
+        # The user sees the dialog, not the log of the server.
         except Exception as error:
             traceback.print_exc()
             failed = (
@@ -81,11 +80,11 @@ class Recorder:
             )
         else:
             failed = ""
-        # Before it is told, because this process is ended then.
+        # Before the answer, because the server ends this process then.
         with contextlib.suppress(OSError):
-            if failed and made:
+            if failed and is_new:
                 folder.rmdir()
-            elif made and folder.name == DEFAULT:
+            elif is_new and folder.name == DEFAULT:
                 ignore_by_git(folder)
         if failed:
             self._say("failed", failed)
@@ -131,28 +130,28 @@ class Recorder:
     def _line(self, line: dict[str, Any]) -> None:
         self._say("progress", json.dumps(line))
 
-    def _say(self, what: str, text: str = "", data: bytes = b"") -> None:
-        self._send({"is": what, "id": self._number, "text": text}, data)
+    def _say(self, kind: str, text: str = "", data: bytes = b"") -> None:
+        self._send({"is": kind, "id": self._number, "text": text}, data)
 
     def _in_dialog(self, text: str) -> str:
-        """A sentence with the fields of the dialog for the options of a cell, and the folder as the
-        file browser calls it.
+        """A message with fields of the dialog in place of options, and the folder's path in the
+        file browser.
         """
-        real, shown = self._shown
-        place = rf"{re.escape(real)}(?:/\.recording-[^\s:;)]*)?(?=[\s:;,.)/]|$)"
-        text = re.sub(place, lambda _: shown or "the folder that Jupyter serves", text)
+        real, browser_path = self._folder_names
+        pattern = rf"{re.escape(real)}(?:/\.recording-[^\s:;)]*)?(?=[\s:;,.)/]|$)"
+        text = re.sub(pattern, lambda _: browser_path or "the folder that Jupyter serves", text)
         for option, field in _OPTIONS:
             text = text.replace(option, field)
         return text
 
 
 def main() -> None:
-    """Does the first thing that it is asked, while it listens for what ends it."""
-    requests, answers = pipes.own()
+    """Record as the first message says, and listen for messages that end it."""
+    requests, answers = pipes.take_standard_streams()
     lock = threading.Lock()
 
     def send(head: dict[str, Any], body: bytes = b"") -> None:
-        # Where the server has gone, the thread that listens knows it.
+        # If the server is gone, the listening thread ends this process.
         with lock, contextlib.suppress(OSError, ValueError):
             pipes.write(answers, head, body)
 
@@ -163,7 +162,7 @@ def main() -> None:
     listener = threading.Thread(target=_listen, args=(requests, recorder, send), daemon=True)
     listener.start()
     recorder.run(first[0])
-    # The server ends this process: one that ended by itself would look like a fault.
+    # The server ends this process: if it ended by itself, that would look like a crash.
     listener.join()
     _leave()
 

@@ -1,10 +1,8 @@
-"""The runs below a folder that Jupyter serves: found without reading them, and with what is known
-of them at little cost.
+"""The search for runs below a folder that Jupyter serves, without reading them.
 
-The rules that make runs of files are those of `nbprof.sources.locate.runs`. But this stays in the
-folder that Jupyter serves, leaves alone what is hidden, goes folder by folder so that the first
-runs are told while the others are being found, and stops when nobody listens any more. Everything
-here waits for disks: it is called on threads.
+Files become runs by the rules of `nbprof.sources.locate.runs`. But this search stays in the folder
+that Jupyter serves, ignores hidden files, reports the first runs while it looks for the others, and
+stops when the client is gone. It waits for disks, so it runs on a thread.
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbprof.core import unfinished
-from nbprof.core.confinement import Confinement, real_path, scan
+from nbprof.core.confinement import Confinement, real_path, scan, state_of
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import SCRATCH
 from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
-from nbprof.server.found import OnDisk, Problem
-from nbprof.server.paths import confinement_of, could_not, inside, reaches
+from nbprof.server.on_disk import OnDisk, Problem
+from nbprof.server.paths import confinement_of, could_not, is_within, join, reaches
 from nbprof.sources import detect, locate
 from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, MAYBE, NAMED, Listing, LocalFolder, promised
@@ -35,17 +33,17 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
 
 MOST_FILES = 200_000
-"""Files that are examined for one request."""
+"""Files that are examined per request."""
 MOST_RUNS = 5_000
 MOST_BYTES, MOST_S = 256 << 20, 60.0
-"""Read of the beginnings of files, and the time, for one request."""
+"""Bytes of beginnings of files that are read, and seconds, per request."""
 _MOST_LOOKS = 500
-"""Files without a telling name, such as `rank0.json`, whose heads are read for one request."""
+"""Files with ambiguous names, such as `rank0.json`, whose heads are read per request."""
 _MOST_PROBLEMS = 50
 
 _DATED = re.compile(r"\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d(_\d+)?")
-"""How TensorFlow and JAX name the folder of a run."""
-# A Python environment holds tens of thousands of files, and no run.
+"""Names of run folders of TensorFlow and JAX."""
+# A Python environment contains tens of thousands of files, but no runs.
 _ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
 
 
@@ -58,12 +56,12 @@ class Search:
     top : Path
         The folder that Jupyter serves, without links.
     hidden : bool
-        Whether names that begin with a dot are looked at.
+        Include names that begin with a dot.
     follow_links : bool
-        Whether links may lead out of the top.
+        Links may lead out of the top.
     depth : int
     stop : callable
-        Says whether nobody waits any more.
+        Returns True when the client is gone.
     """
 
     top: Path
@@ -83,60 +81,60 @@ class Search:
     def __post_init__(self) -> None:
         self.budget = Budget(MOST_FILES, MOST_BYTES, MOST_S, stop=self.stop)
 
-    def below(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
-        """The runs in and below a folder, or in a file, that `locate` found; what lies deeper comes
-        first.
+    def below(self, path: str, real: Path) -> Iterator[OnDisk | Problem]:
+        """The runs in and below a folder, or in a file; those in subfolders come first.
 
         Parameters
         ----------
-        shown : str
+        path : str
+            Path in the file browser.
         real : Path
-            Without links.
+            Path on the disk, without links.
         """
         confinement = self.confinement
         try:
-            mode = (real.stat() if confinement is None else confinement.stat(real)).st_mode
+            mode = state_of(real, confinement).st_mode
         except (OSError, ValueError) as error:
             yield from self._problem(
-                shown, could_not(error, shown).reason, gone=isinstance(error, FileNotFoundError)
+                path, could_not(error, path).reason, gone=isinstance(error, FileNotFoundError)
             )
             return
         if stat.S_ISREG(mode):
-            yield from self._alone(shown)
+            yield from self._alone(path)
         elif not stat.S_ISDIR(mode):
-            yield from self._problem(shown, "it is neither a file nor a folder.")
+            yield from self._problem(path, "it is neither a file nor a folder.")
         else:
-            yield from self._all(shown, real)
+            yield from self._all(path, real)
 
-    def _all(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+    def _all(self, path: str, real: Path) -> Iterator[OnDisk | Problem]:
         links: list[tuple[str, Path, int]] = []
         self._starts.append(real)
-        yield from self._folder(shown, real, self.depth, links)
-        # Afterwards, so that what can be reached without a link is told under that path.
+        yield from self._folder(path, real, self.depth, links)
+        # Links last, so that runs get a path without links if there is one.
         while links and not self._over:
-            at, target, depth = links.pop(0)
-            # A link to a folder above would find the same once more, and all its neighbours.
-            if not any(inside(start, target) for start in self._starts):
-                yield from self._folder(at, target, depth, links)
+            path_of_link, target, depth = links.pop(0)
+            # A link to a folder above would find the same runs again.
+            if not any(is_within(start, target) for start in self._starts):
+                yield from self._folder(path_of_link, target, depth, links)
 
     @property
     def confinement(self) -> Confinement | None:
-        """What holds everything that is opened in the top; None where links may lead out of it."""
+        """The confinement of opened files to the top; None if links may lead out of it."""
         return confinement_of(None if self.follow_links else self.top, hidden=self.hidden)
 
     @property
     def complete(self) -> bool:
-        """Whether everything was looked at."""
+        """True if everything was examined."""
         return not (self._full or self.budget.over)
 
     @property
     def _over(self) -> bool:
         return self._full or self.budget.over
 
-    def _alone(self, shown: str) -> Iterator[OnDisk | Problem]:
-        """One file that was named."""
-        # The name may be that of a link, whose target is called otherwise.
-        above, _, name = shown.rpartition("/")
+    def _alone(self, path: str) -> Iterator[OnDisk | Problem]:
+        """The run of a single file."""
+        # By its name in the folder, not by that of the target of a link.
+        above, _, name = path.rpartition("/")
         try:
             folder = Path(real_path(self.top / above))
             here = _Here(above, folder, self)
@@ -144,40 +142,36 @@ class Search:
             if (folder / SIDECAR).is_file():
                 here.take(SIDECAR, here.state(SIDECAR))
         except OSError as error:
-            yield from self._problem(shown, could_not(error, shown).reason)
+            yield from self._problem(path, could_not(error, path).reason)
             return
-        yield from self._made(here)
+        yield from self._runs_of_files(here)
 
     def _folder(
-        self, shown: str, real: Path, depth: int, links: list[tuple[str, Path, int]]
+        self, path: str, real: Path, depth: int, links: list[tuple[str, Path, int]]
     ) -> Iterator[OnDisk | Problem]:
-        """The runs below a folder, then those in it; returns nothing of a folder that was looked at
-        before.
-        """
+        """The runs below a folder, then those in it; none for a folder that was searched before."""
         if str(real) in self._entered or self._over:
             return
         self._entered.add(str(real))
-        here = _Here(shown, real, self)
+        here = _Here(path, real, self)
         try:
             here.look()
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
-                yield from self._problem(shown, could_not(error, shown).reason)
+                yield from self._problem(path, could_not(error, path).reason)
             return
         for name, message in here.refused:
-            yield from self._problem(_join(shown, name), message)
+            yield from self._problem(join(path, name), message)
         for sentence in here.unfinished:
-            yield from self._problem(shown, sentence)
+            yield from self._problem(path, sentence)
         for names in _alike(here.folders):
             below = self._folders(here, names if depth > 0 else [], depth - 1, links)
-            yield from self._joined(here, list(below)) if len(names) > 1 and shown else below
-        links += [
-            (_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0
-        ]
+            yield from self._joined(here, list(below)) if len(names) > 1 and path else below
+        links += [(join(path, name), target, depth - 1) for name, target in here.links if depth > 0]
         if not self._full and not self.stop():
             unknown = bool(here.links) or (depth == 0 and bool(here.folders)) or self.budget.over
-            yield from self._made(here, whole=bool(shown) and not unknown)
-            yield from self._used_up(shown)
+            yield from self._runs_of_files(here, folder_may_stand=bool(path) and not unknown)
+            yield from self._used_up(path)
 
     def _folders(
         self, here: _Here, names: list[str], depth: int, links: list[tuple[str, Path, int]]
@@ -185,13 +179,13 @@ class Search:
         """The runs below some folders of a folder."""
         for name in names:
             if not self._over:
-                yield from self._folder(_join(here.shown, name), here.real / name, depth, links)
+                yield from self._folder(join(here.path, name), here.real / name, depth, links)
 
-    def _joined(self, here: _Here, found: list[OnDisk | Problem]) -> list[OnDisk | Problem]:
-        """What was found in folders that are called alike; as one run where they are its ranks and
-        the folder around them opens as it.
+    def _joined(self, here: _Here, results: list[OnDisk | Problem]) -> list[OnDisk | Problem]:
+        """Results from folders with similar names, joined into one run if they are its ranks and
+        the folder around them opens as that run.
         """
-        runs = [one for one in found if isinstance(one, OnDisk)]
+        runs = [result for result in results if isinstance(result, OnDisk)]
         of_folders = {run.files[0].parent for run in runs}
         above = str(here.real) + os.sep
         elsewhere = any(
@@ -204,75 +198,77 @@ class Search:
             or elsewhere
             or {folder.parent for folder in of_folders} != {here.real}
         ):
-            return found
+            return results
         try:
-            (one,) = locate.runs(
+            (joined,) = locate.runs(
                 here.real, locate.Ways(confinement=self.confinement, budget=Budget)
             )
         except (NbprofError, ValueError):
-            return found
+            return results
         by_file = {run.files[0]: run for run in runs}
         parts = [
             by_file[file.path]
-            for file in one.files
+            for file in joined.files
             if isinstance(file, LocalFile) and file.path in by_file
         ]
-        if len(parts) < len(runs) or len(one.files) > len(parts):
-            return found
+        if len(parts) < len(runs) or len(joined.files) > len(parts):
+            return results
         self._with_runs.add(str(here.real))
-        self._seen.add(here.shown)
-        whole = OnDisk(
-            path=here.shown,
+        self._seen.add(here.path)
+        joined_run = OnDisk(
+            path=here.path,
             real=here.real,
-            name=one.name,
-            modified=one.modified,
+            name=joined.name,
+            modified=joined.modified,
             bytes=sum(part.bytes for part in parts),
-            format=one.format,
+            format=joined.format,
             files=tuple(part.files[0] for part in parts),
             state=tuple(state for part in parts for state in part.state),
         )
-        return [*(each for each in found if not isinstance(each, OnDisk)), whole]
+        return [*(each for each in results if not isinstance(each, OnDisk)), joined_run]
 
-    def _used_up(self, shown: str) -> Iterator[Problem]:
+    def _used_up(self, path: str) -> Iterator[Problem]:
         reason = self.budget.reason
         if reason and not self._full:
             self._full = True
-            yield Problem(shown, f"{reason}; the others were not examined. Choose a subfolder.")
+            yield Problem(path, f"{reason}; the others were not examined. Choose a subfolder.")
 
-    def _made(self, here: _Here, *, whole: bool = False) -> Iterator[OnDisk | Problem]:
-        """The runs that the files of a folder make. With `whole`, the folder may stand for its run
-        if no other is below.
+    def _runs_of_files(
+        self, here: _Here, *, folder_may_stand: bool = False
+    ) -> Iterator[OnDisk | Problem]:
+        """The runs of the files in a folder. With `folder_may_stand`, the path of the folder stands
+        for its run if no other run is below.
         """
         yield from self._of_folders(here)
         if not here.listing.files:
             return
-        found, folder = self._runs(here, whole=whole)
-        for run in found:
+        runs, folder = self._runs(here, folder_may_stand=folder_may_stand)
+        for run in runs:
             try:
-                one = here.run(run, folder=folder)
+                on_disk = here.run(run, folder=folder)
             except NbprofError:
-                # It has vanished.
+                # A file was removed.
                 continue
-            if one.path in self._seen:
+            if on_disk.path in self._seen:
                 continue
             if len(self._seen) >= MOST_RUNS:
                 self._full = True
                 yield Problem(
-                    here.shown,
+                    here.path,
                     f"there are more than {MOST_RUNS:,} runs; the others are not listed.",
                 )
                 return
             if self.stop():
                 return
-            self._seen.add(one.path)
+            self._seen.add(on_disk.path)
             self._with_runs.add(str(here.real))
-            yield one
+            yield on_disk
         yield from self._refused(here)
 
     def _refused(self, here: _Here) -> Iterator[Problem]:
-        """What was not read in a folder, as many as are told."""
+        """Problems with files in a folder, up to the limit."""
         names = {printable(file.at): file.at for file in here.listing.files}
-        # What a used up budget leaves out is told of the search as a whole.
+        # An exhausted budget is reported once for the search.
         notes = [] if self.budget.reason else list(here.listing.doubts)
         notes += [text for _, text in here.listing.notes]
         notes += [text for _, text, called_a_trace in here.listing.refused if called_a_trace]
@@ -280,31 +276,31 @@ class Search:
             if self._problems > _MOST_PROBLEMS:
                 return
             about = next((start for start in _starts(text) if start in names), "")
-            path = _join(here.shown, names.get(about, ""))
+            path = join(here.path, names.get(about, ""))
             yield from self._problem(path, text[len(about) :].lstrip() if about else text)
 
     def _of_folders(self, here: _Here) -> Iterator[OnDisk | Problem]:
-        """The runs that lie in this folder as recordings that are folders."""
+        """The runs in this folder whose recordings are folders."""
         for recordings, claim in here.listing.claims.items():
             if not claim.sign:
                 continue
-            for one in runs_recordings.found(
-                recordings, here.shown, LocalFolder(here.real, self.confinement)
+            for result in runs_recordings.runs_in_folder(
+                recordings, here.path, LocalFolder(here.real, self.confinement)
             ):
-                if isinstance(one, OnDisk):
-                    # A timeline lies beside the tables that it belongs to.
+                if isinstance(result, OnDisk):
+                    # A timeline file next to the tables is part of the same run.
                     here.listing.files = [
-                        f for f in here.listing.files if here.real / f.at not in one.files
+                        f for f in here.listing.files if here.real / f.at not in result.files
                     ]
-                if isinstance(one, Problem):
-                    yield from self._problem(one.path, one.message)
-                elif one.path not in self._seen and len(self._seen) < MOST_RUNS:
-                    self._seen.add(one.path)
+                if isinstance(result, Problem):
+                    yield from self._problem(result.path, result.message)
+                elif result.path not in self._seen and len(self._seen) < MOST_RUNS:
+                    self._seen.add(result.path)
                     self._with_runs.add(str(here.real))
-                    yield one
+                    yield result
 
-    def _runs(self, here: _Here, *, whole: bool) -> tuple[list[RunFiles], bool]:
-        """The runs, and whether there is one for which the folder stands."""
+    def _runs(self, here: _Here, *, folder_may_stand: bool) -> tuple[list[RunFiles], bool]:
+        """The runs, and True if the path of the folder stands for the only one."""
         folder, listing = LocalFolder(here.real, self.confinement), here.listing
         unclear = [f for f in listing.files if f.promise >= MAYBE and f.promise != BESIDE]
         left = max(_MOST_LOOKS - self._looks, 0)
@@ -312,7 +308,7 @@ class Search:
         dropped = {id(f) for f in unclear[left:]}
         listing.files = [f for f in listing.files if id(f) not in dropped]
         try:
-            found = detect.runs(
+            runs = detect.runs(
                 detect.candidates(folder, listing),
                 [f for f in listing.files if f.promise == BESIDE],
                 here.real.name,
@@ -321,25 +317,24 @@ class Search:
         except NbprofError as error:
             listing.notes.append(("", str(error)))
             return [], False
-        if len(found) == 1 and (
-            here.is_run or (len(found[0].files) > 1 and not by_name(found[0].format).by_folder)
+        if len(runs) == 1 and (
+            here.is_run or (len(runs[0].files) > 1 and not by_name(runs[0].format).by_folder)
         ):
             above = str(here.real) + os.sep
-            if whole and not any(folder.startswith(above) for folder in self._with_runs):
-                return found, True
+            if folder_may_stand and not any(folder.startswith(above) for folder in self._with_runs):
+                return runs, True
         sidecar = next((f.file for f in listing.files if f.promise == BESIDE), None)
-        # A path of the file browser leads to one of several runs only where it is a file.
-        return [
-            replace(
-                run,
-                name=stem(piece.name),
-                files=(piece,),
-                modified=piece.modified if len(run.files) > 1 else run.modified,
-                sidecar=sidecar,
-            )
-            for run in found
-            for piece in run.files
-        ], False
+        # Each of several runs has the path of its file.
+        single: list[RunFiles] = []
+        for run in runs:
+            for piece in run.files:
+                modified = piece.modified if len(run.files) > 1 else run.modified
+                name = stem(piece.name)
+                file_run = replace(
+                    run, name=name, files=(piece,), modified=modified, sidecar=sidecar
+                )
+                single.append(file_run)
+        return single, False
 
     def _problem(self, path: str, message: str, *, gone: bool = False) -> Iterator[Problem]:
         self._problems += 1
@@ -354,10 +349,10 @@ class Search:
 
 
 class _Here:
-    """What one folder holds."""
+    """The content of one folder."""
 
-    def __init__(self, shown: str, real: Path, search: Search) -> None:
-        self.shown = shown
+    def __init__(self, path: str, real: Path, search: Search) -> None:
+        self.path = path
         self.real = real
         self.listing = Listing.of()
         self.listing.budget = search.budget
@@ -371,13 +366,11 @@ class _Here:
 
     @property
     def is_run(self) -> bool:
-        """Whether all files here that are taken by folder are hosts of one run, for they lie as
-        profilers put them.
-        """
+        """True if all XSpace files here are hosts of one run, because of the folder's location."""
         return is_run_folder(self.real) or any(f.promise == BESIDE for f in self.listing.files)
 
     def look(self) -> None:
-        """Lists it.
+        """List it.
 
         Raises
         ------
@@ -400,7 +393,7 @@ class _Here:
                 try:
                     self._entry(entry)
                 except OSError:
-                    # It has vanished, or is a link to what is not there.
+                    # It was removed, or is a broken link.
                     continue
 
     def _entry(self, entry: os.DirEntry[str]) -> None:
@@ -411,7 +404,7 @@ class _Here:
             if not reaches(
                 target, search.top, follow_links=search.follow_links, hidden=search.hidden
             ):
-                if promised(entry.name) == NAMED and not inside(target, search.top):
+                if promised(entry.name) == NAMED and not is_within(target, search.top):
                     self.refused.append(
                         (
                             entry.name,
@@ -434,7 +427,7 @@ class _Here:
             self.listing.note(entry.name)
 
     def take(self, name: str, state: os.stat_result) -> None:
-        """Takes in a file."""
+        """Add a file."""
         self.listing.add(
             name, lambda: _Seen(self.real / name, state, confinement=self._confinement)
         )
@@ -446,8 +439,7 @@ class _Here:
         ------
         OSError
         """
-        path = self.real / name
-        return path.stat() if self._confinement is None else self._confinement.stat(path)
+        return state_of(self.real / name, self._confinement)
 
     def run(self, run: RunFiles, *, folder: bool) -> OnDisk:
         """A run of this folder with its path and its state.
@@ -455,22 +447,24 @@ class _Here:
         Raises
         ------
         ReadError
-            A file has vanished.
+            A file was removed.
         """
         files = [piece for piece in run.files if isinstance(piece, LocalFile)]
         states = [piece.stat() for piece in files]
+        bytes_of_all = sum(state.st_size for state in states)
         sidecar = run.sidecar if isinstance(run.sidecar, LocalFile) else None
-        kept = [*states, *([sidecar.stat()] if sidecar is not None else [])]
+        if sidecar is not None:
+            states.append(sidecar.stat())
         return OnDisk(
-            path=self.shown if folder else _join(self.shown, files[0].path.name),
+            path=self.path if folder else join(self.path, files[0].path.name),
             real=self.real if folder else files[0].path,
             name=run.name,
             modified=run.modified,
-            bytes=sum(state.st_size for state in states),
+            bytes=bytes_of_all,
             format=run.format,
             files=tuple(piece.path for piece in files),
             state=tuple(
-                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in kept
+                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states
             ),
             sidecar=sidecar.path if sidecar is not None else None,
             capture=_capture(sidecar) if sidecar is not None else None,
@@ -479,19 +473,17 @@ class _Here:
 
 @dataclass(frozen=True)
 class _Seen(LocalFile):
-    """A file whose state is known: asking a disk on a network again and again takes most of the
-    time.
-    """
+    """A file with a known state: asking a network disk repeatedly takes most of the time."""
 
     state: os.stat_result = field(compare=False)
 
     def stat(self) -> os.stat_result:
-        """As it was when it was found."""
+        """The state at the time of the listing."""
         return self.state
 
 
 def _alike(folders: list[str]) -> list[list[str]]:
-    """Folders in groups whose names differ in numbers alone, in order."""
+    """Groups of folders whose names differ only in numbers, in order."""
     groups: dict[str, list[str]] = {}
     for name in folders:
         groups.setdefault(re.sub(r"\d+", "#", name), []).append(name)
@@ -499,7 +491,7 @@ def _alike(folders: list[str]) -> list[list[str]]:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a folder is for one run alone, by its place or its name."""
+    """True if the location or name of a folder shows that it is for one run only."""
     return (
         bool(re.search(r"(^|/)plugins/profile/[^/]+$", folder.as_posix()))
         or _DATED.fullmatch(folder.name) is not None
@@ -513,11 +505,7 @@ def _capture(sidecar: LocalFile) -> CaptureInfo | None:
 
 
 def _starts(text: str) -> Iterator[str]:
-    """What comes before each blank of a sentence: one of these is the name that it begins with."""
+    """The text before each space of a message: one of these may be a file name."""
     for i, letter in enumerate(text):
         if letter == " ":
             yield text[:i]
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder and name else folder or name

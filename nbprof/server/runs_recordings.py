@@ -7,38 +7,42 @@ from pathlib import Path
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.format import Recordings
-from nbprof.server.found import OnDisk, Problem
+from nbprof.server.on_disk import OnDisk, Problem
+from nbprof.server.paths import join
 from nbprof.sources.folders import LocalFolder
 
 
-def found(recordings: Recordings, shown: str, place: LocalFolder) -> list[OnDisk | Problem]:
-    """The runs right in a folder, newest first, and a problem for each recording that is not
-    exported yet.
+def runs_in_folder(
+    recordings: Recordings, browser_path: str, folder: LocalFolder
+) -> list[OnDisk | Problem]:
+    """The runs directly in a folder, newest first, and a problem for each recording that must be
+    exported first.
 
-    The folder stands for several ranks that are one run where it holds nothing else; else each is
-    listed by itself, as what a path of the file browser leads to has to be one folder.
+    If the ranks of one run are all that the folder contains, its path stands for the run; otherwise
+    each rank is listed separately, because a path of the file browser is one folder.
 
     Parameters
     ----------
     recordings : Recordings
-    shown : str
-        The folder as the file browser calls it.
-    place : LocalFolder
+    browser_path : str
+        Path of the folder in the file browser.
+    folder : LocalFolder
     """
-    runs, raw = recordings.runs_in(place.path, near=True, confinement=place.confinement)
-    out: list[OnDisk | Problem] = []
+    runs, raw = recordings.runs_in(folder.path, near=True, confinement=folder.confinement)
+    results: list[OnDisk | Problem] = []
     for run in runs:
-        alone = len(runs) == 1 and bool(shown)
+        alone = len(runs) == 1 and bool(browser_path)
         for part in (
-            [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, place)
+            [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, folder)
         ):
             try:
-                out.append(_on_disk(recordings, part, shown, place.path))
+                results.append(_on_disk(recordings, part, browser_path, folder.path))
             except NbprofError:
-                # It has vanished.
+                # A file was removed.
                 continue
-    return out + [
-        Problem(_join(shown, path), recordings.not_yet(_join(shown, path))) for path in raw
+    return results + [
+        Problem(join(browser_path, path), recordings.not_yet(join(browser_path, path)))
+        for path in raw
     ]
 
 
@@ -49,35 +53,32 @@ def _count(recordings: Recordings, run: RunFiles) -> int:
 
 
 def _folder(recordings: Recordings, path: Path) -> Path:
-    """The folder of the recording that a file is of."""
+    """The folder of the recording of a file."""
     parts = path.parent.parts
     return Path(*parts[: recordings.recording_of(parts)])
 
 
-def _parts(recordings: Recordings, run: RunFiles, place: LocalFolder) -> list[RunFiles]:
-    """Each recording of a run as a run."""
+def _parts(recordings: Recordings, run: RunFiles, around: LocalFolder) -> list[RunFiles]:
+    """The recordings of a run as separate runs."""
     folders = sorted(
         {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
     )
-    below = [folder for folder in folders if folder != place.path]
-    return [
-        one
-        for folder in below
-        for one in recordings.runs_in(folder, confinement=place.confinement)[0]
-    ]
+    parts: list[RunFiles] = []
+    for folder in folders:
+        if folder != around.path:
+            parts += recordings.runs_in(folder, confinement=around.confinement)[0]
+    return parts
 
 
-def _on_disk(recordings: Recordings, run: RunFiles, shown: str, real: Path) -> OnDisk:
+def _on_disk(recordings: Recordings, run: RunFiles, path: str, real: Path) -> OnDisk:
     files = [piece for piece in run.files if isinstance(piece, LocalFile)]
     states = [piece.stat() for piece in files]
     folder = Path(run.folder)
-    at = (
-        folder.relative_to(real).as_posix()
-        if folder != real and folder.is_relative_to(real)
-        else ""
-    )
+    name = ""
+    if folder != real and folder.is_relative_to(real):
+        name = folder.relative_to(real).as_posix()
     return OnDisk(
-        path=_join(shown, at),
+        path=join(path, name),
         real=folder,
         name=run.name,
         modified=run.modified,
@@ -89,7 +90,3 @@ def _on_disk(recordings: Recordings, run: RunFiles, shown: str, real: Path) -> O
         ),
         hosts=_count(recordings, run),
     )
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder and name else folder or name

@@ -17,15 +17,15 @@ from nbprof.server.pool import Pool
 from nbprof.server.process import EndedError, Process
 
 if TYPE_CHECKING:
-    from nbprof.server.found import OnDisk
+    from nbprof.server.on_disk import OnDisk
 
 _MOST_KNOWN = 10_000
 _LOOK_S = 0.25
 """How often memory is checked, and whether a profile is being opened."""
 _IDLE_S = 10.0
-"""How long the process is kept for the next list."""
+"""Time that the process is kept for the next list."""
 _LARGE = 1 << 30
-"""A process that has grown this large takes no further run."""
+"""A process with more memory than this is replaced."""
 
 
 class Summaries:
@@ -34,10 +34,10 @@ class Summaries:
     Parameters
     ----------
     pool : Pool
-        The profiles that are open, which come first.
+        The open profiles, which have priority.
     log : Logger
     largest : int
-        Bytes of the largest run that is analysed without having been opened; 0 for none.
+        Size of the largest run that is analysed without being opened, in bytes; 0 for none.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Summaries:
         self._pool = pool
         self._log = log
         self.largest = largest
-        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._turn = asyncio.Lock()
         self._asked: dict[str, _Asked] = {}
         self._process: Process | None = None
@@ -58,32 +58,31 @@ class Summaries:
         """The process, while there is one."""
         return self._process if self._process is not None and self._process.alive else None
 
-    def known(self, run: OnDisk) -> dict[str, Any] | None:
-        """What is known of a run without analysing it; {"message": ...} where that failed. Called
-        on threads: it may wait for a disk.
+    def cached(self, run: OnDisk) -> dict[str, Any] | None:
+        """The facts of a run that was analysed before, {"message": ...} if that failed, or None.
+
+        It may wait for a disk, so it is called on threads.
         """
         from nbprof.server import summary
 
         key = summary.key(run.state)
-        facts = self._known.get(key) or summary.noted(key)
+        facts = self._facts.get(key) or summary.noted(key)
         return facts if facts is not None and ("message" in facts or summary.fits(facts)) else None
 
-    async def of(
+    async def analysed(
         self, run: OnDisk, top: Path | None, *, hidden: bool = True
     ) -> dict[str, Any] | None:
-        """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not
-        to be, for it is large.
+        """The facts of a run, {"message": ...} if it cannot be analysed, None if it is too large.
 
-        Two who ask for the same run share the work, which is ended when no request is waiting for
-        it any more.
+        Requests for the same run share the work, which is cancelled when none is waiting for it.
 
         Parameters
         ----------
         run : OnDisk
         top : Path or None
-            The folder that everything that is read must be in.
+            The folder that all files must be in.
         hidden : bool
-            Whether names there that begin with a dot may be read.
+            Names there that begin with a dot may be read.
         """
         from nbprof.server import summary
 
@@ -103,13 +102,13 @@ class Summaries:
         finally:
             asked.waiting -= 1
             if not asked.waiting:
-                # Who asks from now on must not get what is being cancelled.
+                # Later requests must not share work that is being cancelled.
                 if self._asked.get(key) is asked:
                     del self._asked[key]
                 asked.work.cancel()
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._closed = True
         for asked in list(self._asked.values()):
             asked.work.cancel()
@@ -125,7 +124,7 @@ class Summaries:
         self, run: OnDisk, key: str, top: Path | None, *, hidden: bool
     ) -> dict[str, Any] | None:
         async with self._turn:
-            facts = await asyncio.to_thread(self.known, run)
+            facts = await asyncio.to_thread(self.cached, run)
             if facts is not None:
                 return facts
             while self._busy():
@@ -160,14 +159,14 @@ class Summaries:
             finally:
                 watch.cancel()
                 self._rest()
-        self._known[key] = facts
-        while len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+        self._facts[key] = facts
+        while len(self._facts) > _MOST_KNOWN:
+            self._facts.popitem(last=False)
         return facts
 
     def _busy(self) -> bool:
-        """Whether a client waits for a profile."""
-        return any(not one.task.done() for one in self._pool.opened)
+        """True while a client waits for a profile."""
+        return any(not opened.task.done() for opened in self._pool.opened)
 
     def _ready(self) -> Process:
         if self._end is not None:
@@ -178,7 +177,7 @@ class Summaries:
         return process
 
     def _rest(self) -> None:
-        """Keeps the process for a while, unless it has grown."""
+        """Keep the process for a while, unless it uses much memory."""
         process = self.process
         if process is None:
             return
@@ -197,20 +196,23 @@ class Summaries:
             self._process = None
 
     async def _watch(self, process: Process) -> None:
-        """Ends the process where it takes what open profiles need, or more than half of what they
-        may use.
+        """End the process if open profiles need its memory, or if it uses more than half of the
+        limit.
         """
         limit = self._pool.limits.memory
         while process.alive:
             await asyncio.sleep(_LOOK_S)
             with contextlib.suppress(OSError):
-                used, others = process.memory(), sum(one.memory() for one in self._pool.processes)
+                used, used_by_pool = (
+                    process.memory(),
+                    sum(pooled.memory() for pooled in self._pool.processes),
+                )
                 if used > limit // 2:
                     process.end(
                         f"it needs more than {size_text(limit / 2)} of memory to be analysed. Open"
                         " it to see its contents."
                     )
-                elif used + others > limit:
+                elif used + used_by_pool > limit:
                     process.end(_ROOM)
 
 
@@ -219,7 +221,7 @@ _ROOM = "open profiles needed the memory."
 
 @dataclass
 class _Asked:
-    """A run that is being analysed, and how many wait for it."""
+    """A run that is being analysed, and the number of requests for it."""
 
     work: asyncio.Task[dict[str, Any] | None]
     waiting: int = 0

@@ -1,8 +1,7 @@
-"""What the list of runs shows of an analysed run: a few facts, kept in nbprof's cache with the
-state of the files.
+"""The facts of an analysed run for the list of runs, stored in the cache by the state of the files.
 
-A profile that was opened, or that the list itself had analysed, is known at once the next time.
-What another version of nbprof found is not used.
+They are available at once for profiles that were opened or analysed before by this version of
+nbprof.
 """
 
 from __future__ import annotations
@@ -30,55 +29,54 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 LAYOUT = 4
-"""Raised when other facts are kept, or by other rules."""
+"""Increased when the facts or their rules change."""
 
 _MOST_TIMES = 24
 
 State = tuple[int, ...]
-"""Of a file: device, inode, size, time."""
+"""Device, inode, size and time of a file."""
 
 
 def state_of(files: RunFiles) -> list[State] | None:
-    """The state of the files of a run and of what nbprof wrote beside them; None where one is not
-    on a disk.
+    """The states of the files of a run and of its sidecar; None if one is not on a disk.
 
     Raises
     ------
     ReadError
-        One is not there any more.
+        A file does not exist any more.
     """
-    out: list[State] = []
-    for piece in (*files.files, *([files.sidecar] if files.sidecar is not None else [])):
+    states: list[State] = []
+    for piece in files.with_sidecar:
         inner = getattr(piece, "packed", piece)
         if not isinstance(inner, LocalFile):
             return None
         now = inner.stat()
-        out.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
-    return out
+        states.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+    return states
 
 
 def key(state: Iterable[State]) -> str:
-    """The name under which the facts of files in this state are kept; the same after a move."""
-    told = json.dumps([LAYOUT, __version__, sorted(state)])
-    return f"summary-{hashlib.sha256(told.encode()).hexdigest()[:40]}"
+    """The name of the stored facts of files in this state; the same after they are moved."""
+    description = json.dumps([LAYOUT, __version__, sorted(state)])
+    return f"summary-{hashlib.sha256(description.encode()).hexdigest()[:40]}"
 
 
 def noted(name: str) -> dict[str, Any] | None:
-    """The facts that are kept under a key, if there are any."""
+    """The facts stored under a name, if any."""
     folder = _folder()
-    known = folder.noted(name) if folder is not None else None
-    return known if isinstance(known, dict) else None
+    facts = folder.noted(name) if folder is not None else None
+    return facts if isinstance(facts, dict) else None
 
 
 def note(name: str, facts: dict[str, Any]) -> None:
-    """Keep facts; a failure is not an error."""
+    """Store facts; a failure is ignored."""
     folder = _folder()
     if folder is not None:
         folder.note(name, facts)
 
 
 def _folder() -> Folder | None:
-    # No home, an odd folder: the list works without a cache too.
+    # No home folder, or an invalid one: the list also works without a cache.
     with contextlib.suppress(OSError, RuntimeError):
         folder = Folder(location())
         if enabled() and folder.path.is_absolute() and folder.owned():
@@ -86,10 +84,8 @@ def _folder() -> Folder | None:
     return None
 
 
-def of(run: Run) -> dict[str, Any]:
-    """The facts of a run that was read: framework, device, steps, their unit and time in ms, its
-    course over the run, and verdict.
-    """
+def facts_of(run: Run) -> dict[str, Any]:
+    """The facts of a run: framework, device, steps and their times, and the verdict."""
     overview = run.overview
     word, text = overview.get("verdict") or "", overview.get("verdict_text") or ""
     step = overview.get("step_time_ms")
@@ -108,30 +104,26 @@ def of(run: Run) -> dict[str, Any]:
 
 
 def course(steps: pd.DataFrame) -> list[float]:
-    """Step times in ms in time order, at most 24: means of consecutive steps of the averages, of
-    all hosts.
-    """
+    """Step times of all hosts in ms in time order, at most 24: means of consecutive steps."""
     times = by_step(steps)[STEP]
     parts = np.array_split(times, min(len(times), _MOST_TIMES)) if len(times) else []
     return [round(float(part.mean()), 4) for part in parts]
 
 
 def spread(steps: pd.DataFrame) -> list[float]:
-    """What tells a change of the mean step time from chance, as a comparison does.
+    """Variation of step times, for telling a change of their mean from chance.
 
-    The standard deviation in ms, the number of steps, and how many independent ones they are worth;
-    empty if there is only one.
+    The standard deviation in ms, the number of steps, and the equivalent number of independent
+    ones; empty if there is only one step.
     """
     times = by_step(steps)[STEP]
-    return (
-        [float(times.std(ddof=1)), float(len(times)), effective_size(times)]
-        if len(times) > 1
-        else []
-    )
+    if len(times) <= 1:
+        return []
+    return [float(times.std(ddof=1)), float(len(times)), effective_size(times)]
 
 
 def fits(facts: dict[str, Any]) -> bool:
-    """Whether what was kept has the form that the list tells."""
+    """True if stored facts have the expected form."""
     texts: Sequence[str] = ("framework", "device", "recorded", "verdict")
     return (
         all(isinstance(facts.get(name), (str, type(None))) for name in texts)

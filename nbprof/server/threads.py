@@ -16,7 +16,7 @@ class Threads:
     Parameters
     ----------
     count : int
-        How many run at a time.
+        Number of functions that run at a time.
     """
 
     def __init__(self, count: int) -> None:
@@ -24,7 +24,7 @@ class Threads:
         self.closing = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What the function returns, or raises."""
+        """Call a function on a thread; returns or raises what it does."""
         loop = asyncio.get_running_loop()
         async with self._turns:
             done: asyncio.Future[T] = loop.create_future()
@@ -48,5 +48,5 @@ class Threads:
             return await done
 
     def close(self) -> None:
-        """Tells all work that nobody waits for it."""
+        """Set `closing`, which running functions check."""
         self.closing = True

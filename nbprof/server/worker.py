@@ -1,7 +1,6 @@
-"""A process that reads one profile, keeps it, and answers questions about it, so that the server
-itself never waits.
+"""A process that reads one profile and answers requests about it, so that the server never blocks.
 
-It ends when the server does: its standard input is closed then.
+It ends with the server, which closes its standard input.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Send = Callable[[dict[str, Any], bytes], None]
 
 
 class Desk:
-    """What a process does for the server. `send` brings a message to it."""
+    """Handles the messages of the server. `send` sends a message to it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -44,11 +43,11 @@ class Desk:
         self._client: Any = None
 
     def handle(self, head: dict[str, Any], body: bytes) -> None:
-        """Answers one message: "done" with bytes, or "failed" with a sentence."""
+        """Answer one message: "done" with bytes, or "failed" with an error message."""
         number = head["id"]
 
-        def send(what: str, text: str = "", data: bytes = b"", **more: Any) -> None:
-            self._send({"is": what, "id": number, "text": text, **more}, data)
+        def send(kind: str, text: str = "", data: bytes = b"", **more: Any) -> None:
+            self._send({"is": kind, "id": number, "text": text, **more}, data)
 
         def say(text: str, fraction: float | None = None) -> None:
             send("progress", text[:1].upper() + text[1:], fraction=fraction)
@@ -68,16 +67,16 @@ class Desk:
             else:
                 answer = self.ask(body)
         except RawError as error:
-            send("failed", self._shown(str(error)), raw=error.what)
+            send("failed", self._for_user(str(error)), raw=error.what)
         except NbprofError as error:
-            send("failed", self._shown(str(error)))
+            send("failed", self._for_user(str(error)))
         except MemoryError:
             send(
                 "failed",
                 f"{self._names[1]}: there is not enough memory to read it. Open it on a larger"
                 " machine.",
             )
-        # The process must live to say so: its log is the server's.
+        # The process must survive to report the error.
         except Exception as error:
             traceback.print_exc()
             send(
@@ -89,7 +88,7 @@ class Desk:
             send("done", data=answer)
 
     def find(self, head: dict[str, Any], say: Say) -> bytes:
-        """Which run of a folder is meant, and which others it has, as JSON."""
+        """The named run of a folder and a list of all its runs, as JSON."""
         from nbprof.server.folders import choose
 
         self._names = (head["path"], head["shown"])
@@ -99,8 +98,9 @@ class Desk:
         ).encode()
 
     def open(self, head: dict[str, Any], say: Say, show: Callable[[str, bytes], None]) -> bytes:
-        """Reads a profile; the packed payload of its dashboard. `show` is called with that of the
-        first picture, if it has one.
+        """Read a profile and return the packed payload of its dashboard.
+
+        `show` is called with the payload of the first picture, if there is one.
         """
         from nbprof.display import codec, wording
         from nbprof.profiles.load import read
@@ -122,14 +122,12 @@ class Desk:
             show(doing, codec.pack(early))
         answer = codec.pack(payload.dashboard(self._run))
         if state is not None:
-            # What the list of runs tells of it is known by now.
-            summary.note(summary.key(state), summary.of(self._run))
+            # The facts for the list of runs are known now.
+            summary.note(summary.key(state), summary.facts_of(self._run))
         return answer
 
     def compare(self, head: dict[str, Any], say: Say) -> bytes:
-        """Reads two profiles; the packed payload of the dashboard of the second, with its tab
-        Compare.
-        """
+        """Read two profiles and return the packed payload of the second, with the tab Compare."""
         from nbprof.display import codec, wording
         from nbprof.profiles.comparison import Comparison
         from nbprof.profiles.load import read
@@ -148,14 +146,14 @@ class Desk:
         return codec.pack(comparison.payload())
 
     def summary(self, head: dict[str, Any]) -> bytes:
-        """What the list of runs shows of a profile, which is closed at once."""
+        """The facts of a profile for the list of runs; the profile is closed at once."""
         from nbprof.profiles.load import captured
         from nbprof.run.many import opened
         from nbprof.server import summary
 
         files = self._find(head)
-        # Nobody has opened it: it is looked for in the cache, but takes no room there.
-        return json.dumps(summary.of(opened(files, captured(files), write=False))).encode()
+        # The user has not opened it: the cache is used, but not filled.
+        return json.dumps(summary.facts_of(opened(files, captured(files), write=False))).encode()
 
     def _find(self, head: dict[str, Any]) -> RunFiles:
         from nbprof.sources.budget import Budget
@@ -169,8 +167,8 @@ class Desk:
         return files
 
     def _workers(self, head: dict[str, Any], files: RunFiles) -> Any:
-        """Who reads the files of many hosts: a client of the scheduler that the settings name, or
-        None for processes of this machine.
+        """The executor for files of many hosts: a client of the scheduler in the settings, or None
+        for processes of this machine.
         """
         from nbprof.run.many import apart
 
@@ -189,10 +187,10 @@ class Desk:
             raise ReadError("no profile is open here.")
         return answer(self._run, json.loads(body))
 
-    def _shown(self, text: str) -> str:
-        """The user knows the file by its path in the file browser."""
-        real, shown = self._names
-        return text.replace(real, shown) if real else text
+    def _for_user(self, text: str) -> str:
+        """A message with the path in the file browser in place of the path on the disk."""
+        real, browser_path = self._names
+        return text.replace(real, browser_path) if real else text
 
 
 def dask_client(address: str) -> Any:
@@ -211,7 +209,9 @@ def dask_client(address: str) -> Any:
             f" runs, {clear}"
         ) from None
     try:
-        return Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+        return Client(  # type: ignore[no-untyped-call]
+            address, timeout=_CONNECT_S, set_as_default=False
+        )
     except (OSError, ValueError) as error:
         raise NbprofError(
             f"there is no Dask scheduler at {address} ({error}). Start it, correct its address,"
@@ -225,24 +225,19 @@ def _confinement(head: dict[str, Any]) -> Confinement | None:
 
 
 def confine(files: RunFiles, confinement: Confinement) -> None:
-    """Refuses a run of which a file is a link that leads out of the root, before anything of it is
-    shown.
+    """Refuse a run with a file that is a link out of the root, before anything of it is shown.
 
     Raises
     ------
     ReadError
         Names the file.
     """
-    # Late: a worker that answers nothing yet need not know the formats.
+    # Imported late: the worker starts faster.
     from nbprof.core.files import could_not_open
     from nbprof.core.packed import Unpacked
     from nbprof.formats.beside import beside
 
-    for piece in (
-        *files.files,
-        *beside(files),
-        *([files.sidecar] if files.sidecar is not None else []),
-    ):
+    for piece in (*files.with_sidecar, *beside(files)):
         file = piece.packed if isinstance(piece, Unpacked) else piece
         path = getattr(file, "path", None)
         if isinstance(path, Path):
@@ -253,8 +248,8 @@ def confine(files: RunFiles, confinement: Confinement) -> None:
 
 
 def main() -> None:
-    """Answers messages on standard input with messages on standard output, until the input ends."""
-    requests, answers = pipes.own()
+    """Answer messages on standard input with messages on standard output, until the input ends."""
+    requests, answers = pipes.take_standard_streams()
     waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
     lock = threading.Lock()
@@ -267,7 +262,7 @@ def main() -> None:
                 os._exit(0)
 
     import nbprof.profiles.load
-    import nbprof.tools.dashboard  # noqa: F401  what takes long is here before it is needed
+    import nbprof.tools.dashboard  # noqa: F401  imported before it is needed
 
     send({"is": "ready"}, b"")
     desk = Desk(send)
@@ -279,6 +274,6 @@ def main() -> None:
 def _listen(pipe: BinaryIO, waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
     while (message := pipes.read(pipe)) is not None:
         waiting.put(message)
-    # The server has ended or wants this process to end, in the midst of whatever it does.
+    # The server has ended, or ends this process.
     sys.stderr.flush()
     os._exit(0)

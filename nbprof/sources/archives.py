@@ -1,7 +1,7 @@
-"""Profiles inside zip and tar archives, read where they are.
+"""Profiles inside zip and tar archives, read without unpacking them to a disk.
 
-Nothing is unpacked to a disk, so what a member is called can do no harm (`../../x`, links, absolute
-paths): a name is text to show, and to choose by. Archives inside archives are named, not opened.
+Names of members (`../../x`, links, absolute paths) can do no harm, because they are only shown and
+compared. Archives inside archives are reported, not opened.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
@@ -57,13 +58,15 @@ class Member:
         return f"{self.archive.label}!/{printable(self.at)}"
 
     def stamp(self) -> Stamp | None:
-        """The state of the archive, and the place in it."""
-        outer = getattr(self.archive.source, "stamp", None)
-        state = outer() if outer is not None else None
+        """The state of the archive, and the position in it."""
+        if not hasattr(self.archive.source, "stamp"):
+            return None
+        state = self.archive.source.stamp()
         if not isinstance(state, Stamp):
             return None
-        where = self.key.header_offset if isinstance(self.key, zipfile.ZipInfo) else self.key.offset
-        return Stamp((*state.facts, self.at, int(where)), state.changed_ns)
+        is_zip = isinstance(self.key, zipfile.ZipInfo)
+        offset = self.key.header_offset if is_zip else self.key.offset
+        return Stamp((*state.facts, self.at, int(offset)), state.changed_ns)
 
     def head(self, count: int) -> bytes:
         """The first bytes."""
@@ -79,7 +82,7 @@ class Member:
 
 
 class _Archive:
-    """The common part of zip and tar archives."""
+    """Base class of zip and tar archives."""
 
     cheap = True
 
@@ -102,17 +105,15 @@ class _Archive:
         """Label of the archive's file."""
         return self.source.label
 
-    def below(self, at: str) -> str:
+    def below(self, path: str) -> str:
         """The label of a folder in it."""
-        return f"{self.label}!/{printable(at)}" if at else self.label
+        return f"{self.label}!/{printable(path)}" if path else self.label
 
     def close(self) -> None:
-        """Closes the file; it is opened again when a member is read."""
+        """Close the file; it is opened again when a member is read."""
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched or unpacked once can
-        serve them all.
-        """
+        """Announce the members to read, so that it is fetched and unpacked once for all."""
 
     def _unchanged(self) -> None:
         if (self.source.size, self.source.modified) != self._seen:
@@ -129,34 +130,28 @@ def _clean(name: str) -> str:
 
 
 class ZipArchive(_Archive):
-    """A zip archive; members are reached directly."""
+    """A zip archive; members are accessed directly."""
 
     _zip: zipfile.ZipFile | None = None
-    _wanted: frozenset[str] = frozenset()
+    _expected: frozenset[str] = frozenset()
 
     def listing(self, also: str = "") -> Listing:
-        """Everything in it, from its directory; the member `also` whatever its name promises."""
-        out = Listing.of([self.name], also)
+        """All members, from its directory; the member `also` is listed whatever its name."""
+        listing = Listing.of([self.name], also)
         with in_archive(self.label):
-            infos = [
-                info for info in self._directory().infolist() if info.filename and not info.is_dir()
-            ]
-            for info in infos:
-                out.take(_clean(info.filename), lambda info=info: self._member(info))  # type: ignore[misc]
-        return out
+            for info in self._directory().infolist():
+                if info.filename and not info.is_dir():
+                    listing.take(_clean(info.filename), partial(self._member, info))
+        return listing
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched once can serve them
-        all.
-        """
-        self._wanted = frozenset(member.at for member in members)
+        """Announce the members to read, so that the archive is fetched once for all."""
+        self._expected = frozenset(member.at for member in members)
 
     def close(self) -> None:
-        """Lets go of the file; one that is far away stays until all members that are wanted have
-        come.
-        """
+        """Close the file; a remote one stays open until all announced members are read."""
         with self._lock:
-            if self._wanted and not isinstance(self.source, LocalFile):
+            if self._expected and not isinstance(self.source, LocalFile):
                 return
             archive, self._zip = self._zip, None
             if archive is not None:
@@ -166,8 +161,7 @@ class ZipArchive(_Archive):
                     file.close()
 
     def _directory(self) -> zipfile.ZipFile:
-        # The directory of a large archive takes a while to read, so it is kept while members are
-        # looked into.
+        # The directory of a large archive takes a while to read, so it is read once.
         with self._lock:
             if self._zip is None:
                 file = self.source.open()
@@ -190,31 +184,34 @@ class ZipArchive(_Archive):
         with in_archive(member.label):
             if info.flag_bits & 1:
                 raise encrypted(member.label)
-            with self._directory().open(info) as inside:
-                yield inside
+            with self._directory().open(info) as content:
+                yield content
 
     def head(self, member: Member, count: int) -> bytes:
         """The first bytes of a member."""
-        with self._opened(member) as inside:
-            return inside.read(count)
+        with self._opened(member) as content:
+            return content.read(count)
 
     def read(self, member: Member) -> Buffer:
         """All bytes of a member."""
         try:
-            with self._lock, self._opened(member) as inside:
-                out = read_all(
-                    inside, member.label, allowed(member.key.compress_size, self.limit), member.size
+            with self._lock, self._opened(member) as content:
+                buffer = read_all(
+                    content,
+                    member.label,
+                    allowed(member.key.compress_size, self.limit),
+                    member.size,
                 )
         finally:
-            self._wanted -= {member.at}
+            self._expected -= {member.at}
             self.close()
         self._unchanged()
-        return out
+        return buffer
 
 
 class TarArchive(_Archive):
-    """A tar archive. In a packed one a member is reached by unpacking what lies before it, so the
-    heads are kept from the first pass.
+    """A tar archive. In a compressed one everything before a member must be decompressed, so the
+    heads of all members are stored in the first pass.
 
     Parameters
     ----------
@@ -233,39 +230,35 @@ class TarArchive(_Archive):
         super().__init__(source, limit, progress)
         self.packing = packing
         self._heads: dict[int, bytes] = {}
-        self._wanted: dict[int, Member] = {}
+        self._expected: dict[int, Member] = {}
         self._ready: dict[int, Buffer] = {}
         self._fetched: Buffer | None = None
 
     def listing(self, also: str = "") -> Listing:
-        """Everything in it, in one pass; the member `also` whatever its name promises."""
-        out = Listing.of([self.name], also)
+        """All members, in one pass; the member `also` is listed whatever its name."""
+        listing = Listing.of([self.name], also)
         with in_archive(self.label), self._opened() as archive:
             for info in archive:
-                at = _clean(info.name)
-                if info.isdir() or not at:
+                path = _clean(info.name)
+                if info.isdir() or not path:
                     continue
                 if not info.isreg():
-                    if promised(at.rpartition("/")[2]) == NAMED:
-                        out.notes.append(
-                            (
-                                at.rpartition("/")[0],
-                                f"{printable(at)} in the archive is a link, and was not followed.",
-                            )
-                        )
+                    if promised(path.rpartition("/")[2]) == NAMED:
+                        text = f"{printable(path)} in the archive is a link, and was not followed."
+                        listing.notes.append((path.rpartition("/")[0], text))
                     continue
-                before = len(out.files)
-                out.take(
-                    at,
-                    lambda info=info, at=at: Member(self, at, info.size, float(info.mtime), info),
-                )  # type: ignore[misc]
-                if self.packing and len(out.files) > before:
-                    self._heads[info.offset] = self._inside(archive, info).read(HEAD)
-            if not archive.whole:
-                out.doubts.append(
+                before = len(listing.files)
+                listing.take(path, partial(self._member, info, path))
+                if self.packing and len(listing.files) > before:
+                    self._heads[info.offset] = self._extracted(archive, info).read(HEAD)
+            if not archive.has_end_marker:
+                listing.doubts.append(
                     "The archive has no end marker: it may be truncated, and files may be missing."
                 )
-        return out
+        return listing
+
+    def _member(self, info: tarfile.TarInfo, path: str) -> Member:
+        return Member(self, path, info.size, float(info.mtime), info)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[_Tar]:
@@ -274,67 +267,66 @@ class TarArchive(_Archive):
                 with _Tar.open(fileobj=file, mode="r:") as archive:
                     yield archive
                 return
-            with opened(file, self.packing) as inside:
+            with opened(file, self.packing) as content:
                 stream = _Bounded(
-                    inside, self.label, allowed(self.source.size, self.limit, 4), self.progress
+                    content, self.label, allowed(self.source.size, self.limit, 4), self.progress
                 )
                 with _Tar.open(fileobj=cast(Any, stream), mode="r|", bufsize=1 << 20) as archive:
                     yield archive
 
     def _file(self) -> BinaryIO:
-        # All of a packed archive is needed at each pass, so one that is far away comes once.
+        # Each pass needs all of a compressed archive, so a remote one is fetched once.
         if not self.packing or isinstance(self.source, LocalFile):
             return self.source.open()
         if self._fetched is None:
             self._fetched = self.source.read()
         return as_file(self._fetched)
 
-    def _inside(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-        inside = archive.extractfile(info)
-        assert inside is not None, "only ordinary files become members"
-        return inside
+    def _extracted(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+        content = archive.extractfile(info)
+        assert content is not None, "only ordinary files become members"
+        return content
 
     def head(self, member: Member, count: int) -> bytes:
         """The first bytes of a member."""
-        kept = self._heads.get(member.key.offset)
-        if kept is not None:
-            return kept[:count]
+        head = self._heads.get(member.key.offset)
+        if head is not None:
+            return head[:count]
         with in_archive(member.label), self._opened() as archive:
-            return self._inside(archive, member.key).read(count)
+            return self._extracted(archive, member.key).read(count)
 
     def prepare(self, members: Sequence[Member]) -> None:
-        """Says which members are going to be read, so that what is fetched or unpacked once can
-        serve them all.
-        """
+        """Announce the members to read, so that it is fetched and unpacked once for all."""
         if self.packing:
-            self._wanted = {member.key.offset: member for member in members}
+            self._expected = {member.key.offset: member for member in members}
         self._heads.clear()
 
     def read(self, member: Member) -> Buffer:
         """All bytes of a member."""
         with self._lock:
-            out = self._pass(member) if self.packing else self._direct(member)
+            buffer = self._pass(member) if self.packing else self._direct(member)
         self._unchanged()
-        return out
+        return buffer
 
     def _direct(self, member: Member) -> Buffer:
         with in_archive(member.label), self._opened() as archive:
             return read_all(
-                self._inside(archive, member.key), member.label, self.limit, member.size
+                self._extracted(archive, member.key), member.label, self.limit, member.size
             )
 
     def _pass(self, member: Member) -> Buffer:
         offset = member.key.offset
         if offset not in self._ready:
-            wanted = self._wanted if offset in self._wanted else {offset: member}
-            wanted, self._wanted = dict(wanted), {}
+            remaining = self._expected if offset in self._expected else {offset: member}
+            remaining, self._expected = dict(remaining), {}
             with in_archive(self.label), self._opened() as archive:
                 for info in archive:
-                    if (one := wanted.pop(info.offset, None)) is not None:
+                    expected = remaining.pop(info.offset, None)
+                    if expected is not None:
                         self._ready[info.offset] = read_all(
-                            self._inside(archive, info), one.label, self.limit, info.size
+                            self._extracted(archive, info), expected.label, self.limit, info.size
                         )
-                    if not wanted:
+                    if not remaining:
                         break
             self._fetched = None
         if offset not in self._ready:
@@ -345,26 +337,25 @@ class TarArchive(_Archive):
         return self._ready.pop(offset)
 
 
+_NAME_TYPES = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    b"X",
+)
+"""Members that contain names of others, which tarfile loads into memory."""
+
+
 class _Header(tarfile.TarInfo):
-    """A header of a tar archive; a damaged one is an error, where tarfile takes it for the end."""
+    """A header of a tar archive; a damaged one is an error, not the end as in tarfile."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        found = super().frombuf(buf, encoding, errors)
-        # tarfile holds these in memory.
-        if (
-            found.type
-            in (
-                tarfile.GNUTYPE_LONGNAME,
-                tarfile.GNUTYPE_LONGLINK,
-                tarfile.XHDTYPE,
-                tarfile.XGLTYPE,
-                b"X",
-            )
-            and found.size > 1 << 20
-        ):
-            raise ReadError(DAMAGED.format(f"a file name of {size_text(found.size)}"))
-        return found
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _NAME_TYPES and header.size > 1 << 20:
+            raise ReadError(DAMAGED.format(f"a file name of {size_text(header.size)}"))
+        return header
 
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> _Header:
@@ -375,40 +366,40 @@ class _Header(tarfile.TarInfo):
                 raise ReadError(DAMAGED.format(str(error)), offset=tarfile.offset) from None
             raise
         except EMPTY_HEADER:
-            cast(_Tar, tarfile).whole = False
+            cast(_Tar, tarfile).has_end_marker = False
             raise
 
 
 HEADER_ERRORS: Any = (
-    tarfile.InvalidHeaderError,
-    tarfile.TruncatedHeaderError,
-    tarfile.SubsequentHeaderError,
-)  # type: ignore[attr-defined]
+    tarfile.InvalidHeaderError,  # type: ignore[attr-defined]
+    tarfile.TruncatedHeaderError,  # type: ignore[attr-defined]
+    tarfile.SubsequentHeaderError,  # type: ignore[attr-defined]
+)
 EMPTY_HEADER: Any = tarfile.EmptyHeaderError  # type: ignore[attr-defined]
 
 
 class _Tar(tarfile.TarFile):
     tarinfo = _Header
-    whole = True
+    has_end_marker = True
     """False once the archive has ended without the blocks of zeros that mark its end."""
 
 
 class _Bounded:
-    """A stream that ends with an error when it gives more than it may."""
+    """A stream with a limit of bytes, beyond which it raises `ReadError`."""
 
     def __init__(self, file: BinaryIO, label: str, limit: int, progress: Progress) -> None:
         self._file = file
         self._label = label
         self._limit = limit
         self._progress = progress
-        self._came = self._told = 0
+        self._came = self._reported = 0
 
     def read(self, count: int = -1) -> bytes:
         data = self._file.read(count)
         self._came += len(data)
         if self._came > self._limit:
             raise too_large(self._label, self._limit)
-        if self._progress and self._came - self._told >= 1 << 28:
-            self._told = self._came
+        if self._progress and self._came - self._reported >= 1 << 28:
+            self._reported = self._came
             self._progress(f"unpacking {self._label}: {size_text(self._came)}")
         return data

@@ -1,6 +1,4 @@
-"""How much of a place may be examined for one request: entries of folders, bytes of files, and
-time.
-"""
+"""Limits for examining a place per request: entries of folders, bytes of files, and time."""
 
 from __future__ import annotations
 
@@ -17,20 +15,20 @@ ENTRIES, BYTES, SECONDS = 200_000, 256 << 20, 60.0
 
 
 class Budget:
-    """What is left for one request; once something of it is used up, nothing more is looked at.
+    """The remaining budget of one request; once it is exhausted, nothing more is examined.
 
     Parameters
     ----------
     entries : int
-        Files and folders that are listed.
+        Number of listed files and folders.
     bytes : int
-        Of the beginnings of files that are read.
+        Bytes read from the beginnings of files.
     seconds : float
-        From now on.
+        Time from now on.
     stop : callable, optional
-        Says whether nobody waits any more.
+        Returns True when the client is gone.
     clock : callable, optional
-        Seconds.
+        Returns seconds.
     """
 
     def __init__(
@@ -49,33 +47,33 @@ class Budget:
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody waits any more."""
+        """True if the client is gone."""
         return self._stop()
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be looked at."""
+        """True if nothing more should be examined."""
         return self.stopped or bool(self.reason)
 
     @property
     def reason(self) -> str:
-        """What is used up, as the beginning of a sentence; empty while nothing is."""
+        """The exhausted limit, as the beginning of a sentence; empty while there is none."""
         if self._entries > self._most_entries:
             return f"more than {self._most_entries:,} files are below this folder"
         if self._bytes > self._most_bytes:
-            most = size_text(self._most_bytes)
-            return f"more than {most} had to be read to see which files here are profiles"
+            limit = size_text(self._most_bytes)
+            return f"more than {limit} had to be read to see which files here are profiles"
         if self._clock() > self._end:
             return f"looking through this folder took longer than {self._seconds:g} s"
         return ""
 
     def read(self, count: int) -> None:
-        """Some bytes were read."""
+        """Count bytes that were read."""
         self._bytes += count
 
-    def entries(self, found: Iterable[T]) -> Iterator[T]:
-        """Entries of a folder as long as there is something left."""
-        for entry in islice(found, max(self._most_entries - self._entries + 1, 0)):
+    def entries(self, listed: Iterable[T]) -> Iterator[T]:
+        """Entries of a folder, until the budget is exhausted."""
+        for entry in islice(listed, max(self._most_entries - self._entries + 1, 0)):
             self._entries += 1
             if self.over:
                 return

@@ -1,7 +1,7 @@
-"""Which files of a place are profiles, and which of them are one run.
+"""Detection of profiles among the files of a place, and of the runs that they form.
 
-Names say which files to look into, and their heads decide; then the formats gather each folder in
-turn.
+Names select the files to examine, and their first bytes decide; then each format groups the files
+of each folder.
 """
 
 from __future__ import annotations
@@ -23,101 +23,130 @@ from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listin
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
-"""How many files' first bytes are read in one place: on a disk or in an archive, and over a
-network.
-"""
+"""Files whose first bytes are read in one place: on a disk or in an archive, and over a network."""
 _MOST_TRACES = 20_000
-"""Traces of a place of which runs are made where what may be looked at is bounded."""
-# Enough for most files to show what they are.
+"""Traces of a place that are examined at most if there is a budget."""
+# Enough to recognize most files.
 _SHORT = 1 << 13
 
 
 def candidates(folder: Folder, listing: Listing) -> list[Member]:
     """The files of a place that are profiles.
 
-    A file whose name is believed is looked into when it is to be read, and so is a copy of the same
-    recording beside it. Another whose name tells its format is looked into, but where each costs a
-    request, only if several in one folder have to be told apart. Other files are looked into only
-    in folders that have neither, and only so many; how many were not is put among the notes of the
-    listing.
+    An XSpace file, and an export of it in the same folder, is accepted by its name and examined
+    when it is read. Traces are examined now; if each costs a request, only where a folder may
+    contain several runs. Files with other names are examined only in folders that have neither, up
+    to a limit; the number of the others is a note of the listing.
     """
-    named = [
-        (f, form) for f in listing.files if f.promise == NAMED and (form := telling(f.file.name))
-    ]
-    out = [_member(f, Kind(form.name, sure=False)) for f, form in named if form.by_folder]
-    hosts: dict[str, set[str]] = {}
-    for one in out:
-        hosts.setdefault(one.parent, set()).add(one.stem)
-    traces = []
-    told = {}
-    for f, form in named:
-        if form.by_folder:
-            continue
-        if f.parent in hosts and form.is_copy(stem(f.file.name), hosts[f.parent]):
-            out.append(_member(f, Kind(form.name, sure=False, exporter=True)))
-        else:
-            traces.append(f)
-            told[id(f)] = form.name
+    named = _named(listing)
+    members, traces = named.members, named.traces
     if listing.budget is not None and len(traces) > _MOST_TRACES:
         listing.doubts.append(
             f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the"
             " folder of a run."
         )
         traces = sorted(traces, key=lambda f: f.modified, reverse=True)[:_MOST_TRACES]
-    taken = {f.parent for f, _ in named}
-    others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
-    others.sort(key=lambda f: (f.promise, f.at))
     looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
     several = {id(f) for f in _unclear(traces)}
     unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
     if len(unclear) > looks:
-        # The newest runs are what people come for.
+        # The newest runs are the most relevant ones.
         unclear.sort(key=lambda f: f.modified, reverse=True)
-    looked, refused, left_out = _look(folder, unclear[:looks], several, listing.budget)
-    known = {id(f) for f in unclear[:looks]} - {id(f) for f in left_out}
-    alone = {form.name for form in register.FORMATS if form.recordings is None}
-    out += [one for one in looked if one.kind.format in alone and one.kind.sure]
-    unseen = [f for f in traces if id(f) not in known]
-    if folder.cheap:
-        # Its state tells of an empty file what its head would.
-        empty, unseen = _parted(unseen, _is_empty)
-        refused += [(f, _no_profile(f, "empty")) for f in empty]
-    out += [_member(f, Kind(told[id(f)], sure=False)) for f in unseen]
+    looked = _look(folder, unclear[:looks], several, listing.budget)
+    members += _single_files(looked.members)
+    listing.refused += [(f, text, True) for f, text in looked.refused]
+    examined = {id(f) for f in unclear[:looks]} - {id(f) for f in looked.left_out}
+    for trace in traces:
+        if id(trace) in examined:
+            continue
+        if folder.cheap and _is_empty(trace):
+            # Known without reading the head.
+            listing.refused.append((trace, _no_profile(trace, "empty"), True))
+        else:
+            members.append(_member(trace, Kind(named.format_of[id(trace)], sure=False)))
     left = looks - min(len(unclear), looks)
-    by_content, others_refused, others_left_out = _look(
-        folder, others[:left], set(), listing.budget
-    )
-    out += [one for one in by_content if one.kind.format in alone and one.kind.sure]
-    listing.refused += [(f, text, True) for f, text in refused] + [
-        (f, text, False) for f, text in others_refused
+    others = _other_names(listing, named.folders)
+    by_content = _look(folder, others[:left], set(), listing.budget)
+    members += _single_files(by_content.members)
+    listing.refused += [(f, text, False) for f, text in by_content.refused]
+    _note_unexamined(listing, max(len(others) - left, 0) + len(by_content.left_out))
+    return members
+
+
+class _Named(NamedTuple):
+    """Files whose names tell their format: profiles, traces to examine with their formats by id,
+    and the folders of all these files.
+    """
+
+    members: list[Member]
+    traces: list[Found]
+    format_of: dict[int, str]
+    folders: set[str]
+
+
+def _named(listing: Listing) -> _Named:
+    named = _Named([], [], {}, set())
+    hosts: dict[str, set[str]] = {}
+    others = []
+    for file in listing.files:
+        form = telling(file.file.name) if file.promise == NAMED else None
+        if form is None:
+            continue
+        named.folders.add(file.parent)
+        if form.by_folder:
+            host = _member(file, Kind(form.name, sure=False))
+            named.members.append(host)
+            hosts.setdefault(host.parent, set()).add(host.stem)
+        else:
+            others.append((file, form))
+    for file, form in others:
+        if file.parent in hosts and form.is_copy(stem(file.file.name), hosts[file.parent]):
+            named.members.append(_member(file, Kind(form.name, sure=False, exporter=True)))
+        else:
+            named.traces.append(file)
+            named.format_of[id(file)] = form.name
+    return named
+
+
+def _other_names(listing: Listing, folders: set[str]) -> list[Found]:
+    """Files with other names outside of some folders, the most likely profiles first."""
+    others = [
+        f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in folders
     ]
-    unexamined = max(len(others) - left, 0) + len(others_left_out)
-    if listing.budget is not None and (reason := listing.budget.reason):
+    return sorted(others, key=lambda f: (f.promise, f.at))
+
+
+def _single_files(members: list[Member]) -> list[Member]:
+    """Files that certainly have a format whose recordings are files, not folders."""
+    formats = {form.name for form in register.FORMATS if form.recordings is None}
+    return [each for each in members if each.kind.format in formats and each.kind.sure]
+
+
+def _note_unexamined(listing: Listing, count: int) -> None:
+    reason = listing.budget.reason if listing.budget is not None else ""
+    if reason:
         listing.doubts.append(
             f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a"
             " run."
         )
-    if unexamined:
-        listing.notes.append(
-            ("", f"{unexamined:,} more files with unknown names were not examined.")
-        )
-    return out
+    if count:
+        listing.notes.append(("", f"{count:,} more files with unknown names were not examined."))
 
 
-def _member(found: Found, kind: Kind) -> Member:
-    return Member(found.file, kind, stem(found.file.name), found.parent)
+def _member(file: Found, kind: Kind) -> Member:
+    return Member(file.file, kind, stem(file.file.name), file.parent)
 
 
 def _unclear(traces: list[Found]) -> list[Found]:
     stems: dict[str, set[str]] = {}
-    for found in traces:
-        stems.setdefault(found.parent, set()).add(stem(found.file.name).rpartition(".")[0])
+    for trace in traces:
+        stems.setdefault(trace.parent, set()).add(stem(trace.file.name).rpartition(".")[0])
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
 class _Looked(NamedTuple):
-    """Files that are profiles by their heads, those that are none with a sentence, and those for
-    which the budget was used up.
+    """Files that are profiles by their heads, other files with a message, and files that were not
+    examined because the budget was exhausted.
     """
 
     members: list[Member]
@@ -126,55 +155,45 @@ class _Looked(NamedTuple):
 
 
 def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget | None) -> _Looked:
-    """What the heads of some files say; of files in `several` also the rank is wanted, which may
-    stand further behind.
-    """
+    """Examine the heads of files; those in `several` completely, because the rank may come late."""
 
-    def one(found: Found) -> Member | str | None:
+    def examine(file: Found) -> Member | str | None:
         if budget is not None and budget.over:
             return None
         try:
-            head = b"" if id(found) in several else found.file.head(_SHORT)
-            kind = recognise(head, found.file.name, whole=len(head) < _SHORT)
+            head = b"" if id(file) in several else file.file.head(_SHORT)
+            kind = recognise(head, file.file.name, complete=len(head) < _SHORT)
             if not (kind.format and kind.sure) and (len(head) == _SHORT or not head):
-                head = head_of(found.file)
-                kind = recognise(head, found.file.name, whole=len(head) < HEAD)
+                head = head_of(file.file)
+                kind = recognise(head, file.file.name, complete=len(head) < HEAD)
             if budget is not None:
                 budget.read(len(head))
         except ReadError as error:
-            return f"{printable(found.at)} could not be examined: {error.reason}"
-        return _member(found, kind) if kind.format else _no_profile(found, kind.what)
+            return f"{printable(file.at)} could not be examined: {error.reason}"
+        return _member(file, kind) if kind.format else _no_profile(file, kind.what)
 
     if folder.cheap:
-        done = [one(found) for found in files]
+        done = [examine(file) for file in files]
     else:
         with ThreadPoolExecutor(16) as pool:
-            done = list(pool.map(one, files))
+            done = list(pool.map(examine, files))
     refused = [
-        (found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)
+        (file, text) for file, text in zip(files, done, strict=True) if isinstance(text, str)
     ]
-    left_out = [found for found, text in zip(files, done, strict=True) if text is None]
+    left_out = [file for file, text in zip(files, done, strict=True) if text is None]
     return _Looked([c for c in done if isinstance(c, Member)], refused, left_out)
 
 
-def _no_profile(found: Found, what: str) -> str:
-    return f"{printable(found.at)} is {what}, not a profile."
+def _no_profile(file: Found, kind: str) -> str:
+    return f"{printable(file.at)} is {kind}, not a profile."
 
 
-def _is_empty(found: Found) -> bool:
+def _is_empty(file: Found) -> bool:
     try:
-        return found.size == 0
+        return file.size == 0
     except ReadError:
-        # It has vanished; whoever reads it says so.
+        # It was removed; reading it reports the error.
         return False
-
-
-def _parted(
-    files: list[Found], is_first: Callable[[Found], bool]
-) -> tuple[list[Found], list[Found]]:
-    first = [f for f in files if is_first(f)]
-    taken = {id(f) for f in first}
-    return first, [f for f in files if id(f) not in taken]
 
 
 def runs(
@@ -183,23 +202,23 @@ def runs(
     root: str,
     below: Callable[[str], Path | str],
 ) -> list[RunFiles]:
-    """The runs that some files make, newest first.
+    """The runs that some files form, newest first.
 
     Parameters
     ----------
     members : iterable of Member
-        Files that are profiles, from one place.
+        Profiles from one place.
     sidecars : iterable of Found
-        What nbprof wrote beside files that it recorded.
+        Files that nbprof wrote next to its recordings.
     root : str
-        Name of the place, for a run that lies right in it.
+        Name of the place, for a run directly in it.
     below : callable
-        Gives the path or label of a folder of the place.
+        Returns the path or label of a folder of the place.
     """
     folders: dict[str, list[Member]] = {}
     for member in members:
         folders.setdefault(member.parent, []).append(member)
-    beside = {s.parent: s.file for s in sidecars}
+    sidecar_of = {s.parent: s.file for s in sidecars}
     named = _across(folders, root, below)
     for parent, its in folders.items():
         last = parent.rpartition("/")[2] or root
@@ -209,21 +228,21 @@ def runs(
             below(parent),
             _is_run_folder(below(parent)),
         )
-        found: list[RunFiles] = []
+        folder_runs: list[RunFiles] = []
         for form in register.FORMATS:
-            found = form.runs(here, found)
-        sidecar = beside.get(parent)
-        if len(found) == 1 and sidecar is not None:
-            found = [replace(found[0], sidecar=sidecar)]
-        named += [(parent, last, run) for run in found]
+            folder_runs = form.runs(here, folder_runs)
+        sidecar = sidecar_of.get(parent)
+        if len(folder_runs) == 1 and sidecar is not None:
+            folder_runs = [replace(folder_runs[0], sidecar=sidecar)]
+        named += [(parent, last, run) for run in folder_runs]
     return sorted(_distinct(named), key=lambda r: (r.modified, r.name), reverse=True)
 
 
 def _across(
     folders: dict[str, list[Member]], root: str, below: Callable[[str], Path | str]
 ) -> list[tuple[str, str, RunFiles]]:
-    """The runs that have files in several folders, which are taken out of `folders`; each with the
-    folder around them and its name.
+    """Runs with files in several folders, which are removed from `folders`; each with the folder
+    around them and its name.
     """
     named: list[tuple[str, str, RunFiles]] = []
     for form in register.FORMATS:
@@ -233,16 +252,20 @@ def _across(
                 sorted(group.members, key=lambda member: member.stem), last, below(group.outer)
             )
             folder_of = {id(member.file): member.parent for member in group.members}
-            found = form.runs(here, [])
-            if all(len({folder_of[id(file)] for file in run.files}) > 1 for run in found):
-                named += [(group.outer, last, run) for run in found]
+            group_runs = form.runs(here, [])
+            if all(_folder_count(run, folder_of) > 1 for run in group_runs):
+                named += [(group.outer, last, run) for run in group_runs]
                 for folder in group.folders:
                     del folders[folder]
     return named
 
 
+def _folder_count(run: RunFiles, folder_of: dict[int, str]) -> int:
+    return len({folder_of[id(file)] for file in run.files})
+
+
 def lacks(run: RunFiles, name: str) -> bool:
-    """Whether a file that cannot be read is, by its name, one that a run lacks."""
+    """True if a file that cannot be read is, by its name, missing from a run."""
     return register.by_name(run.format).lacks(stem(name), [stem(file.name) for file in run.files])
 
 
@@ -252,20 +275,20 @@ def _is_run_folder(folder: Path | str) -> bool:
 
 
 def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:
-    """Runs of one name are told apart by the folder they are in, as TensorBoard does:
+    """Runs with unique names: equal ones get their folder in front, as in TensorBoard:
     `train/2024_05_01` and `eval/2024_05_01`.
     """
     seen: dict[str, int] = {}
     for _, _, run in named:
         seen[run.name] = seen.get(run.name, 0) + 1
-    out: list[RunFiles] = []
+    distinct: list[RunFiles] = []
     for parent, last, run in named:
         if seen[run.name] > 1 and parent:
             folder = re.sub(r"(^|/)plugins/profile(?=/)", "", parent).lstrip("/")
             if run.name == last:
-                out.append(replace(run, name=folder))
+                distinct.append(replace(run, name=folder))
             else:
-                out.append(replace(run, name=f"{folder}/{run.name}"))
+                distinct.append(replace(run, name=f"{folder}/{run.name}"))
         else:
-            out.append(run)
-    return out
+            distinct.append(run)
+    return distinct

@@ -1,4 +1,4 @@
-"""Fingerprints of files: from their names, their sizes, and their content at some places."""
+"""Fingerprints of files: digests of their names, sizes, and parts of their content."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _IN_ALL = 256
 
 
 def fingerprint(paths: Sequence[Path], confinement: Confinement | None = None) -> str | None:
-    """Bytes and a digest of files: of their names, their sizes, and what is in them at up to
-    sixteen places. None if one cannot be read.
+    """Total size, and a digest of the names, sizes and up to sixteen blocks of each file.
 
-    A digest of every byte would have an output wait for seconds. Traces differ in their times, from
-    the first event to the last: of many files, begin and end of each tell enough.
+    None if a file cannot be read. A digest of all bytes would take seconds. Traces differ in their
+    times from the first event to the last, so a few blocks are enough.
     """
     blocks = min(_BLOCKS, max(_LEAST, _IN_ALL // max(len(paths), 1)))
     each: list[bytes] = []
@@ -31,19 +30,17 @@ def fingerprint(paths: Sequence[Path], confinement: Confinement | None = None) -
         for path in paths:
             with LocalFile(path, confinement=confinement).open() as file:
                 size = os.fstat(file.fileno()).st_size
-                made = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
+                digest = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
                 total += size
                 last = max(size - _BLOCK, 0)
-                places = (
-                    range(0, size, _BLOCK)
-                    if size <= _BLOCK * blocks
-                    else [last * i // (blocks - 1) for i in range(blocks)]
-                )
-                for at in places:
-                    file.seek(at)
-                    made.update(file.read(_BLOCK))
-                each.append(made.digest())
+                offsets: Sequence[int] = range(0, size, _BLOCK)
+                if len(offsets) > blocks:
+                    offsets = [last * i // (blocks - 1) for i in range(blocks)]
+                for offset in offsets:
+                    file.seek(offset)
+                    digest.update(file.read(_BLOCK))
+                each.append(digest.digest())
     except (OSError, ReadError):
         return None
-    # In whatever order the files are named.
+    # The order of the files does not matter.
     return f"{total:x}-{hashlib.sha256(b''.join(sorted(each))).hexdigest()[:40]}"

@@ -1,4 +1,4 @@
-"""The contents of a folder, by names alone: which files may be profiles, and what else is there."""
+"""Listing of a folder by names only: files that may be profiles, and other content."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MOST_FILES = 1_000_000
 """A folder with more files below it is not a logdir; scanning on would look like a hung kernel."""
 
 NAMED, MAYBE, NAMELESS, BESIDE = range(4)
-"""How likely a name is a profile: the suffix of a format, another suffix that profiles have, no
-suffix; and nbprof's own files.
+"""Classes of names: suffix of a format, another suffix that profiles can have, no suffix; and
+sidecar files of nbprof.
 """
 
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
@@ -35,16 +35,16 @@ _NEVER = {
     "keras_metadata.pb",
     "fingerprint.pb",
 }
-# Of these folders nothing is a profile, and some hold very many files.
+# Folders without profiles, some with very many files.
 _PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 
 
 @dataclass
 class Found:
-    """A file that may be a profile: where it is below the folder, with slashes; what its name
-    promises; and the file.
+    """A file that may be a profile: its path below the folder, with slashes, the class of its name,
+    and the file.
 
-    `state` is what the file system said of it when it was listed, where that was asked for.
+    `state` is its state at the time of the listing, if it was requested.
     """
 
     at: str
@@ -59,44 +59,42 @@ class Found:
 
     @property
     def size(self) -> int | None:
-        """Bytes, None where unknown."""
+        """Bytes; None if unknown."""
         return self.file.size if self.state is None else self.state.st_size
 
     @property
     def parent(self) -> str:
-        """The folder that it is in, below the place that was listed; the empty text for that place
-        itself.
-        """
+        """Its folder, relative to the listed place; empty for the place itself."""
         return self.at.rpartition("/")[0]
 
 
 @dataclass
 class Listing:
-    """The result of walking a place."""
+    """The files of a place."""
 
     files: list[Found] = field(default_factory=list)
     top: set[str] = field(default_factory=set)
     """Names at the top level; folders end with a slash."""
     archives: list[str] = field(default_factory=list)
     claims: dict[Recordings, Claim] = field(default_factory=dict)
-    """Recordings that are folders, by the function with which their format finds them."""
+    """Recordings that are folders, by the `Recordings` of their format."""
     notes: list[tuple[str, str]] = field(default_factory=list)
     """Sentences about files that were not read, each with its folder."""
     refused: list[tuple[Found, str, bool]] = field(default_factory=list)
-    """Files that are not profiles, a sentence about each, and whether their name says trace."""
+    """Files that are not profiles, each with a message, and True if its name is that of a trace."""
     doubts: list[str] = field(default_factory=list)
     """Sentences about the place as a whole, such as a truncated archive."""
     budget: Budget | None = None
-    """What may be looked at; None where nothing but `MOST_FILES` bounds it."""
+    """Limits of the search; None if there is only `MOST_FILES`."""
     unfinished: list[Unfinished] = field(default_factory=list)
-    """Recordings right in the place that are not finished."""
+    """Unfinished recordings directly in the place."""
     also: str = ""
     """A file that is included whatever its name, because it was requested."""
     count: int = 0
 
     @classmethod
     def of(cls, parts: Sequence[str] = (), also: str = "") -> Listing:
-        """One of a place that is the last of some folders, each in the one before."""
+        """An empty listing of a place, given the names of the folders of its path."""
         kinds = [form.recordings for form in register.FORMATS if form.recordings is not None]
         return cls(
             also=also,
@@ -108,67 +106,65 @@ class Listing:
 
     @property
     def within(self) -> bool:
-        """Whether the place itself is, or lies in, a recording that is a folder."""
+        """True if the place is, or is inside, a recording that is a folder."""
         return any(claim.within for claim in self.claims.values())
 
     @property
     def claimed(self) -> Recordings | None:
-        """Those of which there is a sign."""
+        """Recordings that are folders, if there is a sign of one."""
         return next((recordings for recordings, claim in self.claims.items() if claim.sign), None)
 
     def add(
         self,
-        at: str,
+        path: str,
         file: Callable[[], SourceFile],
         state: Callable[[], os.stat_result] | None = None,
     ) -> None:
-        """Takes in a file, which is made, and its state asked for, only if the name says that it
-        may be a profile.
-        """
-        first, slash, _ = at.partition("/")
+        """Add a file. `file` and `state` are only called if its name can be that of a profile."""
+        first, slash, _ = path.partition("/")
         self.top.add(first + slash)
         self.count += 1
         if self.count > MOST_FILES:
             raise ReadError(
                 f"it contains more than {MOST_FILES:,} files. Name the run's folder or its logdir."
             )
-        name = at.rpartition("/")[2]
+        name = path.rpartition("/")[2]
         promise = promised(name)
-        if at == self.also:
+        if path == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(at, promise, file(), state() if state is not None else None))
+            self.files.append(Found(path, promise, file(), state() if state is not None else None))
         elif _ARCHIVE.search(name):
-            self.archives.append(at)
-        self.note(at)
+            self.archives.append(path)
+        self.note(path)
 
-    def note(self, at: str) -> None:
-        """Sees whether the name of a file shows that there is a recording of which it was taken."""
-        name = at.rpartition("/")[2]
+    def note(self, path: str) -> None:
+        """Check whether the name of a file is a sign of a recording that it was copied from."""
+        name = path.rpartition("/")[2]
         for recordings, claim in self.claims.items():
             if not claim.sign and recordings.is_sign(name):
-                claim.sign = at
+                claim.sign = path
 
-    def enters(self, at: str) -> bool:
-        """Whether the files of a folder are to be added."""
-        name = at.rpartition("/")[2]
-        if "/" not in at:
+    def enters(self, path: str) -> bool:
+        """True if the files of a folder should be added."""
+        name = path.rpartition("/")[2]
+        if "/" not in path:
             self.top.add(name + "/")
         for recordings, claim in self.claims.items():
-            if recordings.is_folder(at):
-                claim.sign = at + "/"
+            if recordings.is_folder(path):
+                claim.sign = path + "/"
                 return False
-        # A recording that was never finished lies in a folder of its own, hidden.
+        # Unfinished recordings are in hidden folders.
         return name not in _PRUNED and not name.startswith(SCRATCH)
 
-    def take(self, at: str, file: Callable[[], SourceFile]) -> None:
-        """Takes in a file of a place that lists whole paths, unless it is in a folder that is not
+    def take(self, path: str, file: Callable[[], SourceFile]) -> None:
+        """Add a file of a place that lists full paths, unless it is in a folder that is not
         entered.
         """
-        *parts, name = at.split("/")
+        *parts, name = path.split("/")
         entered = all(self.enters("/".join(parts[: i + 1])) for i in range(len(parts)))
-        if (entered and not self.within) or at == self.also:
-            self.add(at, file)
+        if (entered and not self.within) or path == self.also:
+            self.add(path, file)
         for recordings, claim in self.claims.items():
             ours = bool(claim.within or within(recordings.is_folder, parts))
             if not ours and not entered:
@@ -177,51 +173,49 @@ class Listing:
                 if recordings.counts(part):
                     claim.folders.add("/".join(parts[: i + 1]))
             if recordings.is_read(name) and not (ours and any(map(recordings.is_private, parts))):
-                claim.files[at] = file()
+                claim.files[path] = file()
 
-    def walks(self, at: str) -> bool:
-        """Whether a place that shows one folder at a time is to be asked for this one; of a
-        recording, for those that are read.
+    def walks(self, path: str) -> bool:
+        """True if a place that lists one folder at a time should list this one; in a recording,
+        only folders that are read.
         """
-        *parts, name = at.split("/")
+        *parts, name = path.split("/")
         for recordings, claim in self.claims.items():
             if claim.within or within(recordings.is_folder, parts):
                 if recordings.counts(name):
-                    claim.folders.add(at)
+                    claim.folders.add(path)
                 if recordings.is_private(name):
                     return False
-        return self.enters(at) or any(recordings.is_folder(at) for recordings in self.claims)
+        return self.enters(path) or any(recordings.is_folder(path) for recordings in self.claims)
 
-    def under(self, at: str) -> Listing:
-        """What is below one of its folders, as a listing of that folder."""
-        start = at + "/"
-        out = Listing(doubts=self.doubts)
-        out.notes = [
-            (at[len(start) :], text) for at, text in self.notes if (at + "/").startswith(start)
-        ]
-        out.archives = [at[len(start) :] for at in self.archives if at.startswith(start)]
-        out.files = [
-            replace(found, at=found.at[len(start) :])
-            for found in self.files
-            if found.at.startswith(start)
-        ]
+    def under(self, subfolder: str) -> Listing:
+        """The listing of one of its folders."""
+        start = subfolder + "/"
+        length = len(start)
+        listing = Listing(doubts=self.doubts)
+        for path, text in self.notes:
+            if (path + "/").startswith(start):
+                listing.notes.append((path[length:], text))
+        listing.archives = [path[length:] for path in self.archives if path.startswith(start)]
+        for file in self.files:
+            if file.at.startswith(start):
+                file = replace(file, at=file.at[length:])
+                listing.files.append(file)
+                name, slash, _ = file.at.partition("/")
+                listing.top.add(name + slash)
         for recordings, claim in self.claims.items():
-            out.claims[recordings] = Claim(
+            files = {path: file for path, file in claim.files.items() if path.startswith(start)}
+            listing.claims[recordings] = Claim(
                 claim.sign,
-                claim.within or within(recordings.is_folder, at.split("/")),
-                {
-                    path[len(start) :]: file
-                    for path, file in claim.files.items()
-                    if path.startswith(start)
-                },
-                {folder[len(start) :] for folder in claim.folders if folder.startswith(start)},
+                claim.within or within(recordings.is_folder, subfolder.split("/")),
+                {path[length:]: file for path, file in files.items()},
+                {folder[length:] for folder in claim.folders if folder.startswith(start)},
             )
-        out.top = {f.at.partition("/")[0] + ("/" if "/" in f.at else "") for f in out.files}
-        return out
+        return listing
 
 
 def promised(name: str) -> int:
-    """How much the name of a file promises, see `NAMED`; -1 for the name of something else."""
+    """The class of a file name, see `NAMED`; -1 for names of other files."""
     if name == SIDECAR:
         return BESIDE
     if register.telling(name) is not None:
@@ -234,17 +228,17 @@ def promised(name: str) -> int:
 
 
 class Folder(Place, Protocol):
-    """A place with files below it that can be walked over."""
+    """A place whose files can be listed."""
 
     @property
     def cheap(self) -> bool:
-        """Whether looking into many files costs little."""
+        """True if examining many files is fast."""
 
     def listing(self) -> Listing:
-        """Everything below, in one walk."""
+        """All files below."""
 
     def close(self) -> None:
-        """Lets go of what was kept open to look into files."""
+        """Close the files that are open for examination."""
 
 
 @dataclass(frozen=True)
@@ -255,9 +249,9 @@ class LocalFolder:
     ----------
     path : Path
     confinement : Confinement or None
-        The folders that everything that is opened must be in; None where it may be anywhere.
+        The folders that all opened files must be in; None for no restriction.
     budget : Budget or None
-        What may be looked at; None where nothing but `MOST_FILES` bounds it.
+        Limits of the search; None if there is only `MOST_FILES`.
     """
 
     path: Path
@@ -277,61 +271,58 @@ class LocalFolder:
         return printable(str(self.path))
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is open."""
 
-    def below(self, at: str) -> Path:
+    def below(self, path: str) -> Path:
         """The path of a folder below."""
-        return self.path / at if at else self.path
+        return self.path / path if path else self.path
 
     def listing(self) -> Listing:
-        """Everything below. Links to folders are followed, each folder is entered once, and pipes
-        and sockets are left alone.
+        """All files below. Links to folders are followed, each folder is entered once, and pipes
+        and sockets are ignored.
 
         Raises
         ------
         ReadError
             The folder may not be read, or there are too many files.
         """
-        out = Listing.of(self.path.absolute().parts)
-        out.budget = self.budget
-        if out.within:
-            return out
+        listing = Listing.of(self.path.absolute().parts)
+        listing.budget = self.budget
+        if listing.within:
+            return listing
         try:
             entered = [real_path(self.path)]
         except OSError as error:
             raise could_not_open(error, self.path) from None
         try:
-            links = self._walk(out, "")
+            links = self._walk(listing, "")
             while links:
-                at = links.pop(0)
+                link = links.pop(0)
                 try:
-                    target = real_path(self.path / at)
+                    target = real_path(self.path / link)
                 except OSError as error:
-                    out.notes.append((at.rpartition("/")[0], _unexamined(at, error)))
+                    listing.notes.append((link.rpartition("/")[0], _unexamined(link, error)))
                     continue
-                # What the link points to may hold this folder, or lie in one that has been walked
-                # already.
+                # The target may contain this folder, or be inside a folder that was listed already.
                 if any(_contains(done, target) or _contains(target, done) for done in entered):
                     continue
                 entered.append(target)
-                links += self._walk(out, at)
+                links += self._walk(listing, link)
         except ReadError as error:
             raise ReadError(error.reason, path=self.label) from None
-        return out
+        return listing
 
-    def _left(self, out: Listing, at: str) -> bool:
-        """Whether a hidden folder is that of a recording that ended before its profile was
-        complete, and has files.
-        """
-        parent, _, name = at.rpartition("/")
+    def _left(self, listing: Listing, path: str) -> bool:
+        """True if a hidden folder contains files of a recording whose process was killed."""
+        parent, _, name = path.rpartition("/")
         if not name.startswith(SCRATCH):
             return False
-        found = look(self.path / at)
+        recording = look(self.path / path)
         if not parent:
-            out.unfinished.append(found)
-        return found.written and bool(found.facts) and not found.running
+            listing.unfinished.append(recording)
+        return recording.written and bool(recording.facts) and not recording.running
 
-    def _walk(self, out: Listing, start: str) -> list[str]:
+    def _walk(self, listing: Listing, start: str) -> list[str]:
         links: list[str] = []
         queue = [start]
         while queue and not (self.budget and self.budget.over):
@@ -339,50 +330,53 @@ class LocalFolder:
             folders: list[str] = []
             try:
                 with scan(self.path / parent, self.confinement) as entries:
-                    for entry in sorted(
-                        self.budget.entries(entries) if self.budget else entries,
-                        key=lambda e: e.name,
-                    ):
-                        self._entry(out, parent, entry, folders, links)
+                    allowed = self.budget.entries(entries) if self.budget else entries
+                    for entry in sorted(allowed, key=lambda entry: entry.name):
+                        self._entry(listing, parent, entry, folders, links)
             except OSError as error:
                 if not parent:
                     raise could_not_open(error, self.path) from None
-                out.notes.append((parent, _unexamined(parent, error)))
-            queue += [at for at in reversed(folders) if out.enters(at) or self._left(out, at)]
+                listing.notes.append((parent, _unexamined(parent, error)))
+            queue += [
+                path
+                for path in reversed(folders)
+                if listing.enters(path) or self._left(listing, path)
+            ]
         return links
 
     def _entry(
         self,
-        out: Listing,
+        listing: Listing,
         parent: str,
         entry: os.DirEntry[str],
         folders: list[str],
         links: list[str],
     ) -> None:
-        at = f"{parent}/{entry.name}" if parent else entry.name
+        path = f"{parent}/{entry.name}" if parent else entry.name
         try:
             if entry.is_dir(follow_symlinks=False):
-                folders.append(at)
+                folders.append(path)
             elif entry.is_symlink() and entry.is_dir():
-                if out.enters(at):
-                    links.append(at)
+                if listing.enters(path):
+                    links.append(path)
             elif entry.is_file():
-                # Asking a confined file takes several looks; its folder is open here.
-                state = (
-                    entry.stat if self.confinement is not None and not entry.is_symlink() else None
+                # The state of a confined file takes several calls later; its folder is open here.
+                confined = self.confinement is not None and not entry.is_symlink()
+                state = entry.stat if confined else None
+                listing.add(
+                    path, lambda: LocalFile(self.path / path, confinement=self.confinement), state
                 )
-                out.add(at, lambda: LocalFile(self.path / at, confinement=self.confinement), state)
             else:
                 if not parent:
-                    out.top.add(entry.name)
+                    listing.top.add(entry.name)
                 if entry.is_symlink() and promised(entry.name) == NAMED:
-                    out.notes.append((parent, f"{printable(at)} is a broken link."))
+                    listing.notes.append((parent, f"{printable(path)} is a broken link."))
         except OSError as error:
-            out.notes.append((parent, _unexamined(at, error)))
+            listing.notes.append((parent, _unexamined(path, error)))
 
 
-def _unexamined(at: str, error: OSError) -> str:
-    return f"{printable(at)} could not be examined: {error.strerror}."
+def _unexamined(path: str, error: OSError) -> str:
+    return f"{printable(path)} could not be examined: {error.strerror}."
 
 
 def _contains(folder: str, other: str) -> bool:

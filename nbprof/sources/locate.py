@@ -1,4 +1,4 @@
-"""Finds profiles in files, run folders, logdirs, archives and URLs, and picks the run to load."""
+"""Location of profiles in files, run folders, logdirs, archives and URLs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from nbprof.core.confinement import Confinement, scan
+from nbprof.core.confinement import Confinement, scan, state_of
 from nbprof.core.errors import ReadError
 from nbprof.core.files import (
     LIMIT_BYTES,
@@ -34,7 +34,7 @@ from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
 from nbprof.sources.select_run import choose, kind_of, resolve
 from nbprof.sources.sniff import HEAD, head_of, recognise
-from nbprof.sources.urls import is_url, shown
+from nbprof.sources.urls import is_url, public_url
 
 if TYPE_CHECKING:
     from nbprof.sources.archives import TarArchive, ZipArchive
@@ -49,20 +49,20 @@ Source = Any
 
 @dataclass(frozen=True)
 class Ways:
-    """How places are opened.
+    """Options for opening places.
 
     Attributes
     ----------
     storage_options : mapping
         Passed on to fsspec.
     limit_bytes : int
-        The most that a packed file may unpack to.
+        Limit for a decompressed file.
     progress : callable or None
-        Called with a sentence as downloads go on.
+        Called with messages during downloads.
     confinement : Confinement or None
-        The folders of this machine that everything that is opened must be in.
+        The folders of this machine that all opened files must be in.
     budget : callable or None
-        Gives what may be looked at of a folder of this machine at each request.
+        Creates the limits of each search of a folder of this machine.
     """
 
     storage_options: Mapping[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Ways:
 
 
 @dataclass
-class _Inside:
+class _ArchiveFolder:
     """A folder inside an archive."""
 
     archive: ZipArchive | TarArchive
@@ -89,28 +89,28 @@ class _Inside:
     def label(self) -> str:
         return self.archive.below(self.at)
 
-    def below(self, at: str) -> str:
-        return self.archive.below("/".join(part for part in (self.at, at) if part))
+    def below(self, path: str) -> str:
+        return self.archive.below("/".join(part for part in (self.at, path) if part))
 
     def close(self) -> None:
         self.archive.close()
 
     def listing(self) -> Listing:
-        whole = self.archive.listing(self.at)
+        listing = self.archive.listing(self.at)
         if not self.at:
-            return whole
-        for found in whole.files:
-            if found.at == self.at:
-                raise _IsFile(found, whole)
-        return whole.under(self.at)
+            return listing
+        for file in listing.files:
+            if file.at == self.at:
+                raise _IsFile(file, listing)
+        return listing.under(self.at)
 
 
 class _IsFile(Exception):  # noqa: N818 - not an error
-    """The place is a file, after all."""
+    """The place is a file, not a folder."""
 
-    def __init__(self, found: Found, listing: Listing) -> None:
+    def __init__(self, file: Found, listing: Listing) -> None:
         super().__init__()
-        self.found = found
+        self.found = file
         self.listing = listing
 
 
@@ -120,19 +120,19 @@ def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
     Raises
     ------
     ReadError
-        Nothing is there, or it may not be read.
+        The place does not exist, or may not be read.
     """
     return _runs(source, ways or Ways())[0]
 
 
 def survey(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
-    """The runs at a place as `runs` has them, and what makes the error that says why there are
-    none, without a second look.
+    """The runs at a place as in `runs`, and a function that creates the error for no runs, without
+    another search.
 
     Raises
     ------
     ReadError
-        As `runs`.
+        As in `runs`.
     """
     return _runs(source, ways)
 
@@ -144,59 +144,55 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     ----------
     source : path, URL, several of them, or RunFiles
     run : str or int, optional
-        Its name, or the beginning of it; or its place in the list, newest first: 0 the newest, -1
-        the oldest. The newest when left out.
+        Its name or the beginning of it; or its index, newest first: 0 the newest, -1 the oldest. By
+        default the newest.
     ways : Ways, optional
 
     Raises
     ------
     ReadError
-        Nothing is there, or no profile is in it, or no run has that name; says what was looked for
-        and what is there.
+        The place does not exist, contains no profile, or no run has that name; the message says
+        what was searched for, and what there is.
     """
     ways = ways or Ways()
     if isinstance(source, RunFiles):
         return resolve(source, ways.limit_bytes)
-    found, nothing = _runs(source, ways)
-    if not found:
+    candidates, nothing = _runs(source, ways)
+    if not candidates:
         raise nothing()
-    chosen = _newest(found) if run is None else choose(found, run, _label(source))
+    chosen = _newest(candidates) if run is None else choose(candidates, run, _label(source))
     return resolve(chosen, ways.limit_bytes)
 
 
-def _newest(found: list[RunFiles]) -> RunFiles:
-    """The first of the runs, which are sorted, with a line for its receipt that it was chosen, and
-    by what.
-    """
-    newest = found[0]
-    if len(found) == 1:
+def _newest(candidates: list[RunFiles]) -> RunFiles:
+    """The first of the sorted runs, with a line for its receipt about the choice."""
+    newest = candidates[0]
+    if len(candidates) == 1:
         return newest
-    by = (
-        "when they were recorded"
-        if all(run.dated for run in found)
-        else "when their files were last changed, because not all have a recording time"
-    )
+    by = "when they were recorded"
+    if not all(run.dated for run in candidates):
+        by = "when their files were last changed, because not all have a recording time"
     note = (
-        f"{newest.name} is the newest of {len(found):,} runs here, by {by}. nbprof.runs lists them,"
-        " and run= opens another."
+        f"{newest.name} is the newest of {len(candidates):,} runs here, by {by}. nbprof.runs lists"
+        " them, and run= opens another."
     )
-    return replace(newest, newest_of=len(found), notes=(note, *newest.notes))
+    return replace(newest, newest_of=len(candidates), notes=(note, *newest.notes))
 
 
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
-    """The runs, and the error for when there are none."""
+    """The runs, and a function that creates the error for no runs."""
     if _is_several(source):
-        return [_joined([find(one, None, ways) for one in source])], lambda: ReadError(
+        return [_joined([find(part, None, ways) for part in source])], lambda: ReadError(
             "no file was given."
         )
-    where = _place(source, ways)
-    if not hasattr(where, "listing"):
-        head = head_of(where)
-        kind = recognise(head, where.name)
+    location = _open_source(source, ways)
+    if not hasattr(location, "listing"):
+        head = head_of(location)
+        kind = recognise(head, location.name)
         if kind.format != "archive":
-            return _named(where, head)
-        where = _Inside(_archive(where, kind, ways), "")
-    folder = cast(Folder, where)
+            return _named(location, head)
+        location = _ArchiveFolder(_archive(location, kind, ways), "")
+    folder = cast(Folder, location)
     try:
         return _below(folder)
     finally:
@@ -206,23 +202,22 @@ def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], Read
 def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     try:
         listing = folder.listing()
-    except _IsFile as inside:
-        file = inside.found.file
+    except _IsFile as is_file:
+        file = is_file.found.file
         head = head_of(file)
         if recognise(head, file.name).format == "archive":
             raise ReadError(
                 "archives inside archives are not opened. Unpack the outer one, and load this one.",
                 path=file.label,
             ) from None
-        beside = [
-            f.file
-            for f in inside.listing.files
-            if f.promise == BESIDE and f.parent == inside.found.parent
-        ]
-        return _named(file, head, next(iter(beside), None))
+        sidecar = None
+        for other in is_file.listing.files:
+            if other.promise == BESIDE and other.parent == is_file.found.parent:
+                sidecar = sidecar or other.file
+        return _named(file, head, sidecar)
     sidecars = [f for f in listing.files if f.promise == BESIDE]
-    found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
-    found = _with_unread(found, folder, listing)
+    runs_here = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
+    runs_here = _with_unread(runs_here, folder, listing)
     notes = _notes(folder, listing)
     doubts = tuple(listing.doubts)
     unexported: list[str] = []
@@ -230,36 +225,34 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     for recordings, claim in listing.claims.items():
         if not claim.sign:
             continue
-        whole, more = recordings.runs_at(folder, claim, written)
+        folder_runs, more = recordings.runs_at(folder, claim, written)
         unexported += more
-        if whole:
-            # A timeline lies beside the tables that it belongs to.
-            taken = {file.label for run in whole for file in run.files}
-            found = [run for run in found if any(file.label not in taken for file in run.files)]
-            found = sorted([*found, *whole], key=lambda run: (run.modified, run.name), reverse=True)
-    told = [
-        (
-            replace(
-                run,
-                notes=run.notes + tuple(notes.get(str(run.folder), ())),
-                warnings=run.warnings + doubts,
-            )
-            if doubts or str(run.folder) in notes
-            else run
-        )
-        for run in found
-    ]
-    if listing.unfinished:
-        told = [_beside_unfinished(run, listing.unfinished) for run in told]
-    return told, lambda: _nothing(folder, listing, unexported)
+        if folder_runs:
+            # A timeline file next to the tables is part of the same run.
+            labels = {file.label for run in folder_runs for file in run.files}
+            runs_here = [run for run in runs_here if not _all_in(run, labels)] + folder_runs
+            runs_here.sort(key=lambda run: (run.modified, run.name), reverse=True)
+    with_notes = []
+    for run in runs_here:
+        if doubts or str(run.folder) in notes:
+            notes_here = tuple(notes.get(str(run.folder), ()))
+            run = replace(run, notes=run.notes + notes_here, warnings=run.warnings + doubts)
+        if listing.unfinished:
+            run = _beside_unfinished(run, listing.unfinished)
+        with_notes.append(run)
+    return with_notes, lambda: _nothing(folder, listing, unexported)
 
 
-def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
-    """The runs with the files that they lack because they cannot be read; of other files called
-    traces, a note in the listing.
+def _all_in(run: RunFiles, labels: set[str]) -> bool:
+    return all(file.label in labels for file in run.files)
+
+
+def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
+    """The runs with their unread files: files that are missing from them because they cannot be
+    read. Other files with names of traces become notes of the listing.
     """
     by_folder: dict[str, list[int]] = {}
-    for i, run in enumerate(found):
+    for i, run in enumerate(found_runs):
         by_folder.setdefault(str(run.folder), []).append(i)
     refused_in: dict[str, list[tuple[Found, str, bool]]] = {}
     for each in listing.refused:
@@ -267,13 +260,13 @@ def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> lis
     unread: dict[int, list[Missing]] = {}
     for parent, refused in refused_in.items():
         runs_here = by_folder.get(str(folder.below(parent)), [])
-        # Each is compared with each run beside it: very many of both are no job of which some files
-        # are damaged.
+        # Each file is compared with each run of the folder. A job with a few damaged files does not
+        # have very many of both.
         compared = len(refused) * len(runs_here) <= _MOST_COMPARED
         for file, text, named in refused:
-            lacking = (
-                [i for i in runs_here if detect.lacks(found[i], file.file.name)] if compared else []
-            )
+            lacking = []
+            if compared:
+                lacking = [i for i in runs_here if detect.lacks(found_runs[i], file.file.name)]
             for i in lacking:
                 unread.setdefault(i, []).append(
                     Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}")
@@ -282,31 +275,29 @@ def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> lis
                 listing.notes.append((parent, text))
     return [
         replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run
-        for i, run in enumerate(found)
+        for i, run in enumerate(found_runs)
     ]
 
 
 def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
-    """The notes of a listing by the folder that they are about, of each folder so many."""
-    by_place: dict[str, list[str]] = {}
-    for at, text in listing.notes:
-        by_place.setdefault(at, []).append(text)
+    """The notes of a listing by their folder, with a limit per folder."""
+    by_folder: dict[str, list[str]] = {}
+    for path, text in listing.notes:
+        by_folder.setdefault(path, []).append(text)
     notes: dict[str, list[str]] = {}
-    for at, texts in by_place.items():
+    for path, texts in by_folder.items():
+        here = notes.setdefault(str(folder.below(path)), [])
+        here += texts[:_MOST_NOTES]
         more = len(texts) - _MOST_NOTES
-        left_out = (
-            [f"{more:,} more files here could not be read, or are not profiles."]
-            if more > 0
-            else []
-        )
-        notes.setdefault(str(folder.below(at)), []).extend([*texts[:_MOST_NOTES], *left_out])
+        if more > 0:
+            here.append(f"{more:,} more files here could not be read, or are not profiles.")
     return notes
 
 
 def _named(
     file: SourceFile, head: bytes, sidecar: SourceFile | None = None
 ) -> tuple[list[RunFiles], Callable[[], ReadError]]:
-    """One file that was named: a run, or no profile and the error that says what it is."""
+    """The run of a file that was named, or the error if it is not a profile."""
     try:
         run = _of_file(file, kind_of(file, head))
     except ReadError as error:
@@ -324,12 +315,11 @@ def _is_several(source: Source) -> bool:
 
 
 def _joined(parts: list[RunFiles]) -> RunFiles:
-    """Files that were named one by one, as the hosts of one run."""
+    """One run of files that were named one by one, as its hosts."""
     if not parts:
         raise ReadError("no files were given: the list is empty.")
-    labels = [
-        form.label for form in register.FORMATS if form.name in {part.format for part in parts}
-    ]
+    formats = {part.format for part in parts}
+    labels = [form.label for form in register.FORMATS if form.name in formats]
     if len(labels) > 1:
         odd = next(part for part in parts if part.format != parts[0].format)
         raise ReadError(
@@ -338,19 +328,19 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
             path=odd.files[0].label,
         )
     folders = {str(part.folder) for part in parts}
-    one = parts[0]
+    first = parts[0]
     if len(parts) == 1:
-        return one
-    name = (printable(Path(one.folder).name) if len(folders) == 1 else "") or one.name
+        return first
+    name = (printable(Path(first.folder).name) if len(folders) == 1 else "") or first.name
     return RunFiles(
         name,
-        one.folder,
+        first.folder,
         tuple(file for part in parts for file in part.files),
         max(part.modified for part in parts),
-        one.format,
+        first.format,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
-        sidecar=one.sidecar,
+        sidecar=first.sidecar,
         copies=tuple(dict.fromkeys(file for part in parts for file in part.copies)),
         unread=tuple(dict.fromkeys(file for part in parts for file in part.unread)),
     )
@@ -358,11 +348,11 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
 
 def _label(source: Source) -> str:
     text = os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else str(source)
-    return shown(text) if is_url(text) else printable(text)
+    return public_url(text) if is_url(text) else printable(text)
 
 
-def _place(source: Source, ways: Ways) -> SourceFile | Folder:
-    """What a path or URL leads to."""
+def _open_source(source: Source, ways: Ways) -> SourceFile | Folder:
+    """The file or folder at a path or URL."""
     if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
         protocol = getattr(source, "protocol", None)
         if protocol not in ("", "file", "local"):
@@ -387,13 +377,13 @@ def _place(source: Source, ways: Ways) -> SourceFile | Folder:
 def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     try:
         path = Path(text).expanduser()
-        mode = (path.stat() if ways.confinement is None else ways.confinement.stat(path)).st_mode
+        mode = state_of(path, ways.confinement).st_mode
     except RuntimeError:
         raise ReadError("there is no home folder for this user.", path=printable(text)) from None
     except (FileNotFoundError, NotADirectoryError) as error:
         if "!/" in text:
             outer, _, inner = text.partition("!/")
-            return _inside(_at_path(outer, ways), inner, ways)
+            return _folder_in_archive(_at_path(outer, ways), inner, ways)
         raise _not_there(error, path, ways.confinement) from None
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
@@ -407,19 +397,17 @@ def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
 
 
 def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> ReadError:
-    out = could_not_open(error, path)
+    reason = could_not_open(error, path)
     try:
         if path.is_symlink():
-            return out
+            return reason
         with scan(path.parent, confinement) as entries:
             near = difflib.get_close_matches(path.name, [entry.name for entry in entries], 1, 0.75)
     except OSError:
         near = []
-    return (
-        ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path)
-        if near
-        else out
-    )
+    if not near:
+        return reason
+    return ReadError(f"{reason.reason} Did you mean {printable(near[0])}?", path=reason.path)
 
 
 def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
@@ -427,22 +415,21 @@ def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
         r"^(zip|tar)()::(.+)$", text, re.DOTALL
     )
     if chained:
-        return _inside(_place(chained[3], ways), chained[2], ways)
+        return _folder_in_archive(_open_source(chained[3], ways), chained[2], ways)
     if re.match(r"^(file|local)://", text):
-        # As written, or with the escapes of a URL (%20) taken for what they stand for.
-        bare = (
-            urlsplit(text).path
-            if text.startswith("file://localhost/")
-            else text.partition("://")[2]
-        )
-        bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare) if os.name == "nt" else bare
+        # As written, or with the escapes of a URL (%20) decoded.
+        bare = text.partition("://")[2]
+        if text.startswith("file://localhost/"):
+            bare = urlsplit(text).path
+        if os.name == "nt":
+            bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare)
         return _at_path(bare if os.path.lexists(bare) else unquote(bare), ways)
     from nbprof.sources.remote import connect
 
     outer, mark, inner = text.partition("!/")
     storage, path = connect(outer if mark else text, ways.storage_options)
     there = _remote(storage, path, ways)
-    return _inside(there, inner, ways) if mark else there
+    return _folder_in_archive(there, inner, ways) if mark else there
 
 
 def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
@@ -457,7 +444,7 @@ def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
     if info.get("type") == "directory":
         return folder
     file = RemoteFile(storage, path, info, ways.limit_bytes, ways.progress)
-    # A web server shows a page for a folder; there is no other sign.
+    # A web server returns a page for a folder; there is no other sign.
     if (
         storage.http
         and info.get("mimetype") == "text/html"
@@ -481,20 +468,20 @@ def _archive(file: SourceFile, kind: Kind, ways: Ways) -> ZipArchive | TarArchiv
     return TarArchive(file, kind.packed, ways.limit_bytes, ways.progress)
 
 
-def _inside(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
+def _folder_in_archive(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
     if hasattr(outer, "listing"):
         raise ReadError("this is a folder, not an archive.", path=outer.label)
     kind = recognise(outer.head(HEAD), outer.name)
     if kind.format != "archive":
         raise ReadError(f"this is {kind.what}, not a zip or tar archive.", path=outer.label)
-    return _Inside(
+    return _ArchiveFolder(
         _archive(outer, kind, ways),
         "/".join(part for part in inner.split("/") if part not in ("", ".", "..")),
     )
 
 
 def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
-    """One file that was named, as a run."""
+    """The run of a single file."""
     folder: Path | str
     sidecar: SourceFile | None = None
     if isinstance(file, LocalFile):
@@ -517,45 +504,41 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
 
 
 def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
-    """A run with what is to be said of later recordings in its logdir that are not finished, and of
-    its own as a warning.
-    """
-    inside = [one for one in unfinished if Path(run.folder).is_relative_to(one.folder)]
-    others = [
-        one.sentence for one in unfinished if one not in inside and one.started > run.modified
-    ]
-    return replace(
-        run,
-        notes=run.notes + tuple(others),
-        warnings=run.warnings + tuple(one.sentence for one in inside),
-    )
+    """A run with notes on later unfinished recordings in its logdir, and a warning if it is one."""
+    notes, warnings = list(run.notes), list(run.warnings)
+    for recording in unfinished:
+        if Path(run.folder).is_relative_to(recording.folder):
+            warnings.append(recording.sentence)
+        elif recording.started > run.modified:
+            notes.append(recording.sentence)
+    return replace(run, notes=tuple(notes), warnings=tuple(warnings))
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
-    """The error for a place without a profile: what nbprof looked for, and what is there."""
-    archive = isinstance(folder, _Inside)
+    """The error for a place without a profile: what nbprof searched for, and what there is."""
+    archive = isinstance(folder, _ArchiveFolder)
     if (recordings := listing.claimed) is not None:
         return recordings.nothing(folder, unread)
     suffixes = [form.suffixes[0] for form in register.FORMATS if form.names is not None]
-    known = " and ".join(f"*{suffix}" for suffix in suffixes)
-    said = [
+    patterns = " and ".join(f"*{suffix}" for suffix in suffixes)
+    sentences = [
         f"there is no profile in this {'archive' if archive else 'folder'}.",
-        f"nbprof looks for {known} in it and its subfolders, where TensorBoard keeps them:",
+        f"nbprof looks for {patterns} in it and its subfolders, where TensorBoard keeps them:",
         f"<logdir>/plugins/profile/<run>/<host>{suffixes[0]}.",
     ]
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
         how = "unpack the outer one first" if archive else "pass its path to load its contents"
-        said.append(
+        sentences.append(
             f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}."
         )
     elif not top:
-        said.append(
+        sentences.append(
             f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without"
             " an error?"
         )
     else:
-        said.append(f"It holds {join_some(top, 5)}.")
-    said[1:1] = [one.sentence for one in listing.unfinished]
-    said += (listing.doubts + [text for _, text in listing.notes])[:3]
-    return ReadError(" ".join(said), path=folder.label)
+        sentences.append(f"It holds {join_some(top, 5)}.")
+    sentences[1:1] = [recording.sentence for recording in listing.unfinished]
+    sentences += (listing.doubts + [text for _, text in listing.notes])[:3]
+    return ReadError(" ".join(sentences), path=folder.label)

@@ -1,4 +1,4 @@
-"""What a recording leaves behind: a run folder, and what is known about how it was made."""
+"""The result of a recording: a run folder, and information about how it was recorded."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.files import SourceFile
 from nbprof.core.sidecar import SIDECAR
 from nbprof.sources.upload import Upload
-from nbprof.sources.urls import shown
+from nbprof.sources.urls import public_url
 
 _MOST_BYTES = 1 << 20
 BATCHES_OF_KERAS = "batches of Keras"
-"""What a note of a recording says that its steps are, where Keras ran the loop."""
+"""End of the note on the steps of a recording if Keras ran the loop."""
 
 
 @dataclass
 class CaptureInfo:
-    """How a run was recorded; ``run.capture`` of a profile that came from a cell.
+    """Information about a recording; ``run.capture`` of a profile that was recorded by nbprof.
 
     Parameters
     ----------
@@ -138,15 +138,15 @@ class CaptureInfo:
 
     @property
     def warmup(self) -> int | None:
-        """How many of the first steps are warm-up, where that was asked for."""
+        """Number of first steps that are warm-up, if the option was given."""
         value = self.options.get("warmup")
-        return (
-            value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-        )
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        return None
 
     @property
     def peaks(self) -> dict[str, float]:
-        """Peaks of the device that were given; those that make sense."""
+        """Peaks of the device that were given, if they are valid."""
         value = self.options.get("peaks")
         try:
             return checked(value if isinstance(value, dict) else None)
@@ -155,7 +155,7 @@ class CaptureInfo:
 
     @property
     def of_keras(self) -> bool:
-        """Whether the steps are batches of Keras, so that Keras runs the loop, on any backend."""
+        """True if the steps are batches of Keras, which runs the loop, on any backend."""
         return any(
             note.startswith("steps: ") and note.endswith(BATCHES_OF_KERAS) for note in self.notes
         )
@@ -192,16 +192,14 @@ class CaptureInfo:
             "predicted_ms": (float, type(None)),
         }
         kinds["slowed"] = bool
-        told = fit.get("probe", {})
-        if told:
-            # Older recordings do not say it.
-            told = {"slowed": False, **told}
-        fit["probe"] = (
-            told
-            if told.keys() == kinds.keys()
-            and all(isinstance(told[key], kind) for key, kind in kinds.items())
-            else {}
-        )
+        probe = fit.get("probe", {})
+        if probe:
+            # Older recordings do not have it.
+            probe = {"slowed": False, **probe}
+        valid = probe.keys() == kinds.keys()
+        if not valid or not all(isinstance(probe[key], kind) for key, kind in kinds.items()):
+            probe = {}
+        fit["probe"] = probe
         counts = fit.get("cells", {}).items()
         fit["cells"] = {
             str(name): count
@@ -216,16 +214,13 @@ class CaptureInfo:
                 if isinstance(value, str)
             }
         window = fit.get("window", [])
-        fit["window"] = (
-            window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
-        )
+        if len(window) != 2 or not all(isinstance(step, int) for step in window):
+            fit["window"] = []
         return cls(**fit)
 
     @classmethod
     def of(cls, sidecar: SourceFile | None) -> CaptureInfo | None:
-        """What the file that nbprof wrote beside a run says; None where there is none, or it says
-        nothing that makes sense.
-        """
+        """Return the content of a sidecar; None if there is none or it is invalid."""
         if sidecar is None:
             return None
         try:
@@ -236,9 +231,7 @@ class CaptureInfo:
 
     @classmethod
     def read(cls, folder: Path) -> CaptureInfo | None:
-        """Return what lies beside the files of a run, or None where it was not recorded by
-        nbprof.
-        """
+        """Return the content of the sidecar in a run folder; None if nbprof did not record it."""
         try:
             values = json.loads((Path(folder) / SIDECAR).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -261,7 +254,7 @@ def _is_boundary(values: object) -> bool:
 
 @dataclass
 class Recording:
-    """A finished recording: where its files lie and how it was made.
+    """A finished recording: the location of its files and how it was recorded.
 
     Parameters
     ----------
@@ -270,7 +263,7 @@ class Recording:
     info : CaptureInfo
         How it was made.
     temporary : Path or None
-        The folder that vanishes with the profile, where nothing was to be kept.
+        The folder that is removed with the profile, if it should not be saved.
     others : list of Recording
         The other windows of the same cell (``--every``), in time order.
     upload : Upload or None
@@ -285,24 +278,21 @@ class Recording:
 
     @property
     def url(self) -> str:
-        """Where it was copied to, as it may be shown; "" where it was not."""
-        return self.upload.where(self.path) if self.upload is not None else ""
+        """The URL that it was copied to, without secrets; "" if it was not copied."""
+        return self.upload.url_of(self.path) if self.upload is not None else ""
 
     @property
     def host_file(self) -> Path:
         """The trace file of this host."""
-        # Late, for what finds and reads files imports numpy, and a cell may be recorded that does
-        # not.
+        # Imported late, because it imports numpy, which a recorded cell may not use.
         from nbprof.formats.register import FORMATS
 
         for form in FORMATS:
-            found = sorted(
-                file
-                for file in self.path.glob("*")
-                if form.names is not None and form.names.search(file.name)
-            )
-            if found:
-                return found[0]
+            if form.names is None:
+                continue
+            files = [file for file in self.path.glob("*") if form.names.search(file.name)]
+            if files:
+                return min(files)
         return self.path
 
     @property
@@ -320,14 +310,14 @@ class Recording:
         }
 
     def write(self) -> None:
-        """Put the info beside the trace files, for whoever opens the run later."""
+        """Write the info next to the trace files."""
         text = json.dumps(self.info.to_dict(), indent=1)
         (self.path / SIDECAR).write_text(text, encoding="utf-8")
         if self.upload is not None:
             self.upload.put(self.path)
 
     def note_upload(self) -> None:
-        """Note where it was copied to; if that failed, keep the files here and note why."""
+        """Add a note with the URL; if copying failed, keep the files and note the reason."""
         if self.upload is None:
             return
         if self.url:
@@ -335,20 +325,18 @@ class Recording:
             return
         self.temporary = None
         self.info.notes.append(
-            f"the run could not be copied to {shown(self.upload.url)} ({self.upload.trouble}); it"
-            f" is in {self.path}"
+            f"the run could not be copied to {public_url(self.upload.url)}"
+            f" ({self.upload.trouble}); it is in {self.path}"
         )
 
 
 def windows_of(folder: Path, info: CaptureInfo) -> list[tuple[Path, CaptureInfo]]:
-    """The runs beside `folder` that are windows of the same cell, that one included, in the order
-    of their steps.
-    """
+    """The runs that are windows of the same cell as `folder`, in the order of their steps."""
     if not info.group:
         return [(folder, info)]
-    found = []
+    windows = []
     for sidecar in folder.parent.glob(f"*/{SIDECAR}"):
         other = info if sidecar.parent == folder else CaptureInfo.read(sidecar.parent)
         if other is not None and other.group == info.group:
-            found.append((sidecar.parent, other))
-    return sorted(found, key=lambda each: (each[1].window or [2**62], each[0].name))
+            windows.append((sidecar.parent, other))
+    return sorted(windows, key=lambda each: (each[1].window or [2**62], each[0].name))

@@ -1,8 +1,8 @@
 """Files behind a URL, through fsspec: `s3://`, `gs://`, `https://`, `memory://` and every other
-scheme that a backend is installed for.
+scheme with an installed backend.
 
-Bytes go straight into memory, never into a temporary file. What a URL or the options of a storage
-hold of secrets (a password, the signature of a presigned URL) is in no label and no error.
+Bytes are read into memory, never into a temporary file. Labels and errors do not contain secrets of
+a URL or of storage options, such as a password or the signature of a presigned URL.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
@@ -21,19 +22,39 @@ from nbprof.core.files import Buffer, Growing, Stamp, printable
 from nbprof.core.packed import as_file
 from nbprof.core.units import size_text
 from nbprof.sources.folders import Listing
-from nbprof.sources.urls import scrubbed, shown
+from nbprof.sources.urls import public_url, scrubbed
 
 Progress = Callable[[str], None] | None
 
+_PACKAGES = {
+    "s3fs": "s3 s3a",
+    "gcsfs": "gs gcs",
+    "adlfs": "abfs abfss az adl",
+    "aiohttp": "http https",
+    "huggingface_hub": "hf",
+    "paramiko": "sftp ssh",
+    "smbprotocol": "smb",
+    "requests": "github gist dbfs webhdfs",
+    "ocifs": "oci",
+    "ossfs": "oss",
+    "pyarrow": "hdfs arrow_hdfs",
+    "gdrive_fs": "gdrive",
+    "dropboxdrivefs": "dropbox",
+    "webdav4": "webdav",
+    "wandbfs": "wandb",
+    "dvc": "dvc",
+    "lakefs-spec": "lakefs",
+    "boxfs": "box",
+    "tosfs": "tos",
+    "libarchive-c": "libarchive",
+    "fsspec-xrootd": "root",
+    "pygit2": "git",
+}
+"""Packages of backends, with their schemes."""
 _BACKENDS = {
-    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "adl": "adlfs",
-    "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub", "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol",
-    "github": "requests", "gist": "requests", "dbfs": "requests", "webhdfs": "requests", "oci": "ocifs", "oss": "ossfs", "hdfs": "pyarrow",
-    "arrow_hdfs": "pyarrow", "gdrive": "gdrive_fs", "dropbox": "dropboxdrivefs", "webdav": "webdav4", "wandb": "wandbfs", "dvc": "dvc",
-    "lakefs": "lakefs-spec", "box": "boxfs", "tos": "tosfs", "libarchive": "libarchive-c", "root": "fsspec-xrootd", "git": "pygit2",
-}  # fmt: skip
-# One request at a time is far slower than what a store can give; these many bytes are under way at
-# once.
+    scheme: package for package, schemes in _PACKAGES.items() for scheme in schemes.split()
+}
+# Size and number of concurrent requests: a single one is far slower than the storage.
 _PART, _PARTS = 1 << 23, 8
 _STREAM = 1 << 20
 _BLOCK = 1 << 20
@@ -57,7 +78,7 @@ _TIMES = (
 
 @dataclass(frozen=True)
 class Storage:
-    """A file system of fsspec, with the URL that it was opened by."""
+    """A file system of fsspec, with its URL."""
 
     fs: Any
     url: str
@@ -65,51 +86,51 @@ class Storage:
 
     @property
     def http(self) -> bool:
-        """Whether it is plain HTTP, which has no listing and may not know parts of files."""
+        """True for plain HTTP, which has no listing and may not support ranges of files."""
         protocol = getattr(self.fs, "protocol", "")
-        return (
-            "http" in protocol
-            if isinstance(protocol, (tuple, list))
-            else protocol in ("http", "https")
-        )
+        if isinstance(protocol, (tuple, list)):
+            return "http" in protocol
+        return protocol in ("http", "https")
 
     def label(self, path: str) -> str:
-        """What is shown for a path of this storage."""
+        """A path of this storage as a URL without secrets."""
         try:
-            whole = str(self.fs.unstrip_protocol(path))
+            url = str(self.fs.unstrip_protocol(path))
         except Exception:
-            whole = path
-        return shown(whole)
+            url = path
+        return public_url(url)
 
     @contextlib.contextmanager
     def errors(self, label: str) -> Iterator[None]:
-        """Makes what a backend raises an error that names the place, and no secret."""
+        """Turn exceptions of a backend into a `ReadError` with a label and without secrets."""
         try:
             yield
         except ReadError as error:
-            raise (
-                error if error.path else ReadError(error.reason, path=label, offset=error.offset)
-            ) from None
+            if error.path:
+                raise
+            raise ReadError(error.reason, path=label, offset=error.offset) from None
         except Exception as caught:
             cause: BaseException = caught
             if isinstance(caught, FileNotFoundError):
-                # Over HTTP whatever goes wrong is a missing file; what it was is behind it.
+                # Over HTTP every error is a missing file; the actual one is its cause.
                 if caught.__cause__ is None or getattr(caught.__cause__, "status", 0) == 404:
                     raise ReadError(
                         "there is no such file or folder, or you do not have access.", path=label
                     ) from None
                 cause = caught.__cause__
-            # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and
-            # their traceback has the URL in it.
+            # Backends have their own exceptions (botocore, aiohttp, google.auth ...), whose
+            # tracebacks contain the URL.
             name = type(cause).__name__
-            said = scrubbed(str(cause), self.url, self.options)
-            what = f"{name} {said}"
-            if isinstance(cause, PermissionError) or re.search(r"forbidden|denied|403", what, re.I):
+            message = scrubbed(str(cause), self.url, self.options)
+            description = f"{name} {message}"
+            if isinstance(cause, PermissionError) or re.search(
+                r"forbidden|denied|403", description, re.I
+            ):
                 remedy = (
                     "Check the permissions to list and read it, or pass other credentials:"
                     " nbprof.load(..., storage_options={...})."
                 )
-            elif re.search(r"credential|unauthori[sz]ed|401", what, re.I):
+            elif re.search(r"credential|unauthori[sz]ed|401", description, re.I):
                 remedy = (
                     "If it needs credentials, set them up for fsspec, or pass them:"
                     " nbprof.load(..., storage_options={...})."
@@ -117,7 +138,8 @@ class Storage:
             else:
                 remedy = "Check the address and the connection, and try again."
             raise ReadError(
-                f"could not be read ({name}{': ' + said if said else ''}). {remedy}", path=label
+                f"could not be read ({name}{': ' + message if message else ''}). {remedy}",
+                path=label,
             ) from None
 
 
@@ -127,23 +149,22 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
     Raises
     ------
     ReadError
-        No such scheme is known, or its backend is not installed; says what to install.
+        The scheme is unknown, or its backend is not installed; the message says what to install.
     """
     import fsspec  # type: ignore[import-untyped]
 
-    label = shown(url)
+    label = public_url(url)
     scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
-    given = dict(options or {})
+    settings = dict(options or {})
     try:
-        if scheme in ("http", "https") and "::" not in url and "client_kwargs" not in given:
+        if scheme in ("http", "https") and "::" not in url and "client_kwargs" not in settings:
             import aiohttp
 
-            # aiohttp gives up after five minutes in all, which a large profile may take; a server
-            # that sends nothing is another matter.
-            given["client_kwargs"] = {
+            # The default limit of aiohttp is five minutes in total: too short for a large profile.
+            settings["client_kwargs"] = {
                 "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
             }
-        fs, path = fsspec.core.url_to_fs(url, **given)
+        fs, path = fsspec.core.url_to_fs(url, **settings)
     except ImportError as error:
         how = missing_backend(url) or scrubbed(str(error), url, options)
         raise ReadError(
@@ -158,13 +179,13 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
             f"the URL could not be used: {scrubbed(str(error), url, options)}", path=label
         ) from None
     except Exception as error:
-        with Storage(None, url, given).errors(label):
+        with Storage(None, url, settings).errors(label):
             raise error
-    return Storage(fs, url, given), path
+    return Storage(fs, url, settings), path
 
 
 def missing_backend(url: str) -> str:
-    """How to install what fsspec lacks for a URL; "" where it lacks nothing that is known."""
+    """The command that installs the missing backend of a URL; "" if none is known to be missing."""
     missing = next(
         (_BACKENDS[part] for part in _schemes(url) if part in _BACKENDS and not _installed(part)),
         "",
@@ -187,7 +208,7 @@ def _installed(scheme: str) -> bool:
 
 
 def time_of(info: Mapping[str, Any]) -> float:
-    """When a file was last changed, seconds since 1970; 0.0 where the storage does not say."""
+    """Time of the last change of a file, seconds since 1970; 0.0 if unknown."""
     for key in _TIMES:
         value = info.get(key)
         with contextlib.suppress(ValueError, TypeError, OverflowError):
@@ -198,8 +219,7 @@ def time_of(info: Mapping[str, Any]) -> float:
             if isinstance(value, str):
                 if re.match(r"\d{4}-", value):
                     return datetime.fromisoformat(re.sub(r"Z$", "+00:00", value)).timestamp()
-                # Only plain HTTP writes times like a letter, and the module that reads them takes a
-                # while to import.
+                # Imported late: only plain HTTP has times in this format.
                 from email.utils import parsedate_to_datetime
 
                 return parsedate_to_datetime(value).timestamp()
@@ -225,12 +245,12 @@ class RemoteFile:
 
     @property
     def label(self) -> str:
-        """The URL, without what is secret."""
+        """The URL without secrets."""
         return self.storage.label(self.path)
 
     @property
     def size(self) -> int | None:
-        """Bytes, where the storage says."""
+        """Bytes; None if unknown."""
         size = self.info.get("size")
         return int(size) if isinstance(size, (int, float)) else None
 
@@ -244,21 +264,21 @@ class RemoteFile:
         with self.storage.errors(self.label):
             if not self.storage.http:
                 return bytes(self.storage.fs.cat_file(self.path, start=0, end=count))
-            # A server that knows no parts would send the whole file.
-            out = b""
+            # A server without ranges would send the whole file.
+            content = b""
             with self.storage.fs.open(self.path, "rb", block_size=0) as file:
-                while len(out) < count and (block := file.read(count - len(out))):
-                    out += block
-            return out
+                while len(content) < count and (block := file.read(count - len(content))):
+                    content += block
+            return content
 
     def open(self) -> BinaryIO:
-        """A file that can be sought; downloaded first where the storage sends no parts."""
+        """A seekable file; downloaded first if the storage does not support ranges."""
         with self.storage.errors(self.label):
             if self.size:
                 file = self.storage.fs.open(self.path, "rb", block_size=_BLOCK)
                 try:
                     if file.seekable():
-                        # A server that knows no parts says so only now.
+                        # Fails here if the server does not support ranges.
                         file.seek(self.size - 1)
                         file.read(1)
                         file.seek(0)
@@ -272,7 +292,7 @@ class RemoteFile:
         with self.storage.errors(self.label):
             before = self._stamp()
             size = before.get("size")
-            out = (
+            buffer = (
                 self._stream(size) if self.storage.http or size is None else self._parts(int(size))
             )
             if before != self._stamp():
@@ -280,30 +300,30 @@ class RemoteFile:
                     "changed while being read; load it again when the profiler has finished"
                     " writing."
                 )
-        return out
+        return buffer
 
     def stamp(self) -> Stamp | None:
-        """What the storage tells of its state; None where it tells nothing that changes with the
-        content.
-        """
+        """State of the file; None if the storage has nothing that changes with the content."""
         with self.storage.errors(self.label):
             state = self._stamp()
-        own = [key for key in _OF_CONTENT if key in state and not str(state[key]).startswith("W/")]
+        content_keys = [
+            key for key in _OF_CONTENT if key in state and not str(state[key]).startswith("W/")
+        ]
         changed = time_of(state)
-        if not own and not changed:
+        if not content_keys and not changed:
             return None
-        # The label does not tell URLs apart that differ in what is not shown.
-        where = hashlib.sha256(
+        # Not the label, which is the same for URLs that differ only in secrets.
+        location = hashlib.sha256(
             f"{self.storage.url}\n{self.path}".encode("utf-8", "surrogatepass")
         ).hexdigest()
         return Stamp(
-            (where, *(f"{key} {value}" for key, value in sorted(state.items()))),
-            0 if own else int(changed * 1e9),
+            (location, *(f"{key} {value}" for key, value in sorted(state.items()))),
+            0 if content_keys else int(changed * 1e9),
         )
 
     def _stamp(self) -> dict[str, Any]:
-        """Size and what else tells one state of the file from another."""
-        # Listings are cached by fsspec, also over a change.
+        """Size, times and checksums of the file."""
+        # fsspec caches listings even if files change.
         self.storage.fs.invalidate_cache()
         info = self.storage.fs.info(self.path)
         return {
@@ -311,56 +331,56 @@ class RemoteFile:
             **{key: info[key] for key in _CHANGED if info.get(key) is not None},
         }
 
-    def _told(self, done: int, size: int | None) -> None:
+    def _report(self, done: int, size: int | None) -> None:
         if self.progress:
             total = f" of {size_text(size)}" if size else ""
             self.progress(f"downloading {self.name}: {size_text(done)}{total}")
 
     def _parts(self, size: int) -> Buffer:
-        out = Buffer(size)
-        view = out.data
-        at = 0
+        buffer = Buffer(size)
+        view = buffer.data
+        offset = 0
         with contextlib.ExitStack() as stack:
             file: Any = None
             if not getattr(self.storage.fs, "async_impl", False):
                 file = stack.enter_context(self.storage.fs.open(self.path, "rb"))
-            while at < size:
+            while offset < size:
                 if file is None:
-                    starts = list(range(at, min(at + _PART * _PARTS, size), _PART))
+                    starts = list(range(offset, min(offset + _PART * _PARTS, size), _PART))
                     ends = [min(start + _PART, size) for start in starts]
                     blocks = self.storage.fs.cat_ranges(
                         [self.path] * len(starts), starts, ends, on_error="raise"
                     )
                 else:
-                    blocks, ends = [file.read(min(_PART, size - at))], []
+                    blocks, ends = [file.read(min(_PART, size - offset))], []
                 for i, block in enumerate(blocks):
-                    if not block or (ends and len(block) != ends[i] - at):
+                    if not block or (ends and len(block) != ends[i] - offset):
                         raise ReadError(
-                            f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it"
-                            " is being written, wait."
+                            f"only {offset + len(block):,} of {size:,} bytes arrived. Try again; if"
+                            " it is being written, wait."
                         )
-                    view[at : at + len(block)] = block
-                    at += len(block)
-                self._told(at, size)
-        return out
+                    view[offset : offset + len(block)] = block
+                    offset += len(block)
+                self._report(offset, size)
+        return buffer
 
     def _stream(self, size: int | None) -> Buffer:
         grown = Growing(self.label, max(self.limit, size or 0))
-        told = 0
+        reported = 0
         with self.storage.fs.open(self.path, "rb", block_size=0) as file:
             while block := file.read(_STREAM):
                 grown.add(block)
-                if grown.size - told >= _PART:
-                    told = grown.size
-                    self._told(told, size)
-        # A server may have unpacked or packed the content on its way, so its size is no proof; a
-        # connection that breaks is an error.
+                if grown.size - reported >= _PART:
+                    reported = grown.size
+                    self._report(reported, size)
+        # The size is not checked, because a server may compress the content; a broken connection is
+        # an error anyway.
         return grown.buffer()
 
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """A folder behind a URL, or the beginning of names that an object store takes for one."""
+    """A folder behind a URL, or a prefix of names in an object store."""
 
     storage: Storage
     path: str
@@ -376,47 +396,45 @@ class RemoteFolder:
 
     @property
     def label(self) -> str:
-        """The URL, without what is secret."""
+        """The URL without secrets."""
         return self.storage.label(self.path)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is open."""
 
-    def below(self, at: str) -> str:
+    def below(self, path: str) -> str:
         """The URL of a folder below."""
-        return f"{self.label.rstrip('/')}/{printable(at)}" if at else self.label
+        return f"{self.label.rstrip('/')}/{printable(path)}" if path else self.label
 
     def listing(self) -> Listing:
-        """Everything below, from the storage's own listing."""
-        out = Listing.of(
+        """All files below, from the listing of the storage."""
+        listing = Listing.of(
             [
                 unquote(part) if self.storage.http else part
                 for part in self.path.strip("/").split("/")
             ]
         )
         with self.storage.errors(self.label):
-            # Runs that came after the last look would not be seen.
+            # Otherwise new runs would not be listed.
             self.storage.fs.invalidate_cache()
             if self.progress:
                 self.progress(f"listing {self.label}")
             if self.storage.http:
-                self._pages(out)
+                self._pages(listing)
             else:
                 for path, info in sorted(self.storage.fs.find(self.path, detail=True).items()):
-                    out.take(self._at(path), lambda path=path, info=info: self._file(path, info))  # type: ignore[misc]
-        return out
+                    listing.take(self._relative(path), partial(self._file, path, info))
+        return listing
 
     def _file(self, path: str, info: Mapping[str, Any]) -> RemoteFile:
         return RemoteFile(self.storage, path, info, self.limit, self.progress)
 
-    def _at(self, path: str) -> str:
+    def _relative(self, path: str) -> str:
         root = self.path.rstrip("/") + "/"
         return path[len(root) :] if path.startswith(root) else path.lstrip("/")
 
-    def _pages(self, out: Listing) -> None:
-        """The pages that a web server shows for folders, link by link; only what lies below is
-        followed.
-        """
+    def _pages(self, listing: Listing) -> None:
+        """List the pages of a web server for folders, following links to whatever is below."""
         queue = [self.path.rstrip("/") + "/"]
         seen: set[str] = set()
         while queue:
@@ -428,21 +446,21 @@ class RemoteFolder:
                 self.storage.fs.ls(page, detail=True), key=lambda e: str(e["name"])
             ):
                 link = str(entry["name"])
-                at = unquote(self._at(link.split("?")[0].split("#")[0]))
+                relative = unquote(self._relative(link.split("?")[0].split("#")[0]))
                 if (
                     not link.startswith(self.path.rstrip("/") + "/")
                     or "?" in link
                     or "#" in link
-                    or not at.strip("/")
-                    or ".." in at.split("/")
+                    or not relative.strip("/")
+                    or ".." in relative.split("/")
                 ):
                     continue
                 if link.endswith("/"):
-                    if out.walks(at.rstrip("/")):
+                    if listing.walks(relative.rstrip("/")):
                         queue.append(link)
                 else:
-                    out.take(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
+                    listing.take(relative, partial(self._file, link, {}))
         if len(seen) >= _MOST_PAGES:
-            out.doubts.append(
+            listing.doubts.append(
                 f"There are more than {_MOST_PAGES:,} subfolders; the rest were not examined."
             )

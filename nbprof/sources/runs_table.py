@@ -14,7 +14,7 @@ from nbprof.sources.locate import Source, Ways
 from nbprof.sources.locate import runs as find_runs
 from nbprof.sources.recording import CaptureInfo
 
-# What pandas can count in nanoseconds.
+# Limit of pandas, which counts nanoseconds.
 _LAST_S = 2**63 / 1e9
 
 
@@ -33,46 +33,48 @@ def runs(
     storage_options : dict, optional
         For fsspec.
     progress : callable, optional
-        Called with a sentence as a remote place is listed.
+        Called with a message when a remote place is listed.
 
     Returns
     -------
     DataFrame
-        One row per run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that
-        are hosts or ranks of it; `format`, `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes`
-        of its files as they lie there, missing where the place does not say; `modified`, local
-        time: when it was recorded, or, where that is not stated, when its files were last changed;
-        `path`, which `load` takes too; `label`, what the recording was called, as `training [3]` by
-        notebook and cell: empty where nbprof did not record it, and of runs behind a URL.
+        One row per run: `run`, its name, for `load(source, run=...)`; `hosts`, the number of files
+        of hosts or ranks; `format`, `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes` of its
+        files as stored, missing if unknown; `modified`, local time of the recording or, if unknown,
+        of the last change of its files; `path`, which `load` also accepts; `label`, the name of the
+        recording such as `training [3]` by notebook and cell: empty unless nbprof recorded it, and
+        for runs behind a URL.
 
     Raises
     ------
     ReadError
-        Nothing is there, or it may not be read. A place without a run is no error; the table is
-        empty.
+        The place does not exist, or may not be read. For a place without runs the table is empty.
 
     Examples
     --------
     >>> nbprof.runs("logs/")                              # doctest: +SKIP
     >>> nbprof.load(nbprof.runs("logs/").path[1])         # doctest: +SKIP
     """
-    found = find_runs(source, Ways(storage_options or {}, progress=progress))
-    # A folder leads back to a run only if no other is in it or below it.
-    above = Counter(folder for r in found for folder in _above(str(r.folder)))
-    rows = [
-        {
-            "run": r.name,
-            "hosts": len(r.files),
-            "format": r.format,
-            "bytes": _bytes(r),
-            "modified": _when(r.modified),
-            "label": _label(r),
-            "path": r.files[0].label
-            if above[str(r.folder)] > 1 and len(r.files) == 1
-            else str(r.folder),
+    located = find_runs(source, Ways(storage_options or {}, progress=progress))
+    # The path of a folder opens the run only if there is no other run in or below it.
+    above: Counter[str] = Counter()
+    for run in located:
+        above.update(_above(str(run.folder)))
+    rows = []
+    for run in located:
+        path = str(run.folder)
+        if above[path] > 1 and len(run.files) == 1:
+            path = run.files[0].label
+        row = {
+            "run": run.name,
+            "hosts": len(run.files),
+            "format": run.format,
+            "bytes": _bytes(run),
+            "modified": _when(run.modified),
+            "label": _label(run),
+            "path": path,
         }
-        for r in found
-    ]
+        rows.append(row)
     frame = pd.DataFrame(
         rows, columns=["run", "label", "hosts", "format", "bytes", "modified", "path"]
     )
@@ -80,7 +82,7 @@ def runs(
 
 
 def _when(seconds: float) -> Any:
-    """Local time; missing where it is not known or no time that a file can have."""
+    """Local time; missing if unknown or out of range."""
     try:
         return pd.Timestamp.fromtimestamp(int(seconds)) if 0 < seconds < _LAST_S else pd.NaT
     except (OverflowError, ValueError, OSError):
@@ -88,16 +90,14 @@ def _when(seconds: float) -> Any:
 
 
 def _label(run: RunFiles) -> str:
-    """What the recording was called. It is beside the files, and elsewhere each run would cost a
-    request.
-    """
+    """The label of the recording. It is only read on local disks: elsewhere it costs a request."""
     info = CaptureInfo.of(run.sidecar) if isinstance(run.sidecar, LocalFile) else None
     return "" if info is None else info.label
 
 
 def _above(folder: str) -> list[str]:
-    """A folder and those that it is in."""
-    return [folder[: cut.start()] for cut in re.finditer(r"!?[/\\]|$", folder)]
+    """A folder and all folders around it."""
+    return [folder[: separator.start()] for separator in re.finditer(r"!?[/\\]|$", folder)]
 
 
 def _bytes(run: RunFiles) -> int | None:

@@ -1,6 +1,4 @@
-"""The run that is going to be read: every file of it looked into, what is no profile left out, and
-copies read once.
-"""
+"""Preparation of the run to read: every file is examined, copies and other files are left out."""
 
 from __future__ import annotations
 
@@ -27,33 +25,32 @@ from nbprof.formats.format import Format, Kind
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 
-def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
-    """The run of that name, of that beginning, or of that number.
+def choose(runs: list[RunFiles], run: str | int, label: str) -> RunFiles:
+    """The run with a name, with a unique beginning of it, or at an index.
 
     Raises
     ------
     ReadError
-        There is none, or several begin so; says which there are.
+        There is none, or several match; the message lists what there is.
     """
-    names = [one.name for one in found]
+    names = [each.name for each in runs]
     if isinstance(run, int) and not isinstance(run, bool):
-        if -len(found) <= run < len(found):
-            return found[run]
+        if -len(runs) <= run < len(runs):
+            return runs[run]
         raise ReadError(
-            f"there is no run {run}: {_count(len(found))} here, 0 the newest and -1 the oldest.",
+            f"there is no run {run}: {_count(len(runs))} here, 0 the newest and -1 the oldest.",
             path=label,
         )
     text = str(run)
     if text in names:
-        return found[names.index(text)]
-    begin = [one for one in found if one.name.startswith(text)] if text else []
+        return runs[names.index(text)]
+    begin = [candidate for candidate in runs if text and candidate.name.startswith(text)]
     if len(begin) == 1:
         return begin[0]
     if begin:
+        matches = join_some([match.name for match in begin])
         raise ReadError(
-            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Give"
-            " more of the name.",
-            path=label,
+            f"{len(begin)} runs begin with {text!r}: {matches}. Give more of the name.", path=label
         )
     near = difflib.get_close_matches(text, names, 1, 0.8)
     hint = f" Did you mean {near[0]}?" if near else ""
@@ -70,11 +67,11 @@ def resolve(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
     Raises
     ------
     ReadError
-        None of the files is a profile; says what it is.
+        None of the files is a profile; the message says what the first one is.
     """
     archives = {id(file.archive): file.archive for file in run.files if hasattr(file, "archive")}
     if register.by_name(run.format).recordings is not None:
-        # Files of several kinds; their reader looks into each.
+        # Files of several kinds, which their reader examines.
         for archive in archives.values():
             archive.prepare(
                 [file for file in run.files if getattr(file, "archive", None) is archive]
@@ -100,27 +97,28 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
         raise failed[0][1]
     formats = [kind.format for _, kind in kinds]
     form = max(register.FORMATS, key=lambda form: formats.count(form.name))
-    fits = [(file, kind) for file, kind in kinds if kind.format == form.name]
-    warnings += [
-        f"{file.label} is {kind.what} among files of another kind; it was not read."
-        for file, kind in kinds
-        if kind.format != form.name
-    ]
-    kept, copies, twice = _once([file for file, _ in fits])
-    packing = {id(file): kind.packed for file, kind in fits}
+    packing: dict[int, str] = {}
+    fits: list[SourceFile] = []
+    for file, kind in kinds:
+        if kind.format == form.name:
+            fits.append(file)
+            packing[id(file)] = kind.packed
+        else:
+            warnings.append(
+                f"{file.label} is {kind.what} among files of another kind; it was not read."
+            )
+    originals, copies, twice = _once(fits)
     for archive in archives:
-        archive.prepare([file for file in kept if getattr(file, "archive", None) is archive])
-    files = tuple(
-        (
-            Unpacked(file, packing[id(file)], limit)
-            if packing[id(file)] and packing[id(file)] not in form.unpacks
-            else file
-        )
-        for file in kept
-    )
+        archive.prepare([file for file in originals if getattr(file, "archive", None) is archive])
+    files: list[SourceFile] = []
+    for file in originals:
+        packed = packing[id(file)]
+        if packed and packed not in form.unpacks:
+            file = Unpacked(file, packed, limit)
+        files.append(file)
     return replace(
         run,
-        files=files,
+        files=tuple(files),
         format=form.name,
         warnings=tuple(warnings + copies),
         limit_bytes=limit,
@@ -130,15 +128,15 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
 
 
 def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
-    """What a file is, whose head may be known already.
+    """The kind of a file; pass its head if it is known already.
 
     Raises
     ------
     ReadError
-        It is no profile; says what it is.
+        It is not a profile; the message says what it is.
     """
     head = head_of(file) if head is None else head
-    kind = recognise(head, file.name, whole=len(head) < HEAD, named=True)
+    kind = recognise(head, file.name, complete=len(head) < HEAD, named=True)
     if kind.format and kind.format != "archive":
         return kind
     if kind.what == "empty":
@@ -150,7 +148,7 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
             path=file.label,
         )
     if file.size is not None and file.size < (size := stated_bytes(head)):
-        # What it lacks may be what would tell whose it is.
+        # The missing part may be what identifies it.
         raise ReadError(
             f"this SQLite database is truncated: {file.size:,} of its {size:,} bytes are present."
             " Copy or export it again.",
@@ -165,37 +163,31 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
 
 
 def _source(file: SourceFile, suffix: str) -> str:
-    """Which file to open instead of one that was made from it; empty where nothing is known of
-    it.
-    """
+    """Advice on the file that a file was created from; empty if unknown."""
     if not suffix:
         return ""
     names = _siblings(file, suffix)
     if not names:
         return f"Give the path of the *{suffix} that it was created from."
-    return (
-        f"Give the path of {names[0]} next to it."
-        if len(names) == 1
-        else f"Give the path of a *{suffix} next to it: {join_some(names)}."
-    )
+    if len(names) == 1:
+        return f"Give the path of {names[0]} next to it."
+    return f"Give the path of a *{suffix} next to it: {join_some(names)}."
 
 
 def _instead_of_empty(file: SourceFile) -> str:
-    """What to do about an empty XSpace: a profile that is too large for it is beside it in parts,
-    or nowhere.
+    """Advice on an empty XSpace: a profile that is too large for it is in parts next to it, or
+    missing.
     """
     if ".xplane.pb" not in file.name.lower():
         return ""
-    parts = [
-        name
-        for name in _siblings(file, ".xplane.riegeli")
-        if register.stem(name) == register.stem(file.name)
-    ]
-    return f" Load {parts[0]} next to it." if parts else " In the latter case, record fewer steps."
+    for name in _siblings(file, ".xplane.riegeli"):
+        if register.stem(name) == register.stem(file.name):
+            return f" Load {name} next to it."
+    return " In the latter case, record fewer steps."
 
 
 def _siblings(file: SourceFile, suffix: str) -> list[str]:
-    """The names in the folder of a file of this machine that end in some text."""
+    """Names with a suffix in the folder of a local file."""
     if not isinstance(file, LocalFile):
         return []
     with contextlib.suppress(OSError):
@@ -208,35 +200,33 @@ def _siblings(file: SourceFile, suffix: str) -> list[str]:
 
 
 def _readable() -> str:
-    *others, last = [form.label for form in register.FORMATS]
-    return f"nbprof reads {', '.join(others)}, and {last}."
+    *labels, last = [form.label for form in register.FORMATS]
+    return f"nbprof reads {', '.join(labels)}, and {last}."
 
 
 def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Missing]]:
-    """The files without those that are a copy of another, byte for byte; a line for each that
-    others are copies of; and the copies.
-    """
+    """The files without copies of others; a line for each file that has copies; and the copies."""
     copies = copies_of(files, HEAD)
-    by_first: dict[str, list[str]] = {}
+    by_original: dict[str, list[str]] = {}
+    originals: list[SourceFile] = []
+    missing: list[Missing] = []
     for file in files:
-        if id(file) in copies:
-            by_first.setdefault(copies[id(file)].label, []).append(file.label)
-    lines = [
-        (
-            f"{labels[0]} is a copy of {label}, byte for byte; it was read once. Was one host's"
+        original = copies.get(id(file))
+        if original is None:
+            originals.append(file)
+        else:
+            by_original.setdefault(original.label, []).append(file.label)
+            missing.append(Missing(file.name, f"It is a copy of {original.name}, byte for byte."))
+    return originals, [_about_copies(*each) for each in by_original.items()], missing
+
+
+def _about_copies(original: str, copies: list[str]) -> str:
+    if len(copies) == 1:
+        return (
+            f"{copies[0]} is a copy of {original}, byte for byte; it was read once. Was one host's"
             " file copied over another's?"
-            if len(labels) == 1
-            else (
-                f"{len(labels):,} files are copies of {label}, byte for byte:"
-                f" {join_some(labels, 3)}; it was read once. Was one host's file copied over the"
-                " others'?"
-            )
         )
-        for label, labels in by_first.items()
-    ]
-    missing = [
-        Missing(file.name, f"It is a copy of {copies[id(file)].name}, byte for byte.")
-        for file in files
-        if id(file) in copies
-    ]
-    return [file for file in files if id(file) not in copies], lines, missing
+    return (
+        f"{len(copies):,} files are copies of {original}, byte for byte: {join_some(copies, 3)}; it"
+        " was read once. Was one host's file copied over the others'?"
+    )

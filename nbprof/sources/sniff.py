@@ -1,6 +1,4 @@
-"""What is this file? Decided by its first bytes; the name only helps to say what it is when it is
-no profile.
-"""
+"""Recognition of files by their first bytes; names only matter if these are ambiguous."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ before its events, hence this many.
 """
 
 REPORT_MARK = b'<meta name="generator" content="nbprof '
-"""What the head of every report that `Profile.save` writes has."""
+"""Part of the head of every report that `Profile.save` writes."""
 
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"NVR\0", "a report of Nsight Compute", "nbprof does not read it."),
@@ -51,8 +49,7 @@ _BY_NAME: tuple[tuple[str, str, str], ...] = (
 
 
 def head_of(file: SourceFile) -> bytes:
-    """The first `HEAD` bytes of a file; of a database also what states its tables, which may lie
-    anywhere.
+    """The first `HEAD` bytes of a file; for a database, also the pages that declare its tables.
 
     Raises
     ------
@@ -65,19 +62,19 @@ def head_of(file: SourceFile) -> bytes:
     return data
 
 
-def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool = False) -> Kind:
-    """What a file is, from its first bytes.
+def recognise(data: bytes, name: str = "", *, complete: bool = False, named: bool = False) -> Kind:
+    """The kind of a file, by its first bytes.
 
     Parameters
     ----------
     data : bytes
         The first `HEAD` bytes, or all of a shorter file.
     name : str
-        Base name; it only chooses words, and decides for a file whose bytes leave it open.
-    whole : bool
+        Base name, which decides if the bytes are ambiguous.
+    complete : bool
         True if `data` is the whole file.
     named : bool
-        True if the file is going to be read as one of a run: then its name decides more.
+        True if the file is part of a run that is read: then its name decides more.
     """
     if not data:
         return Kind(
@@ -85,31 +82,30 @@ def recognise(data: bytes, name: str = "", *, whole: bool = False, named: bool =
         )
     for magic, packing in PACKINGS:
         if data.startswith(magic):
-            return _inside(data, name, packing)
+            return _compressed(data, name, packing)
     if data[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return _zip(data, name)
     if is_tar(data):
         return Kind("archive", "a tar archive")
-    head = Head(data, name, whole, named)
-    # A format of whole folders first: files of it may be what is a profile of another format
-    # elsewhere.
-    kinds = [
-        kind
-        for form in sorted(register.FORMATS, key=lambda form: form.recordings is None)
-        if (kind := form.sniff(head))
-    ]
-    # What is sure of itself goes before what has nothing against it.
-    read = next((kind for kind in kinds if kind.format and kind.sure), None) or next(
-        (kind for kind in kinds if kind.format), None
-    )
-    return read or _known(data) or next(iter(kinds), None) or _other(data, name)
+    head = Head(data, name, complete, named)
+    # Formats of whole folders first: some of their files can be profiles of another format, too.
+    formats = sorted(register.FORMATS, key=lambda form: form.recordings is None)
+    kinds = []
+    for form in formats:
+        kind = form.sniff(head)
+        if kind:
+            kinds.append(kind)
+    for kind in sorted(kinds, key=lambda kind: not kind.sure):
+        if kind.format:
+            return kind
+    return _by_magic(data) or next(iter(kinds), None) or _by_name(data, name)
 
 
-def _known(head: bytes) -> Kind | None:
-    """What has bytes of its own at its beginning, and is no profile."""
-    for magic, what, remedy in _MAGIC:
+def _by_magic(head: bytes) -> Kind | None:
+    """The kind of a file that is not a profile, by characteristic first bytes."""
+    for magic, kind, remedy in _MAGIC:
         if head.startswith(magic):
-            return Kind("", what, remedy)
+            return Kind("", kind, remedy)
     if b"brain.Event:" in head[:64]:
         return Kind(
             "",
@@ -133,21 +129,19 @@ def _known(head: bytes) -> Kind | None:
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a tar archive begins here: its magic, or for the oldest kind the checksum of its
-    first header.
-    """
+    """True for a tar archive, by its magic or, for the oldest kind, the checksum of its header."""
     if len(head) < 512 or not head[0]:
         return False
     if head[257:262] == b"ustar":
         return True
     try:
-        stated = int(head[148:156].strip(b" \0") or b"x", 8)
+        checksum = int(head[148:156].strip(b" \0") or b"x", 8)
     except ValueError:
         return False
-    return stated == sum(head[:148]) + 8 * 32 + sum(head[156:512])
+    return checksum == sum(head[:148]) + 8 * 32 + sum(head[156:512])
 
 
-def _inside(head: bytes, name: str, packing: str) -> Kind:
+def _compressed(head: bytes, name: str, packing: str) -> Kind:
     inner = unpack(head, packing, HEAD)
     if not inner:
         return Kind(
@@ -176,13 +170,13 @@ def _zip(head: bytes, name: str) -> Kind:
     return Kind("archive", "a zip archive")
 
 
-def _other(head: bytes, name: str) -> Kind:
+def _by_name(head: bytes, name: str) -> Kind:
     if head.startswith(sqlite.MAGIC):
         return Kind("", "an SQLite database that is not a profile", "")
     lower = name.lower()
-    for suffix, what, remedy in _BY_NAME:
+    for suffix, kind, remedy in _BY_NAME:
         if lower.endswith(suffix):
-            return Kind("", what, remedy)
+            return Kind("", kind, remedy)
     return Kind(
         "", "a text file" if is_text(head[:4096]) else "not a profile format that nbprof knows"
     )

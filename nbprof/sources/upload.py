@@ -1,8 +1,6 @@
-"""Where a recording goes whose logdir is a URL: `gs://`, `s3://` and every other scheme that fsspec
-can write to.
+"""Recordings with a URL as logdir: `gs://`, `s3://`, and every other scheme that can be written to.
 
-Profilers write to folders of this machine, so a run is recorded in one and copied when it is
-complete.
+Profilers write to local folders, so a run is recorded in one and copied when it is complete.
 """
 
 from __future__ import annotations
@@ -10,27 +8,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nbprof.sources.urls import scrubbed, shown
+from nbprof.sources.urls import public_url, scrubbed
 
 _READ_ONLY = ("http", "https", "github", "gist", "hf", "zip", "tar", "data")
 
 
 def refusal(url: str) -> str:
-    """Why nothing can be written to a URL; "" where nothing is known against it. Nothing is asked
-    of the place itself.
-    """
-    # Late, for it imports numpy, and a cell may be recorded that does not.
+    """The reason why a URL cannot be written to, without accessing it; "" if none is known."""
+    # Imported late, because it imports numpy, which a recorded cell may not use.
     from nbprof.sources import remote
 
     scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
     if scheme in _READ_ONLY:
         return (
-            f"{shown(url)} cannot be written to: choose a folder, or a bucket such as"
+            f"{public_url(url)} cannot be written to: choose a folder, or a bucket such as"
             " gs://bucket/logs or s3://bucket/logs"
         )
     missing = remote.missing_backend(url)
     if missing:
-        return f"{shown(url)} needs a backend of fsspec that is not installed: {missing}"
+        return f"{public_url(url)} needs a backend of fsspec that is not installed: {missing}"
     return ""
 
 
@@ -44,7 +40,7 @@ class Upload:
     Attributes
     ----------
     trouble : str
-        Why the last copy failed; "" where it did not.
+        The reason why the last copy failed; "" if it did not.
     """
 
     def __init__(self, url: str) -> None:
@@ -71,16 +67,16 @@ class Upload:
                     storage.fs.put_file(str(file), f"{target}/{file.relative_to(run).as_posix()}")
                     self._copied[file] = state
         except Exception as error:
-            # Backends raise errors of their own kinds, which may hold secrets.
+            # Backends have their own exceptions, which may contain secrets.
             self.trouble = f"{type(error).__name__}: {scrubbed(str(error), self.url, None)}"
 
-    def where(self, run: Path) -> str:
-        """The URL of a run as it may be shown; "" of one that was not copied."""
+    def url_of(self, run: Path) -> str:
+        """The URL of a run without secrets; "" if it was not copied."""
         name = self._targets.get(run, "")
-        return f"{shown(self.url)}/plugins/profile/{name}" if name and not self.trouble else ""
+        return f"{public_url(self.url)}/plugins/profile/{name}" if name and not self.trouble else ""
 
     def _target(self, fs: object, path: str, run: Path) -> str:
-        """The folder of a run: of a name that is free when it is first copied."""
+        """The folder of a run, with a name that was free when it was first copied."""
         home = f"{path}/plugins/profile"
         if run not in self._targets:
             name, number = run.name, 2

@@ -1,4 +1,4 @@
-"""Texts that are URLs, and what may be shown of them."""
+"""Recognition of URLs, and removal of their secrets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is a URL or a chain of them (`zip://a::s3://b`), not a path of this
-    machine.
-    """
+    """True for a URL or a chain of them (`zip://a::s3://b`), False for a local path."""
     return bool(_SCHEME.match(text)) or bool(re.match(r"^[a-z][a-z0-9+.-]*::", text))
 
 
-def shown(url: str) -> str:
-    """A URL as it may be shown: without user, password, query and fragment."""
-    # Late, for it imports numpy, and a cell may be recorded that does not.
+def public_url(url: str) -> str:
+    """A URL without user, password, query and fragment."""
+    # Imported late, because it imports numpy, which a recorded cell may not use.
     from nbprof.core.files import printable
 
     parts = url.split("::")
@@ -32,15 +30,15 @@ def shown(url: str) -> str:
 
 
 def scrubbed(text: str, url: str, options: Mapping[str, Any] | None) -> str:
-    """A message of a backend, without what is secret."""
+    """A message of a backend, without secrets."""
     from nbprof.core.files import printable
 
     for secret in _texts(options or {}):
-        # An end point is no secret, and its address helps.
+        # The address of an end point is not secret, and helps.
         if len(secret) >= 4 and not re.match(r"^https?://[^@?]*$", secret):
             text = text.replace(secret, "***")
     for part in url.split("::"):
-        text = text.replace(part, shown(part))
+        text = text.replace(part, public_url(part))
     text = re.sub(r"://[^/@\s'\"]*@", "://", text)
     text = re.sub(r"(https?://[^\s'\"?]*)\?[^\s'\"]*", r"\1", text)
     text = " ".join(text.split())
@@ -51,8 +49,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _texts(item)
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)

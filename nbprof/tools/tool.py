@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from nbprof.core.codec.records import record
 from nbprof.core.guard import guarded
 from nbprof.display.codec import Delta
-from nbprof.run.cache.values import record
 from nbprof.run.stated import NeedsHostError
 from nbprof.timeline.arrows import Arrows
 from nbprof.tools.parts import Tab

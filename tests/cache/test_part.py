@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.run.cache.part import MAGIC, Damaged, Part, Writer
-from nbprof.run.cache.values import Unstorable
+from nbprof.core.codec.container import MAGIC, Damaged, Writer
+from nbprof.core.codec.values import Unstorable
+from nbprof.run.cache.part import Part
 
 VALUES = {"column": np.arange(50), "texts": [f"text {i}" for i in range(30)], "small": {"a": 1}}
 
@@ -95,7 +96,7 @@ def test_a_file_that_shrinks_while_it_is_open(path):
 
 
 def test_a_value_of_a_type_that_this_installation_does_not_have(path, monkeypatch):
-    from nbprof.run.cache import values
+    from nbprof.core.codec import values
 
     part = Part(path)
     monkeypatch.delitem(values._READERS, "texts")

@@ -501,7 +501,7 @@ def test_what_a_storage_says_is_trusted_where_it_says_enough(info, trusted, cach
             invalidate_cache=lambda: None,
             unstrip_protocol=lambda p: f"s3://{p}",
         )
-        return identity.Place(
+        return identity.Location(
             cache,
             [identity.Watched(RemoteFile(Storage(fs, "s3://bucket"), path, info, 1 << 30))],
             {},

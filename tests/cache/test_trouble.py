@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from nbprof import cache as face
+from nbprof.core.codec.container import Writer
 from nbprof.core.errors import ReadError
 from nbprof.profiles.load import load
 from nbprof.run.cache import background, run_cache
-from nbprof.run.cache.part import Part, Writer
+from nbprof.run.cache.part import Part
 from nbprof.run.cache.stored import StoredTrace
 from tests.cache.conftest import written
 from tests.cache.same import same
@@ -367,7 +368,7 @@ def test_many_kernels_at_once(cache, path, truth):
 def test_a_killed_writer_leaves_no_entry_that_is_wrong(cache, path, truth):
     """Killed in the middle of a part."""
     slow = """
-from nbprof.run.cache.part import Part, Writer
+from nbprof.core.codec.container import Writer
 plain = Writer._block
 def slowly(self, data):
     time.sleep(0.05)

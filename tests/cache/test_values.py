@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nbprof.core.codec.container import Writer
+from nbprof.core.codec.values import Unstorable
 from nbprof.display.codec import Delta
-from nbprof.run.cache.part import Part, Writer
-from nbprof.run.cache.values import Unstorable
+from nbprof.run.cache.part import Part
 from nbprof.tools import dashboard as payload  # noqa: F401 -- lets a Delta be stored
 from tests.cache.same import same
 

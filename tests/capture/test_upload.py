@@ -57,7 +57,7 @@ def test_two_runs_of_one_second_are_two(tmp_path, bucket):
         run.mkdir(parents=True)
         (run / "host.xplane.pb").write_text(str(number))
         upload.put(run)
-    assert [upload.where(run).rpartition("/")[2] for run in runs] == [
+    assert [upload.url_of(run).rpartition("/")[2] for run in runs] == [
         "2026_01_01_00_00_00",
         "2026_01_01_00_00_00_2",
     ]

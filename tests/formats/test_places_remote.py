@@ -399,7 +399,7 @@ def test_a_backend_that_is_missing_is_named(monkeypatch, url, module, install):
     ],
 )
 def test_what_is_shown_of_a_url(url, shown):
-    assert urls.shown(url) == shown
+    assert urls.public_url(url) == shown
 
 
 def test_a_message_of_a_backend_is_shown_without_secrets():

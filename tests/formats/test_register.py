@@ -16,7 +16,7 @@ import pytest
 import nbprof
 from nbprof.core.errors import ReadError
 from nbprof.formats import register
-from nbprof.server.found import OnDisk
+from nbprof.server.on_disk import OnDisk
 from nbprof.server.runs import Search
 from tests.support import beats
 

@@ -155,17 +155,18 @@ OTHERS = {
     ],
 )
 def test_snapshots_of_an_allocator(top, protocol):
-    kind = recognise(pickle.dumps(top, protocol), "anything", whole=True)
+    kind = recognise(pickle.dumps(top, protocol), "anything", complete=True)
     assert (kind.format, kind.sure) == ("torch_memory", True)
     assert (
-        recognise(pickle.dumps({"weights": [1, 2]}, protocol), "s.pickle", whole=True).format == ""
+        recognise(pickle.dumps({"weights": [1, 2]}, protocol), "s.pickle", complete=True).format
+        == ""
     )
 
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_what_is_no_profile_is_named(case):
     name, data, says = OTHERS[case]
-    kind = recognise(data, name, whole=True)
+    kind = recognise(data, name, complete=True)
     assert kind.format == ""
     assert says in f"{kind.what}. {kind.remedy}"
 

@@ -446,7 +446,7 @@ async def test_a_folder_that_cannot_be_written_says_so(capture, jp_root_dir, ext
 
 def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
     recorder = Recorder(None, 0)
-    recorder._shown = (str(tmp_path / "my logs"), "work/my logs")
+    recorder._folder_names = (str(tmp_path / "my logs"), "work/my logs")
     address = parse("a:1")[0][0]
     scratch = str(tmp_path / "my logs" / ".recording-abc" / "plugins" / "profile")
     said = [

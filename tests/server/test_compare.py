@@ -47,7 +47,7 @@ async def test_the_trace_of_the_second_run_answers(compare, pair, post):
 async def test_a_tab_that_has_one_of_them_open_keeps_it(compare, pair, open_profile, extension):
     await open_profile(pair[1])
     await compare(*pair)
-    assert [one.place.shown for one in extension.pool.opened] == [pair[1]]
+    assert [one.place.browser_path for one in extension.pool.opened] == [pair[1]]
 
 
 async def test_the_same_file_twice(compare, pair):

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from tornado.simple_httpclient import HTTPStreamClosedError
 
-from nbprof.server import whole
+from nbprof.server import complete_run
 from tests.server.conftest import place, torch_trace
 from tests.support.xspace import training_run
 
@@ -298,7 +298,7 @@ class TestDownload:
     async def test_a_folder_comes_as_a_zip_that_opens(
         self, run, jp_root_dir, tmp_path, download, open_profile, monkeypatch
     ):
-        monkeypatch.setattr(whole, "BLOCK", 100)
+        monkeypatch.setattr(complete_run, "BLOCK", 100)
         (run / "notes.ipynb").write_text("mine")
         answer = await download(RUN)
         assert answer.code == 200
@@ -328,14 +328,14 @@ class TestDownload:
 
     async def test_what_is_cut_short_meanwhile_is_no_whole_answer(self, run, download, monkeypatch):
         """Who downloads must not take half of a file, or of an archive, for all of it."""
-        blocks = whole.blocks
+        blocks = complete_run.blocks
 
         def cut(file, top):
             for block in blocks(file, top):
                 yield block[:10]
-                raise whole.ReadError("it was truncated while it was read.", path=file.name)
+                raise complete_run.ReadError("it was truncated while it was read.", path=file.name)
 
-        monkeypatch.setattr(whole, "blocks", cut)
+        monkeypatch.setattr(complete_run, "blocks", cut)
         for path in (RUN, f"{RUN}/host-a.xplane.pb"):
             with pytest.raises(HTTPStreamClosedError):
                 await download(path)
@@ -347,7 +347,7 @@ class TestDownload:
             raise FileNotFoundError(2, "No such file or directory")
             yield
 
-        monkeypatch.setattr(whole, "blocks", gone)
+        monkeypatch.setattr(complete_run, "blocks", gone)
         for path in (RUN, f"{RUN}/host-a.xplane.pb"):
             answer = await download(path)
             assert answer.code == 404

@@ -257,7 +257,7 @@ class TestLimits:
         await extension.pool.open(second, lambda _: None)
         await extension.pool.ask(first, b"x")
         await extension.pool.open(third, lambda _: None)
-        assert {one.place.shown for one in extension.pool.opened} == {"one", "three"}
+        assert {one.place.browser_path for one in extension.pool.opened} == {"one", "three"}
         assert len(extension.pool.processes) == 2
         # It is opened again when it is asked, and nobody notices.
         assert await extension.pool.ask(second, b"y") == b"y"
@@ -305,5 +305,5 @@ def test_who_comes_later_is_shown_the_first_picture_once():
     one.tell(Progress("Analysing it", None, b"picture"))
     assert one.picture is not None
     assert one.picture.picture == b"picture"
-    assert (one.told, getattr(one.told, "picture", b"")) == ("Analysing it", b"")
+    assert (one.progress, getattr(one.progress, "picture", b"")) == ("Analysing it", b"")
     assert [one.picture for one in told] == [b"picture"]

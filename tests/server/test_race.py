@@ -23,9 +23,9 @@ from nbprof.core.files import LocalFile
 from nbprof.formats.beside import beside
 from nbprof.profiles.load import captured
 from nbprof.run.many import opened
+from nbprof.server.complete_run import blocks, complete_run, zipped
 from nbprof.server.paths import resolve
 from nbprof.server.runs import Search
-from nbprof.server.whole import blocks, whole, zipped
 from nbprof.server.worker import Desk
 from tests.server.conftest import place, torch_trace
 from tests.support.xspace import training_run
@@ -188,7 +188,7 @@ def test_an_archive_that_the_server_opens(root, outside, monkeypatch, secret):
 @pytest.mark.parametrize("path", ["run/t.pt.trace.json", "run"])
 def test_a_file_that_is_downloaded(root, outside, monkeypatch, secret, path):
     def download():
-        run = whole(str(root), "run/t.pt.trace.json")
+        run = complete_run(str(root), "run/t.pt.trace.json")
         return b"".join(blocks(run.real, getattr(run, "confinement", None) or run.top))
 
     replaced = Replaced(monkeypatch, root / path, outside / path)
@@ -198,7 +198,9 @@ def test_a_file_that_is_downloaded(root, outside, monkeypatch, secret, path):
 @pytest.mark.parametrize("path", ["2024_05_01_10_00_00/host-a.xplane.pb", "2024_05_01_10_00_00"])
 def test_a_run_that_is_downloaded(root, outside, monkeypatch, secret, path):
     replaced = Replaced(monkeypatch, root / path, outside / path)
-    assert not secret(replaced, lambda: b"".join(zipped(whole(str(root), "2024_05_01_10_00_00"))))
+    assert not secret(
+        replaced, lambda: b"".join(zipped(complete_run(str(root), "2024_05_01_10_00_00")))
+    )
 
 
 @pytest.mark.parametrize("path", ["run/t.pt.trace.json", "run/nbprof.json", "run"])
@@ -228,7 +230,7 @@ def test_a_link_to_something_hidden_in_the_root(root, monkeypatch, download):
     def act():
         if not download:
             return desk_opens(root, "run/t.pt.trace.json")
-        run = whole(str(root), "run/t.pt.trace.json")
+        run = complete_run(str(root), "run/t.pt.trace.json")
         return b"".join(blocks(run.real, getattr(run, "confinement", None) or run.top))
 
     assert hidden.stat().st_ino not in replaced.tries(act)
@@ -266,7 +268,7 @@ def test_a_link_within_the_root_is_followed(root, outside, keep):
     if keep:
         assert desk_opens(root, "link/t.pt.trace.json")[-1]["is"] == "done"
         assert Roots([root]).find("link/t.pt.trace.json")[0].format == "chrome"
-        assert b"".join(zipped(whole(str(root), "link"))).startswith(b"PK")
+        assert b"".join(zipped(complete_run(str(root), "link"))).startswith(b"PK")
         return
     with pytest.raises(NbprofError, match="a link that points outside the folder"):
         desk_opens(root, "link/t.pt.trace.json")

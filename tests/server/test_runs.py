@@ -13,9 +13,9 @@ import pytest
 
 from nbprof.core.files import LocalFile
 from nbprof.core.unfinished import SCRATCH, mark
-from nbprof.server import listing, whole
+from nbprof.server import complete_run, listing
 from nbprof.server import runs as finding
-from nbprof.server.found import OnDisk, Problem
+from nbprof.server.on_disk import OnDisk, Problem
 from nbprof.sources import detect, locate
 from nbprof.sources.budget import Budget
 from tests.server.conftest import place, torch_trace
@@ -502,7 +502,7 @@ async def test_ranks_in_folders_are_one_run_as_everywhere(jp_root_dir, listed, o
 def test_what_belongs_to_a_run_of_ranks_in_folders(tmp_path):
     for rank in range(2):
         place(tmp_path / "job" / f"rank{rank}", "trace.json", torch_trace())
-    found = whole.whole(str(tmp_path), "job")
+    found = complete_run.complete_run(str(tmp_path), "job")
     assert found.names == ("rank0/trace.json", "rank1/trace.json")
     assert not found.alone
 

@@ -51,7 +51,7 @@ async def test_runs_are_analysed_in_the_background_and_then_known_at_once(
     assert again.first == answer.runs
     assert extension.summaries.process is None, "nothing was analysed again"
     # Neither does another server: it is in the cache.
-    extension.summaries._known.clear()
+    extension.summaries._facts.clear()
     assert (await listed("logs")).first == answer.runs
     assert extension.summaries.process is None
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import nbprof
+from nbprof.core.codec import values
 from nbprof.core.trace import Events
-from nbprof.run.cache import values
 from nbprof.timeline import counting, derived_gpu
 from nbprof.timeline.derived import OPS, SCOPES, STEPS, Made, chains, runs
 from nbprof.timeline.tracks import tracks

@@ -1,3 +1,3 @@
-"""What was decoded and computed, kept on disk by the content of the files. `nbprof.cache` is the
-public interface.
+"""Decoded and computed values on disk, by the content of the files that they follow from.
+`nbprof.cache` is the public interface.
 """

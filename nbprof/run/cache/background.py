@@ -23,16 +23,14 @@ class Flushable(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a caller is waiting for it: then it is not written yet."""
+        """True while a caller is waiting for it: then it is not written yet."""
 
     def flush(self, stop: Callable[[], bool]) -> None:
-        """Writes; gives up when `stop` says so."""
+        """Write; give up when `stop` returns True."""
 
 
 def _recording() -> bool:
-    """Whether a cell is being recorded: what is written meanwhile would be part of what it
-    measures.
-    """
+    """True while a cell is recorded: writing would disturb its measurement."""
     session = sys.modules.get("nbprof.capture.session")
     return session is not None and session.active() is not None
 
@@ -46,7 +44,7 @@ class _Desk:
         self._closing = False
         self._deadline = float("inf")
 
-    def write(self, one: Flushable, seconds: float) -> None:
+    def write(self, flushable: Flushable, seconds: float) -> None:
         with self._wake:
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name="nbprof cache", daemon=True)
@@ -56,11 +54,11 @@ class _Desk:
                     # A process that is ending, or that may have no more threads.
                     return
                 self._thread = thread
-            self._due[one] = time.monotonic() + seconds
+            self._due[flushable] = time.monotonic() + seconds
             self._wake.notify_all()
 
     def finish(self, seconds: float) -> bool:
-        """Writes what is due now; False if that took longer than allowed."""
+        """Write everything now; False if that takes longer than `seconds`."""
         end = time.monotonic() + seconds
         with self._wake:
             self._due = dict.fromkeys(self._due, 0.0)
@@ -83,22 +81,22 @@ class _Desk:
             with self._wake:
                 while True:
                     if not self._due:
-                        # A thread that is not needed is not kept; the next to write starts another.
+                        # The next write starts another thread.
                         self._thread = None
                         self._wake.notify_all()
                         return
-                    one = min(self._due, key=self._due.__getitem__)
-                    wait = self._due[one] - time.monotonic()
-                    if wait <= 0 and (one.busy or _recording()) and not self._closing:
-                        self._due[one] = time.monotonic() + 0.5
+                    next_due = min(self._due, key=self._due.__getitem__)
+                    wait = self._due[next_due] - time.monotonic()
+                    if wait <= 0 and (next_due.busy or _recording()) and not self._closing:
+                        self._due[next_due] = time.monotonic() + 0.5
                         continue
                     if wait <= 0:
                         break
                     self._wake.wait(wait)
-                del self._due[one]
+                del self._due[next_due]
                 self._writing = True
             try:
-                quietly(one.flush, lambda: time.monotonic() > self._deadline)
+                quietly(next_due.flush, lambda: time.monotonic() > self._deadline)
             finally:
                 with self._wake:
                     self._writing = False
@@ -108,18 +106,18 @@ class _Desk:
 _desk = _Desk()
 
 
-def write(one: Flushable, seconds: float) -> None:
-    """Flushes something once it has been idle for some seconds."""
-    _desk.write(one, seconds)
+def write(flushable: Flushable, seconds: float) -> None:
+    """Flush `flushable` once nothing has been added to it for some seconds."""
+    _desk.write(flushable, seconds)
 
 
 def finish(seconds: float = AT_EXIT_S) -> bool:
-    """Waits until everything due is written; False if that takes longer than `seconds`."""
+    """Write everything now; False if that takes longer than `seconds`."""
     return _desk.finish(seconds)
 
 
 def _renew() -> None:
-    # The thread of a process does not go with its fork.
+    # A forked process does not have the thread.
     global _desk
     _desk = _Desk()
 

@@ -1,16 +1,15 @@
-"""The cache's folder: where it is, how large it may get, what is in it, and how a file gets in.
+"""The folder of the cache: location, size limit, contents.
 
-    <folder>/entries/<bytes of the run>-<key>/*.part    what was made of the files of one run
-    <folder>/places/<digest of the labels>.json         which entry belongs to which files, see `nbprof.run.cache.identity`
+    <folder>/entries/<bytes of the run>-<key>/*.part    values computed from the files of one run
+    <folder>/places/<digest of the labels>.json         the entry that belongs to some files
     <folder>/new/                                       files that are being written
 
-Files are written under a name of their own and renamed when they are whole; nothing is ever changed
-in place, so several kernels need no lock. Every failure of the disk means only that something is
-not kept.
+A file is written under a temporary name and renamed when it is complete; nothing is ever changed
+in place, so several kernels need no lock. When the disk fails, values are not cached.
 
-Whoever writes an entry decides what is said of a profile. So nothing is read, by root either,
-unless this user owns the file and the folders of the cache that it is in, and others may not write
-to them.
+Whoever can write an entry can change what a profile shows. Therefore a file is only read if this
+user owns it and the folders of the cache around it, and others cannot write to them. This holds
+for root as well.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass
 class Entry:
-    """What is kept of one run: its folder, its bytes, and when it was last used (seconds since
-    1970).
-    """
+    """The cached values of one run: folder, bytes, and time of last use (seconds since 1970)."""
 
     path: Path
     bytes: int
@@ -49,12 +46,12 @@ class Entry:
 
 
 def enabled() -> bool:
-    """Whether there is a cache: `NBPROF_CACHE=0` turns it off."""
+    """False if `NBPROF_CACHE=0` turns the cache off."""
     return os.environ.get("NBPROF_CACHE", "").strip().lower() not in ("0", "off", "no", "false")
 
 
 def location() -> Path:
-    """The folder: `NBPROF_CACHE_DIR`, or the platform's place for the caches of this user."""
+    """The folder: `NBPROF_CACHE_DIR`, or the cache folder of this user on this platform."""
     chosen = os.environ.get("NBPROF_CACHE_DIR", "").strip()
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -69,23 +66,18 @@ class Folder:
     Parameters
     ----------
     path : Path
-        It is made, for this user alone, when something is first written.
+        Created on the first write, with access for this user only.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def limit(self) -> int:
-        """How many bytes it may hold: `NBPROF_CACHE_SIZE` (bytes, or 500M, 2G), else 4 GiB or 5 %
-        of the free disk, whichever is less.
+        """Maximum size in bytes: `NBPROF_CACHE_SIZE` (bytes, or 500M, 2G), else the smaller of
+        4 GiB and 5 % of the free disk.
         """
-        text = (
-            os.environ.get("NBPROF_CACHE_SIZE", "")
-            .strip()
-            .upper()
-            .removesuffix("B")
-            .removesuffix("I")
-        )
+        text = os.environ.get("NBPROF_CACHE_SIZE", "").strip().upper()
+        text = text.removesuffix("B").removesuffix("I")
         with contextlib.suppress(ValueError, OverflowError):
             return max(int(float(text.rstrip("KMGT")) * _UNITS.get(text[-1:], 1)), 0)
         above = self.path
@@ -95,62 +87,63 @@ class Folder:
             free = shutil.disk_usage(above).free
         except OSError:
             return 0
-        # What the cache itself holds counts as free, or it would shrink as it fills.
+        # The cache itself counts as free space, or the limit would shrink as it fills.
         return min(MOST_BYTES, int(MOST_OF_DISK * (free + sum(e.bytes for e in self.entries()))))
 
     def entries(self) -> list[Entry]:
-        """What is in it, longest unused first."""
-        found = []
-        for path in _inside(self.path / "entries"):
+        """All entries, least recently used first."""
+        entries = []
+        for path in _entries(self.path / "entries"):
             with contextlib.suppress(OSError):
                 used = path.stat().st_mtime
-                found.append(Entry(path, sum(part.stat().st_size for part in _inside(path)), used))
-        return sorted(found, key=lambda e: (e.used, e.path.name))
+                entries.append(
+                    Entry(path, sum(part.stat().st_size for part in _entries(path)), used)
+                )
+        return sorted(entries, key=lambda e: (e.used, e.path.name))
 
     def parts(self, key: str) -> list[Path]:
-        """The files of an entry; none where there is no such entry. Counts as use of it."""
+        """The files of an entry, none if it does not exist. Counts as use of the entry."""
         entry = self.path / "entries" / key
         if not _is_private_folder(entry):
             return []
-        found = sorted(path for path in _inside(entry) if path.suffix == SUFFIX)
-        if found:
+        parts = sorted(path for path in _entries(entry) if path.suffix == SUFFIX)
+        if parts:
             with contextlib.suppress(OSError):
                 os.utime(entry)
-        return found
+        return parts
 
     def has_size(self, size: int) -> bool:
-        """Whether there is an entry of a run of that many bytes; without one, the run need not be
-        read to know that it is not there.
+        """True if there is an entry of a run of that many bytes. Without one, the run is certainly
+        not cached, and need not be read to find out.
         """
-        return any(path.name.startswith(f"{size:x}-") for path in _inside(self.path / "entries"))
+        return any(path.name.startswith(f"{size:x}-") for path in _entries(self.path / "entries"))
 
     def add(self, key: str, name: str, write: Callable[[IO[bytes]], None]) -> Path:
-        """Adds a file to an entry, then makes room.
+        """Add a file to an entry, then remove old entries beyond the limit.
 
         Raises
         ------
         OSError
-            The disk is full, or nothing may be written there.
+            The disk is full or write-protected.
         """
         entry = self.path / "entries" / key
         with self._new() as (file, temporary):
             write(file)
             file.close()
-            # Only now: an entry of nothing would have each file of that size hashed when it is
-            # opened.
+            # Only now: with an empty entry, every file of that size would be hashed when opened.
             self._make(entry)
             temporary.replace(entry / f"{name}{SUFFIX}")
         self._tidy(entry)
         return entry / f"{name}{SUFFIX}"
 
     def room(self, key: str) -> int:
-        """How many bytes an entry may still grow by."""
+        """Bytes that can be added to an entry."""
         return self.limit() - sum(
-            path.stat().st_size for path in _inside(self.path / "entries" / key)
+            path.stat().st_size for path in _entries(self.path / "entries" / key)
         )
 
     def note(self, name: str, content: Any) -> None:
-        """Writes a small JSON file into `places`; failing is silent."""
+        """Write a small JSON file into `places`; errors are ignored."""
         with contextlib.suppress(OSError):
             if not self.owned():
                 return
@@ -161,7 +154,7 @@ class Folder:
                 temporary.replace(self.path / "places" / f"{name}.json")
 
     def noted(self, name: str) -> Any:
-        """What `note` wrote, or None."""
+        """The content that `note` wrote, or None."""
         try:
             with os.fdopen(open_private(self.path / "places" / f"{name}.json"), "rb") as file:
                 return json.loads(file.read(_MOST_NOTED))
@@ -169,20 +162,16 @@ class Folder:
             return None
 
     def clear(self) -> int:
-        """Removes everything, and returns how many bytes that were. Other kernels keep what they
-        have open.
-        """
+        """Remove everything and return its size in bytes. Other kernels keep their open files."""
         before = sum(entry.bytes for entry in self.entries())
         for name in ("entries", "places", "new"):
             _remove(self.path / name)
         return before - sum(entry.bytes for entry in self.entries())
 
     def owned(self) -> bool:
-        """Whether it is this user's alone, or not there yet; what others may have put there is not
-        read.
-        """
+        """True if only this user can write to it, or if it does not exist yet."""
         try:
-            # The folder itself may be a link, to a larger disk.
+            # The folder itself may be a link to a larger disk.
             if not is_private(self.path.stat()):
                 return False
         except FileNotFoundError:
@@ -210,8 +199,8 @@ class Folder:
                 temporary.unlink(missing_ok=True)
 
     def _tidy(self, just_written: Path) -> None:
-        """Removes what was longest unused beyond the limit, never the entry just written; and what
-        killed writers left.
+        """Remove the least recently used entries beyond the limit, except the one just written, and
+        leftovers of killed writers.
         """
         entries = self.entries()
         total, limit = sum(e.bytes for e in entries), self.limit()
@@ -224,31 +213,31 @@ class Folder:
                 total -= entry.bytes
                 count -= 1
         long_ago = time.time() - _LEFTOVER_S
-        for path in _inside(self.path / "new"):
+        for path in _entries(self.path / "new"):
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < long_ago:
                     path.unlink()
-        places = _inside(self.path / "places")
+        places = _entries(self.path / "places")
         for path in sorted(places, key=_age)[: max(len(places) - _MOST_PLACES, 0)]:
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
 def is_private(state: os.stat_result) -> bool:
-    """Whether this user owns a file or folder, and not everybody may write to it."""
+    """True if this user owns a file or folder and it is not writable by everybody."""
     if not hasattr(os, "geteuid"):
-        # Windows keeps the folder of a user from others.
+        # Windows protects the folder of a user from other users.
         return True
     return state.st_uid == os.geteuid() and not state.st_mode & stat.S_IWOTH
 
 
 def open_private(path: Path) -> int:
-    """A descriptor of a file of the cache; a FIFO in its place is not waited for.
+    """A descriptor of a file of the cache; opening a FIFO does not block.
 
     Raises
     ------
     OSError
-        It cannot be opened, is no regular file, or is not this user's alone.
+        It cannot be opened, is not a regular file, or other users can write to it.
     """
     flags = (
         os.O_RDONLY
@@ -267,7 +256,7 @@ def open_private(path: Path) -> int:
 
 
 def _is_private_folder(path: Path) -> bool:
-    """True also where it is not there."""
+    """True also if it does not exist."""
     try:
         state = path.lstat()
     except FileNotFoundError:
@@ -284,7 +273,7 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-def _inside(path: Path) -> list[Path]:
+def _entries(path: Path) -> list[Path]:
     try:
         return list(path.iterdir())
     except OSError:
@@ -292,7 +281,5 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    """Removes a folder and what is in it, as far as that is allowed (Windows keeps files that are
-    open).
-    """
+    """Remove a folder and its content as far as possible (Windows keeps open files)."""
     shutil.rmtree(path, ignore_errors=True)

@@ -1,12 +1,11 @@
-"""Which entry of the cache belongs to which files: by what is in them, whatever they are called and
-wherever they lie.
+"""Keys of the cache: an entry belongs to the content of files, not to their location.
 
 The key of an entry is a digest of the bytes of all files of the run, of their base names (a host
 may be named after its file), of the options that change what is read, and of nbprof itself. Reading
-and hashing a file again only to find that it is still the same would take most of the time that the
-cache saves, so a place remembers the key beside what the file system says of each file (device,
-inode, size, times). That is trusted only if the files were last changed clearly before they were
-looked at: a change within the same tick of the clock would not show.
+and hashing files again only to find them unchanged would take most of the time that the cache
+saves, so the key is also stored by location, together with the state of each file in the file
+system (device, inode, size, times). This is trusted only if the files had not changed for a while
+when they were examined: a change within the same tick of the clock does not show in the state.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from nbprof.run.cache.folder import Folder
 
 T = TypeVar("T")
 
-LAYOUT = 1
-"""Raised when the same values are stored in another way."""
+LAYOUT = 2
+"""Increased when the stored form of the same values changes."""
 
-# Folders of the package with the built front end, and with what Python makes of the modules.
+# Folders of the package with the built front end and with bytecode.
 _NOT_CODE = ("labextension", "static", "__pycache__")
 _KEY = re.compile(r"[0-9a-f]+-[0-9a-f]{40}")
 _SETTLED_NS = 2_000_000_000
@@ -49,35 +48,32 @@ _THREADS = 4
 
 
 def stamp(piece: SourceFile) -> Stamp | None:
-    """The stamp of a piece; None for one of which nothing is known but its bytes, or that cannot be
-    looked at.
-    """
-    state = getattr(piece, "stamp", None)
-    try:
-        said = state() if state is not None else None
-    except ReadError:
-        # Whoever reads it says so.
+    """The stamp of a piece; None if its kind has no stamp or it cannot be accessed."""
+    if not hasattr(piece, "stamp"):
         return None
-    return said if isinstance(said, Stamp) else None
+    try:
+        current = piece.stamp()
+    except ReadError:
+        # Reading it reports the error.
+        return None
+    return current if isinstance(current, Stamp) else None
 
 
 def digest(buffer: Buffer) -> str:
-    """The digest of a file's bytes: SHA-256 over the SHA-256 of each 8 MiB, so that several threads
-    can work on it.
-    """
+    """Digest of the bytes of a file: SHA-256 over the SHA-256 of each 8 MiB, in several threads."""
     data = buffer.data
 
-    def one(at: int) -> bytes:
-        return hashlib.sha256(data[at : at + _CHUNK]).digest()
+    def chunk_digest(offset: int) -> bytes:
+        return hashlib.sha256(data[offset : offset + _CHUNK]).digest()
 
-    return _of_all(_side_by_side(one, buffer.size))
+    return _combined(_in_threads(chunk_digest, buffer.size))
 
 
 def digest_of_file(file: LocalFile, stop: Callable[[], bool] | None = None) -> str | None:
-    """The same of a file on a disk, without the memory that its bytes would take.
+    """The same digest of a file on a disk, without loading the file into memory.
 
-    With `stop`, which gives up where it says so (None), on one thread alone: nobody waits then, and
-    a process that ends starts no threads.
+    With `stop`, only one thread works, because a process that is ending cannot start others; the
+    result is None once `stop` returns True.
 
     Raises
     ------
@@ -85,43 +81,46 @@ def digest_of_file(file: LocalFile, stop: Callable[[], bool] | None = None) -> s
         It cannot be read.
     """
 
-    def one(at: int) -> bytes | None:
-        made = hashlib.sha256()
+    def chunk_digest(offset: int) -> bytes | None:
+        state = hashlib.sha256()
         left = _CHUNK
         with file.open() as opened:
-            opened.seek(at)
-            while left and (some := opened.read(min(_BLOCK, left))):
+            opened.seek(offset)
+            while left and (block := opened.read(min(_BLOCK, left))):
                 if stop is not None and stop():
                     return None
-                made.update(some)
-                left -= len(some)
-        return made.digest()
+                state.update(block)
+                left -= len(block)
+        return state.digest()
 
     size = file.size or 0
-    found = _side_by_side(one, size) if stop is None else [one(at) for at in range(0, size, _CHUNK)]
-    whole = [part for part in found if part is not None]
-    return _of_all(whole) if len(whole) == len(found) else None
+    if stop is None:
+        digests = _in_threads(chunk_digest, size)
+    else:
+        digests = [chunk_digest(offset) for offset in range(0, size, _CHUNK)]
+    complete = [chunk for chunk in digests if chunk is not None]
+    return _combined(complete) if len(complete) == len(digests) else None
 
 
-def _side_by_side(one: Callable[[int], T], size: int) -> list[T]:
+def _in_threads(digest_at: Callable[[int], T], size: int) -> list[T]:
     starts = range(0, size, _CHUNK)
     if len(starts) > 1:
-        # A process may have as many threads as it is allowed already.
+        # The process may have reached its limit of threads.
         with (
             contextlib.suppress(RuntimeError),
             ThreadPoolExecutor(min(_THREADS, len(starts))) as pool,
         ):
-            return list(pool.map(one, starts))
-    return list(map(one, starts))
+            return list(pool.map(digest_at, starts))
+    return list(map(digest_at, starts))
 
 
-def _of_all(parts: list[bytes]) -> str:
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+def _combined(digests: list[bytes]) -> str:
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def watched(piece: SourceFile) -> tuple[Watched, SourceFile]:
-    """What keeps the digest of a piece, and the piece to be read instead of it. Of one that lies
-    packed, the packed bytes are hashed.
+    """A `Watched` for a piece, and the piece to be read instead of it. For a compressed file, the
+    compressed bytes are hashed.
     """
     if isinstance(piece, Unpacked):
         outer = Watched(piece.packed)
@@ -131,17 +130,16 @@ def watched(piece: SourceFile) -> tuple[Watched, SourceFile]:
 
 
 class Watched:
-    """A piece that keeps the digest of what was read from it.
+    """A file that remembers the digest of the bytes read from it.
 
     Attributes
     ----------
     state : Stamp or None
-        As it was before anything was read.
+        Before anything was read.
     settled : bool
-        Whether any change since then shows in its stamp.
+        True if any change since then shows in the stamp.
     digest : str or None
-        None while it is not known: a file on a disk that is settled is hashed by `complete`, when
-        nobody waits for it.
+        None while unknown: a settled file on a disk is hashed later, by `complete`.
     """
 
     def __init__(self, piece: SourceFile) -> None:
@@ -163,7 +161,7 @@ class Watched:
 
     @property
     def label(self) -> str:
-        """What errors name."""
+        """The file in error messages."""
         return self._piece.label
 
     @property
@@ -181,16 +179,15 @@ class Watched:
         return self._piece.head(count)
 
     def open(self) -> BinaryIO:
-        """A file, of which no digest is made."""
+        """A file; reading it computes no digest."""
         return self._piece.open()
 
     def read(self) -> Buffer:
-        """All bytes, once more from memory if they were looked at before.
+        """All bytes; those that `look` held are returned once.
 
         Raises
         ------
         ReadError
-            As the piece says.
         """
         buffer, self._held = self._held or self._piece.read(), None
         if self.digest is None and not self._later:
@@ -198,13 +195,12 @@ class Watched:
         return buffer
 
     def look(self, *, hold: bool) -> None:
-        """Makes the digest known before anything is read; with `hold`, bytes that had to be brought
-        into memory stay for the next `read`.
+        """Compute the digest before anything is read; with `hold`, bytes that had to be loaded stay
+        in memory for the next `read`.
 
         Raises
         ------
         ReadError
-            As the piece says.
         """
         if isinstance(self._piece, LocalFile):
             with contextlib.suppress(OSError, ReadError):
@@ -214,54 +210,52 @@ class Watched:
         self._held = buffer if hold else None
 
     def forget(self) -> None:
-        """Lets go of what `look` held, and of the digest: what is read next may be something
-        else.
-        """
+        """Release the bytes that `look` held and the digest; the next read may give other bytes."""
         self._held = self.digest = None
 
     @property
     def holds(self) -> bool:
-        """Whether the bytes that were looked at are those that will be read."""
+        """True if `read` returns the bytes that `look` has hashed."""
         return self._held is not None
 
     def anew(self) -> None:
-        """Has the digest of the next reading made at once."""
+        """Compute the digest during the next read, not later."""
         self.forget()
         self._later = False
 
     def complete(self, stop: Callable[[], bool]) -> bool:
-        """Makes the digest of what was read, if it is not known yet; False if the file has changed
-        since, or `stop` says so.
+        """Compute the digest if it is unknown; False if the file has changed, or if `stop` says so.
 
         Raises
         ------
         ReadError, OSError
-            The file is not there any more.
+            The file no longer exists.
         """
         if self.digest is None and isinstance(self._piece, LocalFile):
-            found = digest_of_file(self._piece, stop)
-            if found is None or stamp(self._piece) != self.state:
+            current = digest_of_file(self._piece, stop)
+            if current is None or stamp(self._piece) != self.state:
                 return False
-            self.digest = found
+            self.digest = current
         return self.digest is not None
 
 
 @cache
 def software() -> str:
-    """A digest of all that decides what is made of the same bytes: nbprof's modules, and the
-    libraries whose types are stored.
+    """Digest of the code that computes cached values: modules of nbprof, and the libraries whose
+    types are stored.
 
-    Sizes and times of nbprof's own modules are in it, so that who works on nbprof never meets the
-    results of yesterday's code.
+    It includes sizes and times of the modules, so developers of nbprof never see results of older
+    code.
     """
     root = Path(__file__).parents[2]
     modules: list[tuple[str, int, int]] = []
     below = [str(root)]
     while below:
-        with os.scandir(below.pop()) as found:
-            for entry in found:
+        with os.scandir(below.pop()) as entries:
+            for entry in entries:
                 if entry.name.endswith(".py"):
-                    modules.append((entry.path, (state := entry.stat()).st_size, state.st_mtime_ns))
+                    state = entry.stat()
+                    modules.append((entry.path, state.st_size, state.st_mtime_ns))
                 elif entry.is_dir() and entry.name not in _NOT_CODE:
                     below.append(entry.path)
     modules.sort()
@@ -270,17 +264,17 @@ def software() -> str:
 
 
 def key(pieces: Sequence[Watched], options: dict[str, Any]) -> str | None:
-    """The name of the entry of these pieces; None while the digest of one is not known."""
+    """The name of the entry of these pieces; None while a digest is unknown."""
     if any(piece.digest is None for piece in pieces):
         return None
     read = [[piece.name, piece.digest] for piece in pieces]
-    told = json.dumps([software(), options, read], sort_keys=True).encode()
-    return f"{sum(piece.size or 0 for piece in pieces):x}-{hashlib.sha256(told).hexdigest()[:40]}"
+    description = json.dumps([software(), options, read], sort_keys=True).encode()
+    size = sum(piece.size or 0 for piece in pieces)
+    return f"{size:x}-{hashlib.sha256(description).hexdigest()[:40]}"
 
 
-class Place:
-    """The files of a run as they lie somewhere, and the entry that they had when they were last
-    read.
+class Location:
+    """The files of a run at some location, and the entry that they had when they were last read.
 
     Parameters
     ----------
@@ -295,7 +289,7 @@ class Place:
         self._stamps = [list(piece.state.facts) for piece in pieces if piece.state is not None]
         self._complete = len(self._stamps) == len(pieces)
         self._settled = all(piece.settled for piece in pieces)
-        told = json.dumps(
+        description = json.dumps(
             [
                 software(),
                 options,
@@ -303,19 +297,17 @@ class Place:
             ],
             sort_keys=True,
         )
-        self._name = hashlib.sha256(told.encode()).hexdigest()[:40]
+        self._name = hashlib.sha256(description.encode()).hexdigest()[:40]
 
     def key(self) -> str | None:
-        """The entry of these files, if they are certainly unchanged since it was noted."""
+        """The entry of these files, if they are certainly unchanged since `note`."""
         noted = self._folder.noted(self._name) if self._complete else None
         if not isinstance(noted, dict) or noted.get("stamps") != self._stamps:
             return None
-        known = noted.get("key")
-        return known if isinstance(known, str) and _KEY.fullmatch(known) else None
+        entry_key = noted.get("key")
+        return entry_key if isinstance(entry_key, str) and _KEY.fullmatch(entry_key) else None
 
     def note(self, key: str) -> None:
-        """Remembers the entry, where the files had been left alone for long enough when they were
-        looked at.
-        """
+        """Store the entry, if the files had not changed for a while when they were examined."""
         if self._settled:
             self._folder.note(self._name, {"stamps": self._stamps, "key": key})

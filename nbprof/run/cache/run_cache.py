@@ -1,8 +1,7 @@
-"""What the cache has of one run, and what it is given: the one thing that a `Run` knows of the
-cache.
+"""Reading and writing the cache entry of one run; a `Run` uses no other part of the cache.
 
-Nothing here ever raises because of the cache: without a disk to write to, with a damaged entry,
-with another kernel at work on the same entry, things are computed as if there were no cache.
+Problems of the cache never raise: with a full disk, a damaged entry, or another kernel writing the
+same entry, values are computed as if there were no cache.
 """
 
 from __future__ import annotations
@@ -14,20 +13,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
+from nbprof.core.codec.container import Damaged, Writer
+from nbprof.core.codec.values import Unstorable
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.trace import Trace
 from nbprof.run.cache import background
 from nbprof.run.cache.folder import SUFFIX, Folder, enabled, location
-from nbprof.run.cache.identity import Place, key, watched
-from nbprof.run.cache.part import Damaged, Part, Writer
+from nbprof.run.cache.identity import Location, key, watched
+from nbprof.run.cache.part import Part
 from nbprof.run.cache.stored import FACTS, StoredTrace, TraceToStore
-from nbprof.run.cache.values import Unstorable
 
 T = TypeVar("T")
 
 WORTH_S = 0.2
-"""Who waits less than this for reading and computing is not served by a copy on the disk."""
+"""Reading and computing that takes less time than this is not cached."""
 
 _AFTER_FRAME_S = 0.5
 _AFTER_READING_S = 3.0
@@ -35,8 +35,8 @@ _PAUSE_S = 0.05
 COLUMNS = "columns"
 
 
-class _NotKept(Exception):  # noqa: N818 -- never shown
-    """Why something is not written."""
+class _NotWritten(Exception):  # noqa: N818 -- never shown
+    """The reason why values are not cached."""
 
 
 class RunCache:
@@ -61,8 +61,8 @@ class RunCache:
         compute: Callable[[], T],
         sound: Callable[[], bool] = lambda: True,  # noqa: ARG002
     ) -> T:  # noqa: ARG002, RUF100
-        """A value that follows from the files alone; `compute` makes it, and `sound` tells
-        afterwards whether it may be kept.
+        """A value that depends on the files only. `sound` is called after `compute`; unless it
+        returns True, the value is not cached.
         """
         return compute()
 
@@ -77,7 +77,7 @@ class DiskRunCache(RunCache):
     options : dict
         Plain values that change what is read, its format among them.
     write : bool
-        False to use what the entry has, and to add nothing.
+        False to use cached values without adding any.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class DiskRunCache(RunCache):
         self._watched = [watch for watch, _ in both]
         self._folder = folder
         self._options = options
-        self._place = Place(folder, self._watched, options)
+        self._location = Location(folder, self._watched, options)
         self._key: str | None = None
         self._noted = False
         self._parts: dict[str, Part] = {}
         self._index: dict[str, Part] = {}
         self._lock = threading.RLock()
         self._waiting: dict[str, object] = {}
-        self._kept: TraceToStore | None = None
+        self._trace_to_store: TraceToStore | None = None
         self._source: Trace | None = None
         self._spent_s = 0.0
         self._computing = 0
@@ -109,36 +109,35 @@ class DiskRunCache(RunCache):
     # Reading.
 
     def trace(self, read: Callable[[], Trace]) -> Trace:
-        """The trace out of the cache, or as `read` gives it, which is then kept.
+        """The cached trace, or the one that `read` returns, which is then cached.
 
         Raises
         ------
         ReadError
-            As `read` does.
         """
         self._find()
         if FACTS in self._index:
             with contextlib.suppress(KeyError):
-                out = StoredTrace(self._load, lambda: self._again(read), self._labels())
-                # What it cost to read is known to be worth it.
+                stored_trace = StoredTrace(self._load, lambda: self._again(read), self._labels())
+                # It was worth caching before.
                 self._spent_s = WORTH_S
-                return out
+                return stored_trace
             self._miss()
         began = time.perf_counter()
         trace = read()
         self._spent_s += time.perf_counter() - began
-        self._keep(trace)
+        self._store_trace(trace)
         return trace
 
     def value(
         self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True
     ) -> T:
-        """A value out of the cache, or computed, and then kept if it is sound."""
+        """The cached value, or the computed one, which is then cached if it is sound."""
         name = f"value.{name}"
         if name in self._index:
             with contextlib.suppress(KeyError):
-                kept: T = self._load(name)
-                return kept
+                cached: T = self._load(name)
+                return cached
         began = time.perf_counter()
         with self._lock:
             self._computing += 1
@@ -156,8 +155,8 @@ class DiskRunCache(RunCache):
         return value
 
     def _find(self) -> None:
-        """Opens the entry of the files, if there is one."""
-        self._key = self._place.key()
+        """Open the entry of the files, if it exists."""
+        self._key = self._location.key()
         self._noted = self._key is not None
         if self._key is None:
             sizes = [piece.size for piece in self._watched]
@@ -165,7 +164,7 @@ class DiskRunCache(RunCache):
                 sum(size or 0 for size in sizes)
             ):
                 return
-            # Something of this size is there: touched or moved, but maybe the same.
+            # An entry has this size: the file may have been touched or moved.
             for piece in self._watched:
                 piece.look(hold=len(self._watched) == 1)
             self._key = key(self._watched, self._options)
@@ -178,14 +177,14 @@ class DiskRunCache(RunCache):
         self._miss()
 
     def _miss(self) -> None:
-        # What is read next may be something else by then, and have another entry.
+        # The next read may give other bytes, which have another entry.
         self._key, self._noted, self._parts, self._index = None, False, {}, {}
         for piece in self._watched:
             if not piece.holds:
                 piece.forget()
 
     def _open(self) -> None:
-        """Opens the parts of the entry that are not open yet."""
+        """Open the parts of the entry that are not open yet."""
         if self._key is None:
             return
         for path in self._folder.parts(self._key):
@@ -211,31 +210,31 @@ class DiskRunCache(RunCache):
             raise KeyError(name) from None
 
     def _drop(self, part: Part) -> None:
-        """Forgets a damaged part, and takes it out of the folder."""
+        """Forget a damaged part and remove it from the folder."""
         self._parts.pop(part.path.name, None)
         self._index = {name: p for name, p in self._index.items() if p is not part}
         with contextlib.suppress(OSError):
             part.path.unlink()
 
     def _again(self, read: Callable[[], Trace]) -> Trace:
-        """The trace from the files themselves, for what the entry does not have."""
+        """The trace from the files themselves, for values that the entry does not have."""
         with self._lock:
             if self._source is None:
                 for piece in self._watched:
                     piece.anew()
                 trace = read()
                 if key(self._watched, self._options) != self._key:
-                    what = self.pieces[0].label
-                    raise ReadError("changed since it was opened; load it again.", path=what)
+                    label = self.pieces[0].label
+                    raise ReadError("changed since it was opened; load it again.", path=label)
                 self._source = trace
                 if FACTS not in self._index or COLUMNS + SUFFIX not in self._parts:
-                    self._keep(trace)
+                    self._store_trace(trace)
             return self._source
 
     # Writing.
 
-    def _keep(self, trace: Trace) -> None:
-        self._kept = TraceToStore(trace, self._labels())
+    def _store_trace(self, trace: Trace) -> None:
+        self._trace_to_store = TraceToStore(trace, self._labels())
         self._write_after(_AFTER_READING_S)
 
     def _write_after(self, seconds: float) -> None:
@@ -244,82 +243,83 @@ class DiskRunCache(RunCache):
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for a value."""
+        """True while a caller waits for a value."""
         return self._computing > 0
 
     def flush(self, stop: Callable[[], bool]) -> None:
-        """Writes what waits to be kept; `stop` tells that there is no time left for it."""
+        """Write the values that are not cached yet, until `stop` returns True."""
         if self._closed or self._spent_s < WORTH_S:
             return
         try:
-            if self._kept is not None:
-                self._key = (
-                    key(self._watched, self._options)
-                    if all(piece.complete(stop) for piece in self._watched)
-                    else None
-                )
+            if self._trace_to_store is not None:
+                complete = all(piece.complete(stop) for piece in self._watched)
+                self._key = key(self._watched, self._options) if complete else None
             if self._key is None:
-                raise _NotKept("the files are not those that were read")
+                raise _NotWritten("the files are not those that were read")
             self._flush(self._key, stop)
-        except (OSError, ReadError, _NotKept):
-            # No room, no right to write, no time, other files by now: this run does without.
+        except (OSError, ReadError, _NotWritten):
+            # No space, no permission, no time, or other files by now: this run is not cached.
             self._closed = True
             with self._lock:
                 self._waiting.clear()
-                self._kept = None
+                self._trace_to_store = None
 
-    def _flush(self, known: str, stop: Callable[[], bool]) -> None:
+    def _flush(self, entry_key: str, stop: Callable[[], bool]) -> None:
         with self._lock:
             self._open()
             waiting, self._waiting = self._waiting, {}
-            kept = self._kept
+            trace_to_store = self._trace_to_store
         values: dict[str, object] = {
             name: value for name, value in waiting.items() if name not in self._index
         }
-        if kept is not None and FACTS not in self._index:
-            values.update(kept.facts())
+        if trace_to_store is not None and FACTS not in self._index:
+            values.update(trace_to_store.facts())
         if values:
             name = hashlib.sha256("\n".join(sorted(values)).encode()).hexdigest()[:24]
-            self._write(known, name, values.items(), stop)
+            self._write(entry_key, name, values.items(), stop)
         self._note()
-        if kept is not None:
+        if trace_to_store is not None:
             if COLUMNS + SUFFIX not in self._parts:
-                self._write(known, COLUMNS, kept.columns(), stop)
+                self._write(entry_key, COLUMNS, trace_to_store.columns(), stop)
             with self._lock:
-                self._kept = None
+                self._trace_to_store = None
 
     def _write(
-        self, known: str, name: str, content: Iterable[tuple[str, object]], stop: Callable[[], bool]
+        self,
+        entry_key: str,
+        name: str,
+        content: Iterable[tuple[str, object]],
+        stop: Callable[[], bool],
     ) -> None:
-        room = self._folder.room(known)
+        room = self._folder.room(entry_key)
 
         def fill(file: IO[bytes]) -> None:
             writer = Writer(file)
             for each, value in self._patiently(content, stop):
-                # What cannot be stored is computed again each time.
+                # Values that cannot be stored are computed each time.
                 with contextlib.suppress(Unstorable):
                     writer.add(each, value)
                 if writer.size > room:
-                    raise _NotKept("it exceeds the size limit of the cache")
+                    raise _NotWritten("it exceeds the size limit of the cache")
             writer.close()
 
-        self._folder.add(known, name, fill)
+        self._folder.add(entry_key, name, fill)
 
     def _patiently(
         self, content: Iterable[tuple[str, object]], stop: Callable[[], bool]
     ) -> Iterator[tuple[str, object]]:
         for item in content:
-            # Somebody who came back to work has the processors to themselves.
+            # A user who has come back to work gets the processors.
             while self.busy and not stop():
                 time.sleep(_PAUSE_S)
             if stop():
-                raise _NotKept("there is no time left")
+                raise _NotWritten("there is no time left")
             yield item
 
     def _note(self) -> None:
         if not self._noted and self._key is not None:
             self._noted = True
-            self._place.note(self._key)
+            self._location.note(self._key)
 
     def _labels(self) -> list[str]:
         return [piece.label for piece in self.pieces]
@@ -328,22 +328,20 @@ class DiskRunCache(RunCache):
 def open_run_cache(
     files: RunFiles, options: dict[str, Any] | None = None, *, keep: bool = True, write: bool = True
 ) -> RunCache:
-    """What the cache has of a run.
+    """The cache of a run.
 
     Parameters
     ----------
     files : RunFiles
     options : dict, optional
-        Plain values that change what is read, beside the format and the limits that the files come
-        with.
+        Plain values that change what is read, besides the format and limit of the files.
     keep : bool
         False for files that nobody will open again.
     write : bool
-        False to use what there is, and to add nothing.
+        False to use cached values without adding any.
     """
     if keep and enabled():
-        # No home, a package that changes while it is looked at: whatever it is, a profile opens
-        # without a cache too.
+        # No home folder, a package that is being updated: a profile opens without a cache.
         with contextlib.suppress(OSError, RuntimeError):
             folder = Folder(location())
             options = {"format": files.format, "limit_bytes": files.limit_bytes, **(options or {})}

@@ -10,9 +10,9 @@ from nbprof.analysis import lines as lines_analysis
 from nbprof.analysis import ranges as ranges_analysis
 from nbprof.analysis import unexplained
 from nbprof.analysis.steps import steps
+from nbprof.core.codec.records import record
 from nbprof.core.line_times import LineTimes
 from nbprof.dialects.environment import origin_ns
-from nbprof.run.cache.values import record
 from nbprof.run.combine import by
 from nbprof.run.frame import cached, frame
 from nbprof.run.frames.steps import StepFrames

@@ -7,7 +7,7 @@ import pandas as pd
 from nbprof.analysis import kernels
 from nbprof.analysis.ops import longest_calls, xprof_ops
 from nbprof.analysis.ops import ops as ops_analysis
-from nbprof.run.cache.values import record
+from nbprof.core.codec.records import record
 from nbprof.run.combine import added, by
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.kernels import KernelFrames

@@ -16,10 +16,10 @@ from nbprof.analysis.op_profile import leaves as op_profile_leaves
 from nbprof.analysis.op_profile import op_profile
 from nbprof.analysis.ops import ops
 from nbprof.analysis.roofline import Peaks
+from nbprof.core.codec.records import record
 from nbprof.core.trace import Module
 from nbprof.frameworks.register import PYTORCH
 from nbprof.hlo import programs
-from nbprof.run.cache.values import record
 from nbprof.run.combine import before, below, by, stacked
 from nbprof.run.frame import Group, Hosts, Phase, cached, frame
 from nbprof.run.frames.steps import StepFrames

@@ -9,10 +9,10 @@ from nbprof.analysis.device_time import collectives
 from nbprof.analysis.memory import memory
 from nbprof.analysis.steps import backlog, steps, warmup
 from nbprof.core import remedies
+from nbprof.core.codec.records import record
 from nbprof.core.guard import guarded
 from nbprof.core.trace import Note, Receipt
 from nbprof.dialects import sanity
-from nbprof.run.cache.values import record
 from nbprof.run.combine import WithHostNames, folded
 from nbprof.run.frame import Hosts, cached, frame
 from nbprof.run.frames.advice import AdviceFrames

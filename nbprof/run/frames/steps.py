@@ -12,7 +12,7 @@ from nbprof.analysis import serving as serving_analysis
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.ops import ops
 from nbprof.analysis.steps import backlog, steps, tpu_cores, xprof_steps
-from nbprof.run.cache.values import record
+from nbprof.core.codec.records import record
 from nbprof.run.combine import WithHostNames, below, by, chained, stacked
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.recording import Recording

@@ -1,4 +1,4 @@
-"""What the search for runs finds, and the lines that report it to a front end."""
+"""Results of the search for runs, and the lines that report them to a front end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnDisk:
-    """A run, as far as its files and what lies beside them tell.
+    """A run, known from its files without reading them.
 
     Attributes
     ----------
     path : str
-        As the file browser calls the file or the folder that opens as this run.
+        Path in the file browser of the file or folder that opens as this run.
     real : Path
         The same on the disk.
     name : str
@@ -29,16 +29,16 @@ class OnDisk:
         Seconds since 1970.
     bytes : int
     format : str
-        Name of their `Format`.
+        Name of its `Format`.
     files : tuple of Path
-        Those of its hosts or ranks.
+        Files of its hosts or ranks.
     state : tuple
-        Of each file and of the sidecar: device, inode, size, time. Another one when the run has
-        changed; moving leaves it.
+        Device, inode, size and time of each file and of the sidecar; changes when the run changes,
+        but not when it is moved.
     sidecar : Path or None
-        What nbprof wrote beside it.
+        The file that nbprof wrote next to it.
     capture : CaptureInfo or None
-        What that says.
+        The content of the sidecar.
     """
 
     path: str
@@ -52,23 +52,25 @@ class OnDisk:
     sidecar: Path | None = None
     capture: CaptureInfo | None = None
     hosts: int | None = None
-    """How many recorded, if that differs from the number of files."""
+    """Number of hosts, if that differs from the number of files."""
 
     def lines(self, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """What is sent of it: with what `nbprof.server.summary` knows, or {"message": ...} where it
-        could not be analysed.
+        """Lines to send: with the facts of `nbprof.server.summary`, or {"message": ...} if it could
+        not be analysed.
         """
         if facts is not None and "message" in facts:
-            return [{"run": self._told({})}, *Problem(self.path, str(facts["message"])).lines()]
-        return [{"run": self._told(facts or {})}]
+            return [{"run": self._run_line({})}, *Problem(self.path, str(facts["message"])).lines()]
+        return [{"run": self._run_line(facts or {})}]
 
-    def _told(self, facts: dict[str, Any]) -> dict[str, Any]:
-        capture = self.capture
-        stated = capture.framework if capture is not None else ""
+    def _run_line(self, facts: dict[str, Any]) -> dict[str, Any]:
+        from nbprof.sources.recording import CaptureInfo
+
+        capture = self.capture or CaptureInfo()
         form = by_name(self.format)
-        by_name_alone = (
-            framework.title for framework in map(form.framework, self.files) if framework.known
-        )
+        framework = capture.framework or facts.get("framework")
+        if not framework:
+            by_file_name = map(form.framework, self.files)
+            framework = next((each.title for each in by_file_name if each.known), None)
         return {
             "path": self.path,
             "name": self.name,
@@ -77,45 +79,38 @@ class OnDisk:
             "kind": "xplane" if form.by_folder else "trace",
             "format": self.format,
             "hosts": self.hosts or len(self.files),
-            "framework": stated or facts.get("framework") or next(by_name_alone, None),
-            "steps": facts["steps"]
-            if facts
-            else (capture.steps_marked or None)
-            if capture is not None
-            else None,
+            "framework": framework,
+            "steps": facts["steps"] if facts else capture.steps_marked or None,
             "unit": facts.get("unit", STEP),
             "step_ms": facts.get("step_ms"),
             "verdict": facts.get("verdict"),
             "device": facts.get("device"),
-            "recorded": facts.get("recorded")
-            or (capture.started or None if capture is not None else None),
+            "recorded": facts.get("recorded") or capture.started or None,
             "known": bool(facts),
-            "label": capture.label if capture is not None else "",
-            "notebook": capture.notebook if capture is not None else "",
+            "label": capture.label,
+            "notebook": capture.notebook,
             "times_ms": facts.get("times_ms") or [],
             "spread": facts.get("spread") or [],
-            "failed": capture.error if capture is not None and capture.cell_failed else "",
-            "notes": [*capture.warnings, *capture.notes] if capture is not None else [],
+            "failed": capture.error if capture.cell_failed else "",
+            "notes": [*capture.warnings, *capture.notes],
         }
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that could not be looked at, and the sentence that says so; `gone` where it is not
-    there.
-    """
+    """A path that could not be examined, with a message; `gone` if it does not exist."""
 
     path: str
     message: str
     gone: bool = False
 
     def lines(self) -> list[dict[str, Any]]:
-        """What is sent of it."""
+        """Lines to send."""
         return [{"problem": {"path": self.path, "message": self.message, "gone": self.gone}}]
 
 
 def iso(seconds: float) -> str | None:
-    """A time in UTC; None where it is none that a file can have."""
+    """A time in UTC; None if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError, OSError):

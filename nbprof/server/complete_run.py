@@ -1,6 +1,6 @@
-"""Everything that belongs to a run, so that it is renamed, deleted and downloaded together.
+"""All files of a run, which are renamed, deleted and downloaded together.
 
-What waits for disks here is called on threads.
+These functions wait for disks, so they are called on threads.
 """
 
 from __future__ import annotations
@@ -13,54 +13,65 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from nbprof.core.confinement import ConfinedError, Confinement, real_path, scan
+from nbprof.core.confinement import ConfinedError, Confinement, real_path, scan, state_of
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.register import by_name, stem
-from nbprof.server.found import OnDisk
-from nbprof.server.paths import RefusedError, confinement_of, could_not, locate, nameable, reaches
+from nbprof.server.on_disk import OnDisk
+from nbprof.server.paths import (
+    RefusedError,
+    confinement_of,
+    could_not,
+    join,
+    locate,
+    nameable,
+    reaches,
+)
 from nbprof.server.runs import Search, is_run_folder
 from nbprof.sources.folders import BESIDE, NAMED, promised
 
 BLOCK = 1 << 20
 """Bytes that are read at a time."""
 
-# What TensorBoard, XProf and old TensorFlow write beside a profile, and the snapshot of PyTorch's
-# allocator.
 _TABLE = re.compile(
-    r"\.(memory_profile\.json|input_pipeline\.pb|overview_page\.pb|kernel_stats\.pb|tensorflow_stats\.pb|op_stats(_v\d+)?\.pb|hlo_proto\.pb"
+    r"\.(memory_profile\.json|input_pipeline\.pb|overview_page\.pb|kernel_stats\.pb"
+    r"|tensorflow_stats\.pb|op_stats(_v\d+)?\.pb|hlo_proto\.pb"
     r"|SSTABLE|memory_snapshot\.pickle)(\.gz)?$",
 )
-_BESIDE = re.compile(
-    r"(\.(pb|json|SSTABLE)(\.(gz|bz2|xz))?|^cache_version\.txt|\.perfetto-trace|\.memory_snapshot\.pickle)$"
+"""Files that TensorBoard, XProf and old TensorFlow write next to a profile, and the snapshot of
+PyTorch's allocator.
+"""
+_IN_RUN_FOLDER = re.compile(
+    r"(\.(pb|json|SSTABLE)(\.(gz|bz2|xz))?|^cache_version\.txt|\.perfetto-trace"
+    r"|\.memory_snapshot\.pickle)$"
 )
-"""The same in a folder that is for one run alone, where their names may be any."""
+"""Such files in a folder that is for one run only, with any names."""
 _RUBBISH = {".ipynb_checkpoints", ".DS_Store"}
 _MOST_NAME = 200
 _PACKED = re.compile(r"\.(gz|bz2|xz|zip)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Whole:
+class CompleteRun:
     """A run with all its files.
 
     Attributes
     ----------
     path : str
-        As the file browser calls the file, or the folder.
+        Path of the file or folder in the file browser.
     real : Path
     home : Path
         The folder that the path is in, on the disk.
     confinement : Confinement or None
-        What holds everything that is read in the folder that Jupyter serves; None where links may
-        lead out of it.
+        Confines files to the folder that Jupyter serves; None if links may lead out of it.
     folder : bool
     names : tuple of str
-        Of the files that belong to it, in the folder or beside the file.
+        Names of its files, in the folder or next to the file.
     alone : bool
-        A folder that holds nothing else.
+        It is a folder without other files.
     """
 
     path: str
@@ -73,80 +84,74 @@ class Whole:
 
     @property
     def parent(self) -> str:
-        """The folder that its files are in, as the file browser calls it."""
+        """Path of the folder of its files in the file browser."""
         return self.path if self.folder else self.path.rpartition("/")[0]
 
     @property
     def paths(self) -> list[str]:
-        """Its files, as the file browser calls them."""
-        return [f"{self.parent}/{name}" if self.parent else name for name in self.names]
+        """Paths of its files in the file browser."""
+        return [join(self.parent, name) for name in self.names]
 
 
-def whole(
+def complete_run(
     root: str,
     path: str,
     *,
     follow_links: bool = False,
     hidden: bool = False,
     stop: Callable[[], bool] = lambda: False,
-) -> Whole:
-    """The run that a path of the file browser means, with all that belongs to it; `stop` says
-    whether nobody waits any more.
+) -> CompleteRun:
+    """The run at a path of the file browser, with all its files; `stop` cancels the search.
 
     Raises
     ------
     RefusedError
-        The path may not be opened, or it is no run.
+        The path may not be opened, or is not a run.
     """
-    shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
+    browser_path, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
     try:
         confinement = confinement_of(None if follow_links else top, hidden=hidden)
-        now = real.stat() if confinement is None else confinement.stat(real)
+        now = state_of(real, confinement)
         search = Search(top, hidden=hidden, follow_links=follow_links, stop=stop)
-        found = [
-            one
-            for one in search.below(shown, real)
-            if isinstance(one, OnDisk) and one.path == shown
+        runs = [
+            result
+            for result in search.below(browser_path, real)
+            if isinstance(result, OnDisk) and result.path == browser_path
         ]
-        if not found and not search.complete:
-            raise RefusedError(
-                422,
-                "there are too many files below it to determine which belong to the run. Use the"
-                " file browser.",
-                path=shown,
-            )
-        if not found:
-            raise RefusedError(
-                422,
-                "it is not a run: neither a profile nor a folder with the files of one. Use the"
-                " file browser.",
-                path=shown,
-            )
-        home = Path(real_path(top / shown.rpartition("/")[0]))
+        if not runs:
+            raise _not_a_run(browser_path, searched=search.complete)
+        home = Path(real_path(top / browser_path.rpartition("/")[0]))
         if stat.S_ISDIR(now.st_mode):
-            hosts = {file.name for file in found[0].files}
+            hosts = {file.name for file in runs[0].files}
             names, alone = _in_folder(
                 real, hosts, confinement, lambda link: _reaches(link, top, follow_links, hidden)
             )
-            if by_name(found[0].format).recordings is None:
-                # Ranks may be in folders of their own.
+            if by_name(runs[0].format).recordings is None:
+                # Each rank may have its folder.
                 names += [
                     file.relative_to(real).as_posix()
-                    for file in found[0].files
+                    for file in runs[0].files
                     if file.parent.parent == real
                 ]
-            return Whole(shown, real, home, confinement, True, tuple(names), alone)
-        return Whole(
-            shown,
-            real,
-            home,
-            confinement,
-            False,
-            tuple(_beside(found[0].files[0], confinement)),
-            False,
-        )
+            return CompleteRun(browser_path, real, home, confinement, True, tuple(names), alone)
+        names = _same_recording(runs[0].files[0], confinement)
+        return CompleteRun(browser_path, real, home, confinement, False, tuple(names), False)
     except (OSError, ValueError) as error:
-        raise could_not(error, shown) from None
+        raise could_not(error, browser_path) from None
+
+
+def _not_a_run(path: str, *, searched: bool) -> RefusedError:
+    if searched:
+        text = (
+            "it is not a run: neither a profile nor a folder with the files of one. Use the file"
+            " browser."
+        )
+    else:
+        text = (
+            "there are too many files below it to determine which belong to the run. Use the file"
+            " browser."
+        )
+    return RefusedError(422, text, path=path)
 
 
 def _reaches(link: Path, top: Path, follow_links: bool, hidden: bool) -> bool:
@@ -159,14 +164,14 @@ def _reaches(link: Path, top: Path, follow_links: bool, hidden: bool) -> bool:
 def _in_folder(
     folder: Path, hosts: set[str], confinement: Confinement | None, may: Callable[[Path], bool]
 ) -> tuple[list[str], bool]:
-    own, alone = is_run_folder(folder), True
+    for_one_run, alone = is_run_folder(folder), True
     names = []
     with scan(folder, confinement) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             belongs = (
                 entry.name in hosts
                 or promised(entry.name) in (NAMED, BESIDE)
-                or (_BESIDE if own else _TABLE).search(entry.name)
+                or (_IN_RUN_FOLDER if for_one_run else _TABLE).search(entry.name)
             )
             if not belongs or entry.name.startswith(".") or not entry.is_file():
                 alone = alone and entry.name in _RUBBISH
@@ -177,12 +182,12 @@ def _in_folder(
     return names, alone
 
 
-def _beside(file: Path, confinement: Confinement | None) -> list[str]:
-    """The file, and what is the same recording beside it: JSON that JAX exports, tables, and the
-    sidecar where no other file needs it.
+def _same_recording(file: Path, confinement: Confinement | None) -> list[str]:
+    """The file, and files of the same recording next to it: JSON that JAX exports, tables, and the
+    sidecar if there is no other profile.
     """
     name = stem(file.name)
-    names, others = [file.name], False
+    names, has_other_profiles = [file.name], False
     with scan(file.parent, confinement) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             if entry.name == file.name or entry.is_symlink() or not entry.is_file():
@@ -193,40 +198,43 @@ def _beside(file: Path, confinement: Confinement | None) -> list[str]:
             ):
                 names.append(entry.name)
             else:
-                others = others or profile
-    if not others and (file.parent / SIDECAR).is_file():
+                has_other_profiles = has_other_profiles or profile
+    if not has_other_profiles and (file.parent / SIDECAR).is_file():
         names.append(SIDECAR)
     return names
 
 
-def renamed(run: Whole, name: object) -> list[tuple[str, str]]:
-    """The paths of what is moved and where to, the run itself first.
+def renamed(run: CompleteRun, name: object) -> list[tuple[str, str]]:
+    """Old and new paths of all files to move, the run itself first.
 
     Parameters
     ----------
-    run : Whole
+    run : CompleteRun
     name : str
-        Of the folder, or of the file; the suffixes of a file stay.
+        New name of the folder or file; the suffixes of a file stay.
 
     Raises
     ------
     RefusedError
-        It is no name of a file, or is taken.
+        The name is invalid or taken.
     """
-    wanted = _name(name, run.path)
-    above = run.path.rpartition("/")[0]
+    new_name = _name(name, run.path)
+    above = run.path[: run.path.rfind("/") + 1]
     if run.folder:
-        moves = [(run.path, f"{above}/{wanted}" if above else wanted)]
+        moves = [(run.path, above + new_name)]
     else:
-        old = run.names[0]
-        base = stem(old)
-        wanted = (
-            stem(wanted) if wanted != stem(wanted) and wanted.endswith(old[len(base) :]) else wanted
-        )
-        pairs = [(each, wanted + each[len(base) :]) for each in run.names if each != SIDECAR]
-        moves = [(f"{above}/{a}" if above else a, f"{above}/{b}" if above else b) for a, b in pairs]
+        file = run.names[0]
+        base = stem(file)
+        suffix = file[len(base) :]
+        if new_name != stem(new_name) and new_name.endswith(suffix):
+            new_name = stem(new_name)
+        moves = [
+            (above + old, above + new_name + old[len(base) :])
+            for old in run.names
+            if old != SIDECAR
+        ]
     for before, after in moves:
-        # Another case of the same letters may be the same file; what may not is for Jupyter to see.
+        # Names that differ only in case may be the same file: Jupyter decides.
         if before.casefold() != after.casefold() and os.path.lexists(
             run.home / after.rpartition("/")[2]
         ):
@@ -262,12 +270,12 @@ def _name(name: object, path: str) -> str:
 
 
 def blocks(file: Path, confinement: Confinement | None) -> Iterator[bytes]:
-    """The bytes of a file, some at a time.
+    """The bytes of a file in blocks.
 
     Raises
     ------
     ReadError, OSError
-        It cannot be read, or has become a link that leads out of the folder that Jupyter serves.
+        It cannot be read, or has become a link out of the folder that Jupyter serves.
     """
     if confinement is not None:
         try:
@@ -284,32 +292,33 @@ def blocks(file: Path, confinement: Confinement | None) -> Iterator[bytes]:
             yield block
 
 
-def zipped(run: Whole) -> Iterator[bytes]:
-    """The files of a folder as a zip archive, some bytes at a time.
+def zipped(run: CompleteRun) -> Iterator[bytes]:
+    """The files of a folder as a zip archive in blocks.
 
     Raises
     ------
     ReadError, OSError
         As `blocks`.
     """
-    out = _Out()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:  # type: ignore[call-overload]
+    stream = _Out()
+    output: Any = stream
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name in run.names:
             file = run.real / name
             info = _entry(
                 f"{run.real.name}/{name}", LocalFile(file, confinement=run.confinement).stat()
             )
-            # A profile that is still being written may grow past 4 GB.
+            # A profile that is being written may grow beyond 4 GB.
             with archive.open(info, "w", force_zip64=True) as entry:
                 for block in blocks(file, run.confinement):
                     entry.write(block)
-                    yield out.taken()
-    yield out.taken()
+                    yield stream.taken()
+    yield stream.taken()
 
 
 def _entry(name: str, state: os.stat_result) -> zipfile.ZipInfo:
-    """What an archive says of a file in this state; `ZipInfo.from_file` would ask its path, which
-    may have become a link.
+    """The entry of an archive for a file in this state. `ZipInfo.from_file` would use its path,
+    which may have become a link.
     """
     times = time.localtime(state.st_mtime)[:6]
     # The format has no other years.
@@ -321,20 +330,20 @@ def _entry(name: str, state: os.stat_result) -> zipfile.ZipInfo:
 
 
 class _Out:
-    """What an archive is written to: it cannot be sought, so sizes come behind the files."""
+    """The output of an archive. It is not seekable, so the archive has sizes after the files."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> int:
-        """Takes some bytes."""
+        """Store some bytes."""
         self._parts.append(bytes(data))
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing."""
 
     def taken(self) -> bytes:
-        """What has come since."""
+        """The bytes since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
