@@ -77,11 +77,15 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         fix = "-jax.config.update('jax_enable_x64', True)\n+x = jnp.asarray(x, jnp.float32)"
     elif facts.torch:
         fix = (
-            "-x = torch.from_numpy(array)\n+x = torch.from_numpy(array).float()  #"
-            " model.float(), too"
+            "-x = torch.from_numpy(array)\n"
+            "+x = torch.from_numpy(array).float()  # model.float(), too"
         )
     return Found(
-        text, limit.severity(share), gain, fix, target=KERNELS if what == "kernel" else OPS
+        text,
+        severity=limit.severity(share),
+        gain_ms=gain,
+        fix=fix,
+        target=KERNELS if what == "kernel" else OPS,
     )
 
 
@@ -106,13 +110,17 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
     )
     if facts.jax:
         fix = (
-            "-y = jax.pure_callback(f, shape, x)\n+y = f_in_jnp(x)\n-jax.debug.print('{}',"
-            " loss)\n+return loss  # print it after the step"
+            "-y = jax.pure_callback(f, shape, x)\n"
+            "+y = f_in_jnp(x)\n"
+            "-jax.debug.print('{}', loss)\n"
+            "+return loss  # print it after the step"
         )
     else:
         fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
     severity = limit.severity(100 * calls.alone_ms / step)
-    return Found(text, severity, calls.ms, fix, gain_is=UP_TO if beside else ABOUT)
+    return Found(
+        text, severity=severity, gain_ms=calls.ms, fix=fix, gain_is=UP_TO if beside else ABOUT
+    )
 
 
 def _cells(facts: Facts, limit: Threshold) -> Found | None:
@@ -130,10 +138,16 @@ def _cells(facts: Facts, limit: Threshold) -> Found | None:
         f" (**{share:.0f}%** of {facts.unit.time}). nn.{kind} takes the whole sequence in one call."
     )
     fix = (
-        "-for t in range(x.shape[1]):\n-    state = cell(x[:, t], state)\n+y, state ="
-        f" torch.nn.{kind}(n, m, batch_first=True)(x)"
+        "-for t in range(x.shape[1]):\n"
+        "-    state = cell(x[:, t], state)\n"
+        f"+y, state = torch.nn.{kind}(n, m, batch_first=True)(x)"
     )
-    return Found(text, limit.severity(share), float("nan") if on_device else cells.ms, fix)
+    return Found(
+        text,
+        severity=limit.severity(share),
+        gain_ms=float("nan") if on_device else cells.ms,
+        fix=fix,
+    )
 
 
 def _attention(facts: Facts, limit: Threshold) -> Found | None:
@@ -147,7 +161,7 @@ def _attention(facts: Facts, limit: Threshold) -> Found | None:
         f" **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of"
         f" {facts.unit.time}). Fused attention never stores the scores."
     )
-    return Found(text, limit.severity(share), found.ms)
+    return Found(text, severity=limit.severity(share), gain_ms=found.ms)
 
 
 VALIDATED = Threshold(
@@ -166,7 +180,7 @@ def validation(facts: Facts, limit: Threshold) -> Found | None:
         f" without gradients: **{wording.millis(found.ms)}** {facts.unit.per} (**{share:.0f}%**)."
         " Is it validated more often than needed?"
     )
-    return Found(text, limit.severity(share), found.ms)
+    return Found(text, severity=limit.severity(share), gain_ms=found.ms)
 
 
 def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
@@ -180,7 +194,7 @@ def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
         f" total. jax.lax.scan compiles one iteration; the {facts.unit.noun} time may stay the"
         " same."
     )
-    return Found(text, "low")
+    return Found(text, severity="low")
 
 
 def _tiny(facts: Facts, limit: Threshold) -> Found | None:
@@ -192,7 +206,7 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
         f"No matrix product of the forward pass has more than {several(rows, 'row')}: each "
         f"{'pass' if facts.unit.whole else facts.unit.noun} reads all weights for only that many. "
         "Could the batch be larger?",
-        "low",
+        severity="low",
         fix=(
             ""
             if facts.torch and facts.torch_runtime.loader
@@ -210,71 +224,147 @@ def _share(facts: Facts, part: Part | None) -> float:
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "float64", _float64,
-        Threshold("≥ {moderate:g} % of op time (high from {high:g} %)", moderate=LITTLE_16_BIT, high=50.0),
-        OURS, OPS, ALL,
-        "Time in float64 ops, by the element types of inputs and in compiled programs, else by kernel names",
-        "Compute in float32",
-        certainty=ESTIMATED, refuted_by="{the} takes as long in float32; or the results need float64", gain_is=ABOUT,
+        "float64",
+        _float64,
+        threshold=Threshold(
+            "≥ {moderate:g} % of op time (high from {high:g} %)", moderate=LITTLE_16_BIT, high=50.0
+        ),
+        source=OURS,
+        target=OPS,
+        applies=ALL,
+        looks_at=(
+            "Time in float64 ops, by the element types of inputs and in compiled programs, else"
+            " by kernel names"
+        ),
+        title="Compute in float32",
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long in float32; or the results need float64",
+        gain_is=ABOUT,
         shortens=DEVICE_TIME,
         done=Shown("The ops compute in float32"),
     ),
     Rule(
-        "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
-        "Calls from compiled programs back into Python, other than those of tf.data, while no other op of the step runs; where none ever "
-        "does, the gain is *about* their time",
-        "Keep Python out of the compiled {noun}",
-        refuted_by="{the} takes as long without the callback", gain_is=UP_TO,
+        "host_callback",
+        _callback,
+        threshold=STEP_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=TENSORFLOW_JAX,
+        looks_at=(
+            "Calls from compiled programs back into Python, other than those of tf.data, while no"
+            " other op of the step runs; where none ever does, the gain is *about* their time"
+        ),
+        title="Keep Python out of the compiled {noun}",
+        refuted_by="{the} takes as long without the callback",
+        gain_is=UP_TO,
         done=Shown("The program does not call Python"),
     ),
     Rule(
-        "time_loop", _cells,
-        Threshold(
-            "≥ {cells:g} calls per step, ≥ {moderate:g} % of step time (high from {high:g} %), devices idle ≥ {idle:g} %",
-            cells=8, moderate=PART_HIGH, high=50.0, idle=IDLE_PERCENT,
+        "time_loop",
+        _cells,
+        threshold=Threshold(
+            (
+                "≥ {cells:g} calls per step, ≥ {moderate:g} % of step time (high from"
+                " {high:g} %), devices idle ≥ {idle:g} %"
+            ),
+            cells=8,
+            moderate=PART_HIGH,
+            high=50.0,
+            idle=IDLE_PERCENT,
         ),
-        OURS, OPS, PYTORCH, "Cells of recurrent networks called one by one, with their backward pass",
-        "Run the recurrent layer over the whole sequence in one call",
-        certainty=ESTIMATED, refuted_by="{the} takes as long in one call; or each input depends on the previous output", needs_units=True,
+        source=OURS,
+        target=OPS,
+        applies=PYTORCH,
+        looks_at="Cells of recurrent networks called one by one, with their backward pass",
+        title="Run the recurrent layer over the whole sequence in one call",
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long in one call; or each input depends on the previous output",
+        needs_units=True,
         done=Shown("The layer runs over the sequence in one call"),
     ),
     Rule(
-        "attention", _attention,
-        Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=30.0),
-        "PyTorch's documentation of scaled_dot_product_attention; nbprof's threshold", OPS, PYTORCH,
-        "Matrix products and softmax that together are attention, by shapes, with their backward pass",
-        "Use fused attention",
-        "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n-y = weights @ v\n"
-        "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
-        certainty=ESTIMATED, refuted_by="{the} takes as long with fused attention; or the weights themselves are needed",
+        "attention",
+        _attention,
+        threshold=Threshold(
+            "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=30.0
+        ),
+        source="PyTorch's documentation of scaled_dot_product_attention; nbprof's threshold",
+        target=OPS,
+        applies=PYTORCH,
+        looks_at=(
+            "Matrix products and softmax that together are attention, by shapes, with their"
+            " backward pass"
+        ),
+        title="Use fused attention",
+        fix=(
+            "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n"
+            "-y = weights @ v\n"
+            "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)"
+        ),
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long with fused attention; or the weights themselves are needed",
         done=Shown("A fused attention"),
     ),
     Rule(
-        "validation", validation, VALIDATED,
-        OURS, TRACE, PYTORCH, "Forward passes without gradients, within steps, through all weights of the model being trained",
-        "Validate less often",
-        "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
-        certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts", gain_is=ABOUT,
+        "validation",
+        validation,
+        threshold=VALIDATED,
+        source=OURS,
+        target=TRACE,
+        applies=PYTORCH,
+        looks_at=(
+            "Forward passes without gradients, within steps, through all weights of the model"
+            " being trained"
+        ),
+        title="Validate less often",
+        fix="-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
+        certainty=INFERRED,
+        refuted_by="the passes without gradients are part of the method: a target network, rollouts",
+        gain_is=ABOUT,
         needs_units=True,
         requires=Shown("A training pass", lambda facts: facts.evidence.in_use.backward),
         done=Shown("The model runs without gradients in fewer steps"),
     ),
     Rule(
-        "unrolled", _unrolled, Threshold("≥ {times:g} in a row", times=16),
-        "JAX's documentation of lax.scan; nbprof's threshold", Target("hlo", "HLO & roofline"), JAX,
-        "Matrix products of the same line and shapes in the main program, each fed by the previous one, outside the program's own loops",
-        "Loop over identical layers with jax.lax.scan",
-        "-for layer in layers:\n-    x = apply(layer, x)\n+stacked = jax.tree.map(lambda *each: jnp.stack(each), *layers)\n"
-        "+x, _ = jax.lax.scan(lambda x, layer: (apply(layer, x), None), x, stacked)",
-        certainty=ESTIMATED, refuted_by="the program compiles no faster with jax.lax.scan", gain_is="",
+        "unrolled",
+        _unrolled,
+        threshold=Threshold("≥ {times:g} in a row", times=16),
+        source="JAX's documentation of lax.scan; nbprof's threshold",
+        target=Target("hlo", "HLO & roofline"),
+        applies=JAX,
+        looks_at=(
+            "Matrix products of the same line and shapes in the main program, each fed by the"
+            " previous one, outside the program's own loops"
+        ),
+        title="Loop over identical layers with jax.lax.scan",
+        fix=(
+            "-for layer in layers:\n"
+            "-    x = apply(layer, x)\n"
+            "+stacked = jax.tree.map(lambda *each: jnp.stack(each), *layers)\n"
+            "+x, _ = jax.lax.scan(lambda x, layer: (apply(layer, x), None), x, stacked)"
+        ),
+        certainty=ESTIMATED,
+        refuted_by="the program compiles no faster with jax.lax.scan",
+        gain_is="",
         done=Shown("The layers are a loop of the program"),
     ),
     Rule(
         # A vector register of a CPU holds 8 or 16 float32 numbers.
-        "tiny_batch", _tiny, Threshold("< {rows:g} rows", rows=8), OURS, OPS, ALL,
-        "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)", "Give each {noun} a larger batch",
-        "-loader = DataLoader(dataset, batch_size=2)\n+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits",
-        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
+        "tiny_batch",
+        _tiny,
+        threshold=Threshold("< {rows:g} rows", rows=8),
+        source=OURS,
+        target=OPS,
+        applies=ALL,
+        looks_at="Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)",
+        title="Give each {noun} a larger batch",
+        fix=(
+            "-loader = DataLoader(dataset, batch_size=2)\n"
+            "+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits"
+        ),
+        certainty=INFERRED,
+        refuted_by="twice the batch takes twice as long",
+        gain_is="",
         done=Shown("Products with more rows"),
     ),
-)  # fmt: skip
+)

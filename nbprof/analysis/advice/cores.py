@@ -46,17 +46,20 @@ _TITLE = "Make items cheaper: no core is free for more workers"
 _TITLE_SMALL = "Make items cheaper: a worker would cost as much time as it saves"
 _TITLE_BESIDE = "Make batches cheaper: no core is free to prepare them beside the steps"
 _FIX = (
-    " class Items(Dataset):\n     def __getitem__(self, i):\n-        return"
-    " decode(self.paths[i])\n+        return self.decoded[i]  # decoded once, before training:"
-    " np.load(path, mmap_mode='r')"
+    " class Items(Dataset):\n"
+    "     def __getitem__(self, i):\n"
+    "-        return decode(self.paths[i])\n"
+    "+        return self.decoded[i]  # decoded once, before training: np.load(path,"
+    " mmap_mode='r')"
 )
 _FIX_OF_TF_DATA = (
-    "-ds = ds.map(fn)\n+ds.map(fn).save(path)  # once, before training\n+ds ="
-    " tf.data.Dataset.load(path)"
+    "-ds = ds.map(fn)\n"
+    "+ds.map(fn).save(path)  # once, before training\n"
+    "+ds = tf.data.Dataset.load(path)"
 )
 _FIX_OF_BATCHES = (
-    "-batch = make_batch(i)\n+batch = batches[i]  # made once, before training: np.load(path,"
-    " mmap_mode='r')"
+    "-batch = make_batch(i)\n"
+    "+batch = batches[i]  # made once, before training: np.load(path, mmap_mode='r')"
 )
 _CHEAPER_ITEMS = (
     "decode and transform once, before training; workers would not help on this machine"
@@ -487,8 +490,8 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
         now = f"workers={loader.workers}" if loader.workers is not None else ""
         now += ", use_multiprocessing=True" if loader.processes else ""
         return (
-            f"-model.fit(Batches({now}))\n+model.fit(Batches(workers={workers},"
-            " use_multiprocessing=True))"
+            f"-model.fit(Batches({now}))\n"
+            f"+model.fit(Batches(workers={workers}, use_multiprocessing=True))"
         )
     if loader is None or times.keras:
         return fix.replace("num_workers=1", f"num_workers={workers}").replace(
@@ -512,13 +515,13 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
     more = [*kept, *added]
     rest = ",\n+                    " + ", ".join(more) if more else ""
     return (
-        f"-loader = DataLoader(dataset, {', '.join(before)})\n+loader = DataLoader(dataset,"
-        f" {', '.join(after)}{rest})"
+        f"-loader = DataLoader(dataset, {', '.join(before)})\n"
+        f"+loader = DataLoader(dataset, {', '.join(after)}{rest})"
     )
 
 
 def _plus(free: int) -> str:
     return (
-        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset,"
-        f" batch_size=n, num_workers=k + {free})"
+        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n"
+        f"+loader = DataLoader(dataset, batch_size=n, num_workers=k + {free})"
     )

@@ -105,12 +105,18 @@ def _alignment(facts: Facts, limit: Threshold) -> Found | None:
     fix = f"-head = nn.Linear(768, 30522)\n+head = nn.Linear(768, 30528)  # {also}"
     if facts.jax:
         fix = (
-            f"-w = jnp.zeros((768, 30522), {_DTYPES[multiple]})\n+w = jnp.zeros((768, 30528),"
-            f" {_DTYPES[multiple]})  # {also}"
+            f"-w = jnp.zeros((768, 30522), {_DTYPES[multiple]})\n"
+            f"+w = jnp.zeros((768, 30528), {_DTYPES[multiple]})  # {also}"
         )
     elif not facts.torch:
         fix = f"-x = layers.Dense(30522)(x)\n+x = layers.Dense(30528)(x)  # {also}"
-    return Found(text, facts.level(gain), gain, fix, f"Round sizes up to multiples of {multiple}")
+    return Found(
+        text,
+        severity=facts.level(gain),
+        gain_ms=gain,
+        fix=fix,
+        title=f"Round sizes up to multiples of {multiple}",
+    )
 
 
 _DTYPES = {8: "jnp.bfloat16", 16: "jnp.int8"}
@@ -157,7 +163,8 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
         " what the previous one wrote. A compiler can fuse them into a few."
     )
     graphs = (
-        "+import os\n+os.environ['XLA_FLAGS'] ="
+        "+import os\n"
+        "+os.environ['XLA_FLAGS'] ="
         " '--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN,CUSTOM_CALL'  # before JAX starts"
     )
     fix = _compiled(facts, graphs)
@@ -186,7 +193,7 @@ def _elementwise(facts: Facts, limit: Threshold) -> Found | None:
         " inputs from memory and writes them back; a compiler can fuse them."
     )
     fix = _compiled(facts, "+@jax.jit\n def train_step(state, batch):")
-    return Found(text, facts.level(gain), gain, fix)
+    return Found(text, severity=facts.level(gain), gain_ms=gain, fix=fix)
 
 
 def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
@@ -280,7 +287,7 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
         f" kernels run; the worst is {short(worst['op']) or 'a kernel'} with"
         f" {several(_blocks(worst['grid']), 'block')}."
     )
-    return Found(text, facts.level(gain), gain)
+    return Found(text, severity=facts.level(gain), gain_ms=gain)
 
 
 def one_batch(found: list[Finding]) -> list[Finding]:
@@ -315,7 +322,7 @@ def _placement(facts: Facts, limit: Threshold) -> Found | None:
         f" the longest {short(found.op)} with **{wording.millis(found.call_us / 1000)}** per call:"
         " they ran on the CPU. If TensorFlow cannot use the GPU, it logs the reason at startup."
     )
-    return Found(text, facts.level(gain), gain)
+    return Found(text, severity=facts.level(gain), gain_ms=gain)
 
 
 def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
@@ -352,15 +359,17 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
             " need one dispatch; block_until_ready in the loop keeps the host from running ahead."
         )
         fix = (
-            "-for batch in batches:\n-    state = step(state, batch)\n-   "
-            " jax.block_until_ready(state)\n+state, losses = jax.lax.scan(step, state, batches)"
+            "-for batch in batches:\n"
+            "-    state = step(state, batch)\n"
+            "-    jax.block_until_ready(state)\n"
+            "+state, losses = jax.lax.scan(step, state, batches)"
         )
     elif facts.keras:
         fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)"
     else:
         fix = "+@tf.function\n+def epoch(ds):\n+    for batch in ds:\n+        train_step(batch)\n"
         fix += "-for batch in ds:\n-    train_step(batch)\n+epoch(ds)"
-    return Found(text, limit.severity(share), time, fix)
+    return Found(text, severity=limit.severity(share), gain_ms=time, fix=fix)
 
 
 def _compile(facts: Facts, limit: Threshold) -> Found | None:
@@ -378,21 +387,25 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
         " the warm-up: shapes or Python values change."
     )
     fix = (
-        "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):\n    "
-        " ...\n-ds = ds.batch(n)\n"
+        "-@tf.function\n"
+        "+@tf.function(reduce_retracing=True)\n"
+        " def train_step(batch):\n"
+        "     ...\n"
+        "-ds = ds.batch(n)\n"
     )
     fix += "+ds = ds.batch(n, drop_remainder=True)"
     if facts.jax:
         fix = (
             "-step(state, batch, len(batch))  # recompiles for each new shape or static"
-            " argument\n+step(state, pad_to(batch, batch_size))"
+            " argument\n"
+            "+step(state, pad_to(batch, batch_size))"
         )
     elif facts.torch:
         fix = (
-            "-model = torch.compile(model)\n+model = torch.compile(model, dynamic=True)  # one"
-            " program for several shapes"
+            "-model = torch.compile(model)\n"
+            "+model = torch.compile(model, dynamic=True)  # one program for several shapes"
         )
-    return Found(text, limit.severity(share), time, fix)
+    return Found(text, severity=limit.severity(share), gain_ms=time, fix=fix)
 
 
 def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
@@ -423,18 +436,19 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
         )
     )
     fix = (
-        "+import os\n+os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'  # before TensorFlow"
-        " starts"
+        "+import os\n"
+        "+os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'  # before TensorFlow starts"
     )
     if facts.torch:
         fix = (
-            '+import os\n+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  #'
-            " before the first use"
+            "+import os\n"
+            '+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before the'
+            " first use"
         )
     elif facts.jax:
         fix = (
-            "+import os\n+os.environ['XLA_PYTHON_CLIENT_ALLOCATOR'] = 'cuda_async'  # before JAX"
-            " starts"
+            "+import os\n"
+            "+os.environ['XLA_PYTHON_CLIENT_ALLOCATOR'] = 'cuda_async'  # before JAX starts"
         )
     return Found(text, fix=fix)
 
@@ -451,13 +465,18 @@ def _straggler(facts: Facts, limit: Threshold) -> Found | None:
             f" {facts.unit.plural}, **{wording.millis(found.saved_ms)}** behind the median. No"
             " communication was recorded, so whether the others wait for it is unknown."
         )
-        return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), fix=fix)
+        return Found(f"{text} {found.why}".rstrip(), severity=facts.level(found.saved_ms), fix=fix)
     text = (
         f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of"
         f" {found.steps:,}** {facts.unit.plural}: at their median speed, {facts.unit.a} would be"
         f" **{wording.millis(found.saved_ms)}** shorter."
     )
-    return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms, fix)
+    return Found(
+        f"{text} {found.why}".rstrip(),
+        severity=facts.level(found.saved_ms),
+        gain_ms=found.saved_ms,
+        fix=fix,
+    )
 
 
 def _uneven(facts: Facts, limit: Threshold) -> Found | None:
@@ -483,21 +502,24 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
         f" (**{wording.millis(found.mean_ms)}**); the others wait for it when they communicate."
     )
     fix = (
-        "-sampler = RandomSampler(dataset)\n+sampler = torch.utils.data.DistributedSampler(dataset,"
-        " drop_last=True)  # equal work for each"
+        "-sampler = RandomSampler(dataset)\n"
+        "+sampler = torch.utils.data.DistributedSampler(dataset, drop_last=True)  # equal work"
+        " for each"
     )
     if facts.jax:
         fix = (
-            "-batch = pad_last(batch)\n+from jax.sharding import NamedSharding,"
-            " PartitionSpec\n+batch = jax.device_put(batch, NamedSharding(mesh,"
-            " PartitionSpec('data')))  # equal work for each"
+            "-batch = pad_last(batch)\n"
+            "+from jax.sharding import NamedSharding, PartitionSpec\n"
+            "+batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec('data')))  # equal"
+            " work for each"
         )
     elif not facts.torch:
         fix = (
-            "-ds = ds.batch(n)\n+ds = ds.batch(n, drop_remainder=True)\n ds ="
-            " strategy.experimental_distribute_dataset(ds)"
+            "-ds = ds.batch(n)\n"
+            "+ds = ds.batch(n, drop_remainder=True)\n"
+            " ds = strategy.experimental_distribute_dataset(ds)"
         )
-    return Found(text, facts.level(gain), gain, fix)
+    return Found(text, severity=facts.level(gain), gain_ms=gain, fix=fix)
 
 
 def _between(facts: Facts, limit: Threshold) -> Found | None:
@@ -531,9 +553,9 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
             )
         return Found(
             text,
-            facts.level(time),
-            time,
-            "-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)",
+            severity=facts.level(time),
+            gain_ms=time,
+            fix="-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)",
         )
     text = (
         f"Typically **{wording.millis(time)}** pass between {facts.unit.plural}, **{share:.0f}%**"
@@ -547,117 +569,244 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
         fix = "-    print(float(loss))\n+    if i % 100 == 0:\n+        print(float(loss))"
     elif facts.framework.xla:
         fix = (
-            " model.compile(optimizer, loss,\n+              steps_per_execution=10)  # callbacks"
-            " run once per 10 steps"
+            " model.compile(optimizer, loss,\n"
+            "+              steps_per_execution=10)  # callbacks run once per 10 steps"
         )
         if facts.evidence.in_use.several_steps:
             fix = (
-                "-model.fit(x, y, callbacks=callbacks)\n+model.fit(x, y)  # with callbacks at the"
-                " end of an epoch alone"
+                "-model.fit(x, y, callbacks=callbacks)\n"
+                "+model.fit(x, y)  # with callbacks at the end of an epoch alone"
             )
         if not facts.keras:
             fix = "-    tf.print(loss)\n+    if i % 100 == 0:\n+        tf.print(loss)"
-    return Found(text, facts.level(time), time, fix)
+    return Found(text, severity=facts.level(time), gain_ms=time, fix=fix)
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "gemm_alignment", _alignment, Threshold("≥ {least:g} % of kernel time", least=5.0),
-        "NVIDIA matrix multiplication guide; nbprof's threshold", KERNELS, ALL,
-        "16-bit and TF32 matrix products whose kernels load one or two values at a time, and 8-bit ones with fewer than 16",
-        "Round sizes up to multiples of 8",
-        certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of 8", shortens=DEVICE_TIME,
+        "gemm_alignment",
+        _alignment,
+        threshold=Threshold("≥ {least:g} % of kernel time", least=5.0),
+        source="NVIDIA matrix multiplication guide; nbprof's threshold",
+        target=KERNELS,
+        applies=ALL,
+        looks_at=(
+            "16-bit and TF32 matrix products whose kernels load one or two values at a time, and"
+            " 8-bit ones with fewer than 16"
+        ),
+        title="Round sizes up to multiples of 8",
+        certainty=ESTIMATED,
+        refuted_by="the products take as long with sizes padded to a multiple of 8",
+        shortens=DEVICE_TIME,
         done=Shown("The kernels load as many values at a time as they can"),
     ),
     Rule(
-        "small_kernels", _small_kernels, Threshold("≥ {kernels:,.0f} kernels of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US),
-        GPU_GUIDE_CHOICE, KERNELS, ALL, "Kernels per step and their average duration",
-        refuted_by="{the} takes as long with fewer, larger kernels", shortens=DEVICE_TIME, needs_units=True,
+        "small_kernels",
+        _small_kernels,
+        threshold=Threshold(
+            "≥ {kernels:,.0f} kernels of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US
+        ),
+        source=GPU_GUIDE_CHOICE,
+        target=KERNELS,
+        applies=ALL,
+        looks_at="Kernels per step and their average duration",
+        refuted_by="{the} takes as long with fewer, larger kernels",
+        shortens=DEVICE_TIME,
+        needs_units=True,
         done=Shown(
             "torch.compile or XLA compiled the model; graphs are launched (JAX)",
             lambda facts: facts.evidence.in_use.graphs if facts.jax else compiled(facts),
         ),
     ),
     Rule(
-        "elementwise_kernels", _elementwise, Threshold("≥ {least:g} % of kernel time", least=20.0), GPU_GUIDE_CHOICE, KERNELS, ALL,
-        "Kernels of a single elementwise op, when the host keeps up with launching", "Let a compiler fuse elementwise ops",
-        certainty=ESTIMATED, refuted_by="the fused kernel takes as long as these kernels together", shortens=DEVICE_TIME,
+        "elementwise_kernels",
+        _elementwise,
+        threshold=Threshold("≥ {least:g} % of kernel time", least=20.0),
+        source=GPU_GUIDE_CHOICE,
+        target=KERNELS,
+        applies=ALL,
+        looks_at="Kernels of a single elementwise op, when the host keeps up with launching",
+        title="Let a compiler fuse elementwise ops",
+        certainty=ESTIMATED,
+        refuted_by="the fused kernel takes as long as these kernels together",
+        shortens=DEVICE_TIME,
         done=Shown("torch.compile or XLA compiled the model", compiled),
     ),
     Rule(
-        "small_batch", _small_batch,
-        Threshold(
-            "busy ≥ {used:g} % and < {busy:g} % (PyTorch {busy_torch:g} %), ≥ {host:percent} of idle time waiting for a launch, "
-            "kernels < {short_us:g} µs, peak < {room:percent} of memory; the CPU is named if busy < {tiny:g} %",
-            used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5, tiny=2.0,
+        "small_batch",
+        _small_batch,
+        threshold=Threshold(
+            (
+                "busy ≥ {used:g} % and < {busy:g} % (PyTorch {busy_torch:g} %), ≥"
+                " {host:percent} of idle time waiting for a launch, kernels < {short_us:g}"
+                " µs, peak < {room:percent} of memory; the CPU is named if busy < {tiny:g} %"
+            ),
+            used=1.0,
+            busy=30.0,
+            busy_torch=50.0,
+            host=0.5,
+            short_us=SHORT_KERNEL_US,
+            room=0.5,
+            tiny=2.0,
         ),
-        f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
-        "Give each {noun} a larger batch", "+batch_size *= 8  # as memory and accuracy permit",
-        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="", shortens=HOST_TIME, needs_units=True,
+        source=f"{TORCH_TB}; {GPU_GUIDE_CHOICE}",
+        target=KERNELS,
+        applies=ALL,
+        looks_at="Device utilization, with short kernels, little input time and free memory",
+        title="Give each {noun} a larger batch",
+        fix="+batch_size *= 8  # as memory and accuracy permit",
+        certainty=INFERRED,
+        refuted_by="twice the batch takes twice as long",
+        gain_is="",
+        shortens=HOST_TIME,
+        needs_units=True,
         done=Shown("The device is busy"),
     ),
     Rule(
-        "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
-        f"{TORCH_TB}; nbprof's threshold", KERNELS, ALL,
-        "Kernels with fewer blocks than an NVIDIA GPU has multiprocessors (estimated SM efficiency); merged into `small_batch`",
-        "Fill the device with larger kernels", "+batch_size *= 8  # more blocks per kernel",
-        certainty=ESTIMATED, refuted_by="twice the batch takes twice as long per kernel", shortens=DEVICE_TIME,
+        "few_blocks",
+        _few_blocks,
+        threshold=Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
+        source=f"{TORCH_TB}; nbprof's threshold",
+        target=KERNELS,
+        applies=ALL,
+        looks_at=(
+            "Kernels with fewer blocks than an NVIDIA GPU has multiprocessors (estimated SM"
+            " efficiency); merged into `small_batch`"
+        ),
+        title="Fill the device with larger kernels",
+        fix="+batch_size *= 8  # more blocks per kernel",
+        certainty=ESTIMATED,
+        refuted_by="twice the batch takes twice as long per kernel",
+        shortens=DEVICE_TIME,
         done=Shown("The kernels have a block for each multiprocessor"),
     ),
     Rule(
         # A launch takes a few µs: a host op that takes this long computes there.
-        "placement", _placement,
-        Threshold("≥ {percent:g} % of host op time, ≥ {call_us:g} µs per call", percent=ON_HOST_PERCENT, call_us=100.0),
-        GPU_GUIDE_CHOICE, OPS, TENSORFLOW, "Matrix products that ran on the host despite a GPU", "Run the model on the GPU",
-        "+assert tf.config.list_physical_devices('GPU'), 'TensorFlow sees no GPU'\n+tf.debugging.set_log_device_placement(True)\n"
-        "-with tf.device('/CPU:0'):\n+with tf.distribute.OneDeviceStrategy('/GPU:0').scope():\n     model = make_model()",
-        refuted_by="the products take as long on the GPU", gain_is=ABOUT,
+        "placement",
+        _placement,
+        threshold=Threshold(
+            "≥ {percent:g} % of host op time, ≥ {call_us:g} µs per call",
+            percent=ON_HOST_PERCENT,
+            call_us=100.0,
+        ),
+        source=GPU_GUIDE_CHOICE,
+        target=OPS,
+        applies=TENSORFLOW,
+        looks_at="Matrix products that ran on the host despite a GPU",
+        title="Run the model on the GPU",
+        fix=(
+            "+assert tf.config.list_physical_devices('GPU'), 'TensorFlow sees no GPU'\n"
+            "+tf.debugging.set_log_device_placement(True)\n"
+            "-with tf.device('/CPU:0'):\n"
+            "+with tf.distribute.OneDeviceStrategy('/GPU:0').scope():\n"
+            "     model = make_model()"
+        ),
+        refuted_by="the products take as long on the GPU",
+        gain_is=ABOUT,
         done=Shown("The products run on the device"),
     ),
     Rule(
-        "host_bound", _host_bound,
-        Threshold(
+        "host_bound",
+        _host_bound,
+        threshold=Threshold(
             "≥ {moderate:g} % of step time (high from {high:g} %), device idle ≥ {idle:g} %",
-            moderate=PART_HIGH, high=INPUT_HIGH, idle=IDLE_PERCENT,
+            moderate=PART_HIGH,
+            high=INPUT_HIGH,
+            idle=IDLE_PERCENT,
         ),
-        TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Host time in ops, or preparing the next program execution, while the device is idle",
-        "Reduce host work {per}",
-        refuted_by="the device is idle for as long when the host only dispatches", gain_is=ABOUT, shortens=HOST_TIME,
+        source=TPU_GUIDE_CHOICE,
+        target=TRACE,
+        applies=TENSORFLOW_JAX,
+        looks_at="Host time in ops, or preparing the next program execution, while the device is idle",
+        title="Reduce host work {per}",
+        refuted_by="the device is idle for as long when the host only dispatches",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
         done=Shown(
             "Several steps per execution (Keras); less work of the host",
             lambda facts: facts.keras and facts.evidence.in_use.several_steps,
         ),
     ),
     Rule(
-        "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages include",
-        "Compile once, for one shape",
-        refuted_by="another recording of the same loop compiles nothing", gain_is=AT_LEAST, needs_units=True,
+        "compile",
+        _compile,
+        threshold=STEP_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Programs compiled in several of the steps that averages include",
+        title="Compile once, for one shape",
+        refuted_by="another recording of the same loop compiles nothing",
+        gain_is=AT_LEAST,
+        needs_units=True,
         done=Shown("Nothing is compiled"),
     ),
     Rule(
-        "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, with ≥ {full:percent} of memory used", pieces=0.3, full=0.8),
-        OURS, MEMORY, ALL, "Free memory outside the largest block at the peak; for PyTorch, reserved but not allocated memory",
-        "Reduce memory fragmentation", on_npu=True,
-        refuted_by="peak reserved memory is the same with expandable segments", gain_is="",
+        "fragmentation",
+        _fragmented,
+        threshold=Threshold(
+            "> {pieces:percent} of it, with ≥ {full:percent} of memory used", pieces=0.3, full=0.8
+        ),
+        source=OURS,
+        target=MEMORY,
+        applies=ALL,
+        looks_at=(
+            "Free memory outside the largest block at the peak; for PyTorch, reserved but not"
+            " allocated memory"
+        ),
+        title="Reduce memory fragmentation",
+        on_npu=True,
+        refuted_by="peak reserved memory is the same with expandable segments",
+        gain_is="",
         done=Shown("Little of the free memory is in pieces, or the setting is in the recording"),
     ),
     Rule(
-        "straggler", _straggler, Threshold("≥ {least:g} % of step time", least=1.0), OURS, Target("pods", "Pods"), ALL,
-        "A rank that is behind in most steps, or pauses, beyond chance (`p.pods.stragglers`)", "Find out why one rank is slow", on_npu=True,
-        refuted_by="another recording shows another rank as the slowest", gain_is=ABOUT, needs_units=True,
+        "straggler",
+        _straggler,
+        threshold=Threshold("≥ {least:g} % of step time", least=1.0),
+        source=OURS,
+        target=Target("pods", "Pods"),
+        applies=ALL,
+        looks_at="A rank that is behind in most steps, or pauses, beyond chance (`p.pods.stragglers`)",
+        title="Find out why one rank is slow",
+        on_npu=True,
+        refuted_by="another recording shows another rank as the slowest",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("No rank is behind"),
     ),
     Rule(
-        "uneven_workers", _uneven, Threshold("> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE),
-        "msprof-analyze (slow rank)", Target("pods", "Pods"), ALL,
-        "Device compute of the slowest worker against the mean, if workers communicate", "Balance the workers", on_npu=True,
-        refuted_by="another recording shows another worker as the slowest", needs_units=True,
+        "uneven_workers",
+        _uneven,
+        threshold=Threshold(
+            "> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE
+        ),
+        source="msprof-analyze (slow rank)",
+        target=Target("pods", "Pods"),
+        applies=ALL,
+        looks_at="Device compute of the slowest worker against the mean, if workers communicate",
+        title="Balance the workers",
+        on_npu=True,
+        refuted_by="another recording shows another worker as the slowest",
+        needs_units=True,
         done=Shown("The workers compute for as long"),
     ),
     Rule(
-        "between_steps", _between, Threshold("> {over:g} % of loop time", over=10.0), GPU_GUIDE_CHOICE, TRACE, ALL,
-        "Time between steps: callbacks, logging, checkpoints", "Do less between {plural}", on_npu=True,
-        refuted_by="the loop takes as long without callbacks, logging and checkpoints", gain_is=ABOUT, needs_units=True,
-        done=Shown("Little time passes between steps; with several steps per execution, fewer callbacks are advised"),
+        "between_steps",
+        _between,
+        threshold=Threshold("> {over:g} % of loop time", over=10.0),
+        source=GPU_GUIDE_CHOICE,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Time between steps: callbacks, logging, checkpoints",
+        title="Do less between {plural}",
+        on_npu=True,
+        refuted_by="the loop takes as long without callbacks, logging and checkpoints",
+        gain_is=ABOUT,
+        needs_units=True,
+        done=Shown(
+            "Little time passes between steps; with several steps per execution, fewer"
+            " callbacks are advised"
+        ),
     ),
-)  # fmt: skip
+)

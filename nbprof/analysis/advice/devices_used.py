@@ -82,5 +82,7 @@ def in_turn(activity: Activity, steps: pd.DataFrame) -> InTurn | None:
     if len(lengths) < 2 or not total:
         return None
     return InTurn(
-        len(lengths), total / 1e9 / len(of_host), 1 - Intervals.of_rows(rows).total() / total
+        devices=len(lengths),
+        ms=total / 1e9 / len(of_host),
+        overlap=1 - Intervals.of_rows(rows).total() / total,
     )

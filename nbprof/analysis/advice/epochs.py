@@ -124,7 +124,13 @@ def anew(
     calls = int(alike.index[0])
     if size is None or not 0 < size * calls <= budget:
         return None
-    return Anew(place.rpartition("::")[2], len(epochs), calls, size * calls, budget)
+    return Anew(
+        iterator=place.rpartition("::")[2],
+        epochs=len(epochs),
+        calls=calls,
+        bytes=size * calls,
+        budget=budget,
+    )
 
 
 def _size(shapes: str, types: str, batch: int) -> int | None:

@@ -516,7 +516,7 @@ def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | No
     used = np.delete(gaps, gaps.argmax()) if apart else gaps
     long = used[used > used.mean()]
     return float(used.mean()), LongGaps(
-        len(long), float(np.median(long)), longest if apart else None
+        count=len(long), typical_ms=float(np.median(long)), left_out_ms=longest if apart else None
     )
 
 
@@ -548,22 +548,22 @@ def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | 
     row = known.iloc[int(more.to_numpy().argmax())]
     name, peak, bare = str(row["module"]), int(row["peak_bytes"]), int(row["peak_unpadded_bytes"])
     if int(row["instructions"]) > MOST_INSTRUCTIONS:
-        return Padding(name, peak, bare)
+        return Padding(program=name, peak_bytes=peak, unpadded_bytes=bare)
     try:
         at_peak = memory_viewer.view(Program(compiled[name].module.data)).at_peak
     except (KeyError, ReadError):
-        return Padding(name, peak, bare)
+        return Padding(program=name, peak_bytes=peak, unpadded_bytes=bare)
     if not len(at_peak):
-        return Padding(name, peak, bare)
+        return Padding(program=name, peak_bytes=peak, unpadded_bytes=bare)
     one = at_peak.iloc[int((at_peak["size_bytes"] - at_peak["unpadded_bytes"]).to_numpy().argmax())]
     return Padding(
-        name,
-        peak,
-        bare,
-        str(one["buffer"]),
-        str(one["shape"]),
-        int(one["size_bytes"]),
-        int(one["unpadded_bytes"]),
+        program=name,
+        peak_bytes=peak,
+        unpadded_bytes=bare,
+        buffer=str(one["buffer"]),
+        shape=str(one["shape"]),
+        buffer_bytes=int(one["size_bytes"]),
+        buffer_unpadded_bytes=int(one["unpadded_bytes"]),
     )
 
 
@@ -600,7 +600,10 @@ def _placed(
     worst = mine.iloc[int(mine["self_us"].to_numpy().argmax())]
     own = float(mine["self_us"].sum())
     return Placed(
-        100 * own / whole, own / 1000 / steps, str(worst["op"]), float(worst["avg_self_us"])
+        percent=100 * own / whole,
+        ms=own / 1000 / steps,
+        op=str(worst["op"]),
+        call_us=float(worst["avg_self_us"]),
     )
 
 
@@ -615,12 +618,12 @@ def straggler(found: pd.DataFrame) -> Straggler | None:
     row = known.iloc[int(known["cost"].to_numpy(np.float64).argmax())]
     waited_for = str(row["by"]) == COLLECTIVES
     return Straggler(
-        str(row["host"]),
-        float(row["cost"]),
-        int(row["slowest_in"]),
-        int(row["steps"]),
-        str(row["why"] or ""),
-        waited_for,
+        host=str(row["host"]),
+        saved_ms=float(row["cost"]),
+        slowest_in=int(row["slowest_in"]),
+        steps=int(row["steps"]),
+        why=str(row["why"] or ""),
+        waited_for=waited_for,
     )
 
 
@@ -631,4 +634,9 @@ def spread(pods: pd.DataFrame) -> Spread | None:
     mean: Any = pods.groupby("worker", sort=False)["device_compute_ms"].mean().dropna()
     if len(mean) < 2 or not mean.max():
         return None
-    return Spread(str(mean.idxmax()), float(mean.max()), float(mean.mean()), len(mean))
+    return Spread(
+        worker=str(mean.idxmax()),
+        ms=float(mean.max()),
+        mean_ms=float(mean.mean()),
+        workers=len(mean),
+    )

@@ -83,10 +83,10 @@ def _batch(facts: Facts, limit: Threshold) -> Found | None:
         f" partly filled tiles are padded. Multiples of {LANES} are best."
     )
     fix = (
-        f"-batch_per_core = {size}\n+batch_per_core = {full}  # a multiple of {SUBLANES}, or of"
-        f" {LANES}"
+        f"-batch_per_core = {size}\n"
+        f"+batch_per_core = {full}  # a multiple of {SUBLANES}, or of {LANES}"
     )
-    return Found(text, facts.level(gain), gain, fix)
+    return Found(text, severity=facts.level(gain), gain_ms=gain, fix=fix)
 
 
 def _once(work: Work) -> list[Product]:
@@ -168,12 +168,21 @@ def _small_products(facts: Facts, limit: Threshold) -> Found | None:
     text, gain, worst, unit = found
     low = min(worst.depth, worst.columns)
     fix = (
-        f"-features = {low}\n+features = {unit}  # or combine several products of {low} into one:\n"
-        "+out = x @ jnp.concatenate([w_q, w_k, w_v], axis=1)"
+        (
+            f"-features = {low}\n"
+            f"+features = {unit}  # or combine several products of {low} into one:\n"
+            "+out = x @ jnp.concatenate([w_q, w_k, w_v], axis=1)"
+        )
         if facts.jax
         else f"-x = layers.Dense({low})(x)\n+x = layers.Dense({unit})(x)"
     )
-    return Found(text, facts.level(gain), gain, fix, f"Make matrix products at least {unit} wide")
+    return Found(
+        text,
+        severity=facts.level(gain),
+        gain_ms=gain,
+        fix=fix,
+        title=f"Make matrix products at least {unit} wide",
+    )
 
 
 def _unaligned_products(facts: Facts, limit: Threshold) -> Found | None:
@@ -185,7 +194,13 @@ def _unaligned_products(facts: Facts, limit: Threshold) -> Found | None:
         min(worst.depth, worst.columns),
     )
     fix = f"-features = {bad}\n+features = {_up(bad, unit)}  # a multiple of {unit}"
-    return Found(text, facts.level(gain), gain, fix, f"Round sizes up to multiples of {unit}")
+    return Found(
+        text,
+        severity=facts.level(gain),
+        gain_ms=gain,
+        fix=fix,
+        title=f"Round sizes up to multiples of {unit}",
+    )
 
 
 def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
@@ -226,10 +241,15 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
     )
     gain = facts.of_compute(sum(costs))
     fix = (
-        f"-batch_per_core, features = {batch}, {features}\n+batch_per_core, features = {better[0]},"
-        f" {better[1]}"
+        f"-batch_per_core, features = {batch}, {features}\n"
+        f"+batch_per_core, features = {better[0]}, {better[1]}"
     )
-    return Found(text, facts.level(gain), gain, f"{fix}  # multiples of {units[0]} and {units[1]}")
+    return Found(
+        text,
+        severity=facts.level(gain),
+        gain_ms=gain,
+        fix=f"{fix}  # multiples of {units[0]} and {units[1]}",
+    )
 
 
 def _tiled(batch: int, features: int) -> int:
@@ -273,7 +293,7 @@ def _padding(facts: Facts, limit: Threshold) -> Found | None:
     if room and found.peak_bytes > limit["full"] * room:
         text += f" The peak is **{100 * found.peak_bytes / room:.0f}%** of device memory."
         level = "high"
-    return Found(text, level)
+    return Found(text, severity=level)
 
 
 def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
@@ -292,7 +312,7 @@ def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
         f" {alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}. Each reads and writes"
         " all its values in memory. Inside one jit, XLA fuses them."
     )
-    return Found(text, facts.level(gain), gain)
+    return Found(text, severity=facts.level(gain), gain_ms=gain)
 
 
 def _unfused(facts: Facts, limit: Threshold) -> Found | None:
@@ -310,10 +330,12 @@ def _unfused(facts: Facts, limit: Threshold) -> Found | None:
         f" the longest {_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers"
         " between ops keep XLA from fusing them."
     )
-    fix = "-x = jax.lax.optimization_barrier(x)\n-jax.debug.print('{}', x)\n y = jnp.tanh(x * w + b)" if facts.jax else (
-        "-tf.print(x)\n y = tf.tanh(x * w + b)  # no host work between ops of one function"
-    )  # fmt: skip
-    return Found(text, facts.level(gain), gain, fix)
+    fix = (
+        "-x = jax.lax.optimization_barrier(x)\n-jax.debug.print('{}', x)\n y = jnp.tanh(x * w + b)"
+        if facts.jax
+        else ("-tf.print(x)\n y = tf.tanh(x * w + b)  # no host work between ops of one function")
+    )
+    return Found(text, severity=facts.level(gain), gain_ms=gain, fix=fix)
 
 
 def _chains(facts: Facts, limit: Threshold) -> Found | None:
@@ -329,12 +351,15 @@ def _chains(facts: Facts, limit: Threshold) -> Found | None:
         " the values between them would not go through memory."
     )
     fix = (
-        "-h = jax.jit(f)(x)\n-y = jax.jit(g)(jax.lax.optimization_barrier(h))\n+y = jax.jit(lambda"
-        " x: g(f(x)))(x)"
+        (
+            "-h = jax.jit(f)(x)\n"
+            "-y = jax.jit(g)(jax.lax.optimization_barrier(h))\n"
+            "+y = jax.jit(lambda x: g(f(x)))(x)"
+        )
         if facts.jax
         else "-h = tf.identity(f(x))\n-tf.print(h)\n-y = g(h)\n+y = g(f(x))  # nothing between them"
     )
-    return Found(text, facts.level(gain), gain, fix)
+    return Found(text, severity=facts.level(gain), gain_ms=gain, fix=fix)
 
 
 def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
@@ -355,15 +380,15 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
         " consumer."
     )
     fix = (
-        "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n,"
-        " jnp.argmax(v))  # reduce first, then broadcast"
+        "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n"
+        "+best = jnp.full(n, jnp.argmax(v))  # reduce first, then broadcast"
     )
     if not facts.jax:
         fix = (
-            "-best = tf.argmax(v[None, :] + tf.zeros([n, m]), axis=1)\n+best = tf.fill([n],"
-            " tf.argmax(v))  # reduce first, then broadcast"
+            "-best = tf.argmax(v[None, :] + tf.zeros([n, m]), axis=1)\n"
+            "+best = tf.fill([n], tf.argmax(v))  # reduce first, then broadcast"
         )
-    return Found(text, facts.level(gain), gain, fix)
+    return Found(text, severity=facts.level(gain), gain_ms=gain, fix=fix)
 
 
 def _layout(facts: Facts, limit: Threshold) -> Found | None:
@@ -393,12 +418,18 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
     fix = _CHANNELS_LAST
     if facts.jax:
         fix = (
-            "-dims = ('NCHW', 'OIHW', 'NCHW')\n+dims = ('NHWC', 'HWIO', 'NHWC')  # and arrays to"
-            " match\n y = jax.lax.conv_general_dilated(x, w, strides, padding,\n                   "
-            "               dimension_numbers=dims)"
+            "-dims = ('NCHW', 'OIHW', 'NCHW')\n"
+            "+dims = ('NHWC', 'HWIO', 'NHWC')  # and arrays to match\n"
+            " y = jax.lax.conv_general_dilated(x, w, strides, padding,\n"
+            "                                  dimension_numbers=dims)"
         )
     return Found(
-        text, facts.level(gain), gain, fix, "Keep arrays in the layout that ops need", _HLO
+        text,
+        severity=facts.level(gain),
+        gain_ms=gain,
+        fix=fix,
+        title="Keep arrays in the layout that ops need",
+        target=_HLO,
     )
 
 
@@ -424,23 +455,25 @@ def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
             " Convolutions prefer channels-last; models in that layout do not need these kernels."
         )
         fix = (
-            " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x ="
-            " x.to(memory_format=torch.channels_last)"
+            " model = model.to(device)\n"
+            "+model = model.to(memory_format=torch.channels_last)\n"
+            "+x = x.to(memory_format=torch.channels_last)"
         )
     return Found(
         text,
-        facts.level(gain),
-        gain,
-        fix,
-        "Keep arrays in the layout that kernels need",
-        KERNELS,
-        gain_is,
+        severity=facts.level(gain),
+        gain_ms=gain,
+        fix=fix,
+        title="Keep arrays in the layout that kernels need",
+        target=KERNELS,
+        gain_is=gain_is,
     )
 
 
 _CHANNELS_LAST = (
-    "-layout = 'channels_first'\n+layout = 'channels_last'\n x = layers.Conv2D(64, 3,"
-    " data_format=layout)(x)"
+    "-layout = 'channels_first'\n"
+    "+layout = 'channels_last'\n"
+    " x = layers.Conv2D(64, 3, data_format=layout)(x)"
 )
 
 
@@ -495,17 +528,37 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
         )
         title = f"Speed up {worst} ops"
         fix = _CAUSES.get(_cause(worst), _CAUSES["other"])[0 if facts.jax else 1]
-    return Found(text, facts.level(gain), gain, fix, title)
+    return Found(text, severity=facts.level(gain), gain_ms=gain, fix=fix, title=title)
 
 
 _CAUSES = {
-    "gather": ("-y = table[ids]\n+y = jax.nn.one_hot(ids, len(table), dtype=table.dtype) @ table  # for small tables",
-               "-y = tf.gather(table, ids)\n+y = tf.one_hot(ids, table.shape[0], dtype=table.dtype) @ table  # for small tables"),
-    "product": ("-y = x @ w\n+y = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)  # and larger: batch, or combine several products",
-                "-y = x @ w\n+y = tf.cast(x, tf.bfloat16) @ tf.cast(w, tf.bfloat16)  # and larger: batch, or combine several products"),
-    "other": ("+batch_size *= 8  # as large as memory and accuracy permit",
-              "+batch_size *= 8  # as large as memory and accuracy permit"),
-}  # fmt: skip
+    "gather": (
+        (
+            "-y = table[ids]\n"
+            "+y = jax.nn.one_hot(ids, len(table), dtype=table.dtype) @ table  # for small tables"
+        ),
+        (
+            "-y = tf.gather(table, ids)\n"
+            "+y = tf.one_hot(ids, table.shape[0], dtype=table.dtype) @ table  # for small tables"
+        ),
+    ),
+    "product": (
+        (
+            "-y = x @ w\n"
+            "+y = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)  # and larger: batch, or combine"
+            " several products"
+        ),
+        (
+            "-y = x @ w\n"
+            "+y = tf.cast(x, tf.bfloat16) @ tf.cast(w, tf.bfloat16)  # and larger: batch, or"
+            " combine several products"
+        ),
+    ),
+    "other": (
+        "+batch_size *= 8  # as large as memory and accuracy permit",
+        "+batch_size *= 8  # as large as memory and accuracy permit",
+    ),
+}
 
 
 def _cause(category: str) -> str:
@@ -522,82 +575,179 @@ def _cause(category: str) -> str:
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "batch_per_core", _batch,
-        Threshold(f"not a multiple of {SUBLANES}, in ≥ {{often:g}} % of compute time", often=10.0), TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
-        "Batch size of convolutions and rows of forward products, per core", f"Make the batch per core a multiple of {SUBLANES}",
-        certainty=ESTIMATED, refuted_by="a batch padded to a multiple of 8 per core takes as long per example",
+        "batch_per_core",
+        _batch,
+        threshold=Threshold(
+            f"not a multiple of {SUBLANES}, in ≥ {{often:g}} % of compute time", often=10.0
+        ),
+        source=TPU_GUIDE_CHOICE,
+        target=_OP_PROFILE,
+        applies=TPU,
+        looks_at="Batch size of convolutions and rows of forward products, per core",
+        title=f"Make the batch per core a multiple of {SUBLANES}",
+        certainty=ESTIMATED,
+        refuted_by="a batch padded to a multiple of 8 per core takes as long per example",
         done=Shown("The batch is a multiple of 8"),
     ),
     Rule(
-        "mxu_size", _small_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
-        "Matrix products with a size below the matrix unit's (128, 256 from v6e on), not memory-bound",
-        certainty=ESTIMATED, refuted_by="the products take as long per element with larger sizes",
+        "mxu_size",
+        _small_products,
+        threshold=_LOST,
+        source=TPU_GUIDE_CHOICE,
+        target=_OP_PROFILE,
+        applies=TPU,
+        looks_at=(
+            "Matrix products with a size below the matrix unit's (128, 256 from v6e on), not"
+            " memory-bound"
+        ),
+        certainty=ESTIMATED,
+        refuted_by="the products take as long per element with larger sizes",
         done=Shown("The sizes fill the matrix unit"),
     ),
     Rule(
-        "mxu_alignment", _unaligned_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
-        "Matrix products whose sizes are not multiples of the matrix unit's, not memory-bound",
-        certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of the matrix unit",
+        "mxu_alignment",
+        _unaligned_products,
+        threshold=_LOST,
+        source=TPU_GUIDE_CHOICE,
+        target=_OP_PROFILE,
+        applies=TPU,
+        looks_at="Matrix products whose sizes are not multiples of the matrix unit's, not memory-bound",
+        certainty=ESTIMATED,
+        refuted_by="the products take as long with sizes padded to a multiple of the matrix unit",
         done=Shown("The sizes are multiples of the matrix unit's"),
     ),
     Rule(
-        "layout_pairs", _layout_pairs, _LOST, "Cloud TPU performance guide (tensor layout); nbprof's threshold", _OP_PROFILE, TPU,
-        f"Memory-bound forward products: batch per core in multiples of {SUBLANES} with features of {LANES}, or {LANES} with {SUBLANES} "
-        f"(on 8 cores: 64 x {LANES} or 1,024 x {SUBLANES})",
-        "Choose batch and feature sizes that fill tiles together",
-        certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to one of the pairs",
+        "layout_pairs",
+        _layout_pairs,
+        threshold=_LOST,
+        source="Cloud TPU performance guide (tensor layout); nbprof's threshold",
+        target=_OP_PROFILE,
+        applies=TPU,
+        looks_at=(
+            f"Memory-bound forward products: batch per core in multiples of {SUBLANES} with"
+            f" features of {LANES}, or {LANES} with {SUBLANES} (on 8 cores: 64 x {LANES} or 1,024"
+            f" x {SUBLANES})"
+        ),
+        title="Choose batch and feature sizes that fill tiles together",
+        certainty=ESTIMATED,
+        refuted_by="the products take as long with sizes padded to one of the pairs",
         done=Shown("Batch and features fill tiles together"),
     ),
     Rule(
-        "tile_padding", _padding,
-        Threshold(
-            "> {times:g}× and ≥ {least_mib:g} MiB (high from {much:g}×, or if the peak is over {full:percent} of memory)",
-            times=1.1, least_mib=MUCH_PADDING / 2**20, much=1.5, full=0.9,
+        "tile_padding",
+        _padding,
+        threshold=Threshold(
+            (
+                "> {times:g}× and ≥ {least_mib:g} MiB (high from {much:g}×, or if the peak"
+                " is over {full:percent} of memory)"
+            ),
+            times=1.1,
+            least_mib=MUCH_PADDING / 2**20,
+            much=1.5,
+            full=0.9,
         ),
-        TPU_GUIDE_CHOICE, Target("memory_viewer", "Program memory"), TPU,
-        "Peak memory of a program, with and without tile padding", f"Choose shapes that fill tiles of {SUBLANES} by {LANES}",
-        f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one before it to {SUBLANES}\n"
-        f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}",
-        refuted_by="the peak is the same with sizes padded less", gain_is="",
+        source=TPU_GUIDE_CHOICE,
+        target=Target("memory_viewer", "Program memory"),
+        applies=TPU,
+        looks_at="Peak memory of a program, with and without tile padding",
+        title=f"Choose shapes that fill tiles of {SUBLANES} by {LANES}",
+        fix=(
+            f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one"
+            f" before it to {SUBLANES}\n"
+            f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}"
+        ),
+        refuted_by="the peak is the same with sizes padded less",
+        gain_is="",
         done=Shown("Little padding"),
     ),
     Rule(
-        "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time, in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
-        "Programs of a single elementwise op", "Put ops into one jit",
-        "-y = jnp.tanh(x * w + b)  # each op is its own program\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
-        certainty=ESTIMATED, refuted_by="the ops take as long in one jit", gain_is=ABOUT, shortens=DEVICE_TIME,
+        "single_ops",
+        _single_ops,
+        threshold=Threshold("≥ {least:g} % of compute time, in several", least=_UNFUSED),
+        source=TPU_GUIDE_CHOICE,
+        target=_HLO,
+        applies=JAX,
+        looks_at="Programs of a single elementwise op",
+        title="Put ops into one jit",
+        fix=(
+            "-y = jnp.tanh(x * w + b)  # each op is its own program\n"
+            "+@jax.jit\n"
+            "+def layer(x, w, b):\n"
+            "+    return jnp.tanh(x * w + b)"
+        ),
+        certainty=ESTIMATED,
+        refuted_by="the ops take as long in one jit",
+        gain_is=ABOUT,
+        shortens=DEVICE_TIME,
         done=Shown("The ops are in one program"),
     ),
     Rule(
-        "unfused", _unfused, Threshold("≥ {least:g} % of compute time", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, XLA,
-        "Unfused elementwise ops", "Let XLA fuse elementwise ops",
-        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused", shortens=DEVICE_TIME,
+        "unfused",
+        _unfused,
+        threshold=Threshold("≥ {least:g} % of compute time", least=_UNFUSED),
+        source=TPU_GUIDE_CHOICE,
+        target=_HLO,
+        applies=XLA,
+        looks_at="Unfused elementwise ops",
+        title="Let XLA fuse elementwise ops",
+        certainty=ESTIMATED,
+        refuted_by="compute time is the same when the ops are fused",
+        shortens=DEVICE_TIME,
         done=Shown("The ops are fused"),
     ),
     Rule(
-        "missed_fusion", _chains, Threshold("saves up to ≥ {least:g} % of compute time", least=5.0), TPU_GUIDE_CHOICE, _HLO, XLA,
-        "Memory-bound elementwise ops that are the only readers of another such op's output", "Let XLA fuse neighbouring ops",
-        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused", shortens=DEVICE_TIME,
+        "missed_fusion",
+        _chains,
+        threshold=Threshold("saves up to ≥ {least:g} % of compute time", least=5.0),
+        source=TPU_GUIDE_CHOICE,
+        target=_HLO,
+        applies=XLA,
+        looks_at="Memory-bound elementwise ops that are the only readers of another such op's output",
+        title="Let XLA fuse neighbouring ops",
+        certainty=ESTIMATED,
+        refuted_by="compute time is the same when the ops are fused",
+        shortens=DEVICE_TIME,
         done=Shown("The ops are fused"),
     ),
     Rule(
-        "broadcast", _broadcast, Threshold("≥ {least:g} % of compute time", least=2.0), TPU_GUIDE_CHOICE, _HLO, XLA,
-        "Ops that only broadcast", "Avoid materializing broadcasts",
-        certainty=ESTIMATED, refuted_by="compute time is the same without the broadcasts", shortens=DEVICE_TIME,
+        "broadcast",
+        _broadcast,
+        threshold=Threshold("≥ {least:g} % of compute time", least=2.0),
+        source=TPU_GUIDE_CHOICE,
+        target=_HLO,
+        applies=XLA,
+        looks_at="Ops that only broadcast",
+        title="Avoid materializing broadcasts",
+        certainty=ESTIMATED,
+        refuted_by="compute time is the same without the broadcasts",
+        shortens=DEVICE_TIME,
         done=Shown("No op only broadcasts"),
     ),
     Rule(
-        "layout", _layout, Threshold("≥ {least:g} % of compute time", least=5.0), GPU_GUIDE_CHOICE, _HLO, ALL,
-        "Ops of programs, and kernels, that only change the layout of arrays",
-        certainty=ESTIMATED, refuted_by="compute time is the same with arrays created in the layout that is needed", shortens=DEVICE_TIME,
+        "layout",
+        _layout,
+        threshold=Threshold("≥ {least:g} % of compute time", least=5.0),
+        source=GPU_GUIDE_CHOICE,
+        target=_HLO,
+        applies=ALL,
+        looks_at="Ops of programs, and kernels, that only change the layout of arrays",
+        certainty=ESTIMATED,
+        refuted_by="compute time is the same with arrays created in the layout that is needed",
+        shortens=DEVICE_TIME,
         done=Shown("No op or kernel only changes the layout"),
     ),
     Rule(
-        "utilisation", _utilisation,
-        Threshold("both < {used:percent}, device compute ≥ {busy:g} % of step time", used=0.5, busy=50.0),
-        "XProf's smart suggestions; nbprof's share of step time", _OP_PROFILE, XLA,
-        "FLOP/s and memory bandwidth of ops against the device's peaks, in device-bound steps",
-        certainty=ESTIMATED, refuted_by="the device's counters show a higher utilization",
+        "utilisation",
+        _utilisation,
+        threshold=Threshold(
+            "both < {used:percent}, device compute ≥ {busy:g} % of step time", used=0.5, busy=50.0
+        ),
+        source="XProf's smart suggestions; nbprof's share of step time",
+        target=_OP_PROFILE,
+        applies=XLA,
+        looks_at="FLOP/s and memory bandwidth of ops against the device's peaks, in device-bound steps",
+        certainty=ESTIMATED,
+        refuted_by="the device's counters show a higher utilization",
         done=Shown("The device reaches half of a peak"),
     ),
-)  # fmt: skip
+)

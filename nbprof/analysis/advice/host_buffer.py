@@ -30,8 +30,8 @@ _STATED = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|byte
 _START = re.compile(r"CreateTpuSystemState.*?took\s+([\d.]+)\s*s", re.IGNORECASE | re.DOTALL)
 _START_EVENT = re.compile(r"CreateTpuSystemState\b|InitializeTpuSystem\b")
 _SETTING = (
-    "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'"
-    "  # bytes, a multiple of 4096"
+    "+import os  # before JAX or TensorFlow starts\n"
+    "+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'  # bytes, a multiple of 4096"
 )
 _TO_CONSOLE = (
     "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_STDERR_LOG_LEVEL'] = '0'"
@@ -102,10 +102,10 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
     )
     text += f" A larger one {PRICE}."
     fix = (
-        f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] ="
-        f" '{wanted}'"
+        f"{_SETTING.format(wanted)}\n"
+        f"+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
     )
-    return Found(text, "high", fix=fix)
+    return Found(text, severity="high", fix=fix)
 
 
 def _start_s(facts: Facts) -> float:
@@ -125,7 +125,7 @@ def _too_large(facts: Facts, limit: Threshold) -> Found | None:
         f"The TPU system took **{duration_text(took)}** to start. The larger the premapped buffer,"
         f" the longer the start; its size is **{size_text(size)}**."
     )
-    return Found(text, "low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
+    return Found(text, severity="low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
 
 
 def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
@@ -137,27 +137,48 @@ def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
         " large premapped buffer is one reason: its size is in the log of the TPU's runtime,"
         f" {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
     )
-    return Found(text, "low")
+    return Found(text, severity="low")
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "premapped_small", _too_small, ANY, "Cloud TPU troubleshooting", TRACE, TPU,
-        "Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)", "Increase the premapped buffer",
-        refuted_by="the messages remain with a larger buffer", gain_is="",
+        "premapped_small",
+        _too_small,
+        threshold=ANY,
+        source="Cloud TPU troubleshooting",
+        target=TRACE,
+        applies=TPU,
+        looks_at="Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)",
+        title="Increase the premapped buffer",
+        refuted_by="the messages remain with a larger buffer",
+        gain_is="",
         done=Shown("No such message"),
     ),
     Rule(
-        "premapped_large", _too_large, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "Start time of the TPU system, if the size of the premapped buffer is known", "Reduce the premapped buffer",
-        refuted_by="the TPU system takes as long to start with a smaller buffer", gain_is="",
+        "premapped_large",
+        _too_large,
+        threshold=Threshold("> {start_s:g} s", start_s=15.0),
+        source=TPU_GUIDE_CHOICE,
+        target=TRACE,
+        applies=TPU,
+        looks_at="Start time of the TPU system, if the size of the premapped buffer is known",
+        title="Reduce the premapped buffer",
+        refuted_by="the TPU system takes as long to start with a smaller buffer",
+        gain_is="",
         done=Shown("The start is short"),
     ),
     Rule(
-        "tpu_start", _slow_start, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "Start time of the TPU system, if the size of the premapped buffer is unknown", "Check the log for what delays the TPU start",
-        _TO_CONSOLE,
-        refuted_by="the log shows nothing that takes long", gain_is="",
+        "tpu_start",
+        _slow_start,
+        threshold=Threshold("> {start_s:g} s", start_s=15.0),
+        source=TPU_GUIDE_CHOICE,
+        target=TRACE,
+        applies=TPU,
+        looks_at="Start time of the TPU system, if the size of the premapped buffer is unknown",
+        title="Check the log for what delays the TPU start",
+        fix=_TO_CONSOLE,
+        refuted_by="the log shows nothing that takes long",
+        gain_is="",
         done=Shown("The size of the buffer is in the log"),
     ),
-)  # fmt: skip
+)

@@ -62,18 +62,21 @@ _WORKERS = (
     "+                    pin_memory=True, persistent_workers=True)"
 )
 _FEWER_BYTES = (
-    "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a"
-    " quarter of the bytes; cast in the model"
+    "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n"
+    "+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model"
 )
 _FROM_ITERATOR = (
-    "+class Batches(torch.utils.data.IterableDataset):\n+    def __iter__(self):\n+        yield"
-    " from batches  # or what makes them\n+loader = torch.utils.data.DataLoader(Batches(),"
-    " batch_size=None, num_workers=1, pin_memory=True)\n-for batch in nbprof.steps(batches):\n+for"
-    " batch in nbprof.steps(loader):"
+    "+class Batches(torch.utils.data.IterableDataset):\n"
+    "+    def __iter__(self):\n"
+    "+        yield from batches  # or what makes them\n"
+    "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1,"
+    " pin_memory=True)\n"
+    "-for batch in nbprof.steps(batches):\n"
+    "+for batch in nbprof.steps(loader):"
 )
 _PINNED_BY_HAND = (
-    "-x = x.to(device)\n+x = x.pin_memory().to(device, non_blocking=True)  # better: pinned once,"
-    " where it is made"
+    "-x = x.to(device)\n"
+    "+x = x.pin_memory().to(device, non_blocking=True)  # better: pinned once, where it is made"
 )
 _FROM_PROCESS = f"-loader = DataLoader(dataset, batch_size=n)\n{_WORKERS}"
 
@@ -116,11 +119,15 @@ def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
         else ("tf.constant(table)", "step(batch, table)")
     )
     fix = (
-        f"+table = {first}  # once: what is the same in each step\n for batch in batches:\n    "
-        f" {last}"
+        f"+table = {first}  # once: what is the same in each step\n"
+        " for batch in batches:\n"
+        f"     {last}"
     )
     return Found(
-        text, limit.severity(facts.percent["input"]), min(copied, facts.mean["input"]), fix
+        text,
+        severity=limit.severity(facts.percent["input"]),
+        gain_ms=min(copied, facts.mean["input"]),
+        fix=fix,
     )
 
 
@@ -132,18 +139,20 @@ def _input_ahead(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     text = f"{_waits(facts)}, and no recorded pipeline prepares it ahead of time."
-    return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
+    return Found(text, severity=limit.severity(facts.percent["input"]), gain_ms=facts.mean["input"])
 
 
 def _outside_tf_data(facts: Facts, limit: Threshold) -> Found | None:
     level, wait = limit.severity(facts.percent["input"]), facts.mean["input"]
     if _without_pipeline(facts, limit) and not facts.jax and _arrays_copied(facts, _ARRAYS) is None:
         text = f"{_waits(facts)}, and no tf.data pipeline was recorded."
-        return Found(text, level, wait, tf_data.FIT if facts.keras else _LOOP)
+        return Found(text, severity=level, gain_ms=wait, fix=tf_data.FIT if facts.keras else _LOOP)
     main = _pipeline(facts, limit)
     # The pipeline is Keras's own: the program has no map to parallelize.
     return (
-        Found(f"{_waits(facts)}: {tf_data.FROM_ARRAYS}", level, wait, tf_data.FIT)
+        Found(
+            f"{_waits(facts)}: {tf_data.FROM_ARRAYS}", severity=level, gain_ms=wait, fix=tf_data.FIT
+        )
         if main is not None and _of_arrays(main[1])
         else None
     )
@@ -165,7 +174,7 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
     if facts.nodes["pipeline"].astype(str).str.startswith("Device").any():
         # A pipeline of the device copies ahead of time already.
         fix = _FEWER_BYTES
-    return Found(text, limit.severity(facts.percent["input"]), wait, fix)
+    return Found(text, severity=limit.severity(facts.percent["input"]), gain_ms=wait, fix=fix)
 
 
 def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] | None:
@@ -356,7 +365,7 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
         f" memory was **{wording.size(made.budget)}**), without random ops. With a cache it"
         " produces them once."
     )
-    return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
+    return Found(text, severity=limit.severity(facts.percent["input"]), gain_ms=facts.mean["input"])
 
 
 def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
@@ -385,7 +394,7 @@ def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
         " function. The rest is call overhead, which a function on whole batches pays once per"
         " batch."
     )
-    return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
+    return Found(text, severity=limit.severity(facts.percent["input"]), gain_ms=facts.mean["input"])
 
 
 def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
@@ -404,7 +413,7 @@ def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
         f"{_takes(slow, nodes)}, on **1 thread**{each}. {facts.unit.the.capitalize()} waits"
         f" **{wording.millis(wait)}** for it."
     )
-    return Found(text, limit.severity(facts.percent["input"]), wait)
+    return Found(text, severity=limit.severity(facts.percent["input"]), gain_ms=wait)
 
 
 def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
@@ -429,7 +438,7 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
         )
         return Found(
             f"{_takes(slow, nodes)}. {text}",
-            "low",
+            severity="low",
             fix=_FILLED,
             title="Record again once the cache is full",
         )
@@ -437,10 +446,10 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     title = f"Speed up the input of {kind}" if kind == "Prefetch" else f"Speed up {kind}"
     return Found(
         f"{_takes(slow, nodes)}. {text}",
-        limit.severity(facts.percent["input"]),
-        facts.mean["input"],
-        fix,
-        title,
+        severity=limit.severity(facts.percent["input"]),
+        gain_ms=facts.mean["input"],
+        fix=fix,
+        title=title,
     )
 
 
@@ -464,7 +473,7 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
         f" **{wording.millis(gain)}** of it behind the other **{wording.millis(rest)}** of"
         f" {facts.unit.the}."
     )
-    return Found(text, limit.severity(facts.percent["input"]), gain)
+    return Found(text, severity=limit.severity(facts.percent["input"]), gain_ms=gain)
 
 
 def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
@@ -493,11 +502,15 @@ def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
         else 'tf.profiler.experimental.Trace("train", step_num=i, _r=1)'
     )
     fix = (
-        f"-for i, batch in enumerate(ds):\n-    with {trace}:\n-        train_step(batch)\n+batches"
-        f" = iter(ds)\n+for i in range(steps):\n+    with {trace}:\n+       "
-        " train_step(next(batches))"
+        "-for i, batch in enumerate(ds):\n"
+        f"-    with {trace}:\n"
+        "-        train_step(batch)\n"
+        "+batches = iter(ds)\n"
+        "+for i in range(steps):\n"
+        f"+    with {trace}:\n"
+        "+        train_step(next(batches))"
     )
-    return Found(text, limit.severity(share), fix=fix)
+    return Found(text, severity=limit.severity(share), fix=fix)
 
 
 def _loaded(facts: Facts, limit: Threshold) -> str:
@@ -523,9 +536,9 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
     )
     return Found(
         text,
-        limit.severity(facts.percent["input"]),
-        min(facts.mean["input"], spent),
-        _pinned(facts, _FROM_ITERATOR),
+        severity=limit.severity(facts.percent["input"]),
+        gain_ms=min(facts.mean["input"], spent),
+        fix=_pinned(facts, _FROM_ITERATOR),
     )
 
 
@@ -563,7 +576,11 @@ def _in_loader(facts: Facts, limit: Threshold, why: str) -> Found:
         f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the"
         f" DataLoader{why}"
     )
-    return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
+    return Found(
+        text,
+        severity=limit.severity(facts.percent["input"]),
+        gain_ms=min(facts.mean["input"], spent),
+    )
 
 
 def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
@@ -577,7 +594,7 @@ def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
         f" {facts.unit.per}. Copies from pinned memory are faster and can be asynchronous."
     )
     fix = "" if runtime.loader else _PINNED_BY_HAND
-    return Found(text, limit.severity(share), min(wait, copies.ms), fix)
+    return Found(text, severity=limit.severity(share), gain_ms=min(wait, copies.ms), fix=fix)
 
 
 def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
@@ -597,146 +614,305 @@ def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
         " the device from pinned memory while nothing computes. On a separate stream, the next"
         f" batch can be copied during {facts.unit.the}."
     )
-    return Found(text, limit.severity(part), time)
+    return Found(text, severity=limit.severity(part), gain_ms=time)
 
 
 _LOOP = (
-    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds ="
-    " ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-for i in range(0, len(x), n):\n-    train_step(x[i :"
-    " i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
+    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n"
+    "+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n"
+    "-for i in range(0, len(x), n):\n"
+    "-    train_step(x[i : i + n], y[i : i + n])\n"
+    "+for batch in ds:\n"
+    "+    train_step(*batch)"
 )
 
 _FILLED = "+for batch in ds:  # one epoch in an earlier cell, so that the cache is full\n+    pass"
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "input_ahead", _input_ahead, INPUT_SHARE, XPROF, TRACE, JAX,
-        "Steps that wait for input from no recorded pipeline", "Prepare batches in other threads, ahead of the loop",
-        "+made = grain.MapDataset.range(count).map(make_batch)\n-for batch in batches:\n"
-        "+for batch in made.to_iter_dataset():  # by threads\n     state = step(state, batch)",
-        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
+        "input_ahead",
+        _input_ahead,
+        threshold=INPUT_SHARE,
+        source=XPROF,
+        target=TRACE,
+        applies=JAX,
+        looks_at="Steps that wait for input from no recorded pipeline",
+        title="Prepare batches in other threads, ahead of the loop",
+        fix=(
+            "+made = grain.MapDataset.range(count).map(make_batch)\n"
+            "-for batch in batches:\n"
+            "+for batch in made.to_iter_dataset():  # by threads\n"
+            "     state = step(state, batch)"
+        ),
+        refuted_by="{the} takes as long when the first batch is repeated",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("Steps no longer wait"),
     ),
     Rule(
-        "arrays_copied", _arrays_copied, _ARRAYS, XPROF, _TRACE_COPIES, TENSORFLOW_JAX,
-        "Steps that wait for copies of arrays to the device, where no pipeline was recorded",
-        "Keep on the device what {plural} share, and copy the rest ahead of time",
+        "arrays_copied",
+        _arrays_copied,
+        threshold=_ARRAYS,
+        source=XPROF,
+        target=_TRACE_COPIES,
+        applies=TENSORFLOW_JAX,
+        looks_at="Steps that wait for copies of arrays to the device, where no pipeline was recorded",
+        title="Keep on the device what {plural} share, and copy the rest ahead of time",
         # What frees and stages the arrays comes on top.
-        refuted_by="{the} takes as long with arrays that are already on the device", gain_is=AT_LEAST, needs_units=True,
+        refuted_by="{the} takes as long with arrays that are already on the device",
+        gain_is=AT_LEAST,
+        needs_units=True,
         done=Shown("Steps no longer wait for copies"),
     ),
     Rule(
-        "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
-        "Steps that wait for input without tf.data, or with a pipeline that Keras made from arrays", "Feed the model through tf.data",
-        certainty=INFERRED, refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
+        "input_outside_tf_data",
+        _outside_tf_data,
+        threshold=INPUT_SHARE,
+        source=XPROF,
+        target=INPUT,
+        applies=TENSORFLOW,
+        looks_at=(
+            "Steps that wait for input without tf.data, or with a pipeline that Keras made from"
+            " arrays"
+        ),
+        title="Feed the model through tf.data",
+        certainty=INFERRED,
+        refuted_by="{the} takes as long when the first batch is repeated",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("A pipeline of the program's own that Keras did not make from arrays"),
     ),
     Rule(
-        "input_copies", _input_copies, _COPIES, XPROF, Target("trace", "Trace: copies to the device"), TENSORFLOW,
-        "Steps that wait for input while the tf.data pipeline does little work: copies to the device",
-        "Copy less to the device, ahead of time",
-        f"{_FEWER_BYTES}\n+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
-        refuted_by="{the} takes as long with batches that are already on the device", gain_is=ABOUT,
-        done=Shown("Steps no longer wait for copies; with a pipeline on the device, only fewer bytes are advised"),
+        "input_copies",
+        _input_copies,
+        threshold=_COPIES,
+        source=XPROF,
+        target=Target("trace", "Trace: copies to the device"),
+        applies=TENSORFLOW,
+        looks_at=(
+            "Steps that wait for input while the tf.data pipeline does little work: copies to the"
+            " device"
+        ),
+        title="Copy less to the device, ahead of time",
+        fix=f"{_FEWER_BYTES}\n+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
+        refuted_by="{the} takes as long with batches that are already on the device",
+        gain_is=ABOUT,
+        done=Shown(
+            "Steps no longer wait for copies; with a pipeline on the device, only fewer bytes"
+            " are advised"
+        ),
     ),
     Rule(
-        "cache_missing", _cache,
-        Threshold(
-            f"{INPUT_SHARE.text}, {{turns:g}} whole epochs ({{iterators:g}} where each has its own iterator), no random op, "
-            "an epoch ≤ half of the free memory", **INPUT_SHARE.numbers, turns=2, iterators=3,
+        "cache_missing",
+        _cache,
+        threshold=Threshold(
+            (
+                f"{INPUT_SHARE.text}, {{turns:g}} whole epochs ({{iterators:g}} where each has its"
+                " own iterator), no random op, an epoch ≤ half of the free memory"
+            ),
+            **INPUT_SHARE.numbers,
+            turns=2,
+            iterators=3,
         ),
-        "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
-        "A pipeline without cache whose bottleneck reads or produces the same number of elements in each epoch",
-        "Cache what each epoch recomputes",
-        " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
-        certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
+        source="TensorFlow tf.data performance guide; nbprof's threshold",
+        target=_CRITICAL_PATH,
+        applies=TENSORFLOW,
+        looks_at=(
+            "A pipeline without cache whose bottleneck reads or produces the same number of"
+            " elements in each epoch"
+        ),
+        title="Cache what each epoch recomputes",
+        fix=(
+            " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n"
+            "+ds = ds.cache()  # before shuffle, and before what is random"
+        ),
+        certainty=INFERRED,
+        refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
         gain_is=ABOUT,
         done=Shown("A cache in the pipeline"),
     ),
     Rule(
-        "map_of_items", _map_of_items,
-        Threshold(
-            f"{INPUT_SHARE.text}, ≤ {{most_us:g}} µs an element (a call costs about 10 µs), its ops < {{ops:percent}} of that",
-            **INPUT_SHARE.numbers, most_us=200.0, ops=0.2,
+        "map_of_items",
+        _map_of_items,
+        threshold=Threshold(
+            (
+                f"{INPUT_SHARE.text}, ≤ {{most_us:g}} µs an element (a call costs about 10 µs),"
+                " its ops < {ops:percent} of that"
+            ),
+            **INPUT_SHARE.numbers,
+            most_us=200.0,
+            ops=0.2,
         ),
-        "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
-        "A pipeline whose bottleneck maps a cheap function over elements that are batched later", "Batch first, then map whole batches",
-        "-ds = ds.map(fn).batch(n)\n+ds = ds.batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
-        refuted_by="{the} waits as long with a function on whole batches, or the function cannot work on them",
+        source="TensorFlow tf.data performance guide; nbprof's threshold",
+        target=_CRITICAL_PATH,
+        applies=TENSORFLOW,
+        looks_at=(
+            "A pipeline whose bottleneck maps a cheap function over elements that are batched later"
+        ),
+        title="Batch first, then map whole batches",
+        fix=(
+            "-ds = ds.map(fn).batch(n)\n"
+            "+ds = ds.batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)"
+        ),
+        refuted_by=(
+            "{the} waits as long with a function on whole batches, or the function cannot work"
+            " on them"
+        ),
         done=Shown("The map is above the batch"),
     ),
     Rule(
-        "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
-        "A pipeline whose bottleneck is a single-threaded map or interleave", "Run Dataset.map in parallel",
-        "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
-        refuted_by="{the} waits as long when the map runs in parallel", gain_is=ABOUT,
+        "map_serial",
+        _map_serial,
+        threshold=INPUT_SHARE,
+        source=f"{XPROF}; {GPU_GUIDE}",
+        target=_CRITICAL_PATH,
+        applies=TENSORFLOW,
+        looks_at="A pipeline whose bottleneck is a single-threaded map or interleave",
+        title="Run Dataset.map in parallel",
+        fix="-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
+        refuted_by="{the} waits as long when the map runs in parallel",
+        gain_is=ABOUT,
         done=Shown("The map or interleave is parallel"),
     ),
     Rule(
-        "input_bottleneck", _input_bottleneck, INPUT_SHARE, XPROF, _CRITICAL_PATH, TENSORFLOW,
-        "The iterator with the most self time on the pipeline's critical path",
-        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
-        done=Shown("Steps no longer wait; of what helps, only what the pipeline does not have is advised"),
+        "input_bottleneck",
+        _input_bottleneck,
+        threshold=INPUT_SHARE,
+        source=XPROF,
+        target=_CRITICAL_PATH,
+        applies=TENSORFLOW,
+        looks_at="The iterator with the most self time on the pipeline's critical path",
+        refuted_by="{the} takes as long when the first batch is repeated",
+        gain_is=ABOUT,
+        done=Shown(
+            "Steps no longer wait; of what helps, only what the pipeline does not have is advised"
+        ),
     ),
     Rule(
-        "prefetch_missing", _prefetch_missing, INPUT_SHARE, GPU_GUIDE, Target("input", "Steps & input: pipeline"), TENSORFLOW,
-        "A pipeline that does not end with Prefetch or another iterator that runs ahead", "Prefetch so that input overlaps compute",
-        "-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)",
+        "prefetch_missing",
+        _prefetch_missing,
+        threshold=INPUT_SHARE,
+        source=GPU_GUIDE,
+        target=Target("input", "Steps & input: pipeline"),
+        applies=TENSORFLOW,
+        looks_at="A pipeline that does not end with Prefetch or another iterator that runs ahead",
+        title="Prefetch so that input overlaps compute",
+        fix="-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)",
         refuted_by="{the} waits as long with a prefetch at the end of the pipeline",
         done=Shown("A prefetch, or another iterator that runs ahead, at the end of the pipeline"),
     ),
     Rule(
-        "input_outside_steps", _outside_steps,
-        Threshold("≥ {moderate:g} % of loop time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH),
-        "TensorFlow Profiler guide; nbprof's threshold", TRACE, TENSORFLOW_JAX,
-        "Time between steps in which their thread waits for a tf.data iterator", "Fetch the next batch inside {the}",
-        refuted_by="{the} takes as long with next(iterator) inside it", gain_is="", needs_units=True,
+        "input_outside_steps",
+        _outside_steps,
+        threshold=Threshold(
+            "≥ {moderate:g} % of loop time (high from {high:g} %)",
+            moderate=INPUT_MODERATE,
+            high=INPUT_HIGH,
+        ),
+        source="TensorFlow Profiler guide; nbprof's threshold",
+        target=TRACE,
+        applies=TENSORFLOW_JAX,
+        looks_at="Time between steps in which their thread waits for a tf.data iterator",
+        title="Fetch the next batch inside {the}",
+        refuted_by="{the} takes as long with next(iterator) inside it",
+        gain_is="",
+        needs_units=True,
         done=Shown("The iterator is asked inside the steps"),
     ),
     Rule(
-        "loader_none", _loader_none, _CAUSE, TORCH_TB, INPUT, PYTORCH,
-        "Steps that wait for an iterator that is not a DataLoader", "Load batches ahead with a DataLoader",
-        _FROM_ITERATOR,
+        "loader_none",
+        _loader_none,
+        threshold=_CAUSE,
+        source=TORCH_TB,
+        target=INPUT,
+        applies=PYTORCH,
+        looks_at="Steps that wait for an iterator that is not a DataLoader",
+        title="Load batches ahead with a DataLoader",
+        fix=_FROM_ITERATOR,
         on_npu=True,
-        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
+        refuted_by="{the} takes as long when the first batch is repeated",
+        gain_is=ABOUT,
         done=Shown("A DataLoader"),
     ),
     Rule(
-        "loader_in_process", _loader_in_process, _CAUSE, TORCH_TB, INPUT, PYTORCH,
-        "Steps that wait for a DataLoader without workers", "Load batches in worker processes",
-        _FROM_PROCESS,
+        "loader_in_process",
+        _loader_in_process,
+        threshold=_CAUSE,
+        source=TORCH_TB,
+        target=INPUT,
+        applies=PYTORCH,
+        looks_at="Steps that wait for a DataLoader without workers",
+        title="Load batches in worker processes",
+        fix=_FROM_PROCESS,
         on_npu=True,
-        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
+        refuted_by="{the} takes as long when the first batch is repeated",
+        gain_is=ABOUT,
         done=Shown("A DataLoader with workers"),
     ),
     Rule(
-        "loader_workers", _loader_workers, _CAUSE, TORCH_TB, INPUT, PYTORCH,
-        "Steps that wait for the workers of a DataLoader; where no core is free for more of them, the advice is cheaper items",
-        "Give the DataLoader more workers",
-        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n"
-        "+loader = DataLoader(dataset, batch_size=n, num_workers=k + 1)  # more where more cores are free",
+        "loader_workers",
+        _loader_workers,
+        threshold=_CAUSE,
+        source=TORCH_TB,
+        target=INPUT,
+        applies=PYTORCH,
+        looks_at=(
+            "Steps that wait for the workers of a DataLoader; where no core is free for more of"
+            " them, the advice is cheaper items"
+        ),
+        title="Give the DataLoader more workers",
+        fix=(
+            "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n"
+            "+loader = DataLoader(dataset, batch_size=n, num_workers=k + 1)  # more where more"
+            " cores are free"
+        ),
         on_npu=True,
-        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
+        refuted_by="{the} takes as long when the first batch is repeated",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("The workers keep up; where they have all cores, cheaper items are advised"),
     ),
     Rule(
-        "pinned_memory", _pinned_memory, _CAUSE, TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
-        "Copies to the device from pageable memory that block the host", "Copy batches from pinned memory",
-        "-loader = DataLoader(dataset, batch_size=n)\n+loader = DataLoader(dataset, batch_size=n, pin_memory=True)\n"
-        "-x = x.to(device)\n+x = x.to(device, non_blocking=True)",
+        "pinned_memory",
+        _pinned_memory,
+        threshold=_CAUSE,
+        source=TORCH_GUIDE,
+        target=_TRACE_COPIES,
+        applies=PYTORCH,
+        looks_at="Copies to the device from pageable memory that block the host",
+        title="Copy batches from pinned memory",
+        fix=(
+            "-loader = DataLoader(dataset, batch_size=n)\n"
+            "+loader = DataLoader(dataset, batch_size=n, pin_memory=True)\n"
+            "-x = x.to(device)\n"
+            "+x = x.to(device, non_blocking=True)"
+        ),
         on_npu=True,
-        refuted_by="{the} takes as long with pin_memory=True", gain_is=ABOUT, needs_units=True,
+        refuted_by="{the} takes as long with pin_memory=True",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("Copies from pinned memory, or `pin_memory=True` in every recorded DataLoader"),
     ),
     Rule(
-        "copies_exposed", _copies_exposed,
-        Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=INPUT_HIGH),
-        TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
-        "Copies to the device from pinned memory that do not overlap compute", "Copy the next batch during {the}",
-        "+side = torch.cuda.Stream()\n+with torch.cuda.stream(side):  # while the previous step computes\n"
-        "+    following = following.to(device, non_blocking=True)\n+torch.cuda.current_stream().wait_stream(side)",
+        "copies_exposed",
+        _copies_exposed,
+        threshold=Threshold(
+            "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=INPUT_HIGH
+        ),
+        source=TORCH_GUIDE,
+        target=_TRACE_COPIES,
+        applies=PYTORCH,
+        looks_at="Copies to the device from pinned memory that do not overlap compute",
+        title="Copy the next batch during {the}",
+        fix=(
+            "+side = torch.cuda.Stream()\n"
+            "+with torch.cuda.stream(side):  # while the previous step computes\n"
+            "+    following = following.to(device, non_blocking=True)\n"
+            "+torch.cuda.current_stream().wait_stream(side)"
+        ),
         on_npu=True,
-        refuted_by="{the} takes as long with batches that are already on the device", needs_units=True,
+        refuted_by="{the} takes as long with batches that are already on the device",
+        needs_units=True,
         done=Shown("Copies beside compute"),
     ),
-)  # fmt: skip
+)

@@ -7,10 +7,13 @@ from __future__ import annotations
 import pandas as pd
 
 _WORKERS = (
-    "+class Batches(keras.utils.PyDataset):\n+    def __len__(self):\n+        return len(x) //"
-    " n\n+    def __getitem__(self, i):\n+        return x[i * n : (i + 1) * n], y[i * n : (i + 1)"
-    " * n]\n-model.fit(x, y, batch_size=n)\n+model.fit(Batches(workers=1,"
-    " use_multiprocessing=True))  # more where more cores are free"
+    "+class Batches(keras.utils.PyDataset):\n"
+    "+    def __len__(self):\n"
+    "+        return len(x) // n\n"
+    "+    def __getitem__(self, i):\n"
+    "+        return x[i * n : (i + 1) * n], y[i * n : (i + 1) * n]\n"
+    "-model.fit(x, y, batch_size=n)\n"
+    "+model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free"
 )
 _FIXES = {
     "loader_none": _WORKERS,
@@ -20,8 +23,8 @@ _FIXES = {
         "+model.fit(Batches(workers=k + 1, use_multiprocessing=True, max_queue_size=20))"
     ),
     "pinned_memory": (
-        "-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset,"
-        " batch_size=n, pin_memory=True))"
+        "-model.fit(x, y, batch_size=n)\n"
+        "+model.fit(torch.utils.data.DataLoader(dataset, batch_size=n, pin_memory=True))"
     ),
     "tiny_batch": (
         "-model.fit(x, y, batch_size=2)\n+model.fit(x, y, batch_size=64)  # as accuracy permits"

@@ -79,4 +79,4 @@ def _found(row: pd.Series, facts: Facts) -> Found:
     text = (
         f"{_NUMBER.sub(lambda found: f'**{found.group(0)}**', str(row['evidence']))} {row['fix']}"
     )
-    return Found(text, str(row["severity"]).lower(), gain, title=str(row["title"]))
+    return Found(text, severity=str(row["severity"]).lower(), gain_ms=gain, title=str(row["title"]))

@@ -49,15 +49,16 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
             " this."
         )
     fix = (
-        f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  #"
-        " or log, or validate"
+        f"-if step % {found.every} == 0:\n"
+        f"+if step % {10 * found.every} == 0:\n"
+        "     save(model)  # or log, or validate"
     )
     return Found(
         text,
-        limit.severity(share),
-        found.per_step_ms,
-        fix,
-        f"Do less in every {nth} {facts.unit.noun}",
+        severity=limit.severity(share),
+        gain_ms=found.per_step_ms,
+        fix=fix,
+        title=f"Do less in every {nth} {facts.unit.noun}",
     )
 
 
@@ -85,33 +86,59 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     scalar = "loss.item()" if facts.torch else "float(loss)"
     return Found(
         text,
-        "high" if left is not None and left < limit["soon"] else "medium",
+        severity="high" if left is not None and left < limit["soon"] else "medium",
         fix=f"-losses.append(loss)\n+losses.append({scalar})",
     )
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "periodic", _periodic,
-        Threshold(
-            "chance ≤ {chance:percent}, ≥ {moderate:g} % of step time on average (high from {high:g} %), ≥ {cause:percent} of it explained",
-            chance=CHANCE, moderate=PART_MODERATE, high=PART_HIGH, cause=0.5,
+        "periodic",
+        _periodic,
+        threshold=Threshold(
+            (
+                "chance ≤ {chance:percent}, ≥ {moderate:g} % of step time on average (high"
+                " from {high:g} %), ≥ {cause:percent} of it explained"
+            ),
+            chance=CHANCE,
+            moderate=PART_MODERATE,
+            high=PART_HIGH,
+            cause=0.5,
         ),
-        OURS, TRACE, ALL, "Regularly spaced steps that are slower than the others, and what runs only in them", on_npu=True,
-        refuted_by="another recording has no such steps, or has them at another interval", gain_is=ABOUT, needs_units=True,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Regularly spaced steps that are slower than the others, and what runs only in them",
+        on_npu=True,
+        refuted_by="another recording has no such steps, or has them at another interval",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("The steps have no such rhythm"),
     ),
     Rule(
         # What doubles within 1,000 steps ends any training run.
-        "memory_growth", _growth,
-        Threshold(
-            "≥ {steps:g} steps, more in ≥ {often:percent} of them than in the one before, by ≥ {least:percent} of the peak per step "
-            "(high if full within {soon:,.0f} steps)",
-            steps=10, often=0.9, least=0.001, soon=1000,
+        "memory_growth",
+        _growth,
+        threshold=Threshold(
+            (
+                "≥ {steps:g} steps, more in ≥ {often:percent} of them than in the one before,"
+                " by ≥ {least:percent} of the peak per step (high if full within {soon:,.0f}"
+                " steps)"
+            ),
+            steps=10,
+            often=0.9,
+            least=0.001,
+            soon=1000,
         ),
-        OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Do not keep data from one {noun} to the next",
+        source=OURS,
+        target=MEMORY,
+        applies=ALL,
+        looks_at="Least memory in use in each step, after the warm-up",
+        title="Do not keep data from one {noun} to the next",
         on_npu=True,
-        refuted_by="a longer recording of the same loop stays at the same memory", gain_is="", needs_units=True,
+        refuted_by="a longer recording of the same loop stays at the same memory",
+        gain_is="",
+        needs_units=True,
         done=Shown("Memory stays the same"),
     ),
-)  # fmt: skip
+)

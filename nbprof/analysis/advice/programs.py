@@ -270,12 +270,12 @@ def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Lo
             and (made := _product(program, row, at)) is not None
         )
         return _Look(
-            ("transpose" in left and left <= _MOVES)
+            moves=("transpose" in left and left <= _MOVES)
             or (left == {"copy"} and _relaid(program, place)),
-            left == {"broadcast"},
-            _narrow(program, place),
-            shape.short if not shape.is_tuple else "",
-            products,
+            spreads=left == {"broadcast"},
+            narrow=_narrow(program, place),
+            shape=shape.short if not shape.is_tuple else "",
+            products=products,
         )
     except ReadError:
         return _Look()
@@ -342,7 +342,12 @@ def _product(program: Program, row: int, place: int) -> Product | None:
             )
             depth = prod(left[d] for d in dot.lhs_contracting)
             return Product(
-                row, rows, depth, columns, 0 if backward or dot.lhs_batch else rows, False
+                op=row,
+                rows=rows,
+                depth=depth,
+                columns=columns,
+                batch=0 if backward or dot.lhs_batch else rows,
+                spatial=False,
             )
         dims = details.convolution
         if details.batch_groups > 1 or details.feature_groups > 1:
@@ -351,7 +356,14 @@ def _product(program: Program, row: int, place: int) -> Product | None:
         rows = left[dims.input_batch] * prod(made[d] for d in dims.output_spatial)
         depth = right[dims.kernel_input] * prod(right[d] for d in dims.kernel_spatial)
         batch = 0 if backward else left[dims.input_batch]
-        return Product(row, rows, depth, right[dims.kernel_output], batch, bool(dims.input_spatial))
+        return Product(
+            op=row,
+            rows=rows,
+            depth=depth,
+            columns=right[dims.kernel_output],
+            batch=batch,
+            spatial=bool(dims.input_spatial),
+        )
     except IndexError:
         return None
 

@@ -15,8 +15,8 @@ CELL, BLOCK = "cell", "block"
 
 _WITH_OPTION = "again with this option"
 _NSYS = (
-    "-nsys profile python train.py\n+nsys profile --python-sampling=true python train.py  # at a"
-    " prompt"
+    "-nsys profile python train.py\n"
+    "+nsys profile --python-sampling=true python train.py  # at a prompt"
 )
 
 

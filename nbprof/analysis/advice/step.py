@@ -75,8 +75,10 @@ _NO_PRODUCT = re.compile(
     re.IGNORECASE,
 )
 _DONATED = (
-    "-def train_step(state, batch):\n+from functools import partial\n+@partial(jax.jit,"
-    " donate_argnums=0)\n+def train_step(state, batch):"
+    "-def train_step(state, batch):\n"
+    "+from functools import partial\n"
+    "+@partial(jax.jit, donate_argnums=0)\n"
+    "+def train_step(state, batch):"
 )
 
 
@@ -104,12 +106,20 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             if facts.evidence.in_use.compiled:
                 return None
             fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
-            return Found(text, level, time, fix, "Launch fewer, larger kernels")
+            return Found(
+                text, severity=level, gain_ms=time, fix=fix, title="Launch fewer, larger kernels"
+            )
         fix = (
-            "-model = Model().to(device)\n+model = torch.compile(Model().to(device),"
-            ' mode="reduce-overhead")  # CUDA graphs'
+            "-model = Model().to(device)\n"
+            '+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
         )
-        return Found(text, level, time, fix, "Launch CUDA graphs instead of single kernels")
+        return Found(
+            text,
+            severity=level,
+            gain_ms=time,
+            fix=fix,
+            title="Launch CUDA graphs instead of single kernels",
+        )
     text = (
         f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to preparing and"
         " launching kernels while the device is idle."
@@ -127,7 +137,11 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             return None
         fix = _DONATED
         return Found(
-            text, level, time, fix, f"Compile the whole {facts.unit.noun} into one program"
+            text,
+            severity=level,
+            gain_ms=time,
+            fix=fix,
+            title=f"Compile the whole {facts.unit.noun} into one program",
         )
     fix = _fewer_launches(facts)
     title = "Launch fewer, larger kernels"
@@ -137,12 +151,12 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             " threads."
         )
         threads = (
-            "+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow"
-            " starts"
+            "+import os\n"
+            "+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts"
         )
         title = title if fix else "Give the launching thread dedicated threads"
         fix = f"{threads}\n{fix}".rstrip()
-    return Found(text, level, time, fix, title) if fix else None
+    return Found(text, severity=level, gain_ms=time, fix=fix, title=title) if fix else None
 
 
 def _fewer_launches(facts: Facts) -> str:
@@ -178,14 +192,18 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
     )
     family = "HIP" if facts.torch_runtime.amd else "CUDA"
     fix = (
-        f'+import os\n+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  #'
-        " before the first use"
+        "+import os\n"
+        f'+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  # before the'
+        " first use"
     )
     fix = f"-    torch.cuda.empty_cache()\n{fix}"
     if facts.evidence.in_use.expandable:
         fix = " loss.backward()\n-torch.cuda.empty_cache()"
     return Found(
-        text, limit.severity(share), min(calls.ms, facts.mean["host_compute"] or calls.ms), fix
+        text,
+        severity=limit.severity(share),
+        gain_ms=min(calls.ms, facts.mean["host_compute"] or calls.ms),
+        fix=fix,
     )
 
 
@@ -214,7 +232,7 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     optimizer = facts.torch_runtime.optimizer.rpartition("#")[2].removesuffix(".step")
     if optimizer in FUSED and not facts.evidence.in_use.fused_optimizer:
         fix += f"\n+optimizer = torch.optim.{optimizer}(model.parameters(), fused=True)"
-    return Found(text, limit.severity(share), time, fix)
+    return Found(text, severity=limit.severity(share), gain_ms=time, fix=fix)
 
 
 def _precision(facts: Facts, limit: Threshold) -> Found | None:
@@ -252,7 +270,13 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
         )
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
-    return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)
+    return Found(
+        text,
+        severity=facts.level(compute / 2),
+        gain_ms=compute / 2,
+        fix=_in_16_bit(facts),
+        target=target,
+    )
 
 
 def _has_no_product(kernels: pd.DataFrame) -> bool:
@@ -270,23 +294,29 @@ def _in_16_bit(facts: Facts) -> str:
     if facts.torch:
         if not facts.before_ampere:
             return (
-                '+with torch.autocast("cuda", dtype=torch.bfloat16):\n     loss ='
-                " loss_fn(model(x), y)"
+                '+with torch.autocast("cuda", dtype=torch.bfloat16):\n'
+                "     loss = loss_fn(model(x), y)"
             )
         return (
-            '+scaler = torch.amp.GradScaler("cuda")\n+with torch.autocast("cuda",'
-            " dtype=torch.float16):\n     loss = loss_fn(model(x), y)\n"
-            "-loss.backward()\n-optimizer.step()\n+scaler.scale(loss).backward()\n+scaler.step(optimizer)\n+scaler.update()"
+            '+scaler = torch.amp.GradScaler("cuda")\n'
+            '+with torch.autocast("cuda", dtype=torch.float16):\n'
+            "     loss = loss_fn(model(x), y)\n"
+            "-loss.backward()\n"
+            "-optimizer.step()\n"
+            "+scaler.scale(loss).backward()\n"
+            "+scaler.step(optimizer)\n"
+            "+scaler.update()"
         )
     if facts.jax:
         return (
-            f"+x, params = jax.tree.map(lambda a: a.astype(jnp.{dtype}), (x, params))\n loss ="
-            " loss_fn(params, x, y)"
+            f"+x, params = jax.tree.map(lambda a: a.astype(jnp.{dtype}), (x, params))\n"
+            " loss = loss_fn(params, x, y)"
         )
     if not facts.keras:
         return (
-            f"-logits = model(x)\n+logits = tf.cast(model(tf.cast(x, tf.{dtype})), tf.float32)  #"
-            f" weights in {dtype} too"
+            "-logits = model(x)\n"
+            f"+logits = tf.cast(model(tf.cast(x, tf.{dtype})), tf.float32)  # weights in {dtype}"
+            " too"
         )
     return f"+tf.keras.mixed_precision.set_global_policy('mixed_{'bfloat16' if facts.tpu else 'float16'}')"
 
@@ -315,7 +345,13 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
         f" the longest is {op} with **{wording.millis(worst['total_us'] / 1000)}**. {how}"
     )
     gain = facts.mean["device_compute"] * share / 100
-    return Found(text, limit.severity(share), gain, fix, f"Let eligible ops use {cores}")
+    return Found(
+        text,
+        severity=limit.severity(share),
+        gain_ms=gain,
+        fix=fix,
+        title=f"Let eligible ops use {cores}",
+    )
 
 
 def _how(facts: Facts, op: str) -> tuple[str, str]:
@@ -323,13 +359,13 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
     fix = "-x = layers.Dense(100)(x)\n+x = layers.Dense(104)(x)  # a multiple of 8"
     if "conv" in op.lower():
         fix = (
-            "-x = layers.Conv2D(30, 3)(x)\n+x = layers.Conv2D(32, 3)(x)  # channels, in and out:"
-            " multiples of 8"
+            "-x = layers.Conv2D(30, 3)(x)\n"
+            "+x = layers.Conv2D(32, 3)(x)  # channels, in and out: multiples of 8"
         )
     if facts.jax and (facts.before_ampere or facts.matrix_units != TENSOR_CORES):
         fix = (
-            "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss ="
-            " loss_fn(params, x, y)"
+            "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n"
+            " loss = loss_fn(params, x, y)"
         )
     elif facts.jax:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
@@ -416,7 +452,7 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
         f"**{name}** spends **{share:.0f}%** of its time being traced or run eagerly (traced"
         f" **{traced}** times so far).{more}"
     )
-    return Found(text, limit.severity(100 * time / facts.mean["step_time"]), time)
+    return Found(text, severity=limit.severity(100 * time / facts.mean["step_time"]), gain_ms=time)
 
 
 def _outside(facts: Facts, limit: Threshold) -> Found | None:
@@ -428,13 +464,16 @@ def _outside(facts: Facts, limit: Threshold) -> Found | None:
         " compiled program."
     )
     fix = (
-        "-tf.print(loss)\n-tf.summary.image('batch', x)\n+if step % 100 == 0:\n+    log(loss)  #"
-        " outside the step's function"
+        "-tf.print(loss)\n"
+        "-tf.summary.image('batch', x)\n"
+        "+if step % 100 == 0:\n"
+        "+    log(loss)  # outside the step's function"
     )
     if facts.jax:
         fix = (
-            "-jax.debug.print('{}', loss)\n+if step % 100 == 0:\n+    print(loss)  # outside the"
-            " jitted step"
+            "-jax.debug.print('{}', loss)\n"
+            "+if step % 100 == 0:\n"
+            "+    print(loss)  # outside the jitted step"
         )
     return Found(text, gain_ms=facts.mean["device_compute"] * share / 100, fix=fix)
 
@@ -456,10 +495,10 @@ def _part(
         title, fix = how(facts)
         return Found(
             f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is {said}.",
-            limit.severity(share),
-            time,
-            fix,
-            title,
+            severity=limit.severity(share),
+            gain_ms=time,
+            fix=fix,
+            title=title,
         )
 
     return check
@@ -473,34 +512,38 @@ def _overlap(facts: Facts) -> tuple[str, str]:
         return (
             title,
             (
-                "-torch.distributed.all_reduce(x)\n-y = other_work(z)\n+waits ="
-                " torch.distributed.all_reduce(x, async_op=True)\n+y = other_work(z)  #"
-                " meanwhile\n+waits.wait()"
+                "-torch.distributed.all_reduce(x)\n"
+                "-y = other_work(z)\n"
+                "+waits = torch.distributed.all_reduce(x, async_op=True)\n"
+                "+y = other_work(z)  # meanwhile\n"
+                "+waits.wait()"
             ),
         )
     if facts.torch:
         return (
             "Communicate less often, or overlap it with compute",
             (
-                "+import contextlib\n for i, batch in enumerate(loader):\n+    with model.no_sync()"
-                " if (i + 1) % 4 else contextlib.nullcontext():\n        "
-                " loss_fn(model(batch)).backward()"
+                "+import contextlib\n"
+                " for i, batch in enumerate(loader):\n"
+                "+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
+                "         loss_fn(model(batch)).backward()"
             ),
         )
     if facts.jax:
         return (
             title,
             (
-                "+import os\n+os.environ['XLA_FLAGS'] ="
-                " '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
+                "+import os\n"
+                "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  #"
+                " before JAX starts"
             ),
         )
     return (
         title,
         (
-            "-strategy = tf.distribute.MirroredStrategy()\n+strategy ="
-            " tf.distribute.MirroredStrategy(\n+   "
-            " cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
+            "-strategy = tf.distribute.MirroredStrategy()\n"
+            "+strategy = tf.distribute.MirroredStrategy(\n"
+            "+    cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
         ),
     )
 
@@ -534,7 +577,7 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
         " Copies of arrays that must stay there may be faster with a larger premapped buffer"
         f" (TPU_PREMAPPED_BUFFER_SIZE), which {PRICE}."
     )
-    return Found(text, limit.severity(share), gain)
+    return Found(text, severity=limit.severity(share), gain_ms=gain)
 
 
 _REPEATED = 10
@@ -585,7 +628,7 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
         f" (**{wording.millis(time)}**) passes between them, in Python and dispatch. In one jit"
         " they are one program."
     )
-    return Found(text, "high", time if share <= MOST_UNKNOWN else float("nan"))
+    return Found(text, severity="high", gain_ms=time if share <= MOST_UNKNOWN else float("nan"))
 
 
 _LAST_LOOKED_AT = 5
@@ -677,112 +720,247 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "kernel_launch", _launch,
-        Threshold(
-            "≥ {moderate:g} % of step time (high from {high:g} %); JAX: ≥ {programs:g} programs per step, where that is known",
-            moderate=PART_MODERATE, high=PART_HIGH, programs=2,
+        "kernel_launch",
+        _launch,
+        threshold=Threshold(
+            (
+                "≥ {moderate:g} % of step time (high from {high:g} %); JAX: ≥ {programs:g}"
+                " programs per step, where that is known"
+            ),
+            moderate=PART_MODERATE,
+            high=PART_HIGH,
+            programs=2,
         ),
-        XPROF, KERNELS, ALL,
-        "Time the host spends preparing and launching kernels while the device is idle",
-        refuted_by="{the} takes as long with fewer, larger kernels", gain_is=ABOUT, shortens=HOST_TIME,
+        source=XPROF,
+        target=KERNELS,
+        applies=ALL,
+        looks_at="Time the host spends preparing and launching kernels while the device is idle",
+        refuted_by="{the} takes as long with fewer, larger kernels",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
         done=Shown(
-            "Graphs are launched (PyTorch); one program runs per step (JAX); XLA, several steps per "
-            "execution and `tf_gpu_private_` threads (TensorFlow)"
+            "Graphs are launched (PyTorch); one program runs per step (JAX); XLA, several"
+            " steps per execution and `tf_gpu_private_` threads (TensorFlow)"
         ),
     ),
     Rule(
-        "allocator", _allocator, STEP_SHARE, TORCH_GUIDE, MEMORY, PYTORCH,
-        "Driver calls that allocate or free memory", "Keep memory in PyTorch's caching allocator", on_npu=True,
-        refuted_by="{the} takes as long when its tensors are allocated once, before the loop", gain_is=ABOUT, needs_units=True,
-        done=Shown("No calls into the driver; with expandable segments, only what is left is advised"),
-    ),
-    Rule(
-        "host_ops", _host_ops,
-        Threshold(
-            "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {own:percent} of it outside the allocator, "
-            "≥ {eager:g} % of op time eager",
-            moderate=PART_HIGH, high=INPUT_HIGH, eager=50.0, own=0.2,
+        "allocator",
+        _allocator,
+        threshold=STEP_SHARE,
+        source=TORCH_GUIDE,
+        target=MEMORY,
+        applies=PYTORCH,
+        looks_at="Driver calls that allocate or free memory",
+        title="Keep memory in PyTorch's caching allocator",
+        on_npu=True,
+        refuted_by="{the} takes as long when its tensors are allocated once, before the loop",
+        gain_is=ABOUT,
+        needs_units=True,
+        done=Shown(
+            "No calls into the driver; with expandable segments, only what is left is advised"
         ),
-        TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
-        refuted_by="{the} takes as long with torch.compile", gain_is=ABOUT, shortens=HOST_TIME,
-        done=Shown("torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled),
     ),
     Rule(
-        "mixed_precision", _precision, Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT), XPROF, KERNELS, ALL,
-        "Share of device compute in 16 bit, by kernel names and by the element types in compiled programs", "Use mixed precision",
-        certainty=ESTIMATED, refuted_by="{the} takes as long in 16 bit", gain_is=ABOUT, shortens=DEVICE_TIME,
+        "host_ops",
+        _host_ops,
+        threshold=Threshold(
+            (
+                "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {own:percent} of"
+                " it outside the allocator, ≥ {eager:g} % of op time eager"
+            ),
+            moderate=PART_HIGH,
+            high=INPUT_HIGH,
+            eager=50.0,
+            own=0.2,
+        ),
+        source=TORCH_GUIDE,
+        target=OPS,
+        applies=PYTORCH,
+        looks_at="Host ops, mostly eager, while the device is idle",
+        title="Compile the model",
+        refuted_by="{the} takes as long with torch.compile",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
+        done=Shown(
+            "torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled
+        ),
+    ),
+    Rule(
+        "mixed_precision",
+        _precision,
+        threshold=Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT),
+        source=XPROF,
+        target=KERNELS,
+        applies=ALL,
+        looks_at=(
+            "Share of device compute in 16 bit, by kernel names and by the element types in"
+            " compiled programs"
+        ),
+        title="Use mixed precision",
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long in 16 bit",
+        gain_is=ABOUT,
+        shortens=DEVICE_TIME,
         done=Shown("16-bit compute, or a mixed policy of Keras"),
     ),
     Rule(
-        "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
-        GPU_GUIDE_CHOICE, Target("kernels", "GPU kernels: eligible, not used"), ALL,
-        "Kernels whose op could use Tensor Cores but that do not; transposes excluded",
-        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use Tensor Cores", shortens=DEVICE_TIME,
+        "tensor_cores",
+        _tensor_cores,
+        threshold=Threshold(
+            "≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0
+        ),
+        source=GPU_GUIDE_CHOICE,
+        target=Target("kernels", "GPU kernels: eligible, not used"),
+        applies=ALL,
+        looks_at="Kernels whose op could use Tensor Cores but that do not; transposes excluded",
+        certainty=ESTIMATED,
+        refuted_by="the kernels take as long in 16 bit or TF32, or already use Tensor Cores",
+        shortens=DEVICE_TIME,
         done=Shown("The kernels use Tensor Cores"),
     ),
     Rule(
-        "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,
-        "Ops that ran eagerly, one by one",
-        refuted_by="{the} takes as long when it is compiled into one function", gain_is="",
+        "eager",
+        _eager,
+        threshold=_EAGER,
+        source=XPROF,
+        target=OPS,
+        applies=TENSORFLOW_JAX,
+        looks_at="Ops that ran eagerly, one by one",
+        refuted_by="{the} takes as long when it is compiled into one function",
+        gain_is="",
         done=Shown("The ops run in a function"),
     ),
     Rule(
-        "tf_function", _functions,
-        Threshold(
-            "≥ {function:g} % of a function's time and ≥ {moderate:g} % of step time (high from {high:g} %)",
-            function=EXPENSIVE_FUNCTION, moderate=PART_MODERATE, high=PART_HIGH,
+        "tf_function",
+        _functions,
+        threshold=Threshold(
+            (
+                "≥ {function:g} % of a function's time and ≥ {moderate:g} % of step time"
+                " (high from {high:g} %)"
+            ),
+            function=EXPENSIVE_FUNCTION,
+            moderate=PART_MODERATE,
+            high=PART_HIGH,
         ),
-        XPROF, TRACE, TENSORFLOW, "tf.functions traced again or run eagerly in the steps that averages include", "Trace functions once",
-        "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
-        refuted_by="another recording of the same loop traces nothing", gain_is=ABOUT, needs_units=True,
+        source=XPROF,
+        target=TRACE,
+        applies=TENSORFLOW,
+        looks_at="tf.functions traced again or run eagerly in the steps that averages include",
+        title="Trace functions once",
+        fix=(
+            "-@tf.function\n"
+            "+@tf.function(reduce_retracing=True)\n"
+            " def train_step(batch):  # pass tensors, not Python numbers"
+        ),
+        refuted_by="another recording of the same loop traces nothing",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("Nothing is traced"),
     ),
     Rule(
-        "outside_compilation", _outside, Threshold("> {over:g} % of op time", over=OUTSIDE_COMPILATION), XPROF, OPS, TPU,
-        "Host ops that a compiled program waits for", "Keep the {noun} inside one program",
-        refuted_by="{the} takes as long without the host ops", gain_is=ABOUT,
+        "outside_compilation",
+        _outside,
+        threshold=Threshold("> {over:g} % of op time", over=OUTSIDE_COMPILATION),
+        source=XPROF,
+        target=OPS,
+        applies=TPU,
+        looks_at="Host ops that a compiled program waits for",
+        title="Keep the {noun} inside one program",
+        refuted_by="{the} takes as long without the host ops",
+        gain_is=ABOUT,
         done=Shown("The program waits for no op of the host"),
     ),
     Rule(
-        "collectives", _part("device_collectives", "communication between devices", _overlap), STEP_SHARE, XPROF, TRACE, ALL,
-        "Communication between devices that does not overlap compute", on_npu=True,
+        "collectives",
+        _part("device_collectives", "communication between devices", _overlap),
+        threshold=STEP_SHARE,
+        source=XPROF,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Communication between devices that does not overlap compute",
+        on_npu=True,
         refuted_by="{the} takes as long on one device with the same batch per device",
         done=Shown("Communication overlaps compute"),
     ),
     Rule(
-        "output", _output, COPIES_SHARE, XPROF, TRACE, ALL, "Copies from device to host that do not overlap compute",
-        "Fetch results less often", on_npu=True,
-        refuted_by="{the} takes as long when results stay on the device", gain_is=ABOUT,
+        "output",
+        _output,
+        threshold=COPIES_SHARE,
+        source=XPROF,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Copies from device to host that do not overlap compute",
+        title="Fetch results less often",
+        on_npu=True,
+        refuted_by="{the} takes as long when results stay on the device",
+        gain_is=ABOUT,
         done=Shown("Results stay on the device"),
     ),
     Rule(
-        "host_memory", _host_memory, COPIES_SHARE, OURS, TRACE, TPU,
-        "Arrays that a program moves between device and host memory", "Keep arrays in device memory",
-        "-x = jax.device_put(x, sharding.with_memory_kind('pinned_host'))\n"
+        "host_memory",
+        _host_memory,
+        threshold=COPIES_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=TPU,
+        looks_at="Arrays that a program moves between device and host memory",
+        title="Keep arrays in device memory",
+        fix="-x = jax.device_put(x, sharding.with_memory_kind('pinned_host'))\n"
         "+x = jax.device_put(x, sharding)  # as many arrays as fit",
         refuted_by="{the} takes as long with the arrays kept in device memory",
         done=Shown("The arrays stay on the device"),
     ),
     Rule(
-        "waits", _waits,
-        Threshold("≥ {least:g} % of step time, device idle ≥ {idle:g} %", least=PART_MODERATE, idle=IDLE_PERCENT),
-        TORCH_GUIDE, TRACE, PYTORCH,
-        "Host calls that wait for the device and leave it without work", "Let the host run ahead of the device",
-        "-total += loss.item()\n+total += loss.detach()  # and .item() once, after the loop", on_npu=True,
-        refuted_by="{the} takes as long without the calls that wait", gain_is="",
+        "waits",
+        _waits,
+        threshold=Threshold(
+            "≥ {least:g} % of step time, device idle ≥ {idle:g} %",
+            least=PART_MODERATE,
+            idle=IDLE_PERCENT,
+        ),
+        source=TORCH_GUIDE,
+        target=TRACE,
+        applies=PYTORCH,
+        looks_at="Host calls that wait for the device and leave it without work",
+        title="Let the host run ahead of the device",
+        fix="-total += loss.item()\n+total += loss.detach()  # and .item() once, after the loop",
+        on_npu=True,
+        refuted_by="{the} takes as long without the calls that wait",
+        gain_is="",
         done=Shown("The host does not wait"),
     ),
     Rule(
-        "jit", _jit, _MANY_PROGRAMS, OURS, TRACE, JAX, "Steps that run many compiled programs, with time between them",
-        "Compile the whole {noun} into one program",
-        _DONATED,
-        refuted_by="{the} takes as long in one jit", gain_is=AT_LEAST, needs_units=True,
+        "jit",
+        _jit,
+        threshold=_MANY_PROGRAMS,
+        source=OURS,
+        target=TRACE,
+        applies=JAX,
+        looks_at="Steps that run many compiled programs, with time between them",
+        title="Compile the whole {noun} into one program",
+        fix=_DONATED,
+        refuted_by="{the} takes as long in one jit",
+        gain_is=AT_LEAST,
+        needs_units=True,
         done=Shown("One program runs per step"),
     ),
     Rule(
-        "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,
-        "Time outside any recorded op, launch or copy", "Record the Python calls outside ops", on_npu=True,
-        certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs", gain_is=ABOUT,
-        done=Shown("Python calls were recorded: then they are named; sampled stacks take its place"),
+        "other",
+        _other,
+        threshold=Threshold(
+            "≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0
+        ),
+        source=XPROF,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Time outside any recorded op, launch or copy",
+        title="Record the Python calls outside ops",
+        on_npu=True,
+        certainty=INFERRED,
+        refuted_by="the time remains without Python code between the ops: then something else runs",
+        gain_is=ABOUT,
+        done=Shown(
+            "Python calls were recorded: then they are named; sampled stacks take its place"
+        ),
     ),
-)  # fmt: skip
+)

@@ -123,9 +123,9 @@ def gather(activity: Activity, steps: pd.DataFrame) -> StepCode:
         return ran.found() if len(ran.rows) else StepCode()
     percent, op = share_of_64_bit(activity)
     return StepCode(
-        percent,
-        op,
-        _callbacks(activity, used),
+        float64_percent=percent,
+        float64_op=op,
+        callbacks=_callbacks(activity, used),
         most_rows=most_rows(activity) if activity.framework is JAX else None,
     )
 
@@ -176,7 +176,7 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     time = (found["end"] - found["start"]).to_numpy(np.float64)
     longest = str(pd.Series(time).groupby(names).sum().idxmax())
     count, whole, alone = (1.0 / len(used) * each for each in _on_each_host(found, others))
-    return Callbacks(count, whole / 1e9, longest, alone_ms=alone / 1e9)
+    return Callbacks(times=count, ms=whole / 1e9, name=longest, alone_ms=alone / 1e9)
 
 
 def _py_funcs(activity: Activity) -> pd.DataFrame:
@@ -269,7 +269,13 @@ class _Ran:
     def found(self) -> StepCode:
         percent, op = self._float64()
         return StepCode(
-            percent, op, None, self._cells(), self._attention(), self._ungraded(), self._most_rows()
+            float64_percent=percent,
+            float64_op=op,
+            callbacks=None,
+            cells=self._cells(),
+            attention=self._attention(),
+            ungraded=self._ungraded(),
+            most_rows=self._most_rows(),
         )
 
     def _with_inner(self, these: Flags) -> Flags:
@@ -310,10 +316,10 @@ class _Ran:
         with_backward = these | ((self.forward >= 0) & these[self.forward])
         mine = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
         return Part(
-            count / self.steps,
-            float(own[mine].sum()) / 1e9 / self.steps,
-            name,
-            len(mine) / self.steps,
+            times=count / self.steps,
+            ms=float(own[mine].sum()) / 1e9 / self.steps,
+            name=name,
+            ops=len(mine) / self.steps,
         )
 
     def _float64(self) -> tuple[float | None, str]:
@@ -401,10 +407,10 @@ class _Ran:
             self.start[outer] <= end.reindex(of).to_numpy()
         )
         return Part(
-            len(begin) / self.steps,
-            float(own[inside].sum()) / 1e9 / self.steps,
-            "",
-            float(inside.sum()) / self.steps,
+            times=len(begin) / self.steps,
+            ms=float(own[inside].sum()) / 1e9 / self.steps,
+            name="",
+            ops=float(inside.sum()) / self.steps,
         )
 
     def _most_rows(self) -> int | None:

@@ -180,49 +180,51 @@ _PLAIN = {
 }
 _FIXES = {
     "Filter": (
-        "-ds = ds.map(fn).filter(test)\n+ds = ds.filter(test).map(fn,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(fn).filter(test)\n"
+        "+ds = ds.filter(test).map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "Batch": "-ds = ds.batch(n)\n+ds = ds.batch(n, num_parallel_calls=tf.data.AUTOTUNE)",
     "PaddedBatch": (
-        "-ds = ds.padded_batch(n)\n+ds = ds.bucket_by_sequence_length(length, boundaries,"
-        " batch_sizes)"
+        "-ds = ds.padded_batch(n)\n"
+        "+ds = ds.bucket_by_sequence_length(length, boundaries, batch_sizes)"
     ),
     "FlatMap": (
-        "-ds = files.flat_map(read)\n+ds = files.interleave(read,"
-        " num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+        "-ds = files.flat_map(read)\n"
+        "+ds = files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
     ),
     "Unbatch": (
-        "-ds = ds.map(fn).unbatch()\n+ds = ds.map(fn_of_a_batch,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(fn).unbatch()\n"
+        "+ds = ds.map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "Shuffle": (
-        "-ds = ds.map(decode).shuffle(n)\n+ds = ds.shuffle(n).map(decode,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(decode).shuffle(n)\n"
+        "+ds = ds.shuffle(n).map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "ParseExample": (
-        "-ds = ds.map(parse_one).batch(n)\n+ds = ds.batch(n).map(parse_batch,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(parse_one).batch(n)\n"
+        "+ds = ds.batch(n).map(parse_batch, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "Shard": (
-        "-ds = files.interleave(read).shard(workers, index)\n+ds = files.shard(workers,"
-        " index).interleave(read)"
+        "-ds = files.interleave(read).shard(workers, index)\n"
+        "+ds = files.shard(workers, index).interleave(read)"
     ),
     "Window": (
         "-ds = ds.window(n).flat_map(lambda w: w.batch(n))\n+ds = ds.batch(n, drop_remainder=True)"
     ),
 }
 _OPTIONS = (
-    " options = tf.data.Options()\n+import os\n+options.threading.{} = os.cpu_count()\n ds ="
-    " ds.with_options(options)"
+    " options = tf.data.Options()\n"
+    "+import os\n"
+    "+options.threading.{} = os.cpu_count()\n"
+    " ds = ds.with_options(options)"
 )
 _FIXES["MaxIntraOpParallelism"] = _OPTIONS.format("max_intra_op_parallelism")
 _FIXES["PrivateThreadPool"] = _OPTIONS.format("private_threadpool_size")
 _PARALLEL_FIX = {
     "Map": "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
     "Interleave": (
-        "-ds = files.interleave(read)\n+ds = files.interleave(read,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = files.interleave(read)\n"
+        "+ds = files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
 }
 
@@ -231,8 +233,10 @@ _PARALLEL_FIX = {
 OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
 FROM_ARRAYS = "Keras assembles each batch from the arrays that it was given."
 FIT = (
-    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds ="
-    " ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
+    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n"
+    "+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n"
+    "-model.fit(x, y)\n"
+    "+model.fit(ds)"
 )
 
 
@@ -347,9 +351,9 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
                 " read several at a time."
             ),
             (
-                f"-ds = {reader}(paths)\n+ds ="
-                f" tf.data.Dataset.from_tensor_slices(paths).interleave(\n+    {reader},"
-                " num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+                f"-ds = {reader}(paths)\n"
+                "+ds = tf.data.Dataset.from_tensor_slices(paths).interleave(\n"
+                f"+    {reader}, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
             ),
         )
     if kind == "Generator":
@@ -359,9 +363,10 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
                 " files with tf.data, or yield only indices and load the data in a parallel map."
             ),
             (
-                "-ds = tf.data.Dataset.from_generator(load_all, output_signature=spec)\n+ds ="
-                " tf.data.Dataset.range(count)\n+ds = ds.map(lambda i: tf.numpy_function(load_one,"
-                " [i], tf.float32),\n+            num_parallel_calls=tf.data.AUTOTUNE)"
+                "-ds = tf.data.Dataset.from_generator(load_all, output_signature=spec)\n"
+                "+ds = tf.data.Dataset.range(count)\n"
+                "+ds = ds.map(lambda i: tf.numpy_function(load_one, [i], tf.float32),\n"
+                "+            num_parallel_calls=tf.data.AUTOTUNE)"
             ),
         )
     if kind in _IN_MEMORY:
@@ -371,8 +376,8 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
                 " data in sharded files."
             ),
             (
-                "-ds = tf.data.Dataset.from_tensor_slices((x, y)).map(fn).batch(n)\n+ds ="
-                " tf.data.Dataset.from_tensor_slices((x, y)).batch(n).map(fn_of_a_batch,"
+                "-ds = tf.data.Dataset.from_tensor_slices((x, y)).map(fn).batch(n)\n"
+                "+ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(n).map(fn_of_a_batch,"
                 " num_parallel_calls=tf.data.AUTOTUNE)"
             ),
         )
@@ -382,7 +387,8 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
             (
                 "+service = tf.data.experimental.service  # on each additional machine\n"
                 "+worker ="
-                " service.WorkerServer(service.WorkerConfig(dispatcher_address=address))\n+worker.join()"
+                " service.WorkerServer(service.WorkerConfig(dispatcher_address=address))\n"
+                "+worker.join()"
             ),
         )
     if kind in _REMOTE:
@@ -433,8 +439,8 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
     }.get(kind, "ds.map(fn")
     if count and str(params.get("autotune", "")).lower() not in ("1", "true"):
         fix = (
-            f"-ds = {call}, num_parallel_calls={count})\n+ds = {call},"
-            " num_parallel_calls=tf.data.AUTOTUNE)"
+            f"-ds = {call}, num_parallel_calls={count})\n"
+            f"+ds = {call}, num_parallel_calls=tf.data.AUTOTUNE)"
         )
     if str(params.get("deterministic", "")).lower() in ("1", "true"):
         text += (

@@ -55,8 +55,8 @@ def _full(facts: Facts, limit: Threshold) -> Found | None:
         return Found(
             text,
             fix=(
-                "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x,"
-                " use_reentrant=False)"
+                "-y = block(x)\n"
+                "+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"
             ),
         )
     text += "what the allocator may use: a little more and allocation fails. "
@@ -104,10 +104,10 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
         else " A few kernels can update all of them."
     )
     fix = (
-        f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr,"
-        f" {how})"
+        f"-optimizer = torch.optim.{name}(params, lr)\n"
+        f"+optimizer = torch.optim.{name}(params, lr, {how})"
     )
-    return Found(text, limit.severity(share), gain, fix)
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=fix)
 
 
 def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
@@ -130,10 +130,16 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
         " update all of them."
     )
     fix = (
-        f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr,"
-        " fused=True)"
+        f"-optimizer = torch.optim.{name}(params, lr)\n"
+        f"+optimizer = torch.optim.{name}(params, lr, fused=True)"
     )
-    return Found(text, "medium", runtime.optimizer_ms, fix, "Use a fused optimizer")
+    return Found(
+        text,
+        severity="medium",
+        gain_ms=runtime.optimizer_ms,
+        fix=fix,
+        title="Use a fused optimizer",
+    )
 
 
 def _gloo(facts: Facts, _: Threshold) -> Found | None:
@@ -166,49 +172,108 @@ def _out_of_memory(facts: Facts, _: Threshold) -> Found | None:
     fix = "+batch_size //= 2"
     if facts.evidence.in_use.backward and not facts.evidence.in_use.checkpoints:
         fix = (
-            "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x,"
-            f" use_reentrant=False)\n{fix}"
+            "-y = block(x)\n"
+            "+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n"
+            f"{fix}"
         )
-    return Found(text, "high", fix=fix)
+    return Found(text, severity="high", fix=fix)
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "memory_full", _full, Threshold("≥ {part:percent} of memory", part=0.9), TORCH_TB, MEMORY, ALL, "Peak memory of the allocator",
-        "Store fewer activations", on_npu=True,
-        refuted_by="the peak is lower in another recording of the same loop", gain_is="",
-        done=Shown("Activations are computed again", lambda facts: facts.evidence.in_use.checkpoints),
+        "memory_full",
+        _full,
+        threshold=Threshold("≥ {part:percent} of memory", part=0.9),
+        source=TORCH_TB,
+        target=MEMORY,
+        applies=ALL,
+        looks_at="Peak memory of the allocator",
+        title="Store fewer activations",
+        on_npu=True,
+        refuted_by="the peak is lower in another recording of the same loop",
+        gain_is="",
+        done=Shown(
+            "Activations are computed again", lambda facts: facts.evidence.in_use.checkpoints
+        ),
     ),
     Rule(
-        "data_parallel", _data_parallel, ANY, TORCH_TB, TRACE, PYTORCH, "torch.nn.DataParallel with several devices",
-        "Use one process per device",
-        "-model = torch.nn.DataParallel(model)\n+model = torch.nn.parallel.DistributedDataParallel(model)", on_npu=True,
-        certainty=INFERRED, refuted_by="DistributedDataParallel takes as long {per}", gain_is="",
+        "data_parallel",
+        _data_parallel,
+        threshold=ANY,
+        source=TORCH_TB,
+        target=TRACE,
+        applies=PYTORCH,
+        looks_at="torch.nn.DataParallel with several devices",
+        title="Use one process per device",
+        fix=(
+            "-model = torch.nn.DataParallel(model)\n"
+            "+model = torch.nn.parallel.DistributedDataParallel(model)"
+        ),
+        on_npu=True,
+        certainty=INFERRED,
+        refuted_by="DistributedDataParallel takes as long {per}",
+        gain_is="",
         done=Shown("DistributedDataParallel"),
     ),
     Rule(
-        "optimizer_loop", _optimizer,
-        Threshold(
-            "≥ {kernels:g} kernels per step, idle ≥ {moderate:g} % of step time (high from {high:g} %); on the CPU as many ops with "
-            "a median ≤ {op_us:g} µs, ≥ {high:g} % of step time",
-            kernels=50, moderate=PART_MODERATE, high=PART_HIGH, op_us=10.0,
+        "optimizer_loop",
+        _optimizer,
+        threshold=Threshold(
+            (
+                "≥ {kernels:g} kernels per step, idle ≥ {moderate:g} % of step time (high"
+                " from {high:g} %); on the CPU as many ops with a median ≤ {op_us:g} µs, ≥"
+                " {high:g} % of step time"
+            ),
+            kernels=50,
+            moderate=PART_MODERATE,
+            high=PART_HIGH,
+            op_us=10.0,
         ),
-        TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile; its ops on the CPU",
-        "Use a fused or foreach optimizer", on_npu=True,
-        refuted_by="{the} takes as long with a fused optimizer", gain_is=ABOUT, shortens=HOST_TIME, needs_units=True,
-        requires=Shown("An update of parameters", lambda facts: bool(facts.torch_runtime.optimizer)),
+        source=TORCH_GUIDE,
+        target=TRACE,
+        applies=PYTORCH,
+        looks_at=(
+            "Kernels launched by the optimizer, and device idle time meanwhile; its ops on the CPU"
+        ),
+        title="Use a fused or foreach optimizer",
+        on_npu=True,
+        refuted_by="{the} takes as long with a fused optimizer",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
+        needs_units=True,
+        requires=Shown(
+            "An update of parameters", lambda facts: bool(facts.torch_runtime.optimizer)
+        ),
         done=Shown("A fused optimizer", lambda facts: facts.evidence.in_use.fused_optimizer),
     ),
     Rule(
-        "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Gloo calls on a machine with NVIDIA GPUs", "Use the NCCL backend",
-        '-torch.distributed.init_process_group("gloo")\n+torch.distributed.init_process_group("nccl")',
+        "gloo",
+        _gloo,
+        threshold=ANY,
+        source=TORCH_TB,
+        target=TRACE,
+        applies=PYTORCH,
+        looks_at="Gloo calls on a machine with NVIDIA GPUs",
+        title="Use the NCCL backend",
+        fix=(
+            '-torch.distributed.init_process_group("gloo")\n'
+            '+torch.distributed.init_process_group("nccl")'
+        ),
         refuted_by="the collectives take as long with NCCL",
         done=Shown("NCCL moves data as well", lambda facts: facts.evidence.in_use.nccl),
     ),
     Rule(
-        "out_of_memory", _out_of_memory, ANY, TORCH_GUIDE, MEMORY, PYTORCH, "Out-of-memory errors of the allocator", "Free up memory",
+        "out_of_memory",
+        _out_of_memory,
+        threshold=ANY,
+        source=TORCH_GUIDE,
+        target=MEMORY,
+        applies=PYTORCH,
+        looks_at="Out-of-memory errors of the allocator",
+        title="Free up memory",
         on_npu=True,
-        refuted_by="the same cell runs without such an error when nothing else uses the device", gain_is="",
+        refuted_by="the same cell runs without such an error when nothing else uses the device",
+        gain_is="",
         done=Shown("No such error; with checkpoints, only a smaller batch is advised"),
     ),
-)  # fmt: skip
+)

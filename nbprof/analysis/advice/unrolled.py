@@ -97,7 +97,13 @@ def in_program(program: Program) -> Unrolled | None:
     one = program.instruction(min(mine))
     source = f"{one.source_file.replace(chr(92), '/').rpartition('/')[2]}:{one.source_line}"
     shape = next((part.short for part in program.shape(min(mine)).arrays()), "")
-    return Unrolled(program.name, len(program), _longest(program, mine), shape, source)
+    return Unrolled(
+        program=program.name,
+        instructions=len(program),
+        times=_longest(program, mine),
+        shape=shape,
+        source=source,
+    )
 
 
 def _is_forward_product(one: Instruction) -> bool:

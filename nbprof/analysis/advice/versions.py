@@ -40,25 +40,29 @@ _CONV3D = re.compile(r"aten::slow_conv_dilated3d\Z")
 
 KNOWN = (
     Slow(
-        "PyTorch",
-        (2, 9),
-        (2, 9, 1),
-        None,
-        _CONV3D,
-        "16-bit 3D convolutions do not use cuDNN",
-        "+assert torch.__version__ >= '2.9.1'  # with nvidia-cudnn-cu12>=9.15, or PyTorch 2.10",
-        "https://github.com/pytorch/pytorch/issues/166122",
+        library="PyTorch",
+        first=(2, 9),
+        fixed=(2, 9, 1),
+        unless=None,
+        ops=_CONV3D,
+        why="16-bit 3D convolutions do not use cuDNN",
+        remedy=(
+            "+assert torch.__version__ >= '2.9.1'  # with nvidia-cudnn-cu12>=9.15, or PyTorch 2.10"
+        ),
+        source="https://github.com/pytorch/pytorch/issues/166122",
     ),
     Slow(
-        "PyTorch",
-        (2, 9, 1),
-        (2, 10),
-        ("cuDNN", (9, 15)),
-        _CONV3D,
-        "16-bit 3D convolutions do not use cuDNN before 9.15",
-        "+assert torch.backends.cudnn.version() >= 91500  # pip install 'nvidia-cudnn-cu12>=9.15',"
-        " or PyTorch 2.10",
-        "https://github.com/pytorch/pytorch/issues/166643",
+        library="PyTorch",
+        first=(2, 9, 1),
+        fixed=(2, 10),
+        unless=("cuDNN", (9, 15)),
+        ops=_CONV3D,
+        why="16-bit 3D convolutions do not use cuDNN before 9.15",
+        remedy=(
+            "+assert torch.backends.cudnn.version() >= 91500  # pip install"
+            " 'nvidia-cudnn-cu12>=9.15', or PyTorch 2.10"
+        ),
+        source="https://github.com/pytorch/pytorch/issues/166643",
     ),
 )
 
@@ -96,7 +100,12 @@ def _slow_versions(facts: Facts, limit: Threshold) -> Found | None:
             f"**{wording.millis(gain)}** {facts.unit.per} are in {mine['op'].iloc[0]}: in"
             f" {row.library} **{versions[row.library]}**{beside}, {row.why} ({row.source})."
         )
-        return Found(text, limit.severity(100 * gain / facts.mean["step_time"]), gain, row.remedy)
+        return Found(
+            text,
+            severity=limit.severity(100 * gain / facts.mean["step_time"]),
+            gain_ms=gain,
+            fix=row.remedy,
+        )
     return None
 
 
@@ -110,12 +119,23 @@ def _told(row: Slow) -> str:
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        NAME, _slow_versions,
-        Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_MODERATE, high=PART_HIGH),
-        "; ".join(row.source for row in KNOWN), KERNELS, PYTORCH,
-        f"Ops that are slow in the recorded version of a library: {'; '.join(map(_told, KNOWN))}",
-        "Update a library whose version is slow here",
-        certainty=INFERRED, refuted_by="{the} takes as long with the recommended version",
+        NAME,
+        _slow_versions,
+        threshold=Threshold(
+            "≥ {moderate:g} % of step time (high from {high:g} %)",
+            moderate=PART_MODERATE,
+            high=PART_HIGH,
+        ),
+        source="; ".join(row.source for row in KNOWN),
+        target=KERNELS,
+        applies=PYTORCH,
+        looks_at=(
+            "Ops that are slow in the recorded version of a library:"
+            f" {'; '.join(map(_told, KNOWN))}"
+        ),
+        title="Update a library whose version is slow here",
+        certainty=INFERRED,
+        refuted_by="{the} takes as long with the recommended version",
         done=Shown("Another version"),
     ),
-)  # fmt: skip
+)
