@@ -99,22 +99,26 @@ def advice(
         category: share * float(overview["step_time_ms"]) / 100
         for category, share in percent.items()
     }
-    found = _findings(Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence))
-    return frame(found, MOST_GAIN * mean["step_time"] / 100)
+    findings = _findings(
+        Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence)
+    )
+    return frame(findings, MOST_GAIN * mean["step_time"] / 100)
 
 
-def frame(found: Iterable[Finding], most: float = float("inf")) -> pd.DataFrame:
+def frame(findings: Iterable[Finding], max_gain_ms: float = float("inf")) -> pd.DataFrame:
     """The findings with the largest gains, as the frame `p.advice`. A gain above `most` ms, nearly
     the whole step, is not stated.
     """
     by_gain = sorted(
-        found,
+        findings,
         key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step,
         reverse=True,
     )
     rows = [
-        one._replace(gain_ms_per_step=float("nan")) if one.gain_ms_per_step > most else one
-        for one in by_gain[:MOST]
+        finding._replace(gain_ms_per_step=float("nan"))
+        if finding.gain_ms_per_step > max_gain_ms
+        else finding
+        for finding in by_gain[:MOST]
     ]
     return pd.DataFrame(rows, columns=list(Finding._fields))
 
@@ -129,20 +133,20 @@ def without_steps(evidence: Evidence) -> list[Finding]:
 
 def _findings(facts: Facts) -> list[Finding]:
     """The findings of every rule, in the order of the rules."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if not facts.npu:
-        found = _asked(_fitting(facts), facts)
+        findings = _asked(_fitting(facts), facts)
     elif facts.torch:
         # What else is said to users of GPUs and TPUs does not hold there.
-        found = npu.in_words_of_npus(
+        findings = npu.in_words_of_npus(
             _asked([rule for rule in _fitting(facts) if rule.on_npu], facts)
         )
     if facts.npu:
-        found += npu.findings(facts)
+        findings += npu.findings(facts)
     return [
-        one
-        for one in _merged(found, facts)
-        if not 100 * one.gain_ms_per_step < WORTH_PERCENT * facts.mean["step_time"]
+        finding
+        for finding in _merged(findings, facts)
+        if not 100 * finding.gain_ms_per_step < WORTH_PERCENT * facts.mean["step_time"]
     ]
 
 
@@ -189,40 +193,44 @@ def _of_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
     return guarded(f"The rule {rule.name} of the advice", ask, lambda _: None)
 
 
-def _beside(found: Finding, shortens: str, facts: Facts) -> Finding | None:
+def _beside(finding: Finding, shortens: str, facts: Facts) -> Finding | None:
     """A finding on a GPU as far as it holds beside what goes on meanwhile: the device's work, or
     the host's, which recording slows.
     """
     if facts.gpu_busy_percent is None or not shortens:
-        return found
+        return finding
     if shortens == HOST_TIME:
         return (
-            None if facts.device_may_be_slower else found._replace(gain_is=found.gain_is and UP_TO)
+            None
+            if facts.device_may_be_slower
+            else finding._replace(gain_is=finding.gain_is and UP_TO)
         )
     if facts.device_may_be_slower:
-        return found
+        return finding
     # The host is slower for certain: a device that is done earlier waits longer, unless the host
     # waits for it each time.
-    if 100 * found.gain_ms_per_step < PART_MODERATE * facts.mean["step_time"]:
+    if 100 * finding.gain_ms_per_step < PART_MODERATE * facts.mean["step_time"]:
         return None
-    return found._replace(gain_is=found.gain_is and UP_TO, severity="low")
+    return finding._replace(gain_is=finding.gain_is and UP_TO, severity="low")
 
 
-def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
+def _merged(findings: list[Finding], facts: Facts) -> list[Finding]:
     """Without what is the same change twice: a larger batch, and, where only 16-bit numbers let ops
     use the units for matrices, these.
     """
-    found = device.one_batch(found)
-    by_rule = {one.rule: one for one in found}
+    findings = device.one_batch(findings)
+    by_rule = {finding.rule: finding for finding in findings}
     precise, cores = by_rule.get("mixed_precision"), by_rule.get("tensor_cores")
     if precise is None or cores is None or not facts.only_16_bit_cores:
-        return found
-    more = max(precise, cores, key=lambda one: one.gain_ms_per_step)
+        return findings
+    more = max(precise, cores, key=lambda finding: finding.gain_ms_per_step)
     joined = precise._replace(
         gain_ms_per_step=more.gain_ms_per_step,
         gain_is=more.gain_is,
         evidence=f"{precise.evidence} {cores.evidence}",
     )
-    high = [one.severity for one in (precise, cores) if one.severity == "high"]
+    high = [finding.severity for finding in (precise, cores) if finding.severity == "high"]
     joined = joined._replace(severity="high" if high else precise.severity)
-    return [joined if one is precise else one for one in found if one is not cores]
+    return [
+        joined if finding is precise else finding for finding in findings if finding is not cores
+    ]

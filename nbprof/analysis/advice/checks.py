@@ -104,10 +104,10 @@ def input_class(input_percent: float | None, other_percent: float | None) -> tup
     """
     if input_percent is None or np.isnan(input_percent):
         return "unknown", "unknown"
-    found = level(input_percent, INPUT_MODERATE, INPUT_HIGH)
-    if found == "no" and other_percent is not None and other_percent >= PART_MODERATE:
+    strength = level(input_percent, INPUT_MODERATE, INPUT_HIGH)
+    if strength == "no" and other_percent is not None and other_percent >= PART_MODERATE:
         return "both", "potential"
-    return {"high": "host", "moderate": "both", "no": "device"}[found], found
+    return {"high": "host", "moderate": "both", "no": "device"}[strength], strength
 
 
 def input_statement(
@@ -271,9 +271,9 @@ def _of_steps(
     waits, other = share["input"], share["other"]
     how = input_class(waits, other)[1]
     as_input = "moderate" if how == "potential" and not serving else "no"
-    known = input_statement(waits, None if how == "potential" else other, unit)
+    statement = input_statement(waits, None if how == "potential" else other, unit)
     rows = [
-        Check("input", waits, how if how != "potential" else "no", known, "input"),
+        Check("input", waits, how if how != "potential" else "no", statement, "input"),
         Check(
             "all_others_as_input",
             other,
@@ -341,14 +341,16 @@ _SHOWN_IN = {
 }
 
 
-def _part(check: str, percent: float, moderate: float, high: float, what: str, unit: Unit) -> Check:
-    found = level(percent, moderate, high)
+def _part(
+    check: str, percent: float, moderate: float, high: float, predicate: str, unit: Unit
+) -> Check:
+    strength = level(percent, moderate, high)
     text = (
         "Not measured in this profile."
-        if found == "unknown"
-        else f"{wording.percent(percent)} of {unit.time} {what}."
+        if strength == "unknown"
+        else f"{wording.percent(percent)} of {unit.time} {predicate}."
     )
-    return Check(check, percent, found, text, _SHOWN_IN[check])
+    return Check(check, percent, strength, text, _SHOWN_IN[check])
 
 
 def _eager(side: str, percent: float | None, framework: Framework, *, ran: bool) -> Check:
@@ -359,11 +361,11 @@ def _eager(side: str, percent: float | None, framework: Framework, *, ran: bool)
             else f"No ops were recorded on the {side}."
         )
         return Check(f"eager_{side}", np.nan, "unknown", text, "ops")
-    found = "moderate" if percent > MUCH_EAGER else "no"
+    strength = "moderate" if percent > MUCH_EAGER else "no"
     text = f"{wording.percent(percent)} of op time on the {side} ran eagerly, op by op."
-    if found == "moderate" and framework.words.compile_ops:
+    if strength == "moderate" and framework.words.compile_ops:
         text += f" {framework.words.compile_ops}"
-    return Check(f"eager_{side}", percent, found, text, "ops")
+    return Check(f"eager_{side}", percent, strength, text, "ops")
 
 
 _FUNCTIONS = (
@@ -388,7 +390,7 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     if not len(calls):
         return pd.DataFrame({column: [] for column in _FUNCTIONS})
     length = calls.end - calls.start
-    own = nesting.self_times(nesting.parents(calls.lane, calls.start, length), length)
+    self_time = nesting.self_times(nesting.parents(calls.lane, calls.start, length), length)
     texts = activity.texts.values
     dear_modes = [
         code
@@ -397,24 +399,24 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     ]
     expensive = np.isin(calls.mode, dear_modes)
     used = steps[steps["counted"].astype(bool)] if len(steps) else steps
-    inside = begin_in_steps(calls.frame(), used, activity.hosts)
+    in_steps = begin_in_steps(calls.frame(), used, activity.hosts)
     first, function = unique_rows(calls.name.astype(np.int64))
-    whole, dear, slows, tracings = np.zeros((4, len(first)), np.int64)
-    np.add.at(whole, function, own)
-    np.add.at(dear, function[expensive], own[expensive])
-    np.add.at(slows, function[expensive & inside], own[expensive & inside])
+    total, expensive_time, expensive_in_steps, tracings = np.zeros((4, len(first)), np.int64)
+    np.add.at(total, function, self_time)
+    np.add.at(expensive_time, function[expensive], self_time[expensive])
+    np.add.at(expensive_in_steps, function[expensive & in_steps], self_time[expensive & in_steps])
     np.maximum.at(tracings, function, calls.tracings)
     share = np.divide(
-        100 * dear.astype(np.float64), whole, out=np.zeros(len(first)), where=whole > 0
+        100 * expensive_time.astype(np.float64), total, out=np.zeros(len(first)), where=total > 0
     )
     frame = pd.DataFrame(
         {
             "function": [str(texts[code]) for code in calls.name[first].tolist()],
             "calls": np.bincount(function),
             "tracings": tracings,
-            "self_us": whole / 1e6,
+            "self_us": total / 1e6,
             "expensive_percent": share,
-            "expensive_ms_per_step": slows / 1e9 / len(used) if len(used) else np.nan,
+            "expensive_ms_per_step": expensive_in_steps / 1e9 / len(used) if len(used) else np.nan,
         }
     )
     return frame.sort_values(

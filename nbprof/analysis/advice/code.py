@@ -50,17 +50,20 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
     """Numbers of 64 bits, by recorded types of inputs and those in compiled programs; without
     either, by the names of kernels.
     """
-    code, what = facts.evidence.code, "op"
+    code, unit = facts.evidence.code, "op"
     share, worst = code.float64_percent, code.float64_op
     if share is None:
-        kernels, whole = facts.computing
-        mine = named(kernels, _DOUBLE_PRODUCT) if whole else kernels.head(0)
-        share, what = (100 * float(mine["total_us"].sum()) / whole if whole else 0.0), "kernel"
-        worst = str(mine.iloc[0]["op"]) if len(mine) else ""
+        kernels, kernel_us = facts.computing
+        products = named(kernels, _DOUBLE_PRODUCT) if kernel_us else kernels.head(0)
+        share, unit = (
+            (100 * float(products["total_us"].sum()) / kernel_us if kernel_us else 0.0),
+            "kernel",
+        )
+        worst = str(products.iloc[0]["op"]) if len(products) else ""
     if share < limit["moderate"]:
         return None
     text = (
-        f"**{share:.0f}%** of {what} time is spent on float64, mostly in"
+        f"**{share:.0f}%** of {unit} time is spent on float64, mostly in"
         f" {short(worst) or 'products'}. "
     )
     if facts.compute_ms > 0:
@@ -85,7 +88,7 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         severity=limit.severity(share),
         gain_ms=gain,
         fix=fix,
-        target=KERNELS if what == "kernel" else OPS,
+        target=KERNELS if unit == "kernel" else OPS,
     )
 
 
@@ -95,7 +98,7 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
     step = facts.mean["step_time"]
     if calls is None or not step or 100 * calls.alone_ms / step < limit["moderate"]:
         return None
-    beside = 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]
+    overlaps = 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]
     text = (
         f"The compiled program calls back into Python **{calls.times:,.1f}** times"
         f" {facts.unit.counted} ({short(calls.name)}): **{wording.millis(calls.ms)}**"
@@ -105,7 +108,7 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
         f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the} runs;"
         " the remaining time is saved only as far as the callback delays the ops that run at the"
         " same time."
-        if beside
+        if overlaps
         else ", during which the ops that need the result wait."
     )
     if facts.jax:
@@ -119,7 +122,7 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
         fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
     severity = limit.severity(100 * calls.alone_ms / step)
     return Found(
-        text, severity=severity, gain_ms=calls.ms, fix=fix, gain_is=UP_TO if beside else ABOUT
+        text, severity=severity, gain_ms=calls.ms, fix=fix, gain_is=UP_TO if overlaps else ABOUT
     )
 
 
@@ -151,17 +154,17 @@ def _cells(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _attention(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.code.attention
-    share = _share(facts, found)
-    if found is None or share < limit["moderate"]:
+    attention = facts.evidence.code.attention
+    share = _share(facts, attention)
+    if attention is None or share < limit["moderate"]:
         return None
     text = (
-        f"Attention is computed **{found.times:,.0f}** times {facts.unit.counted} as separate"
+        f"Attention is computed **{attention.times:,.0f}** times {facts.unit.counted} as separate"
         " matrix products and softmax, each of which reads or writes all scores:"
-        f" **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of"
+        f" **{wording.millis(attention.ms)}** with the backward pass (**{share:.0f}%** of"
         f" {facts.unit.time}). Fused attention never stores the scores."
     )
-    return Found(text, severity=limit.severity(share), gain_ms=found.ms)
+    return Found(text, severity=limit.severity(share), gain_ms=attention.ms)
 
 
 VALIDATED = Threshold(
@@ -171,26 +174,26 @@ VALIDATED = Threshold(
 
 def validation(facts: Facts, limit: Threshold) -> Found | None:
     """Passes without gradients in the steps, through the whole model that is trained."""
-    found = facts.evidence.code.ungraded
-    share = _share(facts, found)
-    if found is None or share < limit["moderate"]:
+    passes = facts.evidence.code.ungraded
+    share = _share(facts, passes)
+    if passes is None or share < limit["moderate"]:
         return None
     text = (
-        f"In **{100 * found.times:.0f}%** of the {facts.unit.plural} the whole model also runs"
-        f" without gradients: **{wording.millis(found.ms)}** {facts.unit.per} (**{share:.0f}%**)."
+        f"In **{100 * passes.times:.0f}%** of the {facts.unit.plural} the whole model also runs"
+        f" without gradients: **{wording.millis(passes.ms)}** {facts.unit.per} (**{share:.0f}%**)."
         " Is it validated more often than needed?"
     )
-    return Found(text, severity=limit.severity(share), gain_ms=found.ms)
+    return Found(text, severity=limit.severity(share), gain_ms=passes.ms)
 
 
 def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.unrolled
-    if found is None or found.times < limit["times"]:
+    chain = facts.evidence.unrolled
+    if chain is None or chain.times < limit["times"]:
         return None
     text = (
-        f"{found.program} has **{found.times:,}** identical matrix products in a row, each fed by"
-        f" the previous one ({found.shape}, {found.source}): a Python loop that was unrolled, each"
-        f" iteration traced and compiled separately, **{found.instructions:,}** instructions in"
+        f"{chain.program} has **{chain.times:,}** identical matrix products in a row, each fed by"
+        f" the previous one ({chain.shape}, {chain.source}): a Python loop that was unrolled, each"
+        f" iteration traced and compiled separately, **{chain.instructions:,}** instructions in"
         f" total. jax.lax.scan compiles one iteration; the {facts.unit.noun} time may stay the"
         " same."
     )

@@ -156,8 +156,8 @@ class Load:
 
 def workers_for(load: Load, machine: Machine) -> tuple[int, float]:
     """How many workers make a step fastest, no more than needed, and the ms of a step with them."""
-    most = max(int(machine.cores / max(load.of_worker, _LEAST_OF_WORKER)), 1)
-    steps = {workers: load.with_workers(workers, machine) for workers in range(1, most + 1)}
+    max_workers = max(int(machine.cores / max(load.of_worker, _LEAST_OF_WORKER)), 1)
+    steps = {workers: load.with_workers(workers, machine) for workers in range(1, max_workers + 1)}
     best = min(steps.values())
     workers = next(workers for workers, step in steps.items() if step <= best * (1 + NEAR))
     return workers, steps[workers]
@@ -172,13 +172,13 @@ def more_workers_for(
     faster = max(
         step - wait, step * min(machine.own / machine.available, 1.0) if machine.available else step
     )
-    most = workers + int((machine.available - machine.own + _ALMOST) / of_worker)
-    needed = min(ceil(workers * step / faster) if faster else workers, most)
+    max_workers = workers + int((machine.available - machine.own + _ALMOST) / of_worker)
+    needed = min(ceil(workers * step / faster) if faster else workers, max_workers)
     return needed, max(faster, step * workers / max(needed, 1))
 
 
 def fitted(
-    found: pd.DataFrame,
+    findings: pd.DataFrame,
     measured: Mapping[str, float],
     loaders: Iterable[LoaderUse],
     times: Times,
@@ -201,19 +201,20 @@ def fitted(
         What the figures are given per.
     """
     machine, uses = Machine.of(measured), list(loaders)
-    if not len(found) or times.step <= 0:
-        return found
-    names = [str(name) for name in found.columns]
+    if not len(findings) or times.step <= 0:
+        return findings
+    names = [str(name) for name in findings.columns]
     records = [
-        dict(zip(names, values, strict=True)) for values in found.itertuples(index=False, name=None)
+        dict(zip(names, values, strict=True))
+        for values in findings.itertuples(index=False, name=None)
     ]
     rows = [_row(record, machine, uses, times, unit) for record in records]
-    kept = [row for row in rows if row is not None]
-    if not kept:
-        return found.head(0)
-    result = pd.DataFrame(kept, columns=found.columns).astype(found.dtypes.to_dict())
-    if result.equals(found.reset_index(drop=True)):
-        return found
+    rows_left = [row for row in rows if row is not None]
+    if not rows_left:
+        return findings.head(0)
+    result = pd.DataFrame(rows_left, columns=findings.columns).astype(findings.dtypes.to_dict())
+    if result.equals(findings.reset_index(drop=True)):
+        return findings
     return result.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -275,8 +276,8 @@ def _of_loader(text: str, loader: LoaderUse) -> str:
         ", and no tf.data pipeline",
         " The slowest call took",
     ):
-        head, found, _ = text.partition(end)
-        if found:
+        head, separator, _ = text.partition(end)
+        if separator:
             text = f"{head.removesuffix('.')}."
             break
     named = f" of **{loader.dataset}**" if loader.dataset else ""
@@ -440,7 +441,7 @@ def _cheaper(
     }
 
 
-def without_workers(categories: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+def without_workers(categories: pd.DataFrame, findings: pd.DataFrame) -> pd.DataFrame:
     """The kinds of input work, without advice to add workers where the findings say that they would
     not help.
 
@@ -451,7 +452,7 @@ def without_workers(categories: pd.DataFrame, found: pd.DataFrame) -> pd.DataFra
     found : DataFrame
         `p.advice`.
     """
-    if not found["title"].isin([_TITLE, _TITLE_SMALL, _TITLE_BESIDE]).any():
+    if not findings["title"].isin([_TITLE, _TITLE_SMALL, _TITLE_BESIDE]).any():
         return categories
     concerned = categories["category"].isin(list(READING)) & (categories["advice"] != "")
     return categories.assign(advice=categories["advice"].mask(concerned, _CHEAPER_ITEMS))

@@ -79,18 +79,18 @@ _MULTIPLES = {
 
 def _alignment(facts: Facts, limit: Threshold) -> Found | None:
     """G9, G10: matrix products of 16 and 8 bits whose sizes are not multiples of 8 and 16."""
-    kernels, whole = facts.computing
-    if not whole:
+    kernels, kernel_us = facts.computing
+    if not kernel_us:
         return None
     narrow = named(kernels, _UNALIGNED_8_BIT)
-    others = named(named(kernels, _UNALIGNED_8_BIT, hit=False), _UNALIGNED)
-    times = {16: float(narrow["total_us"].sum()), 8: float(others["total_us"].sum())}
-    share = 100 * sum(times.values()) / whole
+    sixteen_bit = named(named(kernels, _UNALIGNED_8_BIT, hit=False), _UNALIGNED)
+    times = {16: float(narrow["total_us"].sum()), 8: float(sixteen_bit["total_us"].sum())}
+    share = 100 * sum(times.values()) / kernel_us
     if share < limit["least"]:
         return None
     # What most of the time asks for is said.
     multiple = max(times, key=times.__getitem__)
-    rows = narrow if multiple == 16 else others
+    rows = narrow if multiple == 16 else sixteen_bit
     gain = facts.compute_ms * share / 100
     worst = rows.iloc[int(rows["total_us"].to_numpy().argmax())]
     loads = "one or two values at a time (align1, align2 in the name)"
@@ -124,14 +124,14 @@ _DTYPES = {8: "jnp.bfloat16", 16: "jnp.int8"}
 
 def _counts(facts: Facts) -> tuple[float, float]:
     """Kernels per step, and their average duration in µs."""
-    kernels, whole = facts.computing
+    kernels, kernel_us = facts.computing
     count = (
         float(kernels["occurrences"].sum()) if len(kernels) and "occurrences" in kernels else 0.0
     )
     # Steps are counted on each host, so that their product with all devices has the hosts twice.
     hosts = max(int(facts.overview.get("hosts", 1)), 1)
     steps = int(facts.overview["steps"]) * max(int(facts.overview["devices"]), 1) / hosts
-    return (count / steps if steps else 0.0), (whole / count if count else 0.0)
+    return (count / steps if steps else 0.0), (kernel_us / count if count else 0.0)
 
 
 def _compiled(facts: Facts, in_jax: str) -> str:
@@ -174,19 +174,19 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
 
 def _elementwise(facts: Facts, limit: Threshold) -> Found | None:
     """G11: kernels of a single elementwise op each, where no compiler fuses them."""
-    kernels, whole = facts.computing
+    kernels, kernel_us = facts.computing
     if (
-        not whole
+        not kernel_us
         or facts.evidence.work is not None
         or facts.percent["kernel_launch"] >= PART_MODERATE
     ):
         return None
-    mine = named(kernels, _ELEMENTWISE)
-    share = 100 * float(mine["total_us"].sum()) / whole
+    elementwise = named(kernels, _ELEMENTWISE)
+    share = 100 * float(elementwise["total_us"].sum()) / kernel_us
     if share < limit["least"]:
         return None
     gain = facts.compute_ms * share / 100
-    worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
+    worst = elementwise.iloc[int(elementwise["total_us"].to_numpy().argmax())]
     text = (
         f"**{share:.0f}%** of kernel time is in kernels of a single elementwise op, the longest"
         f" {short(worst['op'])} with **{wording.millis(worst['total_us'] / 1000)}**. Each reads its"
@@ -269,16 +269,16 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     cores = int(gpus[0]["cores"])
-    kernels, whole = facts.computing
+    kernels, kernel_us = facts.computing
     code, grids = pd.factorize(kernels["grid"].astype(object))
     blocks = np.array([_blocks(grid) for grid in grids], float)[code] if len(grids) else np.zeros(0)
     time = kernels["total_us"].to_numpy(float)
     empty = time * np.clip(1 - blocks / cores, 0, 1)
     lost = float(np.nansum(empty))
-    share = 100 * lost / whole if whole else 0.0
+    share = 100 * lost / kernel_us if kernel_us else 0.0
     if share < limit["empty"]:
         return None
-    few = 100 * float(time[blocks < cores].sum()) / whole
+    few = 100 * float(time[blocks < cores].sum()) / kernel_us
     worst = kernels.iloc[int(np.nanargmax(empty))]
     gain = facts.compute_ms * share / 100
     text = (
@@ -290,16 +290,16 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, severity=facts.level(gain), gain_ms=gain)
 
 
-def one_batch(found: list[Finding]) -> list[Finding]:
+def one_batch(findings: list[Finding]) -> list[Finding]:
     """Merges the two rules that advise a larger batch: the one on the whole step stays and takes
     over the evidence from kernels.
     """
-    by_rule = {one.rule: one for one in found}
+    by_rule = {finding.rule: finding for finding in findings}
     batch, blocks = by_rule.get("small_batch"), by_rule.get("few_blocks")
     if batch is None or blocks is None:
-        return found
+        return findings
     both = batch._replace(evidence=f"{batch.evidence} {blocks.evidence}")
-    return [both if one is batch else one for one in found if one is not blocks]
+    return [both if finding is batch else finding for finding in findings if finding is not blocks]
 
 
 def _blocks(grid: Any) -> float:
@@ -313,13 +313,17 @@ def _blocks(grid: Any) -> float:
 
 def _placement(facts: Facts, limit: Threshold) -> Found | None:
     """G5: matrix products that ran on the host although there is a GPU."""
-    found = facts.evidence.placed
-    if found is None or found.percent < limit["percent"] or found.call_us < limit["call_us"]:
+    products = facts.evidence.placed
+    if (
+        products is None
+        or products.percent < limit["percent"]
+        or products.call_us < limit["call_us"]
+    ):
         return None
-    gain = min(found.ms, facts.mean["step_time"] - facts.compute_ms)
+    gain = min(products.ms, facts.mean["step_time"] - facts.compute_ms)
     text = (
-        f"**{found.percent:.0f}%** of host op time is in matrix products without a recorded kernel,"
-        f" the longest {short(found.op)} with **{wording.millis(found.call_us / 1000)}** per call:"
+        f"**{products.percent:.0f}%** of host op time is in matrix products without a recorded kernel,"
+        f" the longest {short(products.op)} with **{wording.millis(products.call_us / 1000)}** per call:"
         " they ran on the CPU. If TensorFlow cannot use the GPU, it logs the reason at startup."
     )
     return Found(text, severity=facts.level(gain), gain_ms=gain)
@@ -455,26 +459,26 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
 
 def _straggler(facts: Facts, limit: Threshold) -> Found | None:
     """A rank that holds the others up, and not by chance."""
-    found = facts.evidence.straggler
-    if found is None or 100 * found.saved_ms < limit["least"] * facts.mean["step_time"]:
+    rank = facts.evidence.straggler
+    if rank is None or 100 * rank.saved_ms < limit["least"] * facts.mean["step_time"]:
         return None
-    fix = f"+p.rank({found.host!r})  # the profile of that rank alone"
-    if not found.waited_for:
+    fix = f"+p.rank({rank.host!r})  # the profile of that rank alone"
+    if not rank.waited_for:
         text = (
-            f"**{found.host}** is the slowest in **{found.slowest_in:,} of {found.steps:,}**"
-            f" {facts.unit.plural}, **{wording.millis(found.saved_ms)}** behind the median. No"
+            f"**{rank.host}** is the slowest in **{rank.slowest_in:,} of {rank.steps:,}**"
+            f" {facts.unit.plural}, **{wording.millis(rank.saved_ms)}** behind the median. No"
             " communication was recorded, so whether the others wait for it is unknown."
         )
-        return Found(f"{text} {found.why}".rstrip(), severity=facts.level(found.saved_ms), fix=fix)
+        return Found(f"{text} {rank.why}".rstrip(), severity=facts.level(rank.saved_ms), fix=fix)
     text = (
-        f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of"
-        f" {found.steps:,}** {facts.unit.plural}: at their median speed, {facts.unit.a} would be"
-        f" **{wording.millis(found.saved_ms)}** shorter."
+        f"The others wait for **{rank.host}**, the slowest in **{rank.slowest_in:,} of"
+        f" {rank.steps:,}** {facts.unit.plural}: at their median speed, {facts.unit.a} would be"
+        f" **{wording.millis(rank.saved_ms)}** shorter."
     )
     return Found(
-        f"{text} {found.why}".rstrip(),
-        severity=facts.level(found.saved_ms),
-        gain_ms=found.saved_ms,
+        f"{text} {rank.why}".rstrip(),
+        severity=facts.level(rank.saved_ms),
+        gain_ms=rank.saved_ms,
         fix=fix,
     )
 
@@ -483,23 +487,23 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
     """A slow worker: its compute takes longer than the others', which wait for it when they
     communicate.
     """
-    found = facts.evidence.spread
+    spread = facts.evidence.spread
     # What the others wait for is told by the straggler.
     if (
         facts.evidence.straggler is not None
-        or found is None
+        or spread is None
         or facts.percent["device_collectives"] < limit["least"]
     ):
         return None
-    more = found.ms - found.mean_ms
-    share = 100 * more / found.mean_ms if found.mean_ms else 0.0
+    more = spread.ms - spread.mean_ms
+    share = 100 * more / spread.mean_ms if spread.mean_ms else 0.0
     if share <= limit["more"] or 100 * more < limit["least"] * facts.mean["step_time"]:
         return None
     gain = min(more, facts.mean["device_collectives"])
     text = (
-        f"**{found.worker}** computes **{wording.millis(found.ms)}** {facts.unit.per},"
-        f" **{share:.0f}%** more than the mean of **{found.workers}** workers"
-        f" (**{wording.millis(found.mean_ms)}**); the others wait for it when they communicate."
+        f"**{spread.worker}** computes **{wording.millis(spread.ms)}** {facts.unit.per},"
+        f" **{share:.0f}%** more than the mean of **{spread.workers}** workers"
+        f" (**{wording.millis(spread.mean_ms)}**); the others wait for it when they communicate."
     )
     fix = (
         "-sampler = RandomSampler(dataset)\n"
@@ -524,17 +528,17 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
 
 def _between(facts: Facts, limit: Threshold) -> Found | None:
     """G4: gaps between steps."""
-    whole = facts.evidence.between_ms
+    between_ms = facts.evidence.between_ms
     # Between calls may be most of the program: the backward pass, say.
-    if facts.unit.kind == CALL or whole is None or not whole + facts.mean["step_time"]:
+    if facts.unit.kind == CALL or between_ms is None or not between_ms + facts.mean["step_time"]:
         return None
     # What of it is input has a rule of its own.
-    time = max(whole - (facts.evidence.between_input_ms or 0.0), 0.0)
-    share = 100 * time / (whole + facts.mean["step_time"])
+    time = max(between_ms - (facts.evidence.between_input_ms or 0.0), 0.0)
+    share = 100 * time / (between_ms + facts.mean["step_time"])
     if share <= limit["over"]:
         return None
     if (long := facts.evidence.long_gaps) is not None:
-        apart = long.left_out_ms
+        omitted_ms = long.left_out_ms
         text = (
             f"On average **{wording.millis(time)}** pass between {facts.unit.plural},"
             f" **{share:.0f}%** of the loop, mostly in "
@@ -546,9 +550,9 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
             + f"**{wording.millis(long.typical_ms)}**{'' if long.count == 1 else ' each'}:"
             " validation, checkpoints or logging, for example."
         )
-        if apart is not None:
+        if omitted_ms is not None:
             text += (
-                f" The longest gap (**{wording.millis(apart)}**) is not counted: it may lie between"
+                f" The longest gap (**{wording.millis(omitted_ms)}**) is not counted: it may lie between"
                 " two loops."
             )
         return Found(

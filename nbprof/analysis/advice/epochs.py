@@ -85,21 +85,23 @@ def anew(
     if base(name) not in _WORTH:
         return None
     nodes = nodes[nodes["host"] == slow["host"]]
-    own = nodes[nodes["pipeline"] == slow["pipeline"]]
+    pipeline_nodes = nodes[nodes["pipeline"] == slow["pipeline"]]
     if turn := _TURN.match(name):
-        place, least = turn[0], turns
-        epochs = own[
-            own["long_name"].str.fullmatch(rf"{re.escape(turn[1])}\[\d+\]{re.escape(turn[2])}")
+        producer, least = turn[0], turns
+        epochs = pipeline_nodes[
+            pipeline_nodes["long_name"].str.fullmatch(
+                rf"{re.escape(turn[1])}\[\d+\]{re.escape(turn[2])}"
+            )
         ]
     elif "Repeat" not in name:
-        place, least = name.partition("[")[0], iterators
-        epochs = nodes[nodes["long_name"] == place]
+        producer, least = name.partition("[")[0], iterators
+        epochs = nodes[nodes["long_name"] == producer]
     else:
         return None
     alike = epochs["calls"].value_counts()
-    below = own[
-        own["long_name"].map(
-            lambda each: each == place or each.startswith((f"{place}::", f"{place}["))
+    below = pipeline_nodes[
+        pipeline_nodes["long_name"].map(
+            lambda each: each == producer or each.startswith((f"{producer}::", f"{producer}["))
         )
     ]
     kinds = set(below["long_name"].map(base))
@@ -107,25 +109,32 @@ def anew(
         not len(alike)
         or alike.iloc[0] < least
         or any(map(_NEW.search, kinds))
-        or any(map(_KEPT.search, own["long_name"]))
+        or any(map(_KEPT.search, pipeline_nodes["long_name"]))
     ):
         return None
     if kinds & set(_FUNCTIONS) and (not functions or any(map(_VARIES.search, functions))):
         return None
-    stated = [params.get(int(each), {}) for each in below["id"]]
+    parameters_below = [params.get(int(each), {}) for each in below["id"]]
     batch = max(
-        (size for one in stated if isinstance(size := one.get("batch_size"), int)), default=0
+        (
+            size
+            for parameters in parameters_below
+            if isinstance(size := parameters.get("batch_size"), int)
+        ),
+        default=0,
     )
-    mine = params.get(int(epochs["id"].iloc[0]), {})
-    size = _size(str(mine.get("shapes", "")), str(mine.get("types", "")), batch)
-    root = own.loc[own["parent"].isna(), "id"]
-    budgets = [str(params.get(int(one), {}).get("ram_budget_megabytes", 0)) for one in root]
+    producer_parameters = params.get(int(epochs["id"].iloc[0]), {})
+    size = _size(
+        str(producer_parameters.get("shapes", "")), str(producer_parameters.get("types", "")), batch
+    )
+    root = pipeline_nodes.loc[pipeline_nodes["parent"].isna(), "id"]
+    budgets = [str(params.get(int(ident), {}).get("ram_budget_megabytes", 0)) for ident in root]
     budget = max((int(text) for text in budgets if _WHOLE.fullmatch(text)), default=0) * 10**6
     calls = int(alike.index[0])
     if size is None or not 0 < size * calls <= budget:
         return None
     return Anew(
-        iterator=place.rpartition("::")[2],
+        iterator=producer.rpartition("::")[2],
         epochs=len(epochs),
         calls=calls,
         bytes=size * calls,

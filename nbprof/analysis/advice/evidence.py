@@ -455,13 +455,15 @@ def _tracing(activity: Activity, used: pd.DataFrame) -> int | None:
     rows = rows[rows["mode"].isin(traced)]
     rows = rows[begin_in_steps(rows, used, activity.hosts)]
     begins = {
-        host: np.sort(mine["start_ms"].to_numpy(np.float64))
-        for host, mine in used.groupby("host", sort=False)
+        host: np.sort(host_steps["start_ms"].to_numpy(np.float64))
+        for host, host_steps in used.groupby("host", sort=False)
     }
-    at = (rows["start"] / 1e9).groupby(rows["host"])
+    tracing_starts = (rows["start"] / 1e9).groupby(rows["host"])
     return sum(
-        len(np.unique(np.searchsorted(begins[activity.hosts[int(str(host))]], mine, side="right")))
-        for host, mine in at
+        len(
+            np.unique(np.searchsorted(begins[activity.hosts[int(str(host))]], starts, side="right"))
+        )
+        for host, starts in tracing_starts
     )
 
 
@@ -509,14 +511,16 @@ def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | No
     if not len(gaps):
         return None, None
     usual, longest = float(np.median(gaps)), float(gaps.max())
-    others = float(gaps.sum()) - longest
-    if others <= MOSTLY_LONG * usual * len(gaps):
+    rest = float(gaps.sum()) - longest
+    if rest <= MOSTLY_LONG * usual * len(gaps):
         return usual, None
-    apart = longest > others
-    used = np.delete(gaps, gaps.argmax()) if apart else gaps
+    longest_dominates = longest > rest
+    used = np.delete(gaps, gaps.argmax()) if longest_dominates else gaps
     long = used[used > used.mean()]
     return float(used.mean()), LongGaps(
-        count=len(long), typical_ms=float(np.median(long)), left_out_ms=longest if apart else None
+        count=len(long),
+        typical_ms=float(np.median(long)),
+        left_out_ms=longest if longest_dominates else None,
     )
 
 
@@ -526,26 +530,29 @@ def _between_input(
     """Median or mean part of the gaps in which the thread of the steps calls an iterator, in ms;
     None without such calls.
     """
-    mine = activity.iterators.take(np.isin(activity.iterators.lane, marked)).frame()
-    if not len(gaps) or not len(mine):
+    iterator_calls = activity.iterators.take(np.isin(activity.iterators.lane, marked)).frame()
+    if not len(gaps) or not len(iterator_calls):
         return None
     spent = np.zeros(len(gaps), np.int64)
     for number, host in enumerate(activity.hosts):
-        calls, at = mine[mine["host"] == number], np.flatnonzero((gaps["host"] == host).to_numpy())
-        of_host = gaps.iloc[at]
+        calls, rows = (
+            iterator_calls[iterator_calls["host"] == number],
+            np.flatnonzero((gaps["host"] == host).to_numpy()),
+        )
+        of_host = gaps.iloc[rows]
         begin, end = (of_host[side].to_numpy(np.int64) for side in ("start", "end"))
-        spent[at] = Intervals.of_rows(calls).covered_within(begin, end)
+        spent[rows] = Intervals.of_rows(calls).covered_within(begin, end)
     return float(middle(spent)) / 1e9
 
 
 def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | None:
-    known = modules[modules["peak_bytes"].notna() & modules["peak_unpadded_bytes"].notna()]
-    if not len(known):
+    sized = modules[modules["peak_bytes"].notna() & modules["peak_unpadded_bytes"].notna()]
+    if not len(sized):
         return None
-    more = (known["peak_bytes"] - known["peak_unpadded_bytes"]).astype("i8")
+    more = (sized["peak_bytes"] - sized["peak_unpadded_bytes"]).astype("i8")
     if int(more.max()) < MUCH_PADDING:
         return None
-    row = known.iloc[int(more.to_numpy().argmax())]
+    row = sized.iloc[int(more.to_numpy().argmax())]
     name, peak, bare = str(row["module"]), int(row["peak_bytes"]), int(row["peak_unpadded_bytes"])
     if int(row["instructions"]) > MOST_INSTRUCTIONS:
         return Padding(program=name, peak_bytes=peak, unpadded_bytes=bare)
@@ -555,15 +562,17 @@ def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | 
         return Padding(program=name, peak_bytes=peak, unpadded_bytes=bare)
     if not len(at_peak):
         return Padding(program=name, peak_bytes=peak, unpadded_bytes=bare)
-    one = at_peak.iloc[int((at_peak["size_bytes"] - at_peak["unpadded_bytes"]).to_numpy().argmax())]
+    buffer = at_peak.iloc[
+        int((at_peak["size_bytes"] - at_peak["unpadded_bytes"]).to_numpy().argmax())
+    ]
     return Padding(
         program=name,
         peak_bytes=peak,
         unpadded_bytes=bare,
-        buffer=str(one["buffer"]),
-        shape=str(one["shape"]),
-        buffer_bytes=int(one["size_bytes"]),
-        buffer_unpadded_bytes=int(one["unpadded_bytes"]),
+        buffer=str(buffer["buffer"]),
+        shape=str(buffer["shape"]),
+        buffer_bytes=int(buffer["size_bytes"]),
+        buffer_unpadded_bytes=int(buffer["unpadded_bytes"]),
     )
 
 
@@ -587,35 +596,37 @@ def _placed(
     ):
         return None
     host = ops[ops["where"] == "host"]
-    whole = float(host["self_us"].sum())
+    host_us = float(host["self_us"].sum())
     kinds = [kind for kind in host["type"].unique() if re.match(_PRODUCTS, str(kind))]
-    mine = host[host["type"].isin(kinds)]
-    if len(mine):
+    products = host[host["type"].isin(kinds)]
+    if len(products):
         on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str)) | set(
             kernels["op"].astype(str) if len(kernels) else ()
         )
-        mine = mine[~mine["op"].astype(str).isin(on_device)]
-    if not len(mine) or not whole:
+        products = products[~products["op"].astype(str).isin(on_device)]
+    if not len(products) or not host_us:
         return None
-    worst = mine.iloc[int(mine["self_us"].to_numpy().argmax())]
-    own = float(mine["self_us"].sum())
+    worst = products.iloc[int(products["self_us"].to_numpy().argmax())]
+    product_us = float(products["self_us"].sum())
     return Placed(
-        percent=100 * own / whole,
-        ms=own / 1000 / steps,
+        percent=100 * product_us / host_us,
+        ms=product_us / 1000 / steps,
         op=str(worst["op"]),
         call_us=float(worst["avg_self_us"]),
     )
 
 
-def straggler(found: pd.DataFrame) -> Straggler | None:
+def straggler(ranks: pd.DataFrame) -> Straggler | None:
     """Among stragglers the one without which steps would be shortest; without communication the one
     that is furthest behind.
     """
-    cost = found["saved_ms"].where(found["by"] == COLLECTIVES, found["excess_ms"])
-    known = found.assign(cost=cost)[found["straggler"].fillna(False).astype(bool) & cost.notna()]
-    if not len(known):
+    cost = ranks["saved_ms"].where(ranks["by"] == COLLECTIVES, ranks["excess_ms"])
+    stragglers = ranks.assign(cost=cost)[
+        ranks["straggler"].fillna(False).astype(bool) & cost.notna()
+    ]
+    if not len(stragglers):
         return None
-    row = known.iloc[int(known["cost"].to_numpy(np.float64).argmax())]
+    row = stragglers.iloc[int(stragglers["cost"].to_numpy(np.float64).argmax())]
     waited_for = str(row["by"]) == COLLECTIVES
     return Straggler(
         host=str(row["host"]),

@@ -99,8 +99,8 @@ class Facts:
         """The result of a lookup that several rules share, computed once."""
         if look not in self._known:
             self._known[look] = look(self)
-        found: _T = self._known[look]
-        return found
+        result: _T = self._known[look]
+        return result
 
     @property
     def torch(self) -> bool:
@@ -115,8 +115,8 @@ class Facts:
     @cached_property
     def computing(self) -> tuple[pd.DataFrame, float]:
         """The compute kernels, and their total time in µs."""
-        mine = named(self.kernels, _COMMUNICATES, hit=False)
-        return mine, float(mine["total_us"].sum()) if len(mine) else 0.0
+        kernels = named(self.kernels, _COMMUNICATES, hit=False)
+        return kernels, float(kernels["total_us"].sum()) if len(kernels) else 0.0
 
     @property
     def compute_ms(self) -> float:
@@ -207,12 +207,12 @@ class Facts:
         """Severity by the gain, as a share of step time: the levels are those of input."""
         return severity(100 * gain_ms / self.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
 
-    def of_compute(self, own: float) -> float:
+    def of_compute(self, work_ps: float) -> float:
         """Device compute in ms per step that the part `own` (ps over all runs) of the compiled
         programs' work stands for.
         """
         work = self.evidence.work
-        return self.compute_ms * own / work.own if work is not None and work.own else 0.0
+        return self.compute_ms * work_ps / work.own if work is not None and work.own else 0.0
 
     @property
     def eager_percent(self) -> float:
@@ -368,8 +368,8 @@ def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) 
         return kernels
     code, names = pd.factorize(kernels["kernel"].astype(object))
     hits = np.array([bool(pattern.search(str(name)[:_LONG])) == hit for name in names], np.bool_)
-    found: pd.DataFrame = kernels[hits[code]]
-    return found
+    result: pd.DataFrame = kernels[hits[code]]
+    return result
 
 
 def only(percent: float) -> str:
@@ -381,10 +381,10 @@ def only(percent: float) -> str:
     return "Less than **1%**" if percent < 1.0 else f"Only **{percent:.0f}%**"
 
 
-def several(count: float, what: str) -> str:
+def several(count: float, noun: str) -> str:
     """A number of things, marked: "**1** kernel", "**1,200** kernels"."""
     text = f"{count:,.0f}"
-    return f"**{text}** {what if text == '1' else f'{what}s'}"
+    return f"**{text}** {noun if text == '1' else f'{noun}s'}"
 
 
 def short(op: object) -> str:

@@ -63,8 +63,8 @@ def _batch(facts: Facts, limit: Threshold) -> Found | None:
     if work is None or not work.matrix_unit:
         return None
     ill = [p for p in _once(work) if p.batch and p.batch % SUBLANES]
-    own = _own(work, ill)
-    if work.share(own) < limit["often"]:
+    misfit_ps = _own(work, ill)
+    if work.share(misfit_ps) < limit["often"]:
         return None
     by_size: dict[int, float] = {}
     for product in ill:
@@ -78,7 +78,7 @@ def _batch(facts: Facts, limit: Threshold) -> Found | None:
     )
     what = "examples" if any(p.spatial for p in ill) else "rows"
     text = (
-        f"**{work.share(own):.0f}%** of compute is in products of **{size:,}** {what} per core,"
+        f"**{work.share(misfit_ps):.0f}%** of compute is in products of **{size:,}** {what} per core,"
         f" which is not a multiple of **{SUBLANES}**. TPU tiles are {SUBLANES} by {LANES}, and"
         f" partly filled tiles are padded. Multiples of {LANES} are best."
     )
@@ -93,8 +93,8 @@ def _once(work: Work) -> list[Product]:
     """The largest product of each op: only one of those in a fusion can take its time."""
     best: dict[int, Product] = {}
     for product in work.products:
-        known = best.get(product.op)
-        if known is None or _size(product) > _size(known):
+        largest = best.get(product.op)
+        if largest is None or _size(product) > _size(largest):
             best[product.op] = product
     return list(best.values())
 
@@ -140,19 +140,19 @@ def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
 
 
 def _empty(
-    facts: Facts, mine: list[Product], limit: Threshold
+    facts: Facts, products: list[Product], limit: Threshold
 ) -> tuple[str, float, Product, int] | None:
     """The cost of products that leave part of the matrix unit unused: evidence, ms per step, the
     worst product, and the unit.
     """
     work = facts.work
-    if work is None or not mine:
+    if work is None or not products:
         return None
     unit = work.matrix_unit
-    costs = [float(work.ops["own"].iloc[p.op]) * _lost(p, unit) for p in mine]
+    costs = [float(work.ops["own"].iloc[p.op]) * _lost(p, unit) for p in products]
     if work.share(sum(costs)) < limit["lost"]:
         return None
-    worst = mine[costs.index(max(costs))]
+    worst = products[costs.index(max(costs))]
     text = (
         f"Matrix products waste **{work.share(sum(costs)):.0f}%** of compute time on unused parts"
         f" of the {unit} by {unit} matrix unit. The worst is {_named(work, worst.op)}:"
@@ -213,7 +213,7 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
     bandwidth = work.ops["bandwidth_fraction"].fillna(0.0).to_numpy(float)
     # A batch that fits neither side of a tile is for `batch_per_core`; of a convolution, the
     # input's features are not known.
-    mine = [
+    products = [
         p
         for p in _once(work)
         if p.batch
@@ -222,10 +222,10 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
         and bandwidth[p.op] >= NEAR_ROOF
         and _padded(p) > 0
     ]
-    costs = [float(work.ops["own"].iloc[p.op]) * _padded(p) for p in mine]
-    if not mine or work.share(sum(costs)) < limit["lost"]:
+    costs = [float(work.ops["own"].iloc[p.op]) * _padded(p) for p in products]
+    if not products or work.share(sum(costs)) < limit["lost"]:
         return None
-    worst = mine[costs.index(max(costs))]
+    worst = products[costs.index(max(costs))]
     batch = worst.batch
     features = max(worst.depth, worst.columns, key=lambda size: _tiled(batch, size) - batch * size)
     text = (
@@ -237,7 +237,9 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
     )
     wide, long = (batch, _up(features, LANES)), (_up(batch, LANES), _up(features, SUBLANES))
     better, units = min(
-        (wide, (SUBLANES, LANES)), (long, (LANES, SUBLANES)), key=lambda one: one[0][0] * one[0][1]
+        (wide, (SUBLANES, LANES)),
+        (long, (LANES, SUBLANES)),
+        key=lambda choice: choice[0][0] * choice[0][1],
     )
     gain = facts.of_compute(sum(costs))
     fix = (
@@ -266,32 +268,32 @@ def _padded(product: Product) -> float:
     of its weights is not counted.
     """
     batch, depth, columns = product.batch, product.depth, product.columns
-    whole = _tiled(batch, depth) + _tiled(batch, columns) + depth * columns
-    return 1 - (batch * (depth + columns) + depth * columns) / whole if whole else 0.0
+    total = _tiled(batch, depth) + _tiled(batch, columns) + depth * columns
+    return 1 - (batch * (depth + columns) + depth * columns) / total if total else 0.0
 
 
 def _padding(facts: Facts, limit: Threshold) -> Found | None:
     """T5, T6: memory lost to tile padding."""
-    found = facts.evidence.padding
-    if found is None or found.expansion <= limit["times"]:
+    padding = facts.evidence.padding
+    if padding is None or padding.expansion <= limit["times"]:
         return None
-    lost = found.peak_bytes - found.unpadded_bytes
+    lost = padding.peak_bytes - padding.unpadded_bytes
     if lost < limit["least_mib"] * 2**20:
         return None
     text = (
-        f"Padding takes **{wording.size(lost)}** of the **{wording.size(found.peak_bytes)}** at the"
-        f" peak of {found.program} (**{found.expansion:.2f}×** its unpadded size)."
+        f"Padding takes **{wording.size(lost)}** of the **{wording.size(padding.peak_bytes)}** at the"
+        f" peak of {padding.program} (**{padding.expansion:.2f}×** its unpadded size)."
     )
-    if found.buffer:
+    if padding.buffer:
         text += (
-            f" The worst buffer is {found.buffer}, {found.shape}:"
-            f" **{wording.size(found.buffer_bytes)}** for"
-            f" **{wording.size(found.buffer_unpadded_bytes)}** of data."
+            f" The worst buffer is {padding.buffer}, {padding.shape}:"
+            f" **{wording.size(padding.buffer_bytes)}** for"
+            f" **{wording.size(padding.buffer_unpadded_bytes)}** of data."
         )
-    level = "high" if found.expansion > limit["much"] else "medium"
+    level = "high" if padding.expansion > limit["much"] else "medium"
     room = facts.evidence.device_bytes
-    if room and found.peak_bytes > limit["full"] * room:
-        text += f" The peak is **{100 * found.peak_bytes / room:.0f}%** of device memory."
+    if room and padding.peak_bytes > limit["full"] * room:
+        text += f" The peak is **{100 * padding.peak_bytes / room:.0f}%** of device memory."
         level = "high"
     return Found(text, severity=level)
 
@@ -302,12 +304,12 @@ def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
     if work is None or not facts.jax:
         return None
     alone = work.lonely
-    own = float(alone["own"].sum())
-    if len(alone) < 2 or work.share(own) < limit["least"]:
+    single_ps = float(alone["own"].sum())
+    if len(alone) < 2 or work.share(single_ps) < limit["least"]:
         return None
-    gain = facts.of_compute(own - float(alone["own"].max()))
+    gain = facts.of_compute(single_ps - float(alone["own"].max()))
     text = (
-        f"**{work.share(own):.0f}%** of compute is in **{len(alone):,}** programs of a single"
+        f"**{work.share(single_ps):.0f}%** of compute is in **{len(alone):,}** programs of a single"
         " elementwise op, the longest"
         f" {alone['program'].iloc[int(alone['own'].to_numpy().argmax())]}. Each reads and writes"
         " all its values in memory. Inside one jit, XLA fuses them."
@@ -321,12 +323,12 @@ def _unfused(facts: Facts, limit: Threshold) -> Found | None:
     if work is None or _single_ops(facts, limit) is not None:
         return None
     plain = work.ops[work.ops["category"] == ELEMENTWISE_KINDS[1]]
-    own = float(plain["own"].sum())
-    if work.share(own) < limit["least"]:
+    elementwise_ps = float(plain["own"].sum())
+    if work.share(elementwise_ps) < limit["least"]:
         return None
-    gain = facts.of_compute(own)
+    gain = facts.of_compute(elementwise_ps)
     text = (
-        f"**{work.share(own):.0f}%** of compute is in **{len(plain):,}** unfused elementwise ops,"
+        f"**{work.share(elementwise_ps):.0f}%** of compute is in **{len(plain):,}** unfused elementwise ops,"
         f" the longest {_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers"
         " between ops keep XLA from fusing them."
     )
@@ -367,14 +369,14 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
     work = facts.work
     if work is None:
         return None
-    mine = work.ops[work.ops["spreads"].astype(bool)]
-    own = float(mine["own"].sum())
-    if work.share(own) < limit["least"]:
+    broadcasts = work.ops[work.ops["spreads"].astype(bool)]
+    broadcast_ps = float(broadcasts["own"].sum())
+    if work.share(broadcast_ps) < limit["least"]:
         return None
-    gain = facts.of_compute(own)
-    worst = int(mine.index[0])
+    gain = facts.of_compute(broadcast_ps)
+    worst = int(broadcasts.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
+        f"**{work.share(broadcast_ps):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
         f" broadcasts values into larger arrays, mostly {_named(work, worst)},"
         f" {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it is fused with its"
         " consumer."
@@ -404,14 +406,14 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
     work = facts.work
     if work is None:
         return None
-    mine = work.ops[work.ops["moves"].astype(bool)]
-    own = float(mine["own"].sum())
-    if work.share(own) < limit["least"]:
+    layout_changes = work.ops[work.ops["moves"].astype(bool)]
+    layout_ps = float(layout_changes["own"].sum())
+    if work.share(layout_ps) < limit["least"]:
         return None
-    gain = facts.of_compute(own)
-    worst = int(mine.index[0])
+    gain = facts.of_compute(layout_ps)
+    worst = int(layout_changes.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
+        f"**{work.share(layout_ps):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
         f" changes the layout of arrays, mostly {_named(work, worst)},"
         f" {work.ops['shape'].iloc[worst]}."
     )
@@ -434,15 +436,15 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
-    kernels, whole = facts.computing
-    if not whole:
+    kernels, kernel_us = facts.computing
+    if not kernel_us:
         return None
-    mine = named(kernels, _LAYOUT)
-    share = 100 * float(mine["total_us"].sum()) / whole
+    layout_kernels = named(kernels, _LAYOUT)
+    share = 100 * float(layout_kernels["total_us"].sum()) / kernel_us
     if share < limit["least"]:
         return None
     gain = facts.compute_ms * share / 100
-    worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
+    worst = layout_kernels.iloc[int(layout_kernels["total_us"].to_numpy().argmax())]
     text = (
         f"**{share:.0f}%** of kernel time is in kernels that only change the layout of arrays,"
         f" mostly for {short(worst['op'])} (**{wording.millis(worst['total_us'] / 1000)}**)."
@@ -485,26 +487,26 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     if work is None or facts.percent["device_compute"] < limit["busy"]:
         return None
     ops = work.ops
-    known = ops[
+    measured = ops[
         ops["known"].astype(bool)
         & ops["compute_fraction"].notna()
         & ops["bandwidth_fraction"].notna()
     ]
-    own = known["own"].astype(float)
-    if not len(known) or float(own.sum()) < MOSTLY_KNOWN * work.own:
+    times = measured["own"].astype(float)
+    if not len(measured) or float(times.sum()) < MOSTLY_KNOWN * work.own:
         return None
     compute, moved = (
-        float((own * known[name].clip(upper=1.0)).sum() / own.sum())
+        float((times * measured[name].clip(upper=1.0)).sum() / times.sum())
         for name in ("compute_fraction", "bandwidth_fraction")
     )
     if max(compute, moved) >= limit["used"]:
         return None
-    best = known[["compute_fraction", "bandwidth_fraction"]].max(axis=1).clip(upper=1.0)
-    wasted = own * (1 - best)
+    best = measured[["compute_fraction", "bandwidth_fraction"]].max(axis=1).clip(upper=1.0)
+    wasted = times * (1 - best)
     gain = facts.of_compute(float(wasted.sum()))
-    by_category = wasted.groupby(known["category"]).sum()
+    by_category = wasted.groupby(measured["category"]).sum()
     worst = str(by_category.idxmax())
-    short = float(own[(own / known["runs"].clip(lower=1) / 1e6) < SHORT_OP_US].sum())
+    short = float(times[(times / measured["runs"].clip(lower=1) / 1e6) < SHORT_OP_US].sum())
     text = (
         f"The device computes for **{facts.percent['device_compute']:.0f}%** of {facts.unit.time},"
         f" at **{100 * compute:.0f}%** of peak FLOP/s and **{100 * moved:.0f}%** of peak memory"
@@ -513,8 +515,8 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     blind = ops["compute_fraction"].isna() & ops["bandwidth_fraction"].isna()
     if (unknown := 100 * float(ops["own"][blind].sum()) / work.own) >= 1:
         text += f"(The cost of **{unknown:.0f}%** of that time is unknown.) "
-    if short >= own.sum() / 2:
-        part = 100 * short / own.sum()
+    if short >= times.sum() / 2:
+        part = 100 * short / times.sum()
         text += (
             f"**{part:.0f}%** of that time is in ops shorter than {SHORT_OP_US:.0f} µs, which end"
             " before they fill the device."

@@ -59,11 +59,11 @@ def started(trace: Trace) -> float | None:
     return float(trace.events.duration[rows].max()) / 1e12 if len(rows) else None
 
 
-def _bytes(found: re.Match[str] | None) -> int | None:
-    if found is None:
+def _bytes(match: re.Match[str] | None) -> int | None:
+    if match is None:
         return None
-    number = found.group(1).replace(",", "").rstrip(".")
-    unit = (found.group(2) or "").upper()
+    number = match.group(1).replace(",", "").rstrip(".")
+    unit = (match.group(2) or "").upper()
     unit = "" if unit.startswith("BYTE") else unit[:1]
     try:
         return int(float(number) * _UNITS[unit])
@@ -94,7 +94,7 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
     text = f"The premapped buffer, through which host and TPU exchange data, ran out {times}"
     if asked:
         text += f"; a transfer requested **{size_text(asked)}**"
-    wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
+    proposed = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
     text += (
         f". Its size is **{size_text(size)}**."
         if size
@@ -102,8 +102,8 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
     )
     text += f" A larger one {PRICE}."
     fix = (
-        f"{_SETTING.format(wanted)}\n"
-        f"+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
+        f"{_SETTING.format(proposed)}\n"
+        f"+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{proposed}'"
     )
     return Found(text, severity="high", fix=fix)
 

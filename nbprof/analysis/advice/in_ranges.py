@@ -33,7 +33,7 @@ LEAST = 0.5
 """Part of that time which a range must have to be named."""
 
 
-def named(found: pd.DataFrame, totals: Totals, unit: Unit = MARKED) -> pd.DataFrame:
+def named(findings: pd.DataFrame, totals: Totals, unit: Unit = MARKED) -> pd.DataFrame:
     """The findings, with the range that has most of the time of which each speaks.
 
     Parameters
@@ -45,21 +45,22 @@ def named(found: pd.DataFrame, totals: Totals, unit: Unit = MARKED) -> pd.DataFr
     unit : Unit
         What the figures are given per.
     """
-    if not len(totals.places) or not len(found):
-        return found
+    if not len(totals.places) or not len(findings):
+        return findings
     sentences = [
-        _sentence(totals, PLACE_OF_RULE.get(str(rule), ""), unit) for rule in found["rule"].tolist()
+        _sentence(totals, PLACE_OF_RULE.get(str(rule), ""), unit)
+        for rule in findings["rule"].tolist()
     ]
-    return found.assign(evidence=found["evidence"] + sentences)
+    return findings.assign(evidence=findings["evidence"] + sentences)
 
 
-def _sentence(totals: Totals, what: str, unit: Unit) -> str:
-    place = innermost(totals, what)
-    if place is None:
+def _sentence(totals: Totals, kind: str, unit: Unit) -> str:
+    innermost_range = innermost(totals, kind)
+    if innermost_range is None:
         return ""
-    path, part = place
-    ms = part * _total(totals, what) / totals.steps / 1e9
-    subject = _SUBJECTS.get(what, "that time")
+    path, part = innermost_range
+    ms = part * _total(totals, kind) / totals.steps / 1e9
+    subject = _SUBJECTS.get(kind, "that time")
     return (
         f" **{100 * part:.0f}%** of {subject} is in your range **{path}** ({ms:.2f} ms {unit.per})."
     )
@@ -77,17 +78,17 @@ _SUBJECTS = {
 }
 
 
-def _total(totals: Totals, what: str) -> float:
+def _total(totals: Totals, kind: str) -> float:
     rows = totals.places
-    return float(rows.loc[(rows["what"] == what) & (rows["path"] == ""), "own"].sum())
+    return float(rows.loc[(rows["what"] == kind) & (rows["path"] == ""), "own"].sum())
 
 
-def innermost(totals: Totals, what: str) -> tuple[str, float] | None:
+def innermost(totals: Totals, kind: str) -> tuple[str, float] | None:
     """The innermost range that has at least half of a kind of time, by its names, and its part of
     it; None where none has.
     """
-    total = _total(totals, what)
-    rows = totals.places[(totals.places["what"] == what) & (totals.places["path"] != "")]
+    total = _total(totals, kind)
+    rows = totals.places[(totals.places["what"] == kind) & (totals.places["path"] != "")]
     rows = rows[rows["own"] >= LEAST * total]
     if not total or not len(rows):
         return None

@@ -109,7 +109,7 @@ def find(activity: Activity, trace: Trace) -> InUse:
         seen["optimizer"] = updates or not activity.has_host_ops
         seen["backward"] = seen["backward"] or updates or not activity.has_host_ops
     seen["private_threads"] = has_private_threads(trace.lanes)
-    known = {one.name for one in fields(InUse)}
+    known = {field.name for field in fields(InUse)}
     return InUse(**{use: value for use, value in seen.items() if use in known})
 
 

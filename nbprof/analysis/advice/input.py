@@ -257,25 +257,25 @@ def main_pipeline(
     if not len(nodes):
         # The host pipeline was not recorded, so nothing is known about it.
         return None
-    of = ["host", "pipeline"]
+    keys = ["host", "pipeline"]
     shape = (
         nodes.assign(place=_place(nodes))
-        .drop_duplicates([*of, "place"])
-        .groupby(of, sort=False)["place"]
+        .drop_duplicates([*keys, "place"])
+        .groupby(keys, sort=False)["place"]
         .agg(tuple)
     )
-    work = nodes.groupby(of, sort=False)["self_ms"].sum()
-    most = work.groupby(shape).sum().idxmax()
-    alike = shape.index[[s == most for s in shape]]
+    work = nodes.groupby(keys, sort=False)["self_ms"].sum()
+    shape_with_most_work = work.groupby(shape).sum().idxmax()
+    alike = shape.index[[s == shape_with_most_work for s in shape]]
     same = nodes[pd.MultiIndex.from_frame(nodes[["host", "pipeline"]]).isin(alike)]
-    one = nodes[(nodes["host"] == alike[0][0]) & (nodes["pipeline"] == alike[0][1])].copy()
-    one = _united(one, same)
+    instance = nodes[(nodes["host"] == alike[0][0]) & (nodes["pipeline"] == alike[0][1])].copy()
+    instance = _united(instance, same)
     first = [first_calls[pair] for pair in alike if pair in first_calls]
-    one["first_ms"], one["starts"] = sum(first), len(first)
+    instance["first_ms"], instance["starts"] = sum(first), len(first)
     slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[
         0
     ]
-    return slowest, one
+    return slowest, instance
 
 
 # Each of these makes an iterator of one function for each element that it takes, and numbers them;
@@ -289,7 +289,7 @@ def _place(nodes: pd.DataFrame) -> pd.Series:
     return nodes["long_name"].astype(str).str.replace(_BRANCH, r"\1", regex=True)
 
 
-def _united(one: pd.DataFrame, alike: pd.DataFrame) -> pd.DataFrame:
+def _united(instance: pd.DataFrame, alike: pd.DataFrame) -> pd.DataFrame:
     """The iterators of a pipeline with their times in `alike`, itself and others of its shape; the
     branches of an interleave are one.
 
@@ -299,18 +299,18 @@ def _united(one: pd.DataFrame, alike: pd.DataFrame) -> pd.DataFrame:
         {"self_ms": "sum", "total_ms": "sum", "calls": "sum", "blocking": "any"}
     )
     # Of branches that one stands for them which the analysis of the pipeline names.
-    kept = (
-        one.assign(place=_place(one))
+    distinct = (
+        instance.assign(place=_place(instance))
         .sort_values("bottleneck", ascending=False, kind="stable")
         .drop_duplicates("place")
         .sort_index()
     )
     for column in sums.columns:
-        kept[column] = kept["place"].map(sums[column])
-    worst = kept.sort_values(
+        distinct[column] = distinct["place"].map(sums[column])
+    worst = distinct.sort_values(
         ["blocking", "self_ms", "bottleneck"], ascending=False, kind="stable"
     ).index[0]
-    return kept.assign(bottleneck=kept.index == worst).drop(columns="place")
+    return distinct.assign(bottleneck=distinct.index == worst).drop(columns="place")
 
 
 def _bottleneck(facts: Facts) -> tuple[pd.Series, pd.DataFrame, pd.Series, bool] | None:
@@ -421,11 +421,11 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or found[3]:
         return None
     pipeline, nodes, slow, _ = found
-    told = str(slow["iterator"]) == str(pipeline["bottleneck"])
+    is_named = str(slow["iterator"]) == str(pipeline["bottleneck"])
     of_generator = tf_data.over_generator(str(slow["long_name"]), nodes["long_name"])
     text, fix = (
         (pipeline["advice"], pipeline["fix"])
-        if told
+        if is_named
         else tf_data.advice(
             str(slow["long_name"]), float(pipeline["max_us"]), of_generator=of_generator
         )

@@ -65,7 +65,7 @@ CATEGORIES = {
 """
 
 
-def in_keras(found: pd.DataFrame) -> pd.DataFrame:
+def in_keras(findings: pd.DataFrame) -> pd.DataFrame:
     """The findings of a recording whose steps are batches of Keras.
 
     Parameters
@@ -73,12 +73,12 @@ def in_keras(found: pd.DataFrame) -> pd.DataFrame:
     found : DataFrame
         `p.advice`.
     """
-    rows = found["rule"].isin(list(_FIXES)) & found["fix"].astype(str).str.contains(
+    rows = findings["rule"].isin(list(_FIXES)) & findings["fix"].astype(str).str.contains(
         "DataLoader(", regex=False
     )
     if not rows.any():
-        return found
-    result = found.copy()
+        return findings
+    result = findings.copy()
     rules = result.loc[rows, "rule"]
     result.loc[rows, "fix"] = rules.map(_FIXES)
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(

@@ -26,21 +26,21 @@ _WORDS = (
 )
 
 
-def in_words_of_npus(found: list[Finding]) -> list[Finding]:
+def in_words_of_npus(findings: list[Finding]) -> list[Finding]:
     """PyTorch's findings with CUDA names replaced by those of torch_npu."""
-    out = []
-    for one in found:
-        texts = {name: getattr(one, name) for name in ("evidence", "fix")}
+    translated = []
+    for finding in findings:
+        texts = {name: getattr(finding, name) for name in ("evidence", "fix")}
         for there, here in _WORDS:
             texts = {name: text.replace(there, here) for name, text in texts.items()}
-        if one.rule == "other":
+        if finding.rule == "other":
             # torch.compile needs a backend of its own there.
             texts["fix"] = texts["fix"].replace(
                 "torch.compile(Model().to(device))",
                 "torch.compile(Model().to(device), backend=npu_backend)",
             )
-        out.append(one._replace(**texts))
-    return out
+        translated.append(finding._replace(**texts))
+    return translated
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -50,33 +50,35 @@ def findings(facts: Facts) -> list[Finding]:
     rules = facts.evidence.npu_rules
     if rules is None or not len(rules):
         return []
-    known = {rule.name: rule for rule in every() if rule.advises}
-    found = rules[
+    advising = {rule.name: rule for rule in every() if rule.advises}
+    severe = rules[
         (rules["state"] == FOUND)
         & rules["severity"].isin(_SEVERE)
-        & rules["rule"].isin(list(known))
+        & rules["rule"].isin(list(advising))
     ]
-    out = []
-    for _, row in found.iterrows():
-        rule = known[str(row["rule"])]
+    result = []
+    for _, row in severe.iterrows():
+        rule = advising[str(row["rule"])]
         # What helps is a sentence there, and no code.
         waits = ABOUT if row["about"] in _OF_ALL_TIME else UP_TO
-        out.append(
+        result.append(
             replace(
                 rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED, gain_is=waits
             ).finding(_found(row, facts), facts.unit)
         )
-    return out
+    return result
 
 
 def _found(row: pd.Series, facts: Facts) -> Found:
     # Parts of an iteration and waits are of the time of the device, the others of that of its
     # tasks.
-    whole = facts.mean["step_time"] if row["about"] in _OF_ALL_TIME else facts.compute_ms
+    total_ms = facts.mean["step_time"] if row["about"] in _OF_ALL_TIME else facts.compute_ms
     gain = (
-        min(float(row["share"]), 1.0) * whole if whole and pd.notna(row["share"]) else float("nan")
+        min(float(row["share"]), 1.0) * total_ms
+        if total_ms and pd.notna(row["share"])
+        else float("nan")
     )
     text = (
-        f"{_NUMBER.sub(lambda found: f'**{found.group(0)}**', str(row['evidence']))} {row['fix']}"
+        f"{_NUMBER.sub(lambda match: f'**{match.group(0)}**', str(row['evidence']))} {row['fix']}"
     )
     return Found(text, severity=str(row["severity"]).lower(), gain_ms=gain, title=str(row["title"]))

@@ -17,70 +17,72 @@ _OWN_RULES = ("input", "compile")
 
 
 def _periodic(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.periodic
-    if found is None or found.chance > limit["chance"] or found.updates:
+    rhythm = facts.evidence.periodic
+    if rhythm is None or rhythm.chance > limit["chance"] or rhythm.updates:
         return None
-    share = 100 * found.per_step_ms / facts.mean["step_time"]
-    named = bool(found.what) and found.what_ms >= limit["cause"] * found.extra_ms
-    unrecorded = found.category == "other" and found.category_ms >= limit["cause"] * found.extra_ms
-    if share < limit["moderate"] or not (named or unrecorded) or found.category in _OWN_RULES:
+    share = 100 * rhythm.per_step_ms / facts.mean["step_time"]
+    named = bool(rhythm.what) and rhythm.what_ms >= limit["cause"] * rhythm.extra_ms
+    unrecorded = (
+        rhythm.category == "other" and rhythm.category_ms >= limit["cause"] * rhythm.extra_ms
+    )
+    if share < limit["moderate"] or not (named or unrecorded) or rhythm.category in _OWN_RULES:
         return None
     # A rhythm of validation has its own finding, too.
-    told = validation(facts, VALIDATED)
-    if told is not None and told.gain_ms >= limit["cause"] * found.per_step_ms:
+    validated = validation(facts, VALIDATED)
+    if validated is not None and validated.gain_ms >= limit["cause"] * rhythm.per_step_ms:
         return None
-    nth = f"{found.every}{'nd' if found.every == 2 else 'rd' if found.every == 3 else 'th'}"
+    nth = f"{rhythm.every}{'nd' if rhythm.every == 2 else 'rd' if rhythm.every == 3 else 'th'}"
     text = (
-        f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(found.extra_ms)}** longer than"
-        f" the others (**{found.slow}** of **{found.steps}** {facts.unit.plural}):"
-        f" **{wording.millis(found.per_step_ms)}** {facts.unit.per} on average. "
+        f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(rhythm.extra_ms)}** longer than"
+        f" the others (**{rhythm.slow}** of **{rhythm.steps}** {facts.unit.plural}):"
+        f" **{wording.millis(rhythm.per_step_ms)}** {facts.unit.per} on average. "
     )
     if named:
-        name = wording.tail(found.what, _NAMED).replace("*", "")
+        name = wording.tail(rhythm.what, _NAMED).replace("*", "")
         text += (
-            f"{name} takes **{wording.millis(found.what_ms)}** more there: it runs"
-            f" **{found.more:,.3g}** times, "
+            f"{name} takes **{wording.millis(rhythm.what_ms)}** more there: it runs"
+            f" **{rhythm.more:,.3g}** times, "
         )
-        text += f"in the others **{found.fewer:,.3g}** times."
+        text += f"in the others **{rhythm.fewer:,.3g}** times."
     else:
         text += (
-            f"**{wording.millis(found.category_ms)}** of that are in no recorded event: a"
+            f"**{wording.millis(rhythm.category_ms)}** of that are in no recorded event: a"
             " checkpoint, logging, validation or garbage collection in Python would look like"
             " this."
         )
     fix = (
-        f"-if step % {found.every} == 0:\n"
-        f"+if step % {10 * found.every} == 0:\n"
+        f"-if step % {rhythm.every} == 0:\n"
+        f"+if step % {10 * rhythm.every} == 0:\n"
         "     save(model)  # or log, or validate"
     )
     return Found(
         text,
         severity=limit.severity(share),
-        gain_ms=found.per_step_ms,
+        gain_ms=rhythm.per_step_ms,
         fix=fix,
         title=f"Do less in every {nth} {facts.unit.noun}",
     )
 
 
 def _growth(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.growth
+    growth = facts.evidence.growth
     if (
-        found is None
-        or found.steps < limit["steps"]
-        or found.rising < limit["often"]
-        or found.each < limit["least"] * found.peak
+        growth is None
+        or growth.steps < limit["steps"]
+        or growth.rising < limit["often"]
+        or growth.each < limit["least"] * growth.peak
     ):
         return None
     text = (
-        f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** {facts.unit.per},"
-        f" **{wording.size(found.grown)}** over **{found.steps}** {facts.unit.plural}, and is not"
+        f"Memory in use by {growth.memory} grows by **{wording.size(growth.each)}** {facts.unit.per},"
+        f" **{wording.size(growth.grown)}** over **{growth.steps}** {facts.unit.plural}, and is not"
         " freed"
     )
-    if found.op:
-        text += f"; most of it was allocated by {wording.tail(found.op, _NAMED).replace('*', '')}"
-        text += f" ({found.shape})" if found.shape else ""
+    if growth.op:
+        text += f"; most of it was allocated by {wording.tail(growth.op, _NAMED).replace('*', '')}"
+        text += f" ({growth.shape})" if growth.shape else ""
     text += "."
-    left = None if found.capacity is None else max(found.capacity - found.peak, 0) / found.each
+    left = None if growth.capacity is None else max(growth.capacity - growth.peak, 0) / growth.each
     if left is not None:
         text += f" At this rate memory is full after **{left:,.0f}** more {facts.unit.plural}."
     scalar = "loss.item()" if facts.torch else "float(loss)"

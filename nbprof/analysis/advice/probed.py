@@ -39,7 +39,7 @@ _WHOLE = 0.95
 
 
 def measured(
-    found: pd.DataFrame,
+    findings: pd.DataFrame,
     probe: Mapping[str, Any],
     step_ms: float | None,
     worth_percent: float,
@@ -62,30 +62,30 @@ def measured(
         What the figures are given per.
     """
     without = wording.real(probe.get("measured_ms"))
-    of_input = found["rule"].isin(OF_INPUT).to_numpy()
+    of_input = findings["rule"].isin(OF_INPUT).to_numpy()
     if without is None or step_ms is None or not of_input.any():
-        return found
+        return findings
     saved = step_ms - without
     slowed = bool(probe.get("slowed"))
     if 100 * saved < worth_percent * step_ms:
         # On a quiet machine the second run would have been faster.
-        return found if slowed else found[~of_input].reset_index(drop=True)
+        return findings if slowed else findings[~of_input].reset_index(drop=True)
     predicted = wording.real(probe.get("predicted_ms"))
     wait = np.inf if predicted is None else step_ms - predicted
     takes, less = wording.millis(without), wording.millis(saved)
-    most = "about" if slowed else "up to"
-    said = (
+    bound = "about" if slowed else "up to"
+    sentence = (
         f" Measured with instant input (--probe), {unit.a} takes **{takes}**: faster input saves"
-        f" {most} **{less}**."
+        f" {bound} **{less}**."
     )
     rows = []
-    for row in found.to_dict("records"):
+    for row in findings.to_dict("records"):
         if row["rule"] in OF_INPUT:
             gain = row["gain_ms_per_step"]
             # A part of the wait stays a part, unless it is more than there is to save.
             all_of_it = not gain < min(_WHOLE * wait, saved)
             row |= {
-                "evidence": row["evidence"] + said,
+                "evidence": row["evidence"] + sentence,
                 "gain_ms_per_step": saved if all_of_it else gain,
             }
             row |= (
@@ -93,7 +93,7 @@ def measured(
             )
             row["refuted_by"] = "" if _PROBED in row["refuted_by"] else row["refuted_by"]
         rows.append(row)
-    out = pd.DataFrame(rows, columns=found.columns)
-    return out.sort_values(
+    result = pd.DataFrame(rows, columns=findings.columns)
+    return result.sort_values(
         "gain_ms_per_step", ascending=False, kind="stable", na_position="last", ignore_index=True
     )

@@ -107,9 +107,9 @@ class Work:
     chain: str = ""
     chains: int = 0
 
-    def share(self, own: float) -> float:
+    def share(self, time_ps: float) -> float:
         """Percent of the time of all compute ops."""
-        return 100 * own / self.own if self.own else 0.0
+        return 100 * time_ps / self.own if self.own else 0.0
 
 
 def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
@@ -118,13 +118,13 @@ def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """
     if not len(activity.op_parts) or not activity.op_parts.hlo.any() or activity.programs is None:
         return None
-    found, _ = hlo.measured(activity)
-    found = found[~found["category"].astype(str).str.match(_TRANSFERS)]
-    whole = float(found["own"].sum())
-    if not whole:
+    computing, _ = hlo.measured(activity)
+    computing = computing[~computing["category"].astype(str).str.match(_TRANSFERS)]
+    total_ps = float(computing["own"].sum())
+    if not total_ps:
         return None
-    most = int((found["own"].cumsum() < ALMOST_ALL * whole).sum()) + 1
-    return found, found.head(min(most, MOST_OPS)).reset_index(drop=True)
+    count = int((computing["own"].cumsum() < ALMOST_ALL * total_ps).sum()) + 1
+    return computing, computing.head(min(count, MOST_OPS)).reset_index(drop=True)
 
 
 def share_of_16_bit(activity: Activity) -> float | None:
@@ -144,17 +144,19 @@ def share_of_64_bit(activity: Activity) -> tuple[float | None, str]:
     """Percent of compiled programs' time, on devices or the CPU, in ops on float64 arrays, and the
     one with the most; None if unknown.
     """
-    found, _ = hlo.measured(activity)
-    whole = float(found["own"].sum())
-    top = found.head(MOST_OPS)
-    if not whole or activity.programs is None:
+    measured, _ = hlo.measured(activity)
+    total_ps = float(measured["own"].sum())
+    top = measured.head(MOST_OPS)
+    if not total_ps or activity.programs is None:
         return None, ""
     wide = pd.array([_is_wide(activity, *key) for key in _keys(top)], dtype="boolean")
-    told = ~pd.isna(wide)
-    known, mine = float(top["own"][told].sum()), top[wide.fillna(False).to_numpy(bool)]
-    if not known or known < MOSTLY_KNOWN * whole:
+    typed = ~pd.isna(wide)
+    typed_ps, wide_ops = float(top["own"][typed].sum()), top[wide.fillna(False).to_numpy(bool)]
+    if not typed_ps or typed_ps < MOSTLY_KNOWN * total_ps:
         return None, ""
-    return 100 * float(mine["own"].sum()) / known, str(mine["name"].iloc[0]) if len(mine) else ""
+    return 100 * float(wide_ops["own"].sum()) / typed_ps, str(wide_ops["name"].iloc[0]) if len(
+        wide_ops
+    ) else ""
 
 
 def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | None:
@@ -162,13 +164,13 @@ def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | Non
     file.
     """
     program: Program | None = activity.programs.program(host, ident)
-    place = None if program is None else program.place(name)
-    if program is None or place is None:
+    index = None if program is None else program.place(name)
+    if program is None or index is None:
         return None
     try:
         shapes = [
             part
-            for shape in (program.shape(place), *_operands(program, place))
+            for shape in (program.shape(index), *_operands(program, index))
             for part in shape.arrays()
         ]
     except ReadError:
@@ -176,15 +178,15 @@ def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | Non
     return any(part.element in ("f64", "c128") and part.elements > 1 for part in shapes)
 
 
-def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
+def part_in_16_bit(op_times: pd.Series, narrow: Any, total_ps: float) -> float | None:
     """Percent of the time `own` in ops with narrow numbers; None if that is known for too little of
     the `whole`.
     """
-    told = ~pd.isna(narrow)
-    time = float(own[told].sum())
+    typed = ~pd.isna(narrow)
+    time = float(op_times[typed].sum())
     return (
-        100 * float(own[told][narrow[told].astype(bool)].sum()) / time
-        if time and time >= MOSTLY_KNOWN * whole
+        100 * float(op_times[typed][narrow[typed].astype(bool)].sum()) / time
+        if time and time >= MOSTLY_KNOWN * total_ps
         else None
     )
 
@@ -255,14 +257,14 @@ class _Look(NamedTuple):
 def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Look:
     """What one op consists of; empty if its program is damaged or not in the file."""
     program: Program | None = activity.programs.program(host, ident)
-    place = None if program is None else program.place(name)
-    if program is None or place is None:
+    index = None if program is None else program.place(name)
+    if program is None or index is None:
         return _Look()
     try:
-        places = [place, *_inside(program, place)]
-        opcodes = {program.opcodes[at] for at in places[1:]} or {program.opcodes[place]}
+        places = [index, *_inside(program, index)]
+        opcodes = {program.opcodes[at] for at in places[1:]} or {program.opcodes[index]}
         left = opcodes - _PLAIN
-        shape = program.shape(place)
+        shape = program.shape(index)
         products = tuple(
             made
             for at in places
@@ -271,9 +273,9 @@ def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Lo
         )
         return _Look(
             moves=("transpose" in left and left <= _MOVES)
-            or (left == {"copy"} and _relaid(program, place)),
+            or (left == {"copy"} and _relaid(program, index)),
             spreads=left == {"broadcast"},
-            narrow=_narrow(program, place),
+            narrow=_narrow(program, index),
             shape=shape.short if not shape.is_tuple else "",
             products=products,
         )
@@ -281,54 +283,54 @@ def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Lo
         return _Look()
 
 
-def _inside(program: Program, place: int) -> list[int]:
+def _inside(program: Program, index: int) -> list[int]:
     """The instructions of the computations that a fusion calls."""
-    if program.opcodes[place] != "fusion":
+    if program.opcodes[index] != "fusion":
         return []
-    out: list[int] = []
-    for ident in program.instruction(place).called:
-        one = program.computation(ident)
-        if one is not None:
-            out += range(one.first, one.first + one.count)
-    return out
+    instructions: list[int] = []
+    for ident in program.instruction(index).called:
+        computation = program.computation(ident)
+        if computation is not None:
+            instructions += range(computation.first, computation.first + computation.count)
+    return instructions
 
 
-def _operands(program: Program, place: int) -> list[Shape]:
-    places = [program.place_of(ident) for ident in program.instruction(place).operands]
-    return [program.shape(at) for at in places if at is not None]
+def _operands(program: Program, index: int) -> list[Shape]:
+    places = [program.place_of(ident) for ident in program.instruction(index).operands]
+    return [program.shape(operand) for operand in places if operand is not None]
 
 
-def _relaid(program: Program, place: int) -> bool:
+def _relaid(program: Program, index: int) -> bool:
     """Whether a copy has a different layout than its source."""
-    return program.opcodes[place] == "copy" and any(
-        s.minor_to_major != program.shape(place).minor_to_major for s in _operands(program, place)
+    return program.opcodes[index] == "copy" and any(
+        s.minor_to_major != program.shape(index).minor_to_major for s in _operands(program, index)
     )
 
 
-def _narrow(program: Program, place: int) -> bool | None:
+def _narrow(program: Program, index: int) -> bool | None:
     """Whether an op reads or writes an array of numbers of 16 bits or fewer; None if it has no
     floating-point arrays.
     """
     shapes = [
         part
-        for shape in (program.shape(place), *_operands(program, place))
+        for shape in (program.shape(index), *_operands(program, index))
         for part in shape.arrays()
     ]
     wide = [part for part in shapes if part.element[:1] in ("f", "b", "c") and part.elements > 1]
     return any(part.element_bytes <= 2 for part in wide) if wide else None
 
 
-def _product(program: Program, row: int, place: int) -> Product | None:
+def _product(program: Program, row: int, index: int) -> Product | None:
     """The sizes of a dot or a convolution; None if they are inconsistent."""
-    one = program.instruction(place)
-    shapes = _operands(program, place)
+    instruction = program.instruction(index)
+    shapes = _operands(program, index)
     if len(shapes) < 2:
         return None
     left, right = shapes[0].dimensions, shapes[1].dimensions
-    details = hlo_details.read(program, place)
-    backward = bool(_BACKWARD.search(one.op_name))
+    details = hlo_details.read(program, index)
+    backward = bool(_BACKWARD.search(instruction.op_name))
     try:
-        if one.opcode == "dot":
+        if instruction.opcode == "dot":
             dot = details.dot
             rows = prod(
                 size
@@ -352,8 +354,8 @@ def _product(program: Program, row: int, place: int) -> Product | None:
         dims = details.convolution
         if details.batch_groups > 1 or details.feature_groups > 1:
             return None
-        made = program.shape(place).dimensions
-        rows = left[dims.input_batch] * prod(made[d] for d in dims.output_spatial)
+        output = program.shape(index).dimensions
+        rows = left[dims.input_batch] * prod(output[d] for d in dims.output_spatial)
         depth = right[dims.kernel_input] * prod(right[d] for d in dims.kernel_spatial)
         batch = 0 if backward else left[dims.input_batch]
         return Product(
@@ -374,26 +376,26 @@ def most_rows(activity: Activity) -> int | None:
 
     Of products of many matrices all rows count, of a convolution all places.
     """
-    found, _ = hlo.measured(activity)
-    if activity.has_device or activity.programs is None or not len(found):
+    measured, _ = hlo.measured(activity)
+    if activity.has_device or activity.programs is None or not len(measured):
         return None
     most = 0
-    for host, ident in found[["host", "program"]].drop_duplicates().itertuples(index=False):
+    for host, ident in measured[["host", "program"]].drop_duplicates().itertuples(index=False):
         program: Program | None = activity.programs.program(int(host), int(ident))
         if program is None:
             return None
         try:
-            for place, opcode in enumerate(program.opcodes):
+            for index, opcode in enumerate(program.opcodes):
                 if opcode in ("dot", "convolution") and not _BACKWARD.search(
-                    program.instruction(place).op_name
+                    program.instruction(index).op_name
                 ):
-                    made = _product(program, 0, place)
-                    if made is None:
+                    product = _product(program, 0, index)
+                    if product is None:
                         return None
                     # What is no side of the second matrix: rows, times matrices.
-                    most = max(most, program.shape(place).elements // max(made.columns, 1))
+                    most = max(most, program.shape(index).elements // max(product.columns, 1))
                 elif (
-                    opcode == "custom-call" and "callback" not in program.instruction(place).target
+                    opcode == "custom-call" and "callback" not in program.instruction(index).target
                 ):
                     # A library may multiply there.
                     return None
@@ -402,12 +404,12 @@ def most_rows(activity: Activity) -> int | None:
     return most or None
 
 
-def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
+def _lonely(computing: pd.DataFrame, activity: Activity) -> pd.DataFrame:
     """Programs of a single elementwise op, which a framework compiles for each op run on its
     own.
     """
-    count = found.groupby(["host", "program"], sort=False)["own"].transform("size")
-    alone = found[(count == 1) & found["category"].isin(ELEMENTWISE_KINDS)]
+    count = computing.groupby(["host", "program"], sort=False)["own"].transform("size")
+    alone = computing[(count == 1) & computing["category"].isin(ELEMENTWISE_KINDS)]
     names = [title for title, _ in hlo.titles(activity, alone)]
     return pd.DataFrame(
         {
@@ -429,32 +431,35 @@ def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tupl
     for row, (host, ident, name) in enumerate(_keys(top)):
         if plain.iloc[row]:
             rows.setdefault((host, ident), {})[name] = row
-    own = table["own"].to_numpy(float)
-    total, best, count, which = 0.0, 0.0, 0, ""
+    times = table["own"].to_numpy(float)
+    total, best, count, longest = 0.0, 0.0, 0, ""
     for (host, ident), names in rows.items():
         program: Program | None = activity.programs.program(host, ident)
         if program is None or len(names) < 2:
             continue
         for name, producers in _readers(program, names):
-            saved = [min(own[names[name]], own[names[made]]) for made in producers]
+            saved = [min(times[names[name]], times[names[producer]]) for producer in producers]
             if saved:
-                total, count = total + min(sum(saved), own[names[name]]), count + 1
+                total, count = total + min(sum(saved), times[names[name]]), count + 1
                 if max(saved) > best:
-                    best, which = max(saved), name
-    return total, which, count
+                    best, longest = max(saved), name
+    return total, longest, count
 
 
 def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, list[str]]]:
     """Ops by name, each with the ops whose only reader it is, through tuples and bitcasts."""
-    for one in program.computations:
-        places = range(one.first, one.first + one.count)
-        if one.count > _MOST_INSTRUCTIONS or sum(program.names[at] in names for at in places) < 2:
+    for computation in program.computations:
+        places = range(computation.first, computation.first + computation.count)
+        if (
+            computation.count > _MOST_INSTRUCTIONS
+            or sum(program.names[index] in names for index in places) < 2
+        ):
             continue
         through: dict[int, int] = {}
         readers: Counter[int] = Counter()
         reads: dict[str, list[int]] = {}
-        for at in places:
-            instruction = program.instruction(at)
+        for index in places:
+            instruction = program.instruction(index)
             if instruction.opcode in ("get-tuple-element", "bitcast") and instruction.operands:
                 through[instruction.ident] = instruction.operands[0]
                 continue
@@ -466,7 +471,7 @@ def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, lis
         for ident, count in readers.items():
             origin[_source(ident, through)] += count
         for name, operands in reads.items():
-            made = []
+            producers = []
             for ident in {_source(i, through) for i in operands}:
                 at_producer = program.place_of(ident)
                 if (
@@ -474,8 +479,8 @@ def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, lis
                     and origin[ident] == 1
                     and program.names[at_producer] in names
                 ):
-                    made.append(program.names[at_producer])
-            yield name, made
+                    producers.append(program.names[at_producer])
+            yield name, producers
 
 
 def _source(ident: int, through: dict[int, int]) -> int:

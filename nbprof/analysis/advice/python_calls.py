@@ -90,12 +90,12 @@ def _place(name: str, *, persons: bool) -> str:
     """A function, by the name of its event; "" for other events, for what started the code, and for
     libraries where these do not count.
     """
-    found = _KINETO.fullmatch(name)
+    match = _KINETO.fullmatch(name)
     # PyTorch leaves out the folders that Python imports from, so that a library's file has a short
     # path, too.
-    if found is None or (persons and person_call(name) is None):
+    if match is None or (persons and person_call(name) is None):
         return ""
     if around.KINETO.starts.match(name) or around.KINETO.beside.match(name):
         return ""
-    function = "" if found["name"] == "<module>" else f"{found['name']}, "
-    return f"{function}{title(found['file'], {})} line {found['line']}"
+    function = "" if match["name"] == "<module>" else f"{match['name']}, "
+    return f"{function}{title(match['file'], {})} line {match['line']}"

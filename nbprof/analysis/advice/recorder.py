@@ -21,7 +21,7 @@ _NSYS = (
 
 
 def in_words_of(
-    found: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
+    findings: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
 ) -> pd.DataFrame:
     """The findings, with the way to record Python calls of who recorded the profile.
 
@@ -35,12 +35,12 @@ def in_words_of(
     form : str
         The format of the files: Nsight Systems has options of its own.
     """
-    if not len(found):
-        return found
-    rows = (found["rule"] == "other") & found["fix"].astype(str).str.startswith("-%%nbprof")
+    if not len(findings):
+        return findings
+    rows = (findings["rule"] == "other") & findings["fix"].astype(str).str.startswith("-%%nbprof")
     if recorder == CELL or not rows.any():
-        return found
-    result = found.copy()
+        return findings
+    result = findings.copy()
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(
         IN_CELL, _WITH_OPTION, regex=False
     )

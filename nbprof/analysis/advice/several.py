@@ -24,11 +24,11 @@ from nbprof.display import wording
 
 
 def _idle(facts: Facts, _: Threshold) -> Found | None:
-    found = facts.evidence.idle_devices
-    if found is None:
+    devices = facts.evidence.idle_devices
+    if devices is None:
         return None
     text = (
-        f"**{found.idle}** of the **{found.devices}** {found.kind}s that this process sees ran"
+        f"**{devices.idle}** of the **{devices.devices}** {devices.kind}s that this process sees ran"
         " nothing while it was recorded. Other processes may use them; if none does, they can"
         " share the batch."
     )
@@ -48,17 +48,17 @@ def _idle(facts: Facts, _: Threshold) -> Found | None:
 
 
 def _copied_in_turn(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.copies_in_turn
+    copies = facts.evidence.copies_in_turn
     step = facts.mean["step_time"]
-    if found is None or found.overlap > limit["overlap"] or not step:
+    if copies is None or copies.overlap > limit["overlap"] or not step:
         return None
     # All at once, they take as long as those to one device; more than the steps wait is not saved.
-    gain = min(found.ms * (1 - 1 / found.devices), facts.mean["input"])
+    gain = min(copies.ms * (1 - 1 / copies.devices), facts.mean["input"])
     if 100 * gain < limit["moderate"] * step:
         return None
     text = (
-        f"Batches are copied to **{found.devices}** devices one after the other:"
-        f" **{wording.millis(found.ms)}** {facts.unit.per}, of which **{100 * found.overlap:.0f}%**"
+        f"Batches are copied to **{copies.devices}** devices one after the other:"
+        f" **{wording.millis(copies.ms)}** {facts.unit.per}, of which **{100 * copies.overlap:.0f}%**"
         f" go to several devices at the same time, while {facts.unit.the} waits for input."
     )
     fix = (

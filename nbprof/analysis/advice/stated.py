@@ -19,8 +19,11 @@ def _allocator(settings: _Settings) -> bool:
         for name, text in settings.items()
         if name.startswith("PYTORCH_")
     )
-    others = settings.get("TF_GPU_ALLOCATOR", ""), settings.get("XLA_PYTHON_CLIENT_ALLOCATOR", "")
-    return expandable or any("async" in text for text in others)
+    allocators = (
+        settings.get("TF_GPU_ALLOCATOR", ""),
+        settings.get("XLA_PYTHON_CLIENT_ALLOCATOR", ""),
+    )
+    return expandable or any("async" in text for text in allocators)
 
 
 def _threads(settings: _Settings, cores: float) -> bool:
@@ -29,7 +32,9 @@ def _threads(settings: _Settings, cores: float) -> bool:
     return count.isdecimal() and 0 < cores <= int(count)
 
 
-def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: float) -> pd.DataFrame:
+def without(
+    findings: pd.DataFrame, settings: _Settings, precision: str, cores: float
+) -> pd.DataFrame:
     """The findings without those whose remedy is set already, and without the lines of code that
     are.
 
@@ -49,10 +54,10 @@ def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: flo
         "idle_cores": lambda: _threads(settings, cores),
         "mixed_precision": lambda: precision.startswith("mixed_"),
     }
-    if not len(found):
-        return found
-    kept = found[[rule not in done or not done[rule]() for rule in found["rule"]]]
-    result = kept if len(kept) == len(found) else kept.reset_index(drop=True)
+    if not len(findings):
+        return findings
+    remaining = findings[[rule not in done or not done[rule]() for rule in findings["rule"]]]
+    result = remaining if len(remaining) == len(findings) else remaining.reset_index(drop=True)
     if (
         settings.get("TF_GPU_THREAD_MODE") == "gpu_private"
         and result["fix"].astype(str).str.contains(_PRIVATE, regex=False).any()

@@ -323,8 +323,8 @@ def _in_16_bit(facts: Facts) -> str:
 
 def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     kernels, cores = facts.kernels, facts.matrix_units
-    whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
-    if not whole or not cores:
+    kernel_us = float(kernels["total_us"].sum()) if len(kernels) else 0.0
+    if not kernel_us or not cores:
         return None
     # Where no op is known, or the name does not tell whether a kernel uses them, nothing is missed
     # for certain.
@@ -334,7 +334,7 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     )
     unused = kernels[eligible & ~used]
     unused = unused[~unused["kernel"].astype(str).str.contains(_NO_PRODUCT)]
-    share = 100 * float(unused["total_us"].sum()) / whole
+    share = 100 * float(unused["total_us"].sum()) / kernel_us
     if share < limit["moderate"]:
         return None
     worst = unused.iloc[0]

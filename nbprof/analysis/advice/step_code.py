@@ -200,45 +200,52 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
     ]
     besides = ops[~ops["dataset"] & ~ops["event"].isin(python["event"]) & ~ops["type"].isin(kinds)]
     parts = []
-    for lane, mine in besides.groupby("lane", sort=False):
-        own = python[python["lane"] == lane]
+    for lane, ops_of_lane in besides.groupby("lane", sort=False):
+        callbacks = python[python["lane"] == lane]
         # Spans of a thread are nested, or apart.
-        inner, _ = Intervals.of_rows(own).overlapping(
-            mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
+        inner, _ = Intervals.of_rows(callbacks).overlapping(
+            ops_of_lane["start"].to_numpy(np.int64), ops_of_lane["end"].to_numpy(np.int64)
         )
-        apart = np.ones(len(mine), np.bool_)
-        apart[inner] = False
-        parts.append(mine[apart])
+        separate = np.ones(len(ops_of_lane), np.bool_)
+        separate[inner] = False
+        parts.append(ops_of_lane[separate])
     work = activity.work.frame()
     columns = ["host", "start", "end"]
-    out: pd.DataFrame = pd.concat(
+    result: pd.DataFrame = pd.concat(
         [work.loc[work["device"] >= 0, columns], *(part[columns] for part in parts)],
         ignore_index=True,
     )
-    return out
+    return result
 
 
-def _on_each_host(found: pd.DataFrame, others: pd.DataFrame) -> tuple[float, float, float]:
+def _on_each_host(callbacks: pd.DataFrame, other_work: pd.DataFrame) -> tuple[float, float, float]:
     """How many callbacks there are, the ps in which any runs, and the ps in which only they do; on
     a host's device with the most of it.
     """
     rows = []
-    places = ["host", "device"] if "device" in found else ["host"]
-    beside = dict(iter(others.groupby(places, sort=False)))
-    for at, mine in found.groupby(places, sort=False):
+    places = ["host", "device"] if "device" in callbacks else ["host"]
+    other_by_device = dict(iter(other_work.groupby(places, sort=False)))
+    for key, calls in callbacks.groupby(places, sort=False):
         spans = pd.concat(
-            [mine[["start", "end"]], beside.get(at, others.head(0))[["start", "end"]]]
+            [
+                calls[["start", "end"]],
+                other_by_device.get(key, other_work.head(0))[["start", "end"]],
+            ]
         )
-        kinds = np.repeat(np.asarray([1, 2], np.int16), [len(mine), len(spans) - len(mine)])
+        kinds = np.repeat(np.asarray([1, 2], np.int16), [len(calls), len(spans) - len(calls)])
         starts, ends = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
         begins, stops, kind = sweep.flatten(starts, ends, kinds)
         alone = (stops - begins)[kind == 1]
         rows.append(
-            (mine["host"].iloc[0], len(mine), Intervals.of_rows(mine).total(), int(alone.sum()))
+            (calls["host"].iloc[0], len(calls), Intervals.of_rows(calls).total(), int(alone.sum()))
         )
     of_devices = pd.DataFrame(rows, columns=["host", "count", "whole", "alone"])
-    most = of_devices.loc[of_devices.groupby("host")["whole"].idxmax()]
-    return float(most["count"].sum()), float(most["whole"].sum()), float(most["alone"].sum())
+    busiest = of_devices.loc[of_devices.groupby("host")["whole"].idxmax()]
+    return (
+        float(busiest["count"].sum()),
+        float(busiest["whole"].sum()),
+        float(busiest["alone"].sum()),
+    )
 
 
 class _Ran:
@@ -280,10 +287,10 @@ class _Ran:
 
     def _with_inner(self, these: Flags) -> Flags:
         """Events, and all that lies in them."""
-        out = these.copy()
+        result = these.copy()
         for level in self._levels:
-            out[level] |= out[self.parent[level]]
-        return out
+            result[level] |= result[self.parent[level]]
+        return result
 
     def _called(self, pattern: re.Pattern[str]) -> Flags:
         """Events whose name matches."""
@@ -293,8 +300,8 @@ class _Ran:
     def _of(self, *names: str) -> Int64s:
         """The ops of these names in the counted steps."""
         codes = [self.activity.ops.codes[name] for name in names if name in self.activity.ops.codes]
-        found: Int64s = self.rows[np.isin(self.op[self.rows], codes) & self.is_op[self.rows]]
-        return found
+        rows: Int64s = self.rows[np.isin(self.op[self.rows], codes) & self.is_op[self.rows]]
+        return rows
 
     def _shapes(self, row: int) -> list[Any]:
         """The shapes of the inputs of an op; [] where they were not recorded."""
@@ -303,23 +310,25 @@ class _Ran:
     def _parsed(self, code: int) -> list[Any]:
         if code not in self.inputs:
             try:
-                made = json.loads(self.texts[code]) if code >= 0 else []
+                parsed = json.loads(self.texts[code]) if code >= 0 else []
             except ValueError:
-                made = []
-            self.inputs[code] = made if isinstance(made, list) else []
+                parsed = []
+            self.inputs[code] = parsed if isinstance(parsed, list) else []
         return self.inputs[code]
 
-    def _part(self, own: npt.NDArray[np.float64], count: int, these: Flags, name: str = "") -> Part:
+    def _part(
+        self, times: npt.NDArray[np.float64], count: int, these: Flags, name: str = ""
+    ) -> Part:
         """The time of ops, and of those of the backward pass that belong to them; `own` is that of
         each.
         """
         with_backward = these | ((self.forward >= 0) & these[self.forward])
-        mine = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
+        rows = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
         return Part(
             times=count / self.steps,
-            ms=float(own[mine].sum()) / 1e9 / self.steps,
+            ms=float(times[rows].sum()) / 1e9 / self.steps,
             name=name,
-            ops=len(mine) / self.steps,
+            ops=len(rows) / self.steps,
         )
 
     def _float64(self) -> tuple[float | None, str]:
@@ -335,23 +344,25 @@ class _Ran:
             [_on_float64(self._parsed(types), self._parsed(shapes)) for types, shapes in kinds],
             np.bool_,
         )
-        mine = rows[wide[kind]]
-        whole = float(self.own[rows].sum())
-        if not whole:
+        wide_rows = rows[wide[kind]]
+        total = float(self.own[rows].sum())
+        if not total:
             return None, ""
-        time = np.bincount(self.op[mine], self.own[mine], len(self.names))
-        return 100 * float(time.sum()) / whole, self.names[int(time.argmax())] if len(mine) else ""
+        time = np.bincount(self.op[wide_rows], self.own[wide_rows], len(self.names))
+        return 100 * float(time.sum()) / total, self.names[int(time.argmax())] if len(
+            wide_rows
+        ) else ""
 
     def _cells(self) -> Part | None:
         """Cells that no op runs over a whole sequence: Python calls each."""
         cells = self._called(_CELL) & ~self._with_inner(
             np.isin(np.arange(len(self.op)), self._of(*_RECURRENT))
         )
-        at = self.rows[cells[self.rows] & (self.forward[self.rows] < 0)]
-        if not len(at):
+        rows = self.rows[cells[self.rows] & (self.forward[self.rows] < 0)]
+        if not len(rows):
             return None
-        name = self.names[int(np.bincount(self.op[at]).argmax())]
-        return self._part(self.on_host, len(at), self._with_inner(cells), name)
+        name = self.names[int(np.bincount(self.op[rows]).argmax())]
+        return self._part(self.on_host, len(rows), self._with_inner(cells), name)
 
     def _attention(self) -> Part | None:
         """Softmax over what a batched product made, and whose result goes into the next one."""
@@ -359,7 +370,7 @@ class _Ran:
         if not len(softmax) or len(products) < 2:
             return None
         fused = self._with_inner(self._called(_FUSED_ATTENTION))
-        mine, count = np.zeros(len(self.op), np.bool_), 0
+        attention, count = np.zeros(len(self.op), np.bool_), 0
         for row in softmax[~fused[softmax] & (self.forward[softmax] < 0)].tolist():
             after = int(np.searchsorted(products, row))
             if not 0 < after < len(products):
@@ -369,9 +380,9 @@ class _Ran:
             if self.step[first] == self.step[last] and _attends(
                 self._shapes(first)[-2:], over, self._shapes(last)
             ):
-                mine[first : last + 1] = True
+                attention[first : last + 1] = True
                 count += 1
-        return self._part(self.own, count, mine) if count else None
+        return self._part(self.own, count, attention) if count else None
 
     def _ungraded(self) -> Part | None:
         """Passes through the whole model that autograd does not see.
@@ -386,15 +397,15 @@ class _Ran:
             return None
         update = self._with_inner(self._called(_UPDATE))
         trains = products[self.numbered[products]]
-        others = products[~self.numbered[products] & ~update[products]]
-        weights = {row: self._weights(row) for row in [*trains.tolist(), *others.tolist()]}
+        untrained = products[~self.numbered[products] & ~update[products]]
+        weights = {row: self._weights(row) for row in [*trains.tolist(), *untrained.tolist()]}
         model = {weights[row] for row in trains.tolist()}
         # Without shapes, all weights look alike.
-        if not model or "" in model or not model <= {weights[row] for row in others.tolist()}:
+        if not model or "" in model or not model <= {weights[row] for row in untrained.tolist()}:
             return None
-        others = others[[weights[row] in model for row in others.tolist()]]
-        begin = pd.Series(self.start[others]).groupby(self.step[others]).min()
-        end = pd.Series(self.end[others]).groupby(self.step[others]).max()
+        untrained = untrained[[weights[row] in model for row in untrained.tolist()]]
+        begin = pd.Series(self.start[untrained]).groupby(self.step[untrained]).min()
+        end = pd.Series(self.end[untrained]).groupby(self.step[untrained]).max()
         outer = self.rows[
             self.is_op[self.rows]
             & ~self.numbered[self.rows]
@@ -428,20 +439,20 @@ class _Ran:
         recorded.
         """
         shapes = self._shapes(row)
-        at = _PRODUCTS.get(self.names[int(self.op[row])], 0)
-        given: list[int] = shapes[at] if len(shapes) > at else []
-        if not given:
+        position = _PRODUCTS.get(self.names[int(self.op[row])], 0)
+        batch: list[int] = shapes[position] if len(shapes) > position else []
+        if not batch:
             return 0
         return (
-            prod(given[:1] + given[2:])
+            prod(batch[:1] + batch[2:])
             if self.names[int(self.op[row])] == "aten::convolution"
-            else prod(given[:-1])
+            else prod(batch[:-1])
         )
 
     def _weights(self, row: int) -> str:
         shapes = self._shapes(row)
-        at = _PRODUCTS[self.names[int(self.op[row])]] + 1
-        return str(shapes[at]) if len(shapes) > at else ""
+        position = _PRODUCTS[self.names[int(self.op[row])]] + 1
+        return str(shapes[position]) if len(shapes) > position else ""
 
 
 def _on_float64(types: Iterable[Any], shapes: Iterable[Any]) -> bool:
@@ -459,7 +470,7 @@ def _attends(factors: list[Any], over: list[int], then: list[Any]) -> bool:
         len(factors) != 2
         or not then
         or len(over) < 3
-        or any(len(one) != 3 for one in (*factors, then[0]))
+        or any(len(shape) != 3 for shape in (*factors, then[0]))
     ):
         return False
     scores = [factors[0][0], factors[0][1], factors[1][2]]

@@ -532,18 +532,18 @@ def cause(waits: Waits, device: bool, unit: Unit = MARKED) -> Cause:
         )
     if waits.work is None:
         return NO_CAUSE
-    said = f"{unit.the.capitalize()} waits {wording.millis(waits.input)} for input, but "
+    start = f"{unit.the.capitalize()} waits {wording.millis(waits.input)} for input, but "
     if waits.work < PIPELINE_PART * waits.input:
         rest = (
             "copying batches to the device. Copy less, ahead of time."
             if device
             else "not their work."
         )
-        return Cause(ELSEWHERE, f"{said}{calls}: the rest is {rest}")
+        return Cause(ELSEWHERE, f"{start}{calls}: the rest is {rest}")
     if waits.returned is not None and waits.returned < little:
         return Cause(
             ELSEWHERE,
-            f"{said}tf.data returns its element within {wording.millis(waits.returned)}: the rest"
+            f"{start}tf.data returns its element within {wording.millis(waits.returned)}: the rest"
             " is not its work.",
         )
     return Cause(PIPELINE)
@@ -564,7 +564,7 @@ def summary(
     waits. `why` is the answer of `cause`.
     """
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
-    out: dict[str, Any] = {
+    result: dict[str, Any] = {
         "input_bound": None,
         "host": None,
         "pipeline": None,
@@ -579,38 +579,38 @@ def summary(
                 "Only device pipelines were recorded. They pass on the elements of a host pipeline,"
                 " which is not in this profile."
             )
-        return {**out, "statement": text, "next_step": ""}
+        return {**result, "statement": text, "next_step": ""}
     slowest = on_host.iloc[0]
     bound = float(slowest["max_us"]) > SLOW_CALL_US
-    where = f"{slowest['pipeline']} of {slowest['host']}"
-    out |= {key: slowest[key] for key in ("host", "pipeline", "bottleneck")}
-    out |= {key: float(slowest[key]) for key in ("max_us", "bottleneck_us")}
-    out["input_bound"] = bound
+    name = f"{slowest['pipeline']} of {slowest['host']}"
+    result |= {key: slowest[key] for key in ("host", "pipeline", "bottleneck")}
+    result |= {key: float(slowest[key]) for key in ("max_us", "bottleneck_us")}
+    result["input_bound"] = bound
     if bound:
-        took = f"the slowest call of pipeline {where} took {wording.micros(slowest['max_us'])}"
+        took = f"the slowest call of pipeline {name} took {wording.micros(slowest['max_us'])}"
         usual = f"calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck"
-        out["statement"] = f"{took[0].upper()}{took[1:]}; {usual}."
-        out["next_step"] = (
+        result["statement"] = f"{took[0].upper()}{took[1:]}; {usual}."
+        result["next_step"] = (
             f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
         )
         if input_percent is not None and input_percent < INPUT_MODERATE:
             slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])
             waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
-            out["statement"] = (
+            result["statement"] = (
                 f"Single calls are slow, but {waits}: {took}, {slow:,} of its {calls:,} calls over"
                 f" {SLOW_CALL_US:.0f} µs, yet only {input_percent:.1f}% of {unit.time} is spent"
                 " waiting for input."
             )
-            out["next_step"] = "Look elsewhere: see the step breakdown."
+            result["next_step"] = "Look elsewhere: see the step breakdown."
         elif why.kind == ELSEWHERE:
-            out["statement"] = (
+            result["statement"] = (
                 f"{took[0].upper()}{took[1:]}, but that is not what {unit.the} waits for."
             )
-            out["next_step"] = why.text
+            result["next_step"] = why.text
     else:
-        out["statement"] = (
+        result["statement"] = (
             f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs; "
-            f"the slowest, of {where}, took {wording.micros(slowest['max_us'])}."
+            f"the slowest, of {name}, took {wording.micros(slowest['max_us'])}."
         )
-        out["next_step"] = "Look elsewhere: see the step breakdown."
-    return out
+        result["next_step"] = "Look elsewhere: see the step breakdown."
+    return result

@@ -62,9 +62,11 @@ def find(activity: Activity) -> Unrolled | None:
     measured, _ = hlo.measured(activity)
     if not len(measured):
         return None
-    own = measured.groupby(["host", "program"], sort=False, as_index=False)["own"].sum()
-    most = own.iloc[int(own["own"].to_numpy().argmax())]
-    program: Program | None = activity.programs.program(int(most["host"]), int(most["program"]))
+    times = measured.groupby(["host", "program"], sort=False, as_index=False)["own"].sum()
+    longest = times.iloc[int(times["own"].to_numpy().argmax())]
+    program: Program | None = activity.programs.program(
+        int(longest["host"]), int(longest["program"])
+    )
     if program is None:
         return None
     try:
@@ -78,14 +80,14 @@ def in_program(program: Program) -> Unrolled | None:
     ReadError where the program is damaged.
     """
     kinds: dict[int, Hashable] = {}
-    for place, opcode in enumerate(program.opcodes):
-        one = program.instruction(place) if opcode in _OPCODES else None
-        if one is not None and _is_forward_product(one):
-            shapes = [program.shape(at) for at in program.operands(place) if at >= 0]
-            kinds[place] = (
-                one.source_file,
-                one.source_line,
-                program.shape(place).short,
+    for index, opcode in enumerate(program.opcodes):
+        instruction = program.instruction(index) if opcode in _OPCODES else None
+        if instruction is not None and _is_forward_product(instruction):
+            shapes = [program.shape(operand) for operand in program.operands(index) if operand >= 0]
+            kinds[index] = (
+                instruction.source_file,
+                instruction.source_line,
+                program.shape(index).short,
                 tuple(shape.dimensions for shape in shapes),
             )
     if not kinds:
@@ -93,29 +95,29 @@ def in_program(program: Program) -> Unrolled | None:
     kind, count = Counter(kinds.values()).most_common(1)[0]
     if count < _LEAST:
         return None
-    mine = {place for place, each in kinds.items() if each == kind}
-    one = program.instruction(min(mine))
-    source = f"{one.source_file.replace(chr(92), '/').rpartition('/')[2]}:{one.source_line}"
-    shape = next((part.short for part in program.shape(min(mine)).arrays()), "")
+    chain = {index for index, product_kind in kinds.items() if product_kind == kind}
+    instruction = program.instruction(min(chain))
+    source = f"{instruction.source_file.replace(chr(92), '/').rpartition('/')[2]}:{instruction.source_line}"
+    shape = next((part.short for part in program.shape(min(chain)).arrays()), "")
     return Unrolled(
         program=program.name,
         instructions=len(program),
-        times=_longest(program, mine),
+        times=_longest(program, chain),
         shape=shape,
         source=source,
     )
 
 
-def _is_forward_product(one: Instruction) -> bool:
-    primitive = one.op_name.rpartition("/")[2]
+def _is_forward_product(instruction: Instruction) -> bool:
+    primitive = instruction.op_name.rpartition("/")[2]
     return (
         primitive in _PRODUCTS
-        and bool(one.source_file and one.source_line)
-        and not any(part in one.op_name for part in _NOT_FORWARD)
+        and bool(instruction.source_file and instruction.source_line)
+        and not any(part in instruction.op_name for part in _NOT_FORWARD)
     )
 
 
-def _longest(program: Program, mine: set[int]) -> int:
+def _longest(program: Program, products: set[int]) -> int:
     """The most of these instructions that lie on one path through a computation and those that it
     calls.
     """
@@ -126,22 +128,26 @@ def _longest(program: Program, mine: set[int]) -> int:
     # operands; where not, the path is cut.
     for computation in program.computations:
         deepest = 0
-        for place in range(computation.first, computation.first + computation.count):
+        for index in range(computation.first, computation.first + computation.count):
             before = max(
-                (depth[at] for at in program.operands(place) if computation.first <= at < place),
+                (
+                    depth[operand]
+                    for operand in program.operands(index)
+                    if computation.first <= operand < index
+                ),
                 default=0,
             )
-            depth[place] = before + (place in mine) + _called(program, place, within)
-            deepest = max(deepest, depth[place])
+            depth[index] = before + (index in products) + _called(program, index, within)
+            deepest = max(deepest, depth[index])
         within[computation.ident] = deepest
         longest = max(longest, deepest)
     return longest
 
 
-def _called(program: Program, place: int, within: Mapping[int, int]) -> int:
+def _called(program: Program, index: int, within: Mapping[int, int]) -> int:
     """What an instruction adds by the computation that it calls once; a loop or a branch is another
     matter.
     """
-    if program.opcodes[place] not in ("fusion", "call"):
+    if program.opcodes[index] not in ("fusion", "call"):
         return 0
-    return max((within.get(ident, 0) for ident in program.called(place)), default=0)
+    return max((within.get(ident, 0) for ident in program.called(index)), default=0)

@@ -69,8 +69,8 @@ KNOWN = (
 
 def version(text: str) -> tuple[int, ...]:
     """`2.9.1+cu128` as numbers; () of what is none."""
-    found = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def may_be_slow(versions: Mapping[str, str]) -> list[Slow]:
@@ -88,17 +88,17 @@ def _lacks(unless: tuple[str, tuple[int, ...]] | None, versions: Mapping[str, st
 
 
 def _slow_versions(facts: Facts, limit: Threshold) -> Found | None:
-    kernels, whole = facts.computing
+    kernels, kernel_us = facts.computing
     versions = facts.evidence.versions
-    for row in may_be_slow(versions) if whole else ():
-        mine = kernels[kernels["op"].astype(str).str.match(row.ops)]
-        gain = facts.compute_ms * float(mine["total_us"].sum()) / whole
+    for row in may_be_slow(versions) if kernel_us else ():
+        slow_kernels = kernels[kernels["op"].astype(str).str.match(row.ops)]
+        gain = facts.compute_ms * float(slow_kernels["total_us"].sum()) / kernel_us
         if 100 * gain < limit["moderate"] * facts.mean["step_time"]:
             continue
-        beside = f" with {row.unless[0]} **{versions[row.unless[0]]}**" if row.unless else ""
+        other_library = f" with {row.unless[0]} **{versions[row.unless[0]]}**" if row.unless else ""
         text = (
-            f"**{wording.millis(gain)}** {facts.unit.per} are in {mine['op'].iloc[0]}: in"
-            f" {row.library} **{versions[row.library]}**{beside}, {row.why} ({row.source})."
+            f"**{wording.millis(gain)}** {facts.unit.per} are in {slow_kernels['op'].iloc[0]}: in"
+            f" {row.library} **{versions[row.library]}**{other_library}, {row.why} ({row.source})."
         )
         return Found(
             text,
@@ -110,11 +110,11 @@ def _slow_versions(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _told(row: Slow) -> str:
-    first, fixed = (".".join(map(str, one)) for one in (row.first, row.fixed))
-    beside = (
+    first, fixed = (".".join(map(str, numbers)) for numbers in (row.first, row.fixed))
+    other_library = (
         f" with {row.unless[0]} before {'.'.join(map(str, row.unless[1]))}" if row.unless else ""
     )
-    return f"{row.library} from {first} to before {fixed}{beside}"
+    return f"{row.library} from {first} to before {fixed}{other_library}"
 
 
 RULES: tuple[AdviceRule, ...] = (

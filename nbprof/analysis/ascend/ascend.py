@@ -73,13 +73,13 @@ def gathered(tables: Mapping[str, Sequence[Any]], hosts: Sequence[str]) -> dict[
     hosts : sequence of str
         Names of the recordings.
     """
-    out = {}
+    gathered_tables = {}
     for kind, parts in tables.items():
         frames = [_placed(part, hosts) for part in parts]
         frames = [frame for frame in frames if len(frame)]
         if frames:
-            out[kind] = pd.concat(frames, ignore_index=True)
-    return out
+            gathered_tables[kind] = pd.concat(frames, ignore_index=True)
+    return gathered_tables
 
 
 def _placed(table: Table, hosts: Sequence[str]) -> pd.DataFrame:
@@ -100,10 +100,10 @@ def floats(frame: pd.DataFrame, name: str) -> Floats:
     """A column as float64; NaN for what is no number, and where there is no such column."""
     if name not in frame.columns:
         return np.full(len(frame), np.nan)
-    out = np.asarray(
+    numbers = np.asarray(
         pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
     )
-    return np.where(np.isfinite(out), out, np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def moments(frame: pd.DataFrame, name: str) -> tuple[Int64s, npt.NDArray[np.bool_]]:
@@ -113,18 +113,18 @@ def moments(frame: pd.DataFrame, name: str) -> tuple[Int64s, npt.NDArray[np.bool
     if name not in frame.columns:
         return np.zeros(len(frame), np.int64), np.zeros(len(frame), np.bool_)
     column = frame[name]
-    known = column.notna().to_numpy(np.bool_)
+    recorded = column.notna().to_numpy(np.bool_)
     if not pd.api.types.is_integer_dtype(column.dtype):
         numbers = floats(frame, name)
-        known = np.isfinite(numbers)
-        return np.where(known, numbers, 0).astype(np.int64), known
-    return column.fillna(0).to_numpy(np.int64), known
+        recorded = np.isfinite(numbers)
+        return np.where(recorded, numbers, 0).astype(np.int64), recorded
+    return column.fillna(0).to_numpy(np.int64), recorded
 
 
 def integers(frame: pd.DataFrame, name: str, missing: int = NOT_TOLD) -> Int64s:
     """A column as int64 with `missing` for what is no number, and where there is no such column."""
-    values, known = moments(frame, name)
-    return np.where(known, values, missing)
+    values, recorded = moments(frame, name)
+    return np.where(recorded, values, missing)
 
 
 def texts(frame: pd.DataFrame, name: str) -> Texts:
@@ -157,6 +157,6 @@ def most(rows: pd.DataFrame, column: str) -> float:
     )
 
 
-def part(numerator: float, whole: float) -> float:
+def part(numerator: float, total: float) -> float:
     """A share; NaN if the whole is 0."""
-    return numerator / whole if whole > 0 else float("nan")
+    return numerator / total if total > 0 else float("nan")

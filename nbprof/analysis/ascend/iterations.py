@@ -61,14 +61,14 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     end, ended = moments(steps, "iteration_end_ps")
     fp, has_fp = moments(steps, "fp_start_ps")
     bp, has_bp = moments(steps, "bp_end_ps")
-    own, has_own = moments(steps, "iteration_start_ps")
+    own_start, has_own = moments(steps, "iteration_start_ps")
     first = _first(steps)
     follows = _follows(integers(steps, "iteration_id"), first)
     before, had = (
         _shifted(end, first),
         follows & ended & _shifted(ended.astype(np.int64), first).astype(np.bool_),
     )
-    told = {
+    reported = {
         name: floats(steps, f"{name}_us") / _US_OF_MS
         for name in ("iteration", "fp_to_bp", "iteration_refresh", "data_aug_bound")
     }
@@ -77,28 +77,30 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     backward = int((had & has_fp & (fp < before)).sum())
     # Of the first iteration the file states what went by since something else, and start-up is most
     # of it.
-    gap = np.where(np.isnan(gap) & ~first & ~has_fp, told["data_aug_bound"], gap)
-    middle = np.where(has_fp & has_bp, _between(fp, bp, has_fp & has_bp), told["fp_to_bp"])
-    refresh = np.where(has_bp & ended, _between(bp, end, has_bp & ended), told["iteration_refresh"])
-    lead_in = _between(own, fp, has_own & has_fp)
-    begin, begun = np.where(has_own, own, fp), has_own | has_fp
+    gap = np.where(np.isnan(gap) & ~first & ~has_fp, reported["data_aug_bound"], gap)
+    middle = np.where(has_fp & has_bp, _between(fp, bp, has_fp & has_bp), reported["fp_to_bp"])
+    refresh = np.where(
+        has_bp & ended, _between(bp, end, has_bp & ended), reported["iteration_refresh"]
+    )
+    lead_in = _between(own_start, fp, has_own & has_fp)
+    begin, begun = np.where(has_own, own_start, fp), has_own | has_fp
     wall = np.where(had, _between(before, end, had), _between(begin, end, begun & ended))
     # Marks that a file leaves out, or states to a millisecond, are in its durations.
     parts = gap + middle + refresh
     wall = np.where((~has_fp | ~ended) & ~np.isnan(parts), parts, wall)
-    wall = np.where(np.isnan(wall), told["iteration"], wall)
+    wall = np.where(np.isnan(wall), reported["iteration"], wall)
     # Where a file leaves the marks out, they follow from the end and the durations.
     bp, has_bp = _back(bp, has_bp, end, ended, refresh)
     fp, has_fp = _back(fp, has_fp, bp, has_bp, middle)
     tail, hidden = _reduces(steps, fp, bp, end, has_fp & has_bp & ended)
-    at = np.where(had, before, np.where(begun, begin, end))
-    out = pd.DataFrame(
+    start = np.where(had, before, np.where(begun, begin, end))
+    table = pd.DataFrame(
         {
             "host": steps["host"],
             "device": steps["device"],
             "model": nullable(integers(steps, "model_id")),
             "iteration": integers(steps, "iteration_id"),
-            "start_ms": np.where(had | begun, at / _PS_OF_MS, np.nan),
+            "start_ms": np.where(had | begun, start / _PS_OF_MS, np.nan),
             "iteration_ms": wall,
             "data_aug_ms": gap,
             "fp_to_bp_ms": middle,
@@ -108,13 +110,13 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             "hidden_all_reduce_ms": hidden,
             "lead_in_ms": lead_in,
             "get_next_ms": floats(steps, "get_next_us") / _US_OF_MS,
-            "reported_iteration_ms": told["iteration"],
-            "reported_data_aug_ms": told["data_aug_bound"],
+            "reported_iteration_ms": reported["iteration"],
+            "reported_data_aug_ms": reported["data_aug_bound"],
         }
     )
-    out["warmup"] = _warming(out)
-    out["main"] = _main(out)
-    return out, _doubts(out, backward)
+    table["warmup"] = _warming(table)
+    table["main"] = _main(table)
+    return table, _doubts(table, backward)
 
 
 def _each_once(steps: pd.DataFrame) -> pd.DataFrame:
@@ -140,13 +142,13 @@ def _follows(iteration: Int64s, first: Any) -> Any:
 
 
 def _back(
-    mark: Int64s, known: Any, end: Int64s, ended: Any, length_ms: Floats
+    mark: Int64s, recorded: Any, end: Int64s, ended: Any, length_ms: Floats
 ) -> tuple[Int64s, Any]:
     """A mark, from what follows it where it is not known."""
-    other = ~known & ended & np.isfinite(length_ms)
+    other = ~recorded & ended & np.isfinite(length_ms)
     return (
         np.where(other, end - np.nan_to_num(length_ms * _PS_OF_MS).astype(np.int64), mark),
-        known | other,
+        recorded | other,
     )
 
 
@@ -155,14 +157,14 @@ def _shifted(values: Int64s, first: Any) -> Int64s:
     return np.where(first, 0, np.append(0, values[:-1]) if len(values) else values)
 
 
-def _between(start: Int64s, end: Int64s, known: Any) -> Floats:
+def _between(start: Int64s, end: Int64s, recorded: Any) -> Floats:
     """Time in ms from one mark to another; NaN if unknown or negative."""
     length = end - start
-    return np.where(known & (length >= 0), length / _PS_OF_MS, np.nan)
+    return np.where(recorded & (length >= 0), length / _PS_OF_MS, np.nan)
 
 
 def _reduces(
-    steps: pd.DataFrame, fp: Int64s, bp: Int64s, end: Int64s, known: Any
+    steps: pd.DataFrame, fp: Int64s, bp: Int64s, end: Int64s, recorded: Any
 ) -> tuple[Floats, Floats]:
     """Time in ms of the gradients' all-reduce after BP End, and before it, behind the backward
     pass. Several at a time count once.
@@ -177,15 +179,15 @@ def _reduces(
         return nothing, nothing
     starts, ends = [], []
     for number, name in found:
-        at, has = moments(steps, name)
+        moment, has = moments(steps, name)
         length = floats(steps, f"reduce_{number}_us")
         has = has & (length >= 0)
-        at = np.where(has, at, 0)
-        starts.append(at)
-        ends.append(np.where(has, at + np.nan_to_num(length * 1e6).astype(np.int64), at))
+        moment = np.where(has, moment, 0)
+        starts.append(moment)
+        ends.append(np.where(has, moment + np.nan_to_num(length * 1e6).astype(np.int64), moment))
     start, stop = np.stack(starts, 1), np.stack(ends, 1)
     return tuple(
-        np.where(known, _covered(start, stop, low, high) / _PS_OF_MS, np.nan)
+        np.where(recorded, _covered(start, stop, low, high) / _PS_OF_MS, np.nan)
         for low, high in ((bp, end), (fp, bp))
     )  # type: ignore[return-value]
 
@@ -197,21 +199,21 @@ def _covered(start: Int64s, stop: Int64s, low: Int64s, high: Int64s) -> Int64s:
     return union_by_group(row, start.ravel(), stop.ravel()).totals(len(start))
 
 
-def _warming(out: pd.DataFrame) -> Any:
+def _warming(table: pd.DataFrame) -> Any:
     """The first iterations of a model: they compile and fill queues. Two of four or more, one of
     fewer, none of one.
     """
-    groups = out.groupby(_MODEL, sort=False, dropna=False)["iteration"]
-    place, count = groups.cumcount(), groups.transform("size")
-    return (place < np.where(count >= 4, 2, np.where(count >= 2, 1, 0))).to_numpy(np.bool_)
+    groups = table.groupby(_MODEL, sort=False, dropna=False)["iteration"]
+    position, count = groups.cumcount(), groups.transform("size")
+    return (position < np.where(count >= 4, 2, np.where(count >= 2, 1, 0))).to_numpy(np.bool_)
 
 
-def _main(out: pd.DataFrame) -> Any:
+def _main(table: pd.DataFrame) -> Any:
     """Whether the row is of the model of most iterations of its device, of equal ones the longest:
     others initialise or validate.
     """
     size = (
-        out.assign(model=out["model"].fillna(NOT_TOLD))
+        table.assign(model=table["model"].fillna(NOT_TOLD))
         .groupby(_MODEL)["iteration_ms"]
         .agg(["size", "sum"])
         .reset_index()
@@ -221,29 +223,33 @@ def _main(out: pd.DataFrame) -> Any:
     ).drop_duplicates(KEYS)
     chosen = (
         best.set_index(KEYS)["model"]
-        .reindex(pd.MultiIndex.from_frame(out[KEYS]))
+        .reindex(pd.MultiIndex.from_frame(table[KEYS]))
         .to_numpy(np.int64)
     )
-    return chosen == out["model"].fillna(NOT_TOLD).to_numpy(np.int64)
+    return chosen == table["model"].fillna(NOT_TOLD).to_numpy(np.int64)
 
 
 def convention(rows: pd.DataFrame) -> str:
     """What `Iteration Time` of the file counts, by what most iterations of a model agree with."""
     rows = rows[rows["data_aug_ms"].notna() & rows["reported_iteration_ms"].notna()]
-    said, whole = (
+    reported, end_to_end = (
         rows["reported_iteration_ms"].to_numpy(np.float64),
         rows["iteration_ms"].to_numpy(np.float64),
     )
     inner = (rows["fp_to_bp_ms"] + rows["grad_refresh_ms"]).to_numpy(np.float64)
     lead = rows["lead_in_ms"].to_numpy(np.float64)
     fits = {
-        WHOLE: _same(said, whole),
-        OWN_START: _same(said, inner + lead) & ~_same(said, inner),
-        FROM_FP: _same(said, inner),
+        WHOLE: _same(reported, end_to_end),
+        OWN_START: _same(reported, inner + lead) & ~_same(reported, inner),
+        FROM_FP: _same(reported, inner),
     }
     # A CSV does not tell its own start; it lies before FP Start and after the iteration before.
     fits[OWN_START] |= (
-        np.isnan(lead) & (said > inner) & (said < whole) & ~fits[WHOLE] & ~fits[FROM_FP]
+        np.isnan(lead)
+        & (reported > inner)
+        & (reported < end_to_end)
+        & ~fits[WHOLE]
+        & ~fits[FROM_FP]
     )
     for name, fit in fits.items():
         if fit.sum() * 2 > len(rows):
@@ -271,7 +277,7 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
                 "reported_iteration_ms",
             ]
         ].mean()
-        whole = float(means["iteration_ms"])
+        iteration_ms = float(means["iteration_ms"])
         rows.append(
             {
                 "host": key[0],
@@ -280,7 +286,7 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
                 "main": bool(group["main"].iloc[0]),
                 "iterations": len(group),
                 "counted": len(counted),
-                "iteration_ms": whole,
+                "iteration_ms": iteration_ms,
                 "sd_ms": float(counted["iteration_ms"].std()),
                 **{
                     name: float(means[name])
@@ -292,30 +298,32 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
                     )
                 },
                 **{
-                    f"{name[:-3]}_fraction": float(means[name]) / whole if whole > 0 else np.nan
+                    f"{name[:-3]}_fraction": float(means[name]) / iteration_ms
+                    if iteration_ms > 0
+                    else np.nan
                     for name in (*PARTS, "grad_refresh_ms")
                 },
                 "convention": convention(group),
             }
         )
-    out = pd.DataFrame(rows, columns=SUMMARY)
-    return out.astype({"model": "Int64"}) if len(out) else out
+    result = pd.DataFrame(rows, columns=SUMMARY)
+    return result.astype({"model": "Int64"}) if len(result) else result
 
 
 SUMMARY = frames.names("ascend.iterations.summary")
 
 
-def _doubts(out: pd.DataFrame, backward: int) -> list[str]:
-    said = []
+def _doubts(table: pd.DataFrame, backward: int) -> list[str]:
+    sentences = []
     if backward:
-        what = "iteration starts" if backward == 1 else "iterations start"
-        said.append(
-            f"{backward:,} {what} before the previous one ends: the Data Aug Bound is unknown"
+        phrase = "iteration starts" if backward == 1 else "iterations start"
+        sentences.append(
+            f"{backward:,} {phrase} before the previous one ends: the Data Aug Bound is unknown"
             " there."
         )
-    if lost := int((out["fp_to_bp_ms"].isna() & out["iteration_ms"].notna()).sum()):
-        what = "iteration has" if lost == 1 else "iterations have"
-        said.append(
-            f"{lost:,} {what} no FP Start or BP End, as in inference: only the total time is known."
+    if lost := int((table["fp_to_bp_ms"].isna() & table["iteration_ms"].notna()).sum()):
+        phrase = "iteration has" if lost == 1 else "iterations have"
+        sentences.append(
+            f"{lost:,} {phrase} no FP Start or BP End, as in inference: only the total time is known."
         )
-    return said
+    return sentences

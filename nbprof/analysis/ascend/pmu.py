@@ -95,33 +95,33 @@ def frame(
         The tables `l2_cache`, gathered: hit rates by device, stream and task, where op_summary has
         none.
     """
-    out = ops[_KEPT].copy()
+    table = ops[_KEPT].copy()
     ran = {side: _ran(tasks, side) for side in _SIDES}
     for word, name in PIPES.items():
-        out[f"{name.lower()}_fraction"] = _most(tasks, f"{word}_ratio", ran)
-    ratios = out[[f"{name.lower()}_fraction" for name in PIPES.values()]].to_numpy(np.float64)
+        table[f"{name.lower()}_fraction"] = _most(tasks, f"{word}_ratio", ran)
+    ratios = table[[f"{name.lower()}_fraction" for name in PIPES.values()]].to_numpy(np.float64)
     best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
-    high = ratios[np.arange(len(out)), best] if len(out) else np.zeros(0)
+    high = ratios[np.arange(len(table)), best] if len(table) else np.zeros(0)
     labels = np.array(list(PIPES.values()), object)
-    out["core_us"] = np.fmax(
+    table["core_us"] = np.fmax(
         _most(tasks, "aicore_time_us", {"": ran["aic_"] | ran[""]}),
         _most(tasks, "aiv_time_us", {"": ran["aiv_"]}),
     )
-    out["bound_by"] = np.where(high > 0, labels[best], "")
-    out["bound_fraction"] = high
-    out["memory_bound"] = _memory_bound(tasks, out)
-    out["cube_utilization_fraction"] = floats(tasks, "cube_utilization_percent") / 100
-    out["icache_miss_fraction"] = _most(tasks, "icache_miss_rate", ran)
-    out["bank_group_conflict_fraction"] = _most(tasks, "vec_bankgroup_cflt_ratio", ran)
-    out["bank_conflict_fraction"] = _most(tasks, "vec_bank_cflt_ratio", ran)
-    out["cache_hit_fraction"] = _hits(tasks, out, cache)
-    out["read_bytes_per_second"] = _sum(tasks, "main_mem_read_bw_gb_per_second") * 1e9
-    out["write_bytes_per_second"] = _sum(tasks, "main_mem_write_bw_gb_per_second") * 1e9
+    table["bound_by"] = np.where(high > 0, labels[best], "")
+    table["bound_fraction"] = high
+    table["memory_bound"] = _memory_bound(tasks, table)
+    table["cube_utilization_fraction"] = floats(tasks, "cube_utilization_percent") / 100
+    table["icache_miss_fraction"] = _most(tasks, "icache_miss_rate", ran)
+    table["bank_group_conflict_fraction"] = _most(tasks, "vec_bankgroup_cflt_ratio", ran)
+    table["bank_conflict_fraction"] = _most(tasks, "vec_bank_cflt_ratio", ran)
+    table["cache_hit_fraction"] = _hits(tasks, table, cache)
+    table["read_bytes_per_second"] = _sum(tasks, "main_mem_read_bw_gb_per_second") * 1e9
+    table["write_bytes_per_second"] = _sum(tasks, "main_mem_write_bw_gb_per_second") * 1e9
     numbers = [name for name in COLUMNS if name not in _KEPT and name != "bound_by"]
-    known = np.isfinite(out[numbers].to_numpy(np.float64)).any(axis=1) & (
-        out["core"] != COMMUNICATION
+    recorded = np.isfinite(table[numbers].to_numpy(np.float64)).any(axis=1) & (
+        table["core"] != COMMUNICATION
     ).to_numpy(np.bool_)
-    rows: pd.DataFrame = out.loc[known, COLUMNS]
+    rows: pd.DataFrame = table.loc[recorded, COLUMNS]
     return rows.reset_index(drop=True)
 
 
@@ -140,10 +140,10 @@ def _ran(tasks: pd.DataFrame, side: str) -> Any:
 
 def _most(tasks: pd.DataFrame, name: str, ran: dict[str, Any]) -> Floats:
     """A counter of the side that ran; of both the larger; NaN where neither has it."""
-    out = np.full(len(tasks), np.nan)
+    largest = np.full(len(tasks), np.nan)
     for side, used in ran.items():
-        out = np.fmax(out, np.where(used, floats(tasks, f"{side}{name}"), np.nan))
-    return out
+        largest = np.fmax(largest, np.where(used, floats(tasks, f"{side}{name}"), np.nan))
+    return largest
 
 
 def _sum(tasks: pd.DataFrame, name: str) -> Floats:
@@ -152,23 +152,23 @@ def _sum(tasks: pd.DataFrame, name: str) -> Floats:
     return np.where(np.isfinite(values).any(axis=0), np.nansum(values, axis=0), np.nan)
 
 
-def _memory_bound(tasks: pd.DataFrame, out: pd.DataFrame) -> Floats:
+def _memory_bound(tasks: pd.DataFrame, table: pd.DataFrame) -> Floats:
     """MTE2 by the larger of cube and vector, which msprof writes for older chips itself."""
     compute = np.fmax(
-        out["cube_fraction"].to_numpy(np.float64), out["vector_fraction"].to_numpy(np.float64)
+        table["cube_fraction"].to_numpy(np.float64), table["vector_fraction"].to_numpy(np.float64)
     )
-    moved = out["mte2_fraction"].to_numpy(np.float64)
-    ratio = np.divide(moved, compute, out=np.full(len(out), np.nan), where=compute > 0)
-    stated = floats(tasks, "memory_bound")
-    return np.asarray(np.where(np.isfinite(stated), stated, ratio))
+    moved = table["mte2_fraction"].to_numpy(np.float64)
+    ratio = np.divide(moved, compute, out=np.full(len(table), np.nan), where=compute > 0)
+    reported = floats(tasks, "memory_bound")
+    return np.asarray(np.where(np.isfinite(reported), reported, ratio))
 
 
 def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) -> Floats:
     hit, miss = np.zeros(len(tasks)), np.zeros(len(tasks))
     for good, bad in _HITS:
-        found, lost = _sum(tasks, good), _sum(tasks, bad)
-        known = np.isfinite(found) & np.isfinite(lost)
-        hit, miss = hit + np.where(known, found, 0), miss + np.where(known, lost, 0)
+        hits, misses = _sum(tasks, good), _sum(tasks, bad)
+        recorded = np.isfinite(hits) & np.isfinite(misses)
+        hit, miss = hit + np.where(recorded, hits, 0), miss + np.where(recorded, misses, 0)
     rate: Floats = np.divide(hit, hit + miss, out=np.full(len(tasks), np.nan), where=hit + miss > 0)
     if cache is None or not len(cache):
         return rate
@@ -191,8 +191,8 @@ def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) ->
         .merge(table, on=["host", "device", "stream", "task"])
         .set_index("index")["rate"]
     )
-    told = by_task.reindex(out.index).to_numpy(np.float64)
-    return np.asarray(np.where(np.isfinite(rate), rate, told))
+    cache_rate = by_task.reindex(out.index).to_numpy(np.float64)
+    return np.asarray(np.where(np.isfinite(rate), rate, cache_rate))
 
 
 def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
@@ -221,37 +221,40 @@ def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
     work = pmu[keys].copy()
     for name in averaged:
         values = pmu[name].to_numpy(np.float64)
-        known = np.isfinite(values)
+        recorded = np.isfinite(values)
         work[name], work[f"{name} by"] = (
-            np.where(known, values, 0) * weight,
-            np.where(known, weight, 0),
+            np.where(recorded, values, 0) * weight,
+            np.where(recorded, weight, 0),
         )
     work["saturated"] = (pmu["bound_fraction"].to_numpy(np.float64) > SATURATED) * weight
     sums = work.groupby(keys, sort=False).sum()
-    out = pmu.groupby(keys, sort=False).agg(
+    sums_by_type = pmu.groupby(keys, sort=False).agg(
         tasks=("op", "size"), duration_us=("duration_us", "sum")
     )
-    out["core_us"] = pmu.groupby(keys, sort=False)["core_us"].sum(min_count=1)
+    sums_by_type["core_us"] = pmu.groupby(keys, sort=False)["core_us"].sum(min_count=1)
     for name in averaged:
         by = sums[f"{name} by"].to_numpy(np.float64)
-        out[name] = np.divide(
-            sums[name].to_numpy(np.float64), by, out=np.full(len(out), np.nan), where=by > 0
+        sums_by_type[name] = np.divide(
+            sums[name].to_numpy(np.float64),
+            by,
+            out=np.full(len(sums_by_type), np.nan),
+            where=by > 0,
         )
     pipes = [f"{name.lower()}_fraction" for name in PIPES.values()]
-    ratios = out[pipes].to_numpy(np.float64)
+    ratios = sums_by_type[pipes].to_numpy(np.float64)
     best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
-    high = ratios[np.arange(len(out)), best]
-    out["bound_by"] = np.where(high > 0, np.array(list(PIPES.values()), object)[best], "")
-    out["bound_fraction"] = high
-    whole = out["duration_us"].to_numpy(np.float64)
-    out["saturated_fraction"] = np.divide(
+    high = ratios[np.arange(len(sums_by_type)), best]
+    sums_by_type["bound_by"] = np.where(high > 0, np.array(list(PIPES.values()), object)[best], "")
+    sums_by_type["bound_fraction"] = high
+    total_us = sums_by_type["duration_us"].to_numpy(np.float64)
+    sums_by_type["saturated_fraction"] = np.divide(
         sums["saturated"].to_numpy(np.float64),
-        whole,
-        out=np.full(len(out), np.nan),
-        where=whole > 0,
+        total_us,
+        out=np.full(len(sums_by_type), np.nan),
+        where=total_us > 0,
     )
-    out.loc[np.isnan(high), "saturated_fraction"] = np.nan
-    out = out.reset_index().sort_values(
+    sums_by_type.loc[np.isnan(high), "saturated_fraction"] = np.nan
+    sums_by_type = sums_by_type.reset_index().sort_values(
         "duration_us", ascending=False, kind="stable", ignore_index=True
     )
-    return out[names]
+    return sums_by_type[names]

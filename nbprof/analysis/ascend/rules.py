@@ -44,7 +44,7 @@ def every() -> tuple[AscendRule, ...]:
     return (*rules_run.RULES, *rules_ops.RULES)
 
 
-def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
+def frame(facts: Facts, reported: pd.DataFrame | None = None) -> pd.DataFrame:
     """Every rule with its result, findings first, by the time that they concern; the columns of
     `SCHEMA["ascend.rules.frame"]`.
 
@@ -61,13 +61,13 @@ def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
         for rule in every()
     ]
     rows = [row for row in computed if row is not None]
-    if stated is not None and len(stated):
-        rows += _stated(stated)
-    out = pd.DataFrame(rows, columns=COLUMNS)
-    order = out["state"].map({FOUND: 0, CLEAR: 1, UNKNOWN: 2})
-    share = out["share"].fillna(-1)
+    if reported is not None and len(reported):
+        rows += _stated(reported)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    order = table["state"].map({FOUND: 0, CLEAR: 1, UNKNOWN: 2})
+    share = table["share"].fillna(-1)
     return (
-        out.assign(_state=order, _share=-share)
+        table.assign(_state=order, _share=-share)
         .sort_values(["_state", "_share"], kind="stable", ignore_index=True)
         .drop(columns=["_state", "_share"])
         .astype({"value": "float64", "limit": "float64", "share": "float64"})
@@ -78,9 +78,9 @@ def _row(rule: AscendRule, facts: Facts) -> tuple[object, ...]:
     there = all(
         getattr(facts, name) is not None and len(getattr(facts, name)) for name in rule.needs
     )
-    found = rule.ask(facts) if there else None
+    measured = rule.ask(facts) if there else None
     limit = rule.threshold.numbers.get("limit")
-    if found is None:
+    if measured is None:
         return (
             rule.name,
             rule.about,
@@ -100,15 +100,15 @@ def _row(rule: AscendRule, facts: Facts) -> tuple[object, ...]:
         rule.name,
         rule.about,
         rule.title,
-        FOUND if found.found else CLEAR,
-        severity(found.share) if found.found else "",
-        found.value,
+        FOUND if measured.found else CLEAR,
+        severity(measured.share) if measured.found else "",
+        measured.value,
         limit,
         rule.unit,
-        found.share,
-        found.evidence,
-        rule.fix if found.found else "",
-        ", ".join(list(dict.fromkeys(map(str, found.ops)))[:MOST_OPS]) if found.found else "",
+        measured.share,
+        measured.evidence,
+        rule.fix if measured.found else "",
+        ", ".join(list(dict.fromkeys(map(str, measured.ops)))[:MOST_OPS]) if measured.found else "",
         "computed",
     )
 

@@ -44,11 +44,11 @@ def _types_time(types: pd.DataFrame) -> float:
     return float(types["total_us"].sum())
 
 
-def _said(count: int, what: str, share: float) -> str:
+def _said(count: int, predicate: str, share: float) -> str:
     return (
-        f"{count:,} {'task' if count == 1 else 'tasks'} {what}{_of_time(share)}."
+        f"{count:,} {'task' if count == 1 else 'tasks'} {predicate}{_of_time(share)}."
         if count
-        else f"No tasks {what}."
+        else f"No tasks {predicate}."
     )
 
 
@@ -159,7 +159,7 @@ def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
     )
 
 
-def _present(words: tuple[str, ...], what: str) -> AscendCheck:
+def _present(words: tuple[str, ...], predicate: str) -> AscendCheck:
     """A check that counts tasks whose type begins with one of some words; `what` follows their
     number.
     """
@@ -177,7 +177,7 @@ def _present(words: tuple[str, ...], what: str) -> AscendCheck:
         return Measured(
             value=of_one,
             found=of_one > limit["limit"],
-            evidence=_said(count, what, share),
+            evidence=_said(count, predicate, share),
             ops=rows["op_type"],
             share=share,
         )
@@ -278,11 +278,11 @@ def _blocks(wrong: Callable[[Any, Any], Any], text: str) -> AscendCheck:
         cores = np.where(ops["core"] == ascend.VECTOR, vector, matrix)
         blocks = ops["block_num"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
         on_core = ops["core"].isin([ascend.AI_CORE, ascend.VECTOR, ascend.MIX]).to_numpy(np.bool_)
-        known = on_core & (cores > 0) & (blocks > 0)
-        if not known.any():
+        comparable = on_core & (cores > 0) & (blocks > 0)
+        if not comparable.any():
             return None
         with np.errstate(invalid="ignore", divide="ignore"):
-            rows = ops[known & wrong(blocks, cores)]
+            rows = ops[comparable & wrong(blocks, cores)]
         share = part(float(rows["duration_us"].sum()), _time(facts))
         return Measured(
             value=len(rows),
@@ -299,15 +299,15 @@ def _dynamic(facts: Facts, limit: Threshold) -> Measured | None:
     ops = facts.ops
     if ops is None or (ops["op_state"] == "").all():
         return None
-    told = ops[ops["op_state"].isin(["dynamic", "static"])]
-    if not len(told):
+    typed = ops[ops["op_state"].isin(["dynamic", "static"])]
+    if not len(typed):
         return None
-    share = float((told["op_state"] == "dynamic").mean())
+    share = float((typed["op_state"] == "dynamic").mean())
     return Measured(
         value=share,
         found=share >= limit["limit"],
         evidence=f"{percent(share)} of the tasks have dynamic shapes.",
-        ops=_longest(told[told["op_state"] == "dynamic"]),
+        ops=_longest(typed[typed["op_state"] == "dynamic"]),
     )
 
 

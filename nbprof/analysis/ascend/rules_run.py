@@ -43,8 +43,8 @@ def _input(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "data_aug_fraction")
     share = float(row["data_aug_fraction"])
-    of = wording.millis_two(row["data_aug_ms"], row["iteration_ms"], " of ")
-    text = f"{percent(share)} of an iteration{_where(main, row)} ({of}) is before FP Start."
+    duration = wording.millis_two(row["data_aug_ms"], row["iteration_ms"], " of ")
+    text = f"{percent(share)} of an iteration{_where(main, row)} ({duration}) is before FP Start."
     return Measured(value=share, found=share > limit["limit"], evidence=text, share=share)
 
 
@@ -73,12 +73,12 @@ def _first(facts: Facts, limit: Threshold) -> Measured | None:
     if iterations is None or main is None:
         return None
     mean = float(main["iteration_ms"].iloc[0])
-    own = iterations[
+    device_iterations = iterations[
         iterations["main"]
         & (iterations["device"] == main["device"].iloc[0])
         & (iterations["host"] == main["host"].iloc[0])
     ]
-    first = own["iteration_ms"].iloc[0]
+    first = device_iterations["iteration_ms"].iloc[0]
     if pd.isna(first) or not mean > 0:
         return None
     ratio = float(first) / mean
@@ -123,8 +123,8 @@ def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     mean = float(main["data_aug_ms"].mean())
     off = (main["data_aug_ms"] - mean).abs() / mean
     worst = _largest(main.assign(off=off), "off")
-    own, usual = wording.millis(worst["data_aug_ms"]), wording.millis(mean)
-    text = f"The Data Aug Bound of {_device(worst)} is {own}; the mean over all devices is {usual}."
+    slowest, usual = wording.millis(worst["data_aug_ms"]), wording.millis(mean)
+    text = f"The Data Aug Bound of {_device(worst)} is {slowest}; the mean over all devices is {usual}."
     return Measured(value=float(off.max()), found=float(off.max()) > limit["limit"], evidence=text)
 
 
@@ -237,10 +237,10 @@ def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
 def _serial(facts: Facts, limit: Threshold) -> Measured | None:
     if facts.ops is None:
         return None
-    alone, whole = ascend_ops.ai_cpu_alone(facts.ops)
-    if not whole > 0:
+    alone, total = ascend_ops.ai_cpu_alone(facts.ops)
+    if not total > 0:
         return None
-    share = alone / whole
+    share = alone / total
     text = f"AI CPU tasks ran alone for {percent(share)} of the time in which the device computed."
     return Measured(value=share, found=share > limit["limit"], evidence=text, share=share)
 

@@ -32,7 +32,7 @@ def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame
         for text in texts(table, "original_ops").tolist()
     ]
     name = texts(table, "fusion_op")
-    out = pd.DataFrame(
+    table_of_ops = pd.DataFrame(
         {
             "host": table["host"],
             "device": nullable(table["device"].to_numpy(np.int64)),
@@ -49,7 +49,7 @@ def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame
         }
     )
     order = ["originals", "memory_total_bytes", "fused_op"]
-    return out[FUSION].sort_values(
+    return table_of_ops[FUSION].sort_values(
         order, ascending=[False, False, True], kind="stable", ignore_index=True
     )
 
@@ -62,10 +62,10 @@ def _ran(host: Any, name: Any, ops: pd.DataFrame | None) -> dict[str, Any]:
             "total_us": np.full(len(name), np.nan),
         }
     sums = ops.groupby(["host", "op"])["duration_us"].agg(["size", "sum"])
-    found = sums.reindex(pd.MultiIndex.from_arrays([host, name]))
+    by_op = sums.reindex(pd.MultiIndex.from_arrays([host, name]))
     return {
-        "tasks": pd.array(found["size"].to_numpy(), dtype="Int64"),
-        "total_us": found["sum"].to_numpy(np.float64),
+        "tasks": pd.array(by_op["size"].to_numpy(), dtype="Int64"),
+        "total_us": by_op["sum"].to_numpy(np.float64),
     }
 
 
@@ -80,7 +80,7 @@ def api(table: pd.DataFrame) -> pd.DataFrame:
     """
     total, count = floats(table, "time_us"), integers(table, "count", 0)
     variance = floats(table, "variance")
-    out = pd.DataFrame(
+    calls = pd.DataFrame(
         {
             "host": table["host"],
             "device": nullable(table["device"].to_numpy(np.int64)),
@@ -94,9 +94,13 @@ def api(table: pd.DataFrame) -> pd.DataFrame:
             "sd_us": np.sqrt(np.where(variance >= 0, variance, np.nan)),
         }
     )
-    whole: Floats = out.groupby(["host", "level"])["total_us"].transform("sum").to_numpy(np.float64)
+    level_us: Floats = (
+        calls.groupby(["host", "level"])["total_us"].transform("sum").to_numpy(np.float64)
+    )
     # Levels lie inside one another: a share is of its own.
-    out["fraction"] = np.divide(total, whole, out=np.full(len(out), np.nan), where=whole > 0)
-    return out[API].sort_values(
+    calls["fraction"] = np.divide(
+        total, level_us, out=np.full(len(calls), np.nan), where=level_us > 0
+    )
+    return calls[API].sort_values(
         ["total_us", "api"], ascending=[False, True], kind="stable", ignore_index=True
     )

@@ -80,20 +80,20 @@ def verdict(summary: pd.DataFrame, ops: pd.DataFrame, waits: pd.DataFrame) -> di
             "grad_refresh": row["grad_refresh_fraction"],
             "fp_to_bp": row["fp_to_bp_fraction"],
         }
-    known = {name: float(value) for name, value in parts.items() if pd.notna(value)}
-    name = max(known, key=lambda key: known[key])
+    shares = {name: float(value) for name, value in parts.items() if pd.notna(value)}
+    name = max(shares, key=lambda key: shares[key])
     bound, word, text = _WORDS[name]
-    share = known[name]
-    detail = _detail(row, "data_aug" in known)
+    share = shares[name]
+    detail = _detail(row, "data_aug" in shares)
     if share < _LEAST:
-        said = ", ".join(
+        listed = ", ".join(
             f"{_TOLD[key]} {value:.0%}"
-            for key, value in sorted(known.items(), key=lambda item: -item[1])
+            for key, value in sorted(shares.items(), key=lambda item: -item[1])
         )
         return {
             "bound": "",
             "verdict": "No single bottleneck",
-            "text": f"an iteration is {said}",
+            "text": f"an iteration is {listed}",
             "detail": detail,
         }
     return {"bound": bound, "verdict": word, "text": f"{share:.0%} {text}", "detail": detail}
@@ -108,7 +108,7 @@ _TOLD = {
 }
 
 
-def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def of_marks(overview: dict[str, Any], iterations: dict[str, Any]) -> dict[str, Any]:
     """The verdict of `p.overview` where the marks of iterations are all that is known of them: no
     task of the device lies in them.
     """
@@ -117,15 +117,15 @@ def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
             False,
             "No device tasks were recorded in the iterations: based on the iteration trace alone",
         ),
-        *out["confidence_evidence"][1:],
+        *overview["confidence_evidence"][1:],
     ]
     failed = sum(not ok for ok, _ in evidence)
     return {
-        "bound": said["bound"] or None,
-        "verdict": said["verdict"],
-        "verdict_text": said["text"],
+        "bound": iterations["bound"] or None,
+        "verdict": iterations["verdict"],
+        "verdict_text": iterations["text"],
         "verdict_detail": (
-            f"{said['detail']} The Ascend tab shows its parts, from the iteration trace; tasks were"
+            f"{iterations['detail']} The Ascend tab shows its parts, from the iteration trace; tasks were"
             " not recorded.".strip()
         ),
         "confidence": "medium" if failed == 1 else "low",
@@ -141,10 +141,12 @@ def _detail(row: pd.Series[Any], gap: bool) -> str:
             f"Without the Data Aug Bound an iteration would take {wording.millis(less)} instead of"
             f" {wording.millis(row['iteration_ms'])}."
         )
-    said = float(row["reported_iteration_ms"])
-    if row["convention"] in _OTHER_MEANING and said < row["iteration_ms"]:
+    reported_ms = float(row["reported_iteration_ms"])
+    if row["convention"] in _OTHER_MEANING and reported_ms < row["iteration_ms"]:
         parts.append(
-            _OTHER_MEANING[row["convention"]].format(apart=1 - said / float(row["iteration_ms"]))
+            _OTHER_MEANING[row["convention"]].format(
+                apart=1 - reported_ms / float(row["iteration_ms"])
+            )
         )
     return " ".join(parts)
 
@@ -160,7 +162,7 @@ def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
         }
     wait, busy = float(all_streams["wait_us"].sum()), float(all_streams["busy_us"].sum())
     share = ascend.part(wait, wait + busy)
-    where = (
+    period = (
         "between its first and its last task"
         if len(all_streams) == 1
         else "between the first and the last task of each"
@@ -169,20 +171,20 @@ def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
     if share >= _LEAST:
         text = (
             f"{who} {'was' if len(all_streams) == 1 else 'were'} idle for {_percent(share)} of the"
-            f" time {where}"
+            f" time {period}"
         )
         # The cause, launches or the program between them, is not in the tables.
         return {"bound": "", "verdict": "Mostly idle", "text": text, "detail": _NO_MARKS}
     comm = float(ops[ops["core"] == ascend.COMMUNICATION]["duration_us"].sum())
     if busy > 0 and comm / (wait + busy) >= _LEAST:
-        text = f"communication takes {comm / (wait + busy):.0%} of the time {where}"
+        text = f"communication takes {comm / (wait + busy):.0%} of the time {period}"
         return {
             "bound": "device_collectives",
             "verdict": "Communication-bound",
             "text": text,
             "detail": _NO_MARKS,
         }
-    text = f"tasks ran for {_percent(1 - share)} of the time {where}"
+    text = f"tasks ran for {_percent(1 - share)} of the time {period}"
     return {"bound": "device_compute", "verdict": "Device-bound", "text": text, "detail": _NO_MARKS}
 
 

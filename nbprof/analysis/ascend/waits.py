@@ -44,20 +44,39 @@ def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataF
     """
     timed = ops[ops["start_ms"].notna() & ops["duration_us"].notna()]
     rows = []
-    for key, own in timed.groupby(KEYS):
-        own = own.sort_values("start_ms", kind="stable")
-        start = np.rint(own["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
-        end = start + np.rint(own["duration_us"].to_numpy(np.float64) * _PS_OF_US).astype(np.int64)
+    for key, device_tasks in timed.groupby(KEYS):
+        device_tasks = device_tasks.sort_values("start_ms", kind="stable")
+        start = np.rint(device_tasks["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
+        end = start + np.rint(device_tasks["duration_us"].to_numpy(np.float64) * _PS_OF_US).astype(
+            np.int64
+        )
         input_waits = _input_waits(iterations, key)
-        names = own["op"].to_numpy(object)
-        stream = own["stream"].fillna(NOT_TOLD).to_numpy(np.int64)
-        for one in [NOT_TOLD, *sorted(set(stream.tolist()) - {NOT_TOLD})]:
-            mine = np.flatnonzero(stream == one) if one != NOT_TOLD else np.arange(len(own))
-            rows.append((*key, one, *_stream(start[mine], end[mine], names[mine], input_waits)))
-    out = pd.DataFrame(rows, columns=COLUMNS)
-    out["stream"] = pd.array(out["stream"].to_numpy(np.int64) if len(out) else [], dtype="Int64")
-    out.loc[out["stream"] == NOT_TOLD, "stream"] = pd.NA
-    return out
+        names = device_tasks["op"].to_numpy(object)
+        stream = device_tasks["stream"].fillna(NOT_TOLD).to_numpy(np.int64)
+        for stream_id in [NOT_TOLD, *sorted(set(stream.tolist()) - {NOT_TOLD})]:
+            rows_of_stream = (
+                np.flatnonzero(stream == stream_id)
+                if stream_id != NOT_TOLD
+                else np.arange(len(device_tasks))
+            )
+            rows.append(
+                (
+                    *key,
+                    stream_id,
+                    *_stream(
+                        start[rows_of_stream],
+                        end[rows_of_stream],
+                        names[rows_of_stream],
+                        input_waits,
+                    ),
+                )
+            )
+    result = pd.DataFrame(rows, columns=COLUMNS)
+    result["stream"] = pd.array(
+        result["stream"].to_numpy(np.int64) if len(result) else [], dtype="Int64"
+    )
+    result.loc[result["stream"] == NOT_TOLD, "stream"] = pd.NA
+    return result
 
 
 def _stream(
@@ -77,10 +96,10 @@ def _stream(
         else float(input_waits.covered_within(idle.start, idle.end).sum()) / _PS_OF_US
     )
     long = wait > LONG_US
-    longest, at, before = np.nan, np.nan, ""
+    longest, longest_at, before = np.nan, np.nan, ""
     if len(wait):
         best = int(wait.argmax())
-        longest, at = float(wait[best]), float(idle.start[best]) / _PS_OF_MS
+        longest, longest_at = float(wait[best]), float(idle.start[best]) / _PS_OF_MS
         before = str(names[idle.following[best]])
     return (
         len(start),
@@ -91,7 +110,7 @@ def _stream(
         int(long.sum()),
         float(wait[long].sum()),
         longest,
-        at,
+        longest_at,
         before,
     )
 
@@ -100,18 +119,19 @@ def _input_waits(iterations: pd.DataFrame | None, key: tuple[Any, ...]) -> Inter
     """Data Aug Bounds of a device, ps; None if unknown."""
     if iterations is None or not len(iterations):
         return None
-    own = iterations[
+    bounds = iterations[
         (iterations["host"] == key[0]) & (iterations["device"] == key[1]) & iterations["main"]
     ]
-    own = own[own["data_aug_ms"].notna() & own["start_ms"].notna()].sort_values(
+    bounds = bounds[bounds["data_aug_ms"].notna() & bounds["start_ms"].notna()].sort_values(
         "start_ms", kind="stable"
     )
-    if not len(own):
+    if not len(bounds):
         return None
-    start = np.rint(own["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
+    start = np.rint(bounds["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
     # Rounding may let two overlap by a picosecond: the union counts that once.
     return Intervals.union(
-        start, start + np.rint(own["data_aug_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
+        start,
+        start + np.rint(bounds["data_aug_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64),
     )
 
 
