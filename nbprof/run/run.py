@@ -1017,7 +1017,7 @@ class Run(Frames):
 
     def _evidence(self) -> advice_evidence.Evidence:
         """Evidence for advice beyond the public frames."""
-        return advice_evidence.gather(
+        sources = advice_evidence.Sources(
             self.activity,
             self.trace,
             steps=self.steps,
@@ -1028,17 +1028,20 @@ class Run(Frames):
             compiled=self.programs.compiled,
             pods=self.pods,
             stragglers=self.pod_frames.stragglers,
+            calls=self.tf_data.calls,
+            marked=np.unique(self.trace.events.lane[self.activity.markers.event]),
+        )
+        return advice_evidence.Evidence(
+            sources,
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
-            started=advice_host_buffer.started(self.trace),
+            tpu_start_s=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
-            rhythm=guarded(
+            periodic=guarded(
                 "The search for periodic steps",
                 lambda: periodic.find(self.steps, self.trace),
                 lambda _: None,
             ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
-            calls=self.tf_data.calls,
-            marked=np.unique(self.trace.events.lane[self.activity.markers.event]),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
         )
 

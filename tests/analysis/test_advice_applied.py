@@ -13,7 +13,7 @@ import nbprof
 from nbprof.analysis.advice import stated
 from nbprof.analysis.advice.advice import every
 from nbprof.analysis.advice.devices_used import Idle, InTurn
-from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
+from nbprof.analysis.advice.evidence import Evidence, HostProducts, Padding, Spread
 from nbprof.analysis.advice.in_use import InUse
 from nbprof.analysis.advice.step_code import Callbacks, Part
 from nbprof.analysis.cpu import Products
@@ -39,7 +39,7 @@ NOT_SHOWN = {
 def used(asked, **more):
     """The same recording of a program that has these in use."""
     evidence = asked.get("evidence", Evidence())
-    return {**asked, "evidence": Evidence(**{**vars(evidence), "in_use": InUse(**more)})}
+    return {**asked, "evidence": evidence.with_values(in_use=InUse(**more))}
 
 
 def busy(asked, percent):
@@ -165,8 +165,8 @@ APPLIED = {
         cases.gpu(kernels=cases.kernels({"grid": "64,8,1", "total_us": 100.0})),
     ),
     "placement": (
-        {"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(50.0, 40.0, "conv/Conv2D", 900.0))},
-        {"parts": {"host_compute": 5.0}, "evidence": Evidence(placed=None)},
+        {"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(50.0, 40.0, "conv/Conv2D", 900.0))},
+        {"parts": {"host_compute": 5.0}, "evidence": Evidence(host_products=None)},
     ),
     "host_bound": (
         {"parts": {"host_compute": 60.0, "device_compute": 40.0}, "device_idle_percent": 60.0},

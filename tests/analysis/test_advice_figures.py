@@ -31,10 +31,13 @@ def test_products_on_the_host_are_told_by_step(steps: int) -> None:
     )
     kernels = pd.DataFrame({"op": []})
     # c runs on the device: on the host it launches its kernels.
-    assert advice_evidence._placed(activity, ops, kernels, steps) == advice_evidence.Placed(
-        40.0, 8.0 / steps, "b", 50.0
+    assert advice_evidence._host_products(
+        activity, ops, kernels, steps
+    ) == advice_evidence.HostProducts(40.0, 8.0 / steps, "b", 50.0)
+    assert (
+        advice_evidence._host_products(activity, ops, pd.DataFrame({"op": ["a", "b"]}), steps)
+        is None
     )
-    assert advice_evidence._placed(activity, ops, pd.DataFrame({"op": ["a", "b"]}), steps) is None
 
 
 def test_what_lies_over_a_step_that_is_not_counted_is_no_gap() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +9,14 @@ import pytest
 from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.devices_used import Idle, InTurn
-from nbprof.analysis.advice.evidence import Evidence, HostUse, Padding, Placed, Spread, Straggler
+from nbprof.analysis.advice.evidence import (
+    Evidence,
+    HostProducts,
+    HostUse,
+    Padding,
+    Spread,
+    Straggler,
+)
 from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
@@ -87,7 +92,7 @@ def of_some(ms):
 
 def eager_host(parts, programs=2.0):
     """The same of a program that runs so many compiled programs in a step."""
-    return replace(host(parts), programs_per_step=programs)
+    return host(parts).with_values(programs_per_step=programs)
 
 
 def alone(own):
@@ -632,9 +637,9 @@ RULES = {
         ({**gpu(kernels=kernels({"grid": "1,1,1", "total_us": 100.0})), "environment": {"devices": [{**GPU, "architecture": None}]}}, False),
     ],
     "placement": [
-        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(10.0, 9.0, "conv/Conv2D", 100.0))}, True),
-        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(9.9, 9.0, "conv/Conv2D", 100.0))}, False),
-        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(10.0, 9.0, "conv/Conv2D", 99.0))}, False),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(10.0, 9.0, "conv/Conv2D", 100.0))}, True),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(9.9, 9.0, "conv/Conv2D", 100.0))}, False),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(10.0, 9.0, "conv/Conv2D", 99.0))}, False),
     ],
     "host_bound": [
         ({"parts": {"host_compute": 15.0, "device_compute": 85.0}, "device_idle_percent": 10.0}, True),
@@ -780,13 +785,13 @@ RULES = {
     "python_code": [
         ({"evidence": host({"python": 15.0})}, True),
         ({"evidence": host({"python": 14.99})}, False),
-        ({"evidence": replace(host({"python": 20.0}), periodic=of_some(5.1))}, False),
+        ({"evidence": host({"python": 20.0}).with_values(periodic=of_some(5.1))}, False),
         (torch(), False),
     ],
     "host_waits": [
         ({"evidence": host({"waiting": 15.0})}, True),
         ({"evidence": host({"waiting": 14.99})}, False),
-        ({"evidence": replace(host({"waiting": 20.0}), periodic=of_some(5.1))}, False),
+        ({"evidence": host({"waiting": 20.0}).with_values(periodic=of_some(5.1))}, False),
     ],
     "tiny_ops": [
         ({**torch(), "evidence": host({"overhead": 35.0})}, True),

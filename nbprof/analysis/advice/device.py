@@ -313,7 +313,7 @@ def _blocks(grid: Any) -> float:
 
 def _placement(facts: Facts, limit: Threshold) -> Found | None:
     """G5: matrix products that ran on the host although there is a GPU."""
-    products = facts.evidence.placed
+    products = facts.evidence.host_products
     if (
         products is None
         or products.percent < limit["percent"]
@@ -322,9 +322,10 @@ def _placement(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = min(products.ms, facts.mean["step_time"] - facts.compute_ms)
     text = (
-        f"**{products.percent:.0f}%** of host op time is in matrix products without a recorded kernel,"
-        f" the longest {short(products.op)} with **{wording.millis(products.call_us / 1000)}** per call:"
-        " they ran on the CPU. If TensorFlow cannot use the GPU, it logs the reason at startup."
+        f"**{products.percent:.0f}%** of host op time is in matrix products without a recorded"
+        f" kernel, the longest {short(products.op)} with"
+        f" **{wording.millis(products.call_us / 1000)}** per call: they ran on the CPU. If"
+        " TensorFlow cannot use the GPU, it logs the reason at startup."
     )
     return Found(text, severity=facts.level(gain), gain_ms=gain)
 
@@ -338,7 +339,7 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
         facts.percent["host_compute"],
         facts.mean["host_compute"],
     )
-    placed = facts.evidence.placed
+    placed = facts.evidence.host_products
     if (
         idle is None
         or idle < limit["idle"]
@@ -552,8 +553,8 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
         )
         if omitted_ms is not None:
             text += (
-                f" The longest gap (**{wording.millis(omitted_ms)}**) is not counted: it may lie between"
-                " two loops."
+                f" The longest gap (**{wording.millis(omitted_ms)}**) is not counted: it may lie"
+                " between two loops."
             )
         return Found(
             text,

@@ -78,9 +78,9 @@ def _batch(facts: Facts, limit: Threshold) -> Found | None:
     )
     what = "examples" if any(p.spatial for p in ill) else "rows"
     text = (
-        f"**{work.share(misfit_ps):.0f}%** of compute is in products of **{size:,}** {what} per core,"
-        f" which is not a multiple of **{SUBLANES}**. TPU tiles are {SUBLANES} by {LANES}, and"
-        f" partly filled tiles are padded. Multiples of {LANES} are best."
+        f"**{work.share(misfit_ps):.0f}%** of compute is in products of **{size:,}** {what} per"
+        f" core, which is not a multiple of **{SUBLANES}**. TPU tiles are {SUBLANES} by {LANES},"
+        f" and partly filled tiles are padded. Multiples of {LANES} are best."
     )
     fix = (
         f"-batch_per_core = {size}\n"
@@ -281,8 +281,8 @@ def _padding(facts: Facts, limit: Threshold) -> Found | None:
     if lost < limit["least_mib"] * 2**20:
         return None
     text = (
-        f"Padding takes **{wording.size(lost)}** of the **{wording.size(padding.peak_bytes)}** at the"
-        f" peak of {padding.program} (**{padding.expansion:.2f}×** its unpadded size)."
+        f"Padding takes **{wording.size(lost)}** of the **{wording.size(padding.peak_bytes)}** at"
+        f" the peak of {padding.program} (**{padding.expansion:.2f}×** its unpadded size)."
     )
     if padding.buffer:
         text += (
@@ -328,9 +328,9 @@ def _unfused(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.of_compute(elementwise_ps)
     text = (
-        f"**{work.share(elementwise_ps):.0f}%** of compute is in **{len(plain):,}** unfused elementwise ops,"
-        f" the longest {_named(work, int(plain.index[0]))}. Host callbacks, prints and barriers"
-        " between ops keep XLA from fusing them."
+        f"**{work.share(elementwise_ps):.0f}%** of compute is in **{len(plain):,}** unfused"
+        f" elementwise ops, the longest {_named(work, int(plain.index[0]))}. Host callbacks,"
+        " prints and barriers between ops keep XLA from fusing them."
     )
     fix = (
         "-x = jax.lax.optimization_barrier(x)\n-jax.debug.print('{}', x)\n y = jnp.tanh(x * w + b)"
@@ -376,10 +376,10 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(broadcast_ps)
     worst = int(broadcasts.index[0])
     text = (
-        f"**{work.share(broadcast_ps):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
-        f" broadcasts values into larger arrays, mostly {_named(work, worst)},"
-        f" {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it is fused with its"
-        " consumer."
+        f"**{work.share(broadcast_ps):.0f}%** of compute (**{wording.millis(gain)}**"
+        f" {facts.unit.per}) only broadcasts values into larger arrays, mostly"
+        f" {_named(work, worst)}, {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it"
+        " is fused with its consumer."
     )
     fix = (
         "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n"
@@ -413,8 +413,8 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(layout_ps)
     worst = int(layout_changes.index[0])
     text = (
-        f"**{work.share(layout_ps):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only"
-        f" changes the layout of arrays, mostly {_named(work, worst)},"
+        f"**{work.share(layout_ps):.0f}%** of compute (**{wording.millis(gain)}**"
+        f" {facts.unit.per}) only changes the layout of arrays, mostly {_named(work, worst)},"
         f" {work.ops['shape'].iloc[worst]}."
     )
     fix = _CHANNELS_LAST

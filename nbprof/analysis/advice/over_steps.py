@@ -74,9 +74,9 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     text = (
-        f"Memory in use by {growth.memory} grows by **{wording.size(growth.each)}** {facts.unit.per},"
-        f" **{wording.size(growth.grown)}** over **{growth.steps}** {facts.unit.plural}, and is not"
-        " freed"
+        f"Memory in use by {growth.memory} grows by **{wording.size(growth.each)}**"
+        f" {facts.unit.per}, **{wording.size(growth.grown)}** over **{growth.steps}**"
+        f" {facts.unit.plural}, and is not freed"
     )
     if growth.op:
         text += f"; most of it was allocated by {wording.tail(growth.op, _NAMED).replace('*', '')}"

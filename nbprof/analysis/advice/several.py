@@ -28,8 +28,8 @@ def _idle(facts: Facts, _: Threshold) -> Found | None:
     if devices is None:
         return None
     text = (
-        f"**{devices.idle}** of the **{devices.devices}** {devices.kind}s that this process sees ran"
-        " nothing while it was recorded. Other processes may use them; if none does, they can"
+        f"**{devices.idle}** of the **{devices.devices}** {devices.kind}s that this process sees"
+        " ran nothing while it was recorded. Other processes may use them; if none does, they can"
         " share the batch."
     )
     fix = (
@@ -58,8 +58,9 @@ def _copied_in_turn(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"Batches are copied to **{copies.devices}** devices one after the other:"
-        f" **{wording.millis(copies.ms)}** {facts.unit.per}, of which **{100 * copies.overlap:.0f}%**"
-        f" go to several devices at the same time, while {facts.unit.the} waits for input."
+        f" **{wording.millis(copies.ms)}** {facts.unit.per}, of which"
+        f" **{100 * copies.overlap:.0f}%** go to several devices at the same time, while"
+        f" {facts.unit.the} waits for input."
     )
     fix = (
         "-for batch in ds:\n"

@@ -324,6 +324,7 @@ def _doubts(table: pd.DataFrame, backward: int) -> list[str]:
     if lost := int((table["fp_to_bp_ms"].isna() & table["iteration_ms"].notna()).sum()):
         phrase = "iteration has" if lost == 1 else "iterations have"
         sentences.append(
-            f"{lost:,} {phrase} no FP Start or BP End, as in inference: only the total time is known."
+            f"{lost:,} {phrase} no FP Start or BP End, as in inference: only the total time is"
+            " known."
         )
     return sentences

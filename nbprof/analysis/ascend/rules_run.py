@@ -124,7 +124,10 @@ def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     off = (main["data_aug_ms"] - mean).abs() / mean
     worst = _largest(main.assign(off=off), "off")
     slowest, usual = wording.millis(worst["data_aug_ms"]), wording.millis(mean)
-    text = f"The Data Aug Bound of {_device(worst)} is {slowest}; the mean over all devices is {usual}."
+    text = (
+        f"The Data Aug Bound of {_device(worst)} is {slowest}; the mean over all devices is"
+        f" {usual}."
+    )
     return Measured(value=float(off.max()), found=float(off.max()) > limit["limit"], evidence=text)
 
 
