@@ -291,24 +291,25 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def one_batch(findings: list[Finding]) -> list[Finding]:
-    """Merges the two rules that advise a larger batch: the one on the whole step stays and takes
-    over the evidence from kernels.
+    """Merges two findings that advise a larger batch: the one on the step takes over the evidence
+    of the one on kernels.
     """
     by_rule = {finding.rule: finding for finding in findings}
     batch, blocks = by_rule.get("small_batch"), by_rule.get("few_blocks")
     if batch is None or blocks is None:
         return findings
-    both = batch._replace(evidence=f"{batch.evidence} {blocks.evidence}")
-    return [both if finding is batch else finding for finding in findings if finding is not blocks]
+    joined = batch._replace(evidence=f"{batch.evidence} {blocks.evidence}")
+    findings = [finding for finding in findings if finding is not blocks]
+    findings[findings.index(batch)] = joined
+    return findings
 
 
 def _blocks(grid: Any) -> float:
-    parts = [part.strip() for part in str(grid).split(",")]
-    return (
-        float(np.prod([float(part) for part in parts]))
-        if parts and all(part.isdecimal() for part in parts)
-        else float("nan")
-    )
+    """Number of blocks of a grid as `4, 4, 1`; NaN for anything else."""
+    sizes = [size.strip() for size in str(grid).split(",")]
+    if not all(size.isdecimal() for size in sizes):
+        return float("nan")
+    return float(np.prod([float(size) for size in sizes]))
 
 
 def _placement(facts: Facts, limit: Threshold) -> Found | None:
