@@ -71,6 +71,15 @@ TRACE, KERNELS, OPS = (
 )
 MEMORY, INPUT = Target("memory", "Memory"), Target("input", "Steps & input")
 
+TORCH_COMPILE = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
+TORCH_CHANNELS_LAST = (
+    " model = model.to(device)\n"
+    "+model = model.to(memory_format=torch.channels_last)\n"
+    "+x = x.to(memory_format=torch.channels_last)"
+)
+JIT_COMPILE = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
+"""Fixes shared by several rules."""
+
 _T = TypeVar("_T")
 
 
@@ -202,6 +211,11 @@ class Facts:
             and self.percent["input"] >= limit["moderate"]
             and (later is None or later >= limit["moderate"])
         )
+
+    def percent_of_step(self, time_ms: float) -> float:
+        """Time per step in percent of step time; 0 without step time."""
+        step_time_ms = self.mean["step_time"]
+        return 100 * time_ms / step_time_ms if step_time_ms else 0.0
 
     def level(self, gain_ms: float) -> str:
         """Severity by the gain, as a share of step time: the levels are those of input."""
