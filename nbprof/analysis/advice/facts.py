@@ -157,7 +157,7 @@ class Facts:
         busy: float | None = self.overview.get("device_busy_percent")
         return (
             busy
-            if self._gpus
+            if self.gpus
             and not self.npu
             and self.percent["kernel_launch"] + self.percent["host_compute"]
             else None
@@ -263,19 +263,21 @@ class Facts:
         )
 
     @property
-    def _gpus(self) -> list[dict[str, Any]]:
-        return [
-            d
-            for d in (self.overview.get("environment") or {}).get("devices", [])
-            if d["kind"] == "GPU"
-        ]
+    def _devices(self) -> list[dict[str, Any]]:
+        devices: list[dict[str, Any]] = (self.overview.get("environment") or {}).get("devices", [])
+        return devices
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """The devices of the environment that are GPUs."""
+        return [device for device in self._devices if device["kind"] == "GPU"]
 
     @property
     def other_devices(self) -> bool:
         """Whether the devices are none of GPU, TPU and NPU: what holds for those need not hold
         there.
         """
-        kinds = {d["kind"] for d in (self.overview.get("environment") or {}).get("devices", [])}
+        kinds = {device["kind"] for device in self._devices}
         return bool(kinds) and not kinds & {"GPU", "TPU", "NPU"}
 
     @property
@@ -283,7 +285,7 @@ class Facts:
         """The lowest compute capability of the NVIDIA GPUs; None if unknown."""
         stated = [
             str(d["compute_capability"])
-            for d in self._gpus
+            for d in self.gpus
             if d["architecture"] and d["compute_capability"]
         ]
         known = [
@@ -296,16 +298,12 @@ class Facts:
     @property
     def tpu(self) -> bool:
         """Whether the devices are TPUs."""
-        return any(
-            d["kind"] == "TPU" for d in (self.overview.get("environment") or {}).get("devices", [])
-        )
+        return any(device["kind"] == "TPU" for device in self._devices)
 
     @property
     def npu(self) -> bool:
         """Whether the devices are Ascend NPUs."""
-        return any(
-            d["kind"] == "NPU" for d in (self.overview.get("environment") or {}).get("devices", [])
-        )
+        return any(device["kind"] == "NPU" for device in self._devices)
 
     @property
     def before_ampere(self) -> bool:
@@ -336,7 +334,7 @@ class Facts:
         if capability is not None and capability < (7, 0):
             return ""
         amd = (
-            any(_AMD.search(str(d["name"])) for d in self._gpus)
+            any(_AMD.search(str(d["name"])) for d in self.gpus)
             if self.runtime is None
             else self.runtime.amd
         )
@@ -345,7 +343,7 @@ class Facts:
         unnamed = (
             self.runtime is not None
             and not amd
-            and bool(self._gpus)
+            and bool(self.gpus)
             and capability is None
             and self._capability is None
         )
@@ -384,6 +382,11 @@ def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) 
     hits = np.array([bool(pattern.search(str(name)[:_LONG])) == hit for name in names], np.bool_)
     result: pd.DataFrame = kernels[hits[code]]
     return result
+
+
+def longest_kernel(kernels: pd.DataFrame) -> pd.Series:
+    """The row of the kernel with the most time."""
+    return kernels.iloc[int(kernels["total_us"].to_numpy().argmax())]
 
 
 def only(percent: float) -> str:
