@@ -131,7 +131,7 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
     )
     device = {"kind": "GPU", "cores": 10, "architecture": "Ampere"}
     facts: Any = SimpleNamespace(
-        overview={"environment": {"devices": [device]}},
+        gpus=[device],
         kernels=kernels,
         computing=(kernels, 100.0),
         compute_ms=50.0,

@@ -150,7 +150,7 @@ def test_products_of_dots_and_convolutions(tmp_path):
         (1, 784, 100, 300, 0, False),
         (2, 6 * 32 * 32, 9 * 64, 96, 6, True),
     ]
-    assert work.own == 2 * 90e9 * 1000 / 1000
+    assert work.total_ps == 2 * 90e9 * 1000 / 1000
     told = p.advice.set_index("rule")
     # The products of 100 take longer than those of 6; of 90 ms, 40 lose 4 of 104 rows and 20 lose 2
     # of 8.
@@ -505,7 +505,7 @@ def test_ops_that_ran_one_by_one_in_jax():
     """
     work = evidence(load(real("jax/mi300-jax08_attention"))).work
     assert len(work.lonely) == 14
-    assert 100 * work.lonely["own"].sum() / work.own == pytest.approx(41.55, abs=0.01)
+    assert 100 * work.lonely["own"].sum() / work.total_ps == pytest.approx(41.55, abs=0.01)
 
 
 def test_the_conv_of_a_real_program_computes_in_16_bits():

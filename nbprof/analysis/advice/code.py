@@ -322,7 +322,9 @@ RULES: tuple[AdviceRule, ...] = (
         title="Validate less often",
         fix="-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
         certainty=INFERRED,
-        refuted_by="the passes without gradients are part of the method: a target network, rollouts",
+        refuted_by=(
+            "the passes without gradients are part of the method: a target network, rollouts"
+        ),
         gain_is=ABOUT,
         needs_units=True,
         requires=Shown("A training pass", lambda facts: facts.evidence.in_use.backward),
@@ -359,7 +361,9 @@ RULES: tuple[AdviceRule, ...] = (
         source=OURS,
         target=OPS,
         applies=ALL,
-        looks_at="Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)",
+        looks_at=(
+            "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)"
+        ),
         title="Give each {noun} a larger batch",
         fix=(
             "-loader = DataLoader(dataset, batch_size=2)\n"

@@ -700,7 +700,9 @@ RULES: tuple[AdviceRule, ...] = (
         source=TPU_GUIDE_CHOICE,
         target=TRACE,
         applies=TENSORFLOW_JAX,
-        looks_at="Host time in ops, or preparing the next program execution, while the device is idle",
+        looks_at=(
+            "Host time in ops, or preparing the next program execution, while the device is idle"
+        ),
         title="Reduce host work {per}",
         refuted_by="the device is idle for as long when the host only dispatches",
         gain_is=ABOUT,
@@ -750,7 +752,9 @@ RULES: tuple[AdviceRule, ...] = (
         source=OURS,
         target=Target("pods", "Pods"),
         applies=ALL,
-        looks_at="A rank that is behind in most steps, or pauses, beyond chance (`p.pods.stragglers`)",
+        looks_at=(
+            "A rank that is behind in most steps, or pauses, beyond chance (`p.pods.stragglers`)"
+        ),
         title="Find out why one rank is slow",
         on_npu=True,
         refuted_by="another recording shows another rank as the slowest",

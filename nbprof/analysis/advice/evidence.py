@@ -1,4 +1,4 @@
-"""Evidence for advice beyond overview, kernels and input, by name; computed when a rule asks for it.
+"""Evidence for advice beyond overview, kernels and input, computed when a rule asks for it.
 
 `Evidence` declares each piece once, with the function that computes it from `Sources`.
 """
@@ -115,7 +115,7 @@ class HostProducts:
 
 @dataclass(frozen=True)
 class Spread:
-    """The slowest worker, its mean time per step in a category in ms, and the mean of all workers."""
+    """The slowest worker, its mean time per step in ms, and the mean of all workers."""
 
     worker: str
     ms: float

@@ -639,7 +639,9 @@ RULES: tuple[AdviceRule, ...] = (
         source=XPROF,
         target=_TRACE_COPIES,
         applies=TENSORFLOW_JAX,
-        looks_at="Steps that wait for copies of arrays to the device, where no pipeline was recorded",
+        looks_at=(
+            "Steps that wait for copies of arrays to the device, where no pipeline was recorded"
+        ),
         title="Keep on the device what {plural} share, and copy the rest ahead of time",
         # What frees and stages the arrays comes on top.
         refuted_by="{the} takes as long with arrays that are already on the device",
@@ -710,7 +712,9 @@ RULES: tuple[AdviceRule, ...] = (
             "+ds = ds.cache()  # before shuffle, and before what is random"
         ),
         certainty=INFERRED,
-        refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
+        refuted_by=(
+            "the elements differ from epoch to epoch, or later epochs wait as long with the cache"
+        ),
         gain_is=ABOUT,
         done=Shown("A cache in the pipeline"),
     ),

@@ -110,7 +110,9 @@ RULES: tuple[AdviceRule, ...] = (
         source=OURS,
         target=TRACE,
         applies=ALL,
-        looks_at="Regularly spaced steps that are slower than the others, and what runs only in them",
+        looks_at=(
+            "Regularly spaced steps that are slower than the others, and what runs only in them"
+        ),
         on_npu=True,
         refuted_by="another recording has no such steps, or has them at another interval",
         gain_is=ABOUT,

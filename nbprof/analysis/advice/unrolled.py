@@ -1,8 +1,6 @@
-"""Whether a compiled program has the same layer many times over, each fed by the one before: a
-Python loop that tracing unrolled.
+"""Layers that a Python loop wrote out in a compiled program, because tracing unrolls loops.
 
-Only products are looked at, as every layer has one, and as they keep the line of the code that made
-them.
+Only products are examined: every layer has one, and they keep the line of the code that made them.
 """
 
 from __future__ import annotations
@@ -19,25 +17,25 @@ from nbprof.hlo.hlo import Instruction, Program
 
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 _OPCODES = ("dot", "convolution", "custom-call")
-# What JAX names the backward pass and the body of a loop that was not unrolled.
+# Names that JAX gives to the backward pass and to the body of a loop that was not unrolled.
 _NOT_FORWARD = ("transpose(", "while")
 _LEAST = 8
-"""Fewer products alike are not followed."""
+"""Fewer equal products are not followed."""
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """Products alike, each of which needs what the one before it gave.
+    """A chain of equal products, each of which reads the result of the one before.
 
     Attributes
     ----------
     program : str
     instructions : int
-        Of the whole program.
+        Of the entire program.
     times : int
-        How many products the longest such chain has.
+        Number of products of the longest chain.
     shape : str
-        Of what each gives.
+        Of each result.
     source : str
         The line that made them: `model.py:12`.
     """
@@ -76,36 +74,46 @@ def find(activity: Activity) -> Unrolled | None:
 
 
 def in_program(program: Program) -> Unrolled | None:
-    """The longest chain of products of the most frequent kind; None with few of them. Raises
-    ReadError where the program is damaged.
+    """The longest chain of products of the most frequent kind; None if there are few.
+
+    Raises ReadError if the program is damaged.
     """
-    kinds: dict[int, Hashable] = {}
-    for index, opcode in enumerate(program.opcodes):
-        instruction = program.instruction(index) if opcode in _OPCODES else None
-        if instruction is not None and _is_forward_product(instruction):
-            shapes = [program.shape(operand) for operand in program.operands(index) if operand >= 0]
-            kinds[index] = (
-                instruction.source_file,
-                instruction.source_line,
-                program.shape(index).short,
-                tuple(shape.dimensions for shape in shapes),
-            )
+    kinds = _kinds_of_products(program)
     if not kinds:
         return None
     kind, count = Counter(kinds.values()).most_common(1)[0]
     if count < _LEAST:
         return None
-    chain = {index for index, product_kind in kinds.items() if product_kind == kind}
-    instruction = program.instruction(min(chain))
-    source = f"{instruction.source_file.replace(chr(92), '/').rpartition('/')[2]}:{instruction.source_line}"
-    shape = next((part.short for part in program.shape(min(chain)).arrays()), "")
+    products = {index for index, other in kinds.items() if other == kind}
+    first = min(products)
+    instruction = program.instruction(first)
+    file = instruction.source_file.replace("\\", "/").rpartition("/")[2]
     return Unrolled(
         program=program.name,
         instructions=len(program),
-        times=_longest(program, chain),
-        shape=shape,
-        source=source,
+        times=_longest_chain(program, products),
+        shape=next((array.short for array in program.shape(first).arrays()), ""),
+        source=f"{file}:{instruction.source_line}",
     )
+
+
+def _kinds_of_products(program: Program) -> dict[int, Hashable]:
+    """Forward products by instruction; equal kinds have the same line of code and shapes."""
+    kinds: dict[int, Hashable] = {}
+    for index, opcode in enumerate(program.opcodes):
+        if opcode not in _OPCODES:
+            continue
+        instruction = program.instruction(index)
+        if not _is_forward_product(instruction):
+            continue
+        operands = [operand for operand in program.operands(index) if operand >= 0]
+        kinds[index] = (
+            instruction.source_file,
+            instruction.source_line,
+            program.shape(index).short,
+            tuple(program.shape(operand).dimensions for operand in operands),
+        )
+    return kinds
 
 
 def _is_forward_product(instruction: Instruction) -> bool:
@@ -117,37 +125,33 @@ def _is_forward_product(instruction: Instruction) -> bool:
     )
 
 
-def _longest(program: Program, products: set[int]) -> int:
-    """The most of these instructions that lie on one path through a computation and those that it
-    calls.
-    """
-    within: dict[int, int] = {}
+def _longest_chain(program: Program, products: set[int]) -> int:
+    """The most of these instructions on one path through a computation and those that it calls."""
+    longest_in: dict[int, int] = {}
     longest = 0
     depth = [0] * len(program)
-    # In the file a computation stands after those that it calls, and an instruction after its
-    # operands; where not, the path is cut.
+    # In the file a computation follows those that it calls, and an instruction its operands;
+    # otherwise the path is truncated.
     for computation in program.computations:
         deepest = 0
         for index in range(computation.first, computation.first + computation.count):
-            before = max(
-                (
-                    depth[operand]
-                    for operand in program.operands(index)
-                    if computation.first <= operand < index
-                ),
-                default=0,
-            )
-            depth[index] = before + (index in products) + _called(program, index, within)
+            depth[index] = (index in products) + _longest_in_call(program, index, longest_in)
+            earlier = [
+                depth[operand]
+                for operand in program.operands(index)
+                if computation.first <= operand < index
+            ]
+            depth[index] += max(earlier, default=0)
             deepest = max(deepest, depth[index])
-        within[computation.ident] = deepest
+        longest_in[computation.ident] = deepest
         longest = max(longest, deepest)
     return longest
 
 
-def _called(program: Program, index: int, within: Mapping[int, int]) -> int:
-    """What an instruction adds by the computation that it calls once; a loop or a branch is another
-    matter.
+def _longest_in_call(program: Program, index: int, longest_in: Mapping[int, int]) -> int:
+    """The longest chain of the computations that an instruction calls once; loops and branches do
+    not count.
     """
     if program.opcodes[index] not in ("fusion", "call"):
         return 0
-    return max((within.get(ident, 0) for ident in program.called(index)), default=0)
+    return max((longest_in.get(ident, 0) for ident in program.called(index)), default=0)

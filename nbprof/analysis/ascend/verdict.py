@@ -125,8 +125,8 @@ def of_marks(overview: dict[str, Any], iterations: dict[str, Any]) -> dict[str, 
         "verdict": iterations["verdict"],
         "verdict_text": iterations["text"],
         "verdict_detail": (
-            f"{iterations['detail']} The Ascend tab shows its parts, from the iteration trace; tasks were"
-            " not recorded.".strip()
+            f"{iterations['detail']} The Ascend tab shows its parts, from the iteration trace;"
+            " tasks were not recorded.".strip()
         ),
         "confidence": "medium" if failed == 1 else "low",
         "confidence_evidence": evidence,
