@@ -40,7 +40,7 @@ NO_STEPS = "No step time was measured, so the bottleneck is unknown."
 
 
 def may_keep_up(busy: float, slows_host: float) -> bool:
-    """Whether a host that recording does not slow could keep a GPU busy throughout, if the GPU is
+    """True if a host that recording does not slow could keep a GPU busy throughout, if the GPU is
     busy for `busy` percent of a recorded step.
     """
     return busy * slows_host >= 100.0

@@ -269,7 +269,7 @@ def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, An
 
 
 def _is_on_foreign_input(row: dict[str, Any]) -> bool:
-    """Whether a finding of TensorFlow or JAX is on batches that may come from another loader."""
+    """True if a finding of TensorFlow or JAX is on batches that may come from another loader."""
     if row["rule"] == "input_bottleneck":
         return _GENERATOR in str(row["evidence"])
     return row["rule"] in _RULES_ON_INPUT

@@ -227,7 +227,7 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _waits_for_something_else(facts: Facts) -> bool:
-    """Whether the device waits for input, the allocator, other devices, or a compiler."""
+    """True if the device waits for input, the allocator, other devices, or a compiler."""
     percent = facts.percent
     if percent["input"] >= INPUT_HIGH or percent["device_collectives"] >= PART_HIGH:
         return True

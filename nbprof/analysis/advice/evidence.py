@@ -325,12 +325,12 @@ class Evidence:
     ms; infinite if no launch is known. Called only for findings that would blame the host.
     """
     serving: Piece[bool] = Piece(lambda s: SERVING in s.activity.traits, False)
-    """Whether steps are iterations of an inference engine."""
+    """True if steps are iterations of an inference engine."""
 
     # Host and devices
 
     python_calls: Piece[bool] = Piece(lambda s: PYTHON_CALLS in s.activity.traits, False)
-    """Whether calls of Python are events of the trace."""
+    """True if calls of Python are events of the trace."""
     functions: Piece[tuple[str, ...]] = Piece(
         lambda s: python_calls.outside_ops(s.activity, s.trace, s.steps), ()
     )
@@ -338,7 +338,7 @@ class Evidence:
     were recorded.
     """
     host_recorded: Piece[bool] = Piece(lambda s: _host_recorded(s.activity), True)
-    """Whether the profile has anything that the host did: ops, calls of the device's runtime, or
+    """True if the profile has anything that the host did: ops, calls of the device's runtime, or
     calls of Python.
     """
     host: Piece[HostUse | None] = Piece(None, None)
@@ -354,7 +354,7 @@ class Evidence:
     )
     """Copies from the host to several devices, one after the other."""
     lost_kernels: Piece[bool] = Piece(lambda s: _lost_kernels(s), False)
-    """Whether a device was used but none of its kernels was recorded, or most steps lost some."""
+    """True if a device was used but none of its kernels was recorded, or most steps lost some."""
     spread: Piece[Spread | None] = Piece(lambda s: spread(s.pods), None)
     """Device compute of the slowest worker."""
     straggler: Piece[Straggler | None] = Piece(lambda s: straggler(s.stragglers), None)

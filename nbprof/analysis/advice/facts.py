@@ -114,7 +114,7 @@ class Facts:
 
     @property
     def torch(self) -> bool:
-        """Whether PyTorch wrote the profile."""
+        """True if PyTorch wrote the profile."""
         return self.runtime is not None
 
     @property
@@ -164,7 +164,7 @@ class Facts:
 
     @property
     def device_may_be_slower(self) -> bool:
-        """Whether the loop may wait for its GPUs when nothing is recorded: recording slows the
+        """True if the loop may wait for its GPUs when nothing is recorded: recording slows the
         host, so that they wait for it more.
         """
         return self.gpu_busy_percent is not None and may_keep_up(
@@ -192,7 +192,7 @@ class Facts:
 
     @property
     def in_host_memory(self) -> bool:
-        """Whether most input and output is moved by the TPU program itself, from and to host
+        """True if most input and output is moved by the TPU program itself, from and to host
         memory.
         """
         moved = self.overview.get("host_transfer_percent") or 0.0
@@ -201,7 +201,7 @@ class Facts:
         )
 
     def waits_for_input(self, limit: Threshold) -> bool:
-        """Whether steps wait for input, other than the first, in which a pipeline starts.
+        """True if steps wait for input, other than the first, in which a pipeline starts.
 
         Asking for a batch that is ready takes some microseconds, most of them nbprof's own: a step
         of 0.2 ms does not wait because of that.
@@ -249,12 +249,12 @@ class Facts:
 
     @property
     def jax(self) -> bool:
-        """Whether JAX wrote the profile."""
+        """True if JAX wrote the profile."""
         return self.framework is JAX
 
     @property
     def keras(self) -> bool:
-        """Whether Keras runs the steps: one of its functions ran, or no function was recorded."""
+        """True if Keras runs the steps: one of its functions ran, or no function was recorded."""
         if self.jax:
             return False
         functions = self.overview["tf_functions"]["function"].astype(str)
@@ -272,7 +272,7 @@ class Facts:
 
     @property
     def other_devices(self) -> bool:
-        """Whether the devices are none of GPU, TPU and NPU: what holds for those need not hold
+        """True if the devices are none of GPU, TPU and NPU: what holds for those need not hold
         there.
         """
         kinds = {device["kind"] for device in self._devices}
@@ -292,23 +292,23 @@ class Facts:
 
     @property
     def tpu(self) -> bool:
-        """Whether the devices are TPUs."""
+        """True if the devices are TPUs."""
         return any(device["kind"] == "TPU" for device in self._devices)
 
     @property
     def npu(self) -> bool:
-        """Whether the devices are Ascend NPUs."""
+        """True if the devices are Ascend NPUs."""
         return any(device["kind"] == "NPU" for device in self._devices)
 
     @property
     def before_ampere(self) -> bool:
-        """Whether a GPU supports neither bfloat16 nor TF32."""
+        """True if a GPU supports neither bfloat16 nor TF32."""
         capability = self._capability if self.runtime is None else self.runtime.capability
         return capability is not None and capability < (8, 0)
 
     @property
     def only_16_bit_cores(self) -> bool:
-        """Whether the matrix units take only 16-bit inputs: NVIDIA before Ampere."""
+        """True if the matrix units take only 16-bit inputs: NVIDIA before Ampere."""
         capability = self._capability
         if self.runtime is not None and not self.runtime.amd:
             capability = self.runtime.capability
@@ -345,7 +345,7 @@ class Facts:
 
     @property
     def maybe_input(self) -> bool:
-        """Whether unexplained time may be a wait for input, because none was recorded.
+        """True if unexplained time may be a wait for input, because none was recorded.
 
         Copies to devices do not count as a wait for a batch.
         """
@@ -397,7 +397,7 @@ def short(op: object) -> str:
 
 
 def compiled(facts: Facts) -> bool:
-    """Whether a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow.
+    """True if a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow.
 
     JAX always compiles, so its programs do not count.
     """

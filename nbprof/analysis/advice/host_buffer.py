@@ -47,19 +47,18 @@ def speaks_of_it(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def started(trace: Trace) -> float | None:
-    """How long the start of the TPU system took, in s; None where no event is one."""
+    """Start time of the TPU system in s; None if no event is one."""
     codes = [
         code
         for code, name in enumerate(trace.names)
         if "TpuSystem" in name and _START_EVENT.search(name)
     ]
-    if not codes:
-        return None
-    rows = np.flatnonzero(np.isin(trace.events.name, codes))
+    rows = np.flatnonzero(np.isin(trace.events.name, codes)) if codes else []
     return float(trace.events.duration[rows].max()) / 1e12 if len(rows) else None
 
 
 def _bytes(match: re.Match[str] | None) -> int | None:
+    """The size that a pattern found in a text; None without one."""
     if match is None:
         return None
     number = match.group(1).replace(",", "").rstrip(".")
@@ -71,13 +70,23 @@ def _bytes(match: re.Match[str] | None) -> int | None:
         return None
 
 
+def _sizes(texts: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
+    """The sizes that a pattern finds in texts."""
+    sizes = []
+    for text in texts:
+        size = _bytes(pattern.search(text))
+        if size is not None:
+            sizes.append(size)
+    return sizes
+
+
+def _buffer_bytes(texts: Iterable[str]) -> int | None:
+    """Bytes of the buffer, if a text has them."""
+    return next(iter(_sizes(texts, _STATED)), None)
+
+
 def _rounded(count: int) -> int:
     return -(-count // PAGE) * PAGE
-
-
-def _size(texts: Iterable[str]) -> int | None:
-    """Bytes of the buffer, where a text says so."""
-    return next((found for text in texts if (found := _bytes(_STATED.search(text)))), None)
 
 
 def _failed(texts: Iterable[str]) -> list[str]:
@@ -86,55 +95,52 @@ def _failed(texts: Iterable[str]) -> list[str]:
 
 def _too_small(facts: Facts, _: Threshold) -> Found | None:
     texts = facts.evidence.texts
-    size, failed = _size(texts), _failed(texts)
+    size, failed = _buffer_bytes(texts), _failed(texts)
     if not failed:
         return None
-    asked = max((count for text in failed if (count := _bytes(_ASKED.search(text)))), default=0)
-    times = f"**{len(failed)}** time{'s' if len(failed) > 1 else ''}"
-    text = f"The premapped buffer, through which host and TPU exchange data, ran out {times}"
+    asked = max(_sizes(failed, _ASKED), default=0)
+    count = len(failed)
+    plural = "s" if count > 1 else ""
+    text = (
+        "The premapped buffer, through which host and TPU exchange data, ran out"
+        f" **{count}** time{plural}"
+    )
     if asked:
         text += f"; a transfer requested **{size_text(asked)}**"
+    default = "" if size else " by default"
+    text += f". Its size is **{size_text(size or DEFAULT_BYTES)}**{default}. A larger one {PRICE}."
     proposed = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
-    text += (
-        f". Its size is **{size_text(size)}**."
-        if size
-        else f". Its size is **{size_text(DEFAULT_BYTES)}** by default."
-    )
-    text += f" A larger one {PRICE}."
-    fix = (
-        f"{_SETTING.format(proposed)}\n"
-        f"+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{proposed}'"
-    )
+    threshold = "os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES']"
+    fix = f"{_SETTING.format(proposed)}\n+{threshold} = '{proposed}'"
     return Found(text, severity="high", fix=fix)
 
 
 def _start_s(facts: Facts) -> float:
-    """How long the TPU system took to start, s; 0 where that is not known."""
-    stated = (
-        float(found.group(1)) for text in facts.evidence.texts if (found := _START.search(text))
-    )
-    return max(stated, default=facts.evidence.tpu_start_s or 0.0)
+    """Start time of the TPU system in s; 0 if unknown."""
+    matches = [_START.search(text) for text in facts.evidence.texts]
+    reported = [float(match.group(1)) for match in matches if match is not None]
+    return max(reported, default=facts.evidence.tpu_start_s or 0.0)
 
 
 def _too_large(facts: Facts, limit: Threshold) -> Found | None:
     texts = facts.evidence.texts
-    size, took = _size(texts), _start_s(facts)
-    if took <= limit["start_s"] or not size or _failed(texts):
+    size, start_s = _buffer_bytes(texts), _start_s(facts)
+    if start_s <= limit["start_s"] or not size or _failed(texts):
         return None
     text = (
-        f"The TPU system took **{duration_text(took)}** to start. The larger the premapped buffer,"
-        f" the longer the start; its size is **{size_text(size)}**."
+        f"The TPU system took **{duration_text(start_s)}** to start. The larger the premapped"
+        f" buffer, the longer the start; its size is **{size_text(size)}**."
     )
     return Found(text, severity="low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
 
 
 def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
-    took = _start_s(facts)
-    if took <= limit["start_s"] or _size(facts.evidence.texts) or _failed(facts.evidence.texts):
+    texts, start_s = facts.evidence.texts, _start_s(facts)
+    if start_s <= limit["start_s"] or _buffer_bytes(texts) or _failed(texts):
         return None
     text = (
-        f"The TPU system took **{duration_text(took)}** to start; the profile does not show why. A"
-        " large premapped buffer is one reason: its size is in the log of the TPU's runtime,"
+        f"The TPU system took **{duration_text(start_s)}** to start; the profile does not show why."
+        " A large premapped buffer is one reason: its size is in the log of the TPU's runtime,"
         f" {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
     )
     return Found(text, severity="low")

@@ -114,7 +114,7 @@ def find(activity: Activity, trace: Trace) -> InUse:
 
 
 def has_private_threads(lanes: pd.DataFrame) -> bool:
-    """Whether TensorFlow has threads that do nothing but launch kernels, by the names of
+    """True if TensorFlow has threads that do nothing but launch kernels, by the names of
     `trace.lanes`.
     """
     return "thread" in lanes and _any(lanes["thread"].astype(str), _PRIVATE_THREADS.search)

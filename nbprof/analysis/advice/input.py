@@ -117,7 +117,7 @@ def _wait_for_input(
 
 
 def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
-    """Whether steps wait and no tf.data pipeline was recorded."""
+    """True if steps wait and no tf.data pipeline was recorded."""
     return facts.waits_for_input(limit) and not facts.in_host_memory and not len(facts.nodes)
 
 
@@ -337,7 +337,7 @@ def _bottleneck(facts: Facts) -> Bottleneck | None:
 
 
 def _fills(iterator: pd.Series) -> bool:
-    """Whether an iterator fills a cache, which later epochs read instead."""
+    """True if an iterator fills a cache, which later epochs read instead."""
     return "Cache" in str(iterator["long_name"]).rpartition("::")[0]
 
 
@@ -468,7 +468,7 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _runs_ahead(nodes: pd.DataFrame) -> bool:
-    """Whether a pipeline ends with an iterator that runs ahead; a Prefetch after it would hide
+    """True if a pipeline ends with an iterator that runs ahead; a Prefetch after it would hide
     little.
     """
     last = nodes[nodes["long_name"].str.count("::") == 1]

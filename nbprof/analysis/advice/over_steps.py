@@ -12,7 +12,7 @@ from nbprof.analysis.steps.periodic import CHANCE
 from nbprof.display import wording
 
 _NAMED = 80
-# These have rules of their own, which say what to change.
+# Categories with other rules, which have a remedy.
 _OWN_RULES = ("input", "compile")
 
 
@@ -20,18 +20,19 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
     rhythm = facts.evidence.periodic
     if rhythm is None or rhythm.chance > limit["chance"] or rhythm.updates:
         return None
-    share = 100 * rhythm.per_step_ms / facts.mean["step_time"]
-    named = bool(rhythm.what) and rhythm.what_ms >= limit["cause"] * rhythm.extra_ms
-    unrecorded = (
-        rhythm.category == "other" and rhythm.category_ms >= limit["cause"] * rhythm.extra_ms
-    )
-    if share < limit["moderate"] or not (named or unrecorded) or rhythm.category in _OWN_RULES:
+    if rhythm.category in _OWN_RULES:
         return None
-    # A rhythm of validation has its own finding, too.
+    share = 100 * rhythm.per_step_ms / facts.mean["step_time"]
+    explained_ms = limit["cause"] * rhythm.extra_ms
+    named = bool(rhythm.what) and rhythm.what_ms >= explained_ms
+    unrecorded = rhythm.category == "other" and rhythm.category_ms >= explained_ms
+    if share < limit["moderate"] or not (named or unrecorded):
+        return None
+    # A rhythm of validation has a finding of another rule as well.
     validated = validation(facts, VALIDATED)
     if validated is not None and validated.gain_ms >= limit["cause"] * rhythm.per_step_ms:
         return None
-    nth = f"{rhythm.every}{'nd' if rhythm.every == 2 else 'rd' if rhythm.every == 3 else 'th'}"
+    nth = f"{rhythm.every}{_SUFFIXES.get(rhythm.every, 'th')}"
     text = (
         f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(rhythm.extra_ms)}** longer than"
         f" the others (**{rhythm.slow}** of **{rhythm.steps}** {facts.unit.plural}):"
@@ -41,9 +42,8 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
         name = wording.tail(rhythm.what, _NAMED).replace("*", "")
         text += (
             f"{name} takes **{wording.millis(rhythm.what_ms)}** more there: it runs"
-            f" **{rhythm.more:,.3g}** times, "
+            f" **{rhythm.more:,.3g}** times, in the others **{rhythm.fewer:,.3g}** times."
         )
-        text += f"in the others **{rhythm.fewer:,.3g}** times."
     else:
         text += (
             f"**{wording.millis(rhythm.category_ms)}** of that are in no recorded event: a"
@@ -64,14 +64,14 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
     )
 
 
+_SUFFIXES = {2: "nd", 3: "rd"}
+
+
 def _growth(facts: Facts, limit: Threshold) -> Found | None:
     growth = facts.evidence.growth
-    if (
-        growth is None
-        or growth.steps < limit["steps"]
-        or growth.rising < limit["often"]
-        or growth.each < limit["least"] * growth.peak
-    ):
+    if growth is None or growth.steps < limit["steps"] or growth.rising < limit["often"]:
+        return None
+    if growth.each < limit["least"] * growth.peak:
         return None
     text = (
         f"Memory in use by {growth.memory} grows by **{wording.size(growth.each)}**"
@@ -80,17 +80,18 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     )
     if growth.op:
         text += f"; most of it was allocated by {wording.tail(growth.op, _NAMED).replace('*', '')}"
-        text += f" ({growth.shape})" if growth.shape else ""
+        if growth.shape:
+            text += f" ({growth.shape})"
     text += "."
-    left = None if growth.capacity is None else max(growth.capacity - growth.peak, 0) / growth.each
-    if left is not None:
+    severity = "medium"
+    if growth.capacity is not None:
+        left = max(growth.capacity - growth.peak, 0) / growth.each
         text += f" At this rate memory is full after **{left:,.0f}** more {facts.unit.plural}."
+        if left < limit["soon"]:
+            severity = "high"
     scalar = "loss.item()" if facts.torch else "float(loss)"
-    return Found(
-        text,
-        severity="high" if left is not None and left < limit["soon"] else "medium",
-        fix=f"-losses.append(loss)\n+losses.append({scalar})",
-    )
+    fix = f"-losses.append(loss)\n+losses.append({scalar})"
+    return Found(text, severity=severity, fix=fix)
 
 
 RULES: tuple[AdviceRule, ...] = (
@@ -120,7 +121,7 @@ RULES: tuple[AdviceRule, ...] = (
         done=Shown("The steps have no such rhythm"),
     ),
     Rule(
-        # What doubles within 1,000 steps ends any training run.
+        # Memory that doubles within 1,000 steps ends any training run.
         "memory_growth",
         _growth,
         threshold=Threshold(

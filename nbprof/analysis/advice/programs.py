@@ -174,7 +174,7 @@ def share_of_64_bit(activity: Activity) -> tuple[float | None, str]:
 
 
 def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | None:
-    """Whether an op reads or writes a float64 array; None if its program is damaged or not in the
+    """True if an op reads or writes a float64 array; None if its program is damaged or not in the
     file.
     """
     program: Program | None = activity.programs.program(host, ident)
@@ -325,7 +325,7 @@ def _operands(program: Program, index: int) -> list[Shape]:
 
 
 def _relaid(program: Program, index: int) -> bool:
-    """Whether a copy has a different layout than its source."""
+    """True if a copy has a different layout than its source."""
     if program.opcodes[index] != "copy":
         return False
     layout = program.shape(index).minor_to_major
@@ -333,7 +333,7 @@ def _relaid(program: Program, index: int) -> bool:
 
 
 def _narrow(program: Program, index: int) -> bool | None:
-    """Whether an op reads or writes an array of numbers of 16 bits or fewer; None if it has no
+    """True if an op reads or writes an array of numbers of 16 bits or fewer; None if it has no
     floating-point arrays.
     """
     arrays = [array for array in _arrays(program, index) if array.element[:1] in ("f", "b", "c")]

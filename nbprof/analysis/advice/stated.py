@@ -13,7 +13,7 @@ _Settings = Mapping[str, str]
 
 
 def _allocator(settings: _Settings) -> bool:
-    """Whether the allocator of any framework is set up against fragmentation."""
+    """True if the allocator of any framework is set up against fragmentation."""
     expandable = any(
         "expandable_segments:true" in text.lower()
         for name, text in settings.items()
@@ -27,7 +27,7 @@ def _allocator(settings: _Settings) -> bool:
 
 
 def _threads(settings: _Settings, cores: float) -> bool:
-    """Whether an op may use as many threads as there are cores."""
+    """True if an op may use as many threads as there are cores."""
     count = settings.get("torch.get_num_threads", "")
     return count.isdecimal() and 0 < cores <= int(count)
 

@@ -316,7 +316,7 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _has_no_product(kernels: pd.DataFrame) -> bool:
-    """Whether PyTorch's autocast computes no op in 16 bits; other ops keep their type."""
+    """True if PyTorch's autocast computes no op in 16 bits; other ops keep their type."""
     if not len(kernels):
         return False
     return bool((~kernels["op_tensor_core_eligible"]).fillna(value=False).all())
@@ -631,7 +631,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _is_unexplained(facts: Facts, share: float, limit: Threshold) -> bool:
-    """Whether the rule `other` speaks: none of the more specific rules explains the time."""
+    """True if the rule `other` speaks: none of the more specific rules explains the time."""
     rhythm = facts.evidence.periodic
     if rhythm is not None:
         # Work of every k-th step alone is a finding of another rule.

@@ -469,7 +469,7 @@ def _on_float64(types: Iterable[Any], shapes: Iterable[Any]) -> bool:
 
 
 def _attends(factors: list[Any], over: list[int], then: list[Any]) -> bool:
-    """Whether products of these shapes and a softmax between them are attention of several
+    """True if products of these shapes and a softmax between them are attention of several
     queries.
     """
     if len(factors) != 2 or not then or len(over) < 3:

@@ -135,7 +135,7 @@ def _first(steps: pd.DataFrame) -> Any:
 
 
 def _follows(iteration: Int64s, first: Any) -> Any:
-    """Whether the iteration before is that of the row before, which a file that was cut or filtered
+    """True if the iteration before is that of the row before, which a file that was cut or filtered
     may not have.
     """
     return ~first & ((iteration == _shifted(iteration, first) + 1) | (iteration == NOT_TOLD))
@@ -209,7 +209,7 @@ def _warming(table: pd.DataFrame) -> Any:
 
 
 def _main(table: pd.DataFrame) -> Any:
-    """Whether the row is of the model of most iterations of its device, of equal ones the longest:
+    """True if the row is of the model of most iterations of its device, of equal ones the longest:
     others initialise or validate.
     """
     size = (

@@ -130,7 +130,7 @@ def _bare(name: str) -> str:
 
 
 def _ran(tasks: pd.DataFrame, side: str) -> Any:
-    """Whether a task used the cores of a side: those that it did not have zeros in all columns."""
+    """True if a task used the cores of a side: those that it did not have zeros in all columns."""
     cycles = floats(tasks, f"{side}total_cycles")
     time = floats(tasks, "aiv_time_us" if side == "aiv_" else "aicore_time_us")
     used = np.where(np.isfinite(cycles), cycles, time)
