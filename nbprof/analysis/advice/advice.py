@@ -176,10 +176,10 @@ def _ask(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
 
 
 def _ask_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
-    found = rule.ask(facts)
-    if found is None:
+    figures = rule.ask(facts)
+    if figures is None:
         return None
-    return _limit_to_slower_side(rule.finding(found, facts.unit), rule.shortens, facts)
+    return _limit_to_slower_side(rule.finding(figures, facts.unit), rule.shortens, facts)
 
 
 def _limit_to_slower_side(finding: Finding, shortens: str, facts: Facts) -> Finding | None:

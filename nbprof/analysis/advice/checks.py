@@ -278,9 +278,9 @@ def _step_checks(
     unexplained = "is outside any recorded call, kernel or copy"
     if host_traced:
         unexplained = "is outside any recorded op, launch or copy: often Python"
-    others = _part("all_others", other, unexplained, unit)
+    unrecorded = _part("all_others", other, unexplained, unit)
     if maybe_level != "no":
-        others = others._replace(level="no", statement="Counted as possible input above.")
+        unrecorded = unrecorded._replace(level="no", statement="Counted as possible input above.")
     return [
         input_check,
         Check("all_others_as_input", other, maybe_level, maybe_input, "trace"),
@@ -292,7 +292,7 @@ def _step_checks(
             unit,
         ),
         launch,
-        others,
+        unrecorded,
     ]
 
 

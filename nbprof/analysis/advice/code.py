@@ -1,5 +1,4 @@
-"""Advice rules about what the code of a step does: element types, calls back into Python, loops,
-attention, passes without gradients.
+"""Advice rules about the code of a step: types, callbacks, loops, attention, ungraded passes.
 
 Sources: PyTorch's documentation of attention, JAX's of loops.
 """
@@ -50,24 +49,22 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
     """Numbers of 64 bits, by recorded types of inputs and those in compiled programs; without
     either, by the names of kernels.
     """
-    code, unit = facts.evidence.code, "op"
-    share, worst = code.float64_percent, code.float64_op
+    share, worst, kind = facts.evidence.code.float64_percent, facts.evidence.code.float64_op, "op"
     if share is None:
+        share, worst, kind = 0.0, "", "kernel"
         kernels, kernel_us = facts.computing
         products = named(kernels, _DOUBLE_PRODUCT) if kernel_us else kernels.head(0)
-        share, unit = (
-            (100 * float(products["total_us"].sum()) / kernel_us if kernel_us else 0.0),
-            "kernel",
-        )
-        worst = str(products.iloc[0]["op"]) if len(products) else ""
+        if len(products):
+            share = 100 * float(products["total_us"].sum()) / kernel_us
+            worst = str(products.iloc[0]["op"])
     if share < limit["moderate"]:
         return None
     text = (
-        f"**{share:.0f}%** of {unit} time is spent on float64, mostly in"
+        f"**{share:.0f}%** of {kind} time is spent on float64, mostly in"
         f" {short(worst) or 'products'}. "
     )
     if facts.compute_ms > 0:
-        # What float32 saves is a matter of the device: some compute 64 times as many of it per
+        # The saving depends on the device: some compute 64 times as many float32 numbers per
         # second, others twice as many.
         text += "GPUs and TPUs are 2 to 64 times as fast in float32."
         gain = float("nan")
@@ -75,7 +72,6 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         text += "In float32 an instruction computes twice as many values, from half the bytes."
         gain = facts.mean["host_compute"] * share / 200
     text += " float64 is NumPy's default, and spreads to everything computed from it."
-    fix = "-x = tf.cast(x, tf.float64)\n+x = tf.cast(x, tf.float32)"
     if facts.jax:
         fix = "-jax.config.update('jax_enable_x64', True)\n+x = jnp.asarray(x, jnp.float32)"
     elif facts.torch:
@@ -83,34 +79,34 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
             "-x = torch.from_numpy(array)\n"
             "+x = torch.from_numpy(array).float()  # model.float(), too"
         )
-    return Found(
-        text,
-        severity=limit.severity(share),
-        gain_ms=gain,
-        fix=fix,
-        target=KERNELS if unit == "kernel" else OPS,
-    )
+    else:
+        fix = "-x = tf.cast(x, tf.float64)\n+x = tf.cast(x, tf.float32)"
+    target = KERNELS if kind == "kernel" else OPS
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=fix, target=target)
 
 
 def _callback(facts: Facts, limit: Threshold) -> Found | None:
-    """Callbacks for which something waits: time in which nothing else of the step runs."""
+    """Callbacks that something waits for, because nothing else of the step runs."""
     calls = facts.evidence.code.callbacks
     step = facts.mean["step_time"]
     if calls is None or not step or 100 * calls.alone_ms / step < limit["moderate"]:
         return None
-    overlaps = 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]
     text = (
         f"The compiled program calls back into Python **{calls.times:,.1f}** times"
         f" {facts.unit.counted} ({short(calls.name)}): **{wording.millis(calls.ms)}**"
         f" (**{100 * calls.ms / step:.0f}%** of {facts.unit.time})"
     )
-    text += (
-        f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the} runs;"
-        " the remaining time is saved only as far as the callback delays the ops that run at the"
-        " same time."
-        if overlaps
-        else ", during which the ops that need the result wait."
-    )
+    if 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]:
+        gain_is = UP_TO
+        text += (
+            f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the}"
+            " runs; the remaining time is saved only as far as the callback delays the ops that run"
+            " at the same time."
+        )
+    else:
+        gain_is = ABOUT
+        text += ", during which the ops that need the result wait."
+    fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
     if facts.jax:
         fix = (
             "-y = jax.pure_callback(f, shape, x)\n"
@@ -118,12 +114,8 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
             "-jax.debug.print('{}', loss)\n"
             "+return loss  # print it after the step"
         )
-    else:
-        fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
     severity = limit.severity(100 * calls.alone_ms / step)
-    return Found(
-        text, severity=severity, gain_ms=calls.ms, fix=fix, gain_is=UP_TO if overlaps else ABOUT
-    )
+    return Found(text, severity=severity, gain_ms=calls.ms, fix=fix, gain_is=gain_is)
 
 
 def _cells(facts: Facts, limit: Threshold) -> Found | None:
@@ -202,27 +194,25 @@ def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
 
 def _tiny(facts: Facts, limit: Threshold) -> Found | None:
     rows = facts.evidence.code.most_rows
-    # Of devices there is a rule on small kernels.
+    # The rule on small kernels is for devices.
     if rows is None or rows >= limit["rows"] or facts.compute_ms > 0:
         return None
+    unit = "pass" if facts.unit.whole else facts.unit.noun
+    fix = "+batch_size *= 8  # as accuracy permits"
+    if facts.torch and facts.torch_runtime.loader:
+        fix = ""
     return Found(
-        f"No matrix product of the forward pass has more than {several(rows, 'row')}: each "
-        f"{'pass' if facts.unit.whole else facts.unit.noun} reads all weights for only that many. "
-        "Could the batch be larger?",
+        f"No matrix product of the forward pass has more than {several(rows, 'row')}: each {unit}"
+        " reads all weights for only that many. Could the batch be larger?",
         severity="low",
-        fix=(
-            ""
-            if facts.torch and facts.torch_runtime.loader
-            else "+batch_size *= 8  # as accuracy permits"
-        ),
+        fix=fix,
         title="Use a larger batch" if facts.unit.whole else "",
     )
 
 
 def _share(facts: Facts, part: Part | None) -> float:
-    """Percent of step time."""
-    step = facts.mean["step_time"]
-    return 100 * part.ms / step if part is not None and step else 0.0
+    """Percent of step time; 0 without the part."""
+    return 0.0 if part is None else facts.percent_of_step(part.ms)
 
 
 RULES: tuple[AdviceRule, ...] = (

@@ -367,15 +367,15 @@ def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> 
     needed, step_ms = more_workers_for(times.step, times.wait, workers or 1, machine, of_worker)
     gain = min(times.step - step_ms, float(row["gain_ms_per_step"]))
     if gain < step.least_gain_ms or (workers is not None and needed <= workers):
-        others = ""
+        other_processes = ""
         if machine.others >= contention.OTHERS * machine.cores:
-            others = f", and others **{machine.others:.1f}**"
+            other_processes = f", and others **{machine.others:.1f}**"
         busy = f"**{machine.own:.1f}** of the **{machine.cores:.0f}** cores"
         if machine.cores <= 1:
             busy = f"**{100 * machine.own:.0f}%** of the core"
         text = (
-            f"{row['evidence']} They and the training process kept {busy} busy{others}: more"
-            " workers would have no free core."
+            f"{row['evidence']} They and the training process kept {busy}"
+            f" busy{other_processes}: more workers would have no free core."
         )
         return _cheaper(row, text, _TITLE, unit)
     free = machine.available - machine.own

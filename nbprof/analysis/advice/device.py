@@ -58,7 +58,7 @@ from nbprof.display import wording
 SHORT_KERNEL_US = 10.0
 ON_HOST_PERCENT = 10.0
 
-# Kernels of PyTorch, of TensorFlow's Eigen and of its own generator
+# Kernels of PyTorch, of TensorFlow's Eigen and of TensorFlow's generator
 # ("Relu_GPU_DT_FLOAT_DT_FLOAT_kernel").
 _ELEMENTWISE = re.compile(
     r"elementwise_kernel|Cwise(?:Unary|Binary|Nullary|Ternary)Op|"
@@ -238,7 +238,7 @@ def _waits_for_something_else(facts: Facts) -> bool:
 
 
 def _on_cpu(facts: Facts) -> str:
-    """How to run the program on the CPU."""
+    """Setting that runs the program on the CPU."""
     if facts.torch:
         return "device = 'cpu'"
     return "JAX_PLATFORMS=cpu" if facts.jax else "tf.config.set_visible_devices([], 'GPU')"
@@ -528,10 +528,10 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
 
 def _mostly_in(gaps: LongGaps) -> str:
     typical = f"**{wording.millis(gaps.typical_ms)}**"
-    where = f"**{gaps.count:,}** of the gaps, which typically take {typical} each"
+    place = f"**{gaps.count:,}** of the gaps, which typically take {typical} each"
     if gaps.count == 1:
-        where = f"**1** gap of {typical}"
-    text = f"mostly in {where}: validation, checkpoints or logging, for example."
+        place = f"**1** gap of {typical}"
+    text = f"mostly in {place}: validation, checkpoints or logging, for example."
     if gaps.left_out_ms is not None:
         text += (
             f" The longest gap (**{wording.millis(gaps.left_out_ms)}**) is not counted: it may lie"

@@ -1,4 +1,4 @@
-"""Which devices of a process ran anything, and whether they receive their data at the same time."""
+"""Devices of a process that ran nothing, and copies that go to one device after the other."""
 
 from __future__ import annotations
 

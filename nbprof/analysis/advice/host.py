@@ -1,8 +1,7 @@
-"""Advice rules about the host's own time: Python code between ops, ops too small to be worth their
-dispatch, cores without work.
+"""Advice rules about the host's own time: Python between ops, tiny ops, idle cores.
 
-They need what nbprof records beside a framework's profiler: sampled Python stacks and the use of
-the cores.
+They need figures that nbprof records beside a framework's profiler: sampled Python stacks and the
+use of the cores.
 """
 
 from __future__ import annotations
@@ -87,42 +86,36 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     share = _always(facts, "python")
     if host is None or host.python is None or share < limit["moderate"]:
         return None
-    top = host.python.top
     gain = share * facts.mean["step_time"] / 100
+    function = ""
+    if host.python.top is not None:
+        function = f", {100 * host.python.top.share:.0f}% of it in {place(host.python.top)}"
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code"
-        " outside ops"
+        f" outside ops{function}. See p.python.functions for all functions."
     )
-    if top is not None:
-        text += f", {100 * top.share:.0f}% of it in {place(top)}"
-    return Found(
-        f"{text}. See p.python.functions for all functions.",
-        severity=limit.severity(share),
-        gain_ms=gain,
-        fix=_VECTORIZE,
-    )
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_VECTORIZE)
 
 
 def _always(facts: Facts, part: str) -> float:
-    """Percent of a unit in a part of the host's time, without what only every k-th step has: that
-    is a finding of its own.
+    """Percent of a unit in a part of the host's time, without the extra time of every k-th step,
+    which is a finding of another rule.
     """
     host, rhythm = facts.evidence.host, facts.evidence.periodic
     if host is None or not facts.mean["step_time"]:
         return 0.0
-    of_some = 100 * rhythm.unrecorded_ms / facts.mean["step_time"] if rhythm is not None else 0.0
-    return max(host.parts.get(part, 0.0) - of_some, 0.0)
+    percent = host.parts.get(part, 0.0)
+    if rhythm is not None:
+        percent -= 100 * rhythm.unrecorded_ms / facts.mean["step_time"]
+    return max(percent, 0.0)
 
 
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
     share = _always(facts, "waiting")
-    if (
-        host is None
-        or host.python is None
-        or host.python.top_waiting is None
-        or share < limit["moderate"]
-    ):
+    if host is None or host.python is None or share < limit["moderate"]:
+        return None
+    if host.python.top_waiting is None:
         return None
     gain = share * facts.mean["step_time"] / 100
     text = (
@@ -134,55 +127,49 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
 
 def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    if (
-        host is None
-        or host.cpu is None
-        or host.cpu.op_calls < 1
-        or host.parts.get("overhead", 0.0) < limit["moderate"]
-    ):
+    if host is None or host.cpu is None or host.cpu.op_calls < 1:
         return None
-    share, cpu = host.parts["overhead"], host.cpu
+    share, cpu = host.parts.get("overhead", 0.0), host.cpu
+    if share < limit["moderate"]:
+        return None
     gain = share * facts.mean["step_time"] / 100
     if gain > _DISPATCH_MS * cpu.op_calls:
-        # So much time is not the dispatch of so few ops: the framework does something else.
+        # Dispatching so few ops does not take so long: the framework does something else.
         return None
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops"
         f" rather than in them: **{cpu.tiny_calls:,.0f}** of **{cpu.op_calls:,.0f}** ops"
         f" {facts.unit.per} take less than 20 µs each."
     )
-    return Found(
-        text, severity=limit.severity(share), gain_ms=gain, fix=facts.framework.words.compile_step
-    )
+    fix = facts.framework.words.compile_step
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=fix)
 
 
 def _tiny_eager_ops(facts: Facts, limit: Threshold) -> Found | None:
-    """The same of TensorFlow and JAX, where ops are dispatched one by one: those of a compiled
+    """The same for TensorFlow and JAX, if ops are dispatched one by one: those of a compiled
     function are not.
     """
-    programs, eager = facts.evidence.programs_per_step, facts.overview.get("eager_host_percent")
-    one_by_one = (
-        (programs or 0.0) >= limit["programs"] if facts.jax else (eager or 0.0) >= limit["eager"]
-    )
+    if facts.jax:
+        one_by_one = (facts.evidence.programs_per_step or 0.0) >= limit["programs"]
+    else:
+        one_by_one = (facts.overview.get("eager_host_percent") or 0.0) >= limit["eager"]
     return _tiny_ops(facts, limit) if one_by_one else None
 
 
 def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    # Ops that are too small to be divided gain nothing by more threads.
-    if (
-        host is None
-        or host.parts.get("compute", 0.0) < limit["moderate"]
-        or host.products.flops < limit["large"]
-    ):
+    if host is None:
         return None
-    cores, used, others = (
-        host.contention.get(key, 0.0) for key in ("cores", "own_cores", "other_cores")
-    )
-    if cores < 2 or used + others > limit["busy"] * cores:
+    compute = host.parts.get("compute", 0.0)
+    # Ops that are too small to be divided gain nothing by more threads.
+    if compute < limit["moderate"] or host.products.flops < limit["large"]:
+        return None
+    cores = host.contention.get("cores", 0.0)
+    used = host.contention.get("own_cores", 0.0)
+    if cores < 2 or used + host.contention.get("other_cores", 0.0) > limit["busy"] * cores:
         return None
     text = (
-        f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {host.parts['compute']:.0f}% of"
+        f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {compute:.0f}% of"
         f" {facts.unit.time} is compute."
     )
     return Found(text, severity="low", fix=f"+torch.set_num_threads({cores:.0f})")

@@ -1,8 +1,7 @@
-"""Advice on a TPU's premapped buffer, the host memory that transfers go through, from the runtime's
-messages.
+"""Advice on a TPU's premapped buffer, the host memory of transfers, from the runtime's messages.
 
 Source: the troubleshooting and performance pages of Cloud TPU. The buffer has 4 GiB unless
-`TPU_PREMAPPED_BUFFER_SIZE` says otherwise; the size must be a multiple of 4,096 bytes. One that is
+`TPU_PREMAPPED_BUFFER_SIZE` sets it; the size must be a multiple of 4,096 bytes. A buffer that is
 too small fails, or copies larger transfers in pieces; a large one takes long to map when the
 program starts.
 """

@@ -1,6 +1,4 @@
-"""Where in the ranges of the program is what a finding speaks of: the forward pass, the optimizer,
-a layer.
-"""
+"""The range of the program that has the time of a finding, as the forward pass or a layer."""
 
 from __future__ import annotations
 
@@ -28,29 +26,27 @@ PLACE_OF_RULE = {
         "input",
     ),
 }
-"""By rule, the kind of time that its finding speaks of, one of `nbprof.analysis.ranges.PLACES`."""
+"""The kind of time that a finding is about, by rule: one of `nbprof.analysis.ranges.PLACES`."""
 LEAST = 0.5
-"""Part of that time which a range must have to be named."""
+"""The part of that time that a range must have to be named."""
 
 
 def named(findings: pd.DataFrame, totals: Totals, unit: Unit = MARKED) -> pd.DataFrame:
-    """The findings, with the range that has most of the time of which each speaks.
+    """The findings, each with the range that has most of the time that it is about.
 
     Parameters
     ----------
-    found : DataFrame
+    findings : DataFrame
         `p.advice`.
     totals : Totals
         Time in ranges of the program.
     unit : Unit
-        What the figures are given per.
+        The unit that the figures are given per.
     """
     if not len(totals.places) or not len(findings):
         return findings
-    sentences = [
-        _sentence(totals, PLACE_OF_RULE.get(str(rule), ""), unit)
-        for rule in findings["rule"].tolist()
-    ]
+    kinds = [PLACE_OF_RULE.get(str(rule), "") for rule in findings["rule"].tolist()]
+    sentences = [_sentence(totals, kind, unit) for kind in kinds]
     return findings.assign(evidence=findings["evidence"] + sentences)
 
 

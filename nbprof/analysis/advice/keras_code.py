@@ -1,6 +1,4 @@
-"""Code of findings on input for those who train with Keras's `fit`: there Keras writes the loop and
-the DataLoader, not the user.
-"""
+"""Code of findings on input for Keras's `fit`, in which Keras writes the loop and the DataLoader."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ def most_rows(activity: Activity) -> int | None:
     measured, _ = hlo.measured(activity)
     if activity.has_device or activity.programs is None or not len(measured):
         return None
-    most = 0
+    largest = 0
     for host, ident in measured[["host", "program"]].drop_duplicates().itertuples(index=False):
         program: Program | None = activity.programs.program(int(host), int(ident))
         if program is None:
@@ -404,13 +404,13 @@ def most_rows(activity: Activity) -> int | None:
             return None
         if rows is None:
             return None
-        most = max(most, rows)
-    return most or None
+        largest = max(largest, rows)
+    return largest or None
 
 
 def _most_rows_of(program: Program) -> int | None:
     """The most rows of a forward product; None if one of them is unknown."""
-    most = 0
+    largest = 0
     for index, opcode in enumerate(program.opcodes):
         if opcode in ("dot", "convolution"):
             if _BACKWARD.search(program.instruction(index).op_name):
@@ -419,11 +419,11 @@ def _most_rows_of(program: Program) -> int | None:
             if product is None:
                 return None
             # Sizes that are not the second matrix's: rows, times matrices.
-            most = max(most, program.shape(index).elements // max(product.columns, 1))
+            largest = max(largest, program.shape(index).elements // max(product.columns, 1))
         elif opcode == "custom-call" and "callback" not in program.instruction(index).target:
             # A library may multiply there.
             return None
-    return most
+    return largest
 
 
 def _lonely(computing: pd.DataFrame, activity: Activity) -> pd.DataFrame:

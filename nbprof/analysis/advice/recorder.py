@@ -1,6 +1,4 @@
-"""How to record the Python calls, in the words of whatever recorded the profile: nobody has a
-magic's line in a script of their own.
-"""
+"""The way to record Python calls, in the words of the profiler that recorded the profile."""
 
 from __future__ import annotations
 
@@ -9,9 +7,9 @@ import pandas as pd
 from nbprof.frameworks.framework import Framework
 
 IN_CELL = "again with this first line in the cell"
-"""What the rule `other` says, as for a cell; `in_words_of` says it for others."""
+"""The words of the rule `other`, for a cell; `in_words_of` replaces them for other recorders."""
 CELL, BLOCK = "cell", "block"
-"""What nbprof recorded."""
+"""Recorders of nbprof."""
 
 _WITH_OPTION = "again with this option"
 _NSYS = (
@@ -23,7 +21,7 @@ _NSYS = (
 def in_words_of(
     findings: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
 ) -> pd.DataFrame:
-    """The findings, with the way to record Python calls of who recorded the profile.
+    """The findings, with the way to record Python calls in the profiler that was used.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""Advice rules about the devices of one process: some that run nothing, and batches that are copied
-to one after the other.
+"""Advice rules about several devices of one process: idle ones, and copies one after the other.
 
 Source: TensorFlow's guide to the performance of several GPUs.
 """

@@ -1,6 +1,4 @@
-"""Advice that the recording shows to be followed by what it states beside the files: settings, and
-the precision of Keras.
-"""
+"""Advice that the recording shows to be followed already, by its settings and Keras's precision."""
 
 from __future__ import annotations
 
