@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,27 +34,37 @@ _MATRIX = ("matmul", "conv", "batchmatmul", "gemm")
 
 
 def _time(facts: Facts) -> float:
-    """Time in us of the tasks of op_summary but communication."""
+    """Time in us of the tasks of op_summary, without communication."""
     ops = facts.ops
-    return (
-        0.0 if ops is None else float(ops[ops["core"] != ascend.COMMUNICATION]["duration_us"].sum())
-    )
+    if ops is None:
+        return 0.0
+    return float(ops[ops["core"] != ascend.COMMUNICATION]["duration_us"].sum())
 
 
 def _types_time(types: pd.DataFrame) -> float:
     return float(types["total_us"].sum())
 
 
-def _said(count: int, predicate: str, share: float) -> str:
-    return (
-        f"{count:,} {'task' if count == 1 else 'tasks'} {predicate}{_of_time(share)}."
-        if count
-        else f"No tasks {predicate}."
+def _tasks(count: int, predicate: str, share: float) -> str:
+    """A sentence on a number of tasks and their share of time."""
+    if not count:
+        return f"No tasks {predicate}."
+    of_time = f", {percent(share)} of op time" if np.isfinite(share) else ""
+    return f"{wording.plural(count, 'task')} {predicate}{of_time}."
+
+
+def _measure_tasks(
+    rows: pd.DataFrame, facts: Facts, predicate: str, *, limit: float = 0
+) -> Measured:
+    """The number of tasks; a finding above the limit."""
+    share = part(float(rows["duration_us"].sum()), _time(facts))
+    return Measured(
+        value=len(rows),
+        found=len(rows) > limit,
+        evidence=_tasks(len(rows), predicate, share),
+        ops=_longest(rows),
+        share=share,
     )
-
-
-def _of_time(share: float) -> str:
-    return f", {percent(share)} of op time" if np.isfinite(share) else ""
 
 
 def _longest(rows: pd.DataFrame) -> Any:
@@ -72,18 +83,15 @@ def _conversions(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     rows = types[types["op_type"].str.lower().isin(CONVERSIONS)]
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
-    data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
-    kinds = ", ".join(
-        f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items()
-    )
-    text = (
-        f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of op time."
-        if count
-        else "No tasks convert formats."
-    )
+    trans_data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
+    text = "No tasks convert formats."
+    if count:
+        sums = rows.groupby("op_type")["tasks"].sum()
+        kinds = ", ".join(f"{name} {number:,}" for name, number in sums.items())
+        text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of op time."
     return Measured(
         value=share,
-        found=share > limit["limit"] or data > limit["trans_data"],
+        found=share > limit["limit"] or trans_data > limit["trans_data"],
         evidence=text,
         ops=rows["op_type"],
         share=share,
@@ -98,24 +106,14 @@ def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
     if not len(rows):
         return Measured(value=0.0, found=False, evidence="No op ran on the AI CPU.")
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    # A table without a column of the longest says by its means how long that was at least.
-    longest, stated = (
-        float(rows["max_us"].fillna(rows["avg_us"]).max()),
-        bool(rows["max_us"].notna().all()),
-    )
-    text = _said(int(rows["tasks"].sum()), "ran on the AI CPU", share)
+    text = _tasks(int(rows["tasks"].sum()), "ran on the AI CPU", share)
+    # Without the longest duration, the mean of a type is a lower bound for it.
+    longest = float(rows["max_us"].fillna(rows["avg_us"]).max())
     if not np.isfinite(longest):
-        return Measured(
-            value=None,
-            found=True,
-            evidence=f"{text} The longest duration was not recorded.",
-            ops=rows["op_type"],
-            share=share,
-        )
-    text = (
-        f"{text.removesuffix('.')}; the longest took"
-        f" {'' if stated else 'at least '}{wording.micros(longest)}."
-    )
+        text = f"{text} The longest duration was not recorded."
+        return Measured(value=None, found=True, evidence=text, ops=rows["op_type"], share=share)
+    at_least = "" if rows["max_us"].notna().all() else "at least "
+    text = f"{text.removesuffix('.')}; the longest took {at_least}{wording.micros(longest)}."
     return Measured(
         value=longest,
         found=longest >= limit["limit"],
@@ -129,16 +127,12 @@ def _get_next(facts: Facts, limit: Threshold) -> Measured | None:
     types = facts.types
     if types is None or not _types_time(types) > 0:
         return None
-    rows = types[
-        (types["core"] == ascend.AI_CPU)
-        & types["op_type"].str.lower().str.contains("getnext", regex=False)
-    ]
+    is_get_next = types["op_type"].str.lower().str.contains("getnext", regex=False)
+    rows = types[(types["core"] == ascend.AI_CPU) & is_get_next]
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    text = (
-        f"GetNext on the AI CPU takes {percent(share)} of op time."
-        if len(rows)
-        else "No GetNext ran on the AI CPU."
-    )
+    text = "No GetNext ran on the AI CPU."
+    if len(rows):
+        text = f"GetNext on the AI CPU takes {percent(share)} of op time."
     return Measured(
         value=share, found=share > limit["limit"], evidence=text, ops=rows["op_type"], share=share
     )
@@ -160,7 +154,7 @@ def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
 
 
 def _present(words: tuple[str, ...], predicate: str) -> AscendCheck:
-    """A check that counts tasks whose type begins with one of some words; `what` follows their
+    """A check that counts tasks whose type begins with one of some words; `predicate` follows their
     number.
     """
 
@@ -169,15 +163,12 @@ def _present(words: tuple[str, ...], predicate: str) -> AscendCheck:
         if types is None or not len(types):
             return None
         rows = types[_kind(types["op_type"], words)]
-        count, share = (
-            int(rows["tasks"].sum()),
-            part(float(rows["total_us"].sum()), _types_time(types)),
-        )
-        of_one = ascend.most(rows, "tasks")
+        share = part(float(rows["total_us"].sum()), _types_time(types))
+        of_one_device = ascend.most(rows, "tasks")
         return Measured(
-            value=of_one,
-            found=of_one > limit["limit"],
-            evidence=_said(count, predicate, share),
+            value=of_one_device,
+            found=of_one_device > limit["limit"],
+            evidence=_tasks(int(rows["tasks"].sum()), predicate, share),
             ops=rows["op_type"],
             share=share,
         )
@@ -198,15 +189,7 @@ def _ops_where(
         ops = facts.ops
         if ops is None or not needs(ops):
             return None
-        rows = ops[chosen(ops, limit)]
-        share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(
-            value=len(rows),
-            found=len(rows) > limit["limit"],
-            evidence=_said(len(rows), text, share),
-            ops=_longest(rows),
-            share=share,
-        )
+        return _measure_tasks(ops[chosen(ops, limit)], facts, text, limit=limit["limit"])
 
     return check
 
@@ -214,21 +197,13 @@ def _ops_where(
 def _counters_where(
     chosen: Callable[[pd.DataFrame, Threshold], Any], text: str, *needs: str
 ) -> AscendCheck:
-    """The same of counters; nothing is known where a column of `needs` has no number."""
+    """The same for counters; unknown if a column of `needs` has no number."""
 
     def check(facts: Facts, limit: Threshold) -> Measured | None:
         pmu = facts.pmu
         if pmu is None or any(pmu[name].isna().all() for name in needs):
             return None
-        rows = pmu[chosen(pmu, limit)]
-        share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(
-            value=len(rows),
-            found=len(rows) > 0,
-            evidence=_said(len(rows), text, share),
-            ops=_longest(rows),
-            share=share,
-        )
+        return _measure_tasks(pmu[chosen(pmu, limit)], facts, text)
 
     return check
 
@@ -238,14 +213,9 @@ def _memory_bound(facts: Facts, limit: Threshold) -> Measured | None:
     if pmu is None or pmu["memory_bound"].isna().all():
         return None
     rows = pmu[pmu["memory_bound"] > limit["bound"]]
+    tasks = _measure_tasks(rows, facts, "move more than they compute")
     share = part(float(rows["duration_us"].sum()), _time(facts))
-    return Measured(
-        value=share,
-        found=share > limit["limit"],
-        evidence=_said(len(rows), "move more than they compute", share),
-        ops=_longest(rows),
-        share=share,
-    )
+    return replace(tasks, value=share, found=share > limit["limit"])
 
 
 def _affinity(facts: Facts, limit: Threshold) -> Measured | None:
@@ -283,14 +253,7 @@ def _blocks(wrong: Callable[[Any, Any], Any], text: str) -> AscendCheck:
             return None
         with np.errstate(invalid="ignore", divide="ignore"):
             rows = ops[comparable & wrong(blocks, cores)]
-        share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(
-            value=len(rows),
-            found=len(rows) > limit["limit"],
-            evidence=_said(len(rows), text, share),
-            ops=_longest(rows),
-            share=share,
-        )
+        return _measure_tasks(rows, facts, text, limit=limit["limit"])
 
     return check
 
@@ -340,13 +303,12 @@ def _full_precision(ops: pd.DataFrame, _: Threshold) -> Any:
 
 
 def _unaligned(ops: pd.DataFrame, limit: Threshold) -> Any:
-    """Matrix products whose inner size is no multiple of 256; without transposes, that is the last
-    size of the first input.
+    """Matrix products whose inner size is not a multiple of 256; without transposes, that is the
+    last size of the first input.
     """
     matrix = ops["op_type"].str.lower().str.contains("matmul", regex=False) & _long(ops, limit)
-    inner = pd.to_numeric(
-        ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0], errors="coerce"
-    )
+    last_size = ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0]
+    inner = pd.to_numeric(last_size, errors="coerce")
     return matrix & inner.notna() & (inner % limit["multiple"] != 0)
 
 

@@ -44,7 +44,9 @@ def _input(facts: Facts, limit: Threshold) -> Measured | None:
     row = _largest(main, "data_aug_fraction")
     share = float(row["data_aug_fraction"])
     duration = wording.millis_two(row["data_aug_ms"], row["iteration_ms"], " of ")
-    text = f"{percent(share)} of an iteration{_where(main, row)} ({duration}) is before FP Start."
+    text = (
+        f"{percent(share)} of an iteration{_on_device(main, row)} ({duration}) is before FP Start."
+    )
     return Measured(value=share, found=share > limit["limit"], evidence=text, share=share)
 
 
@@ -54,15 +56,13 @@ def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
+    overlap = "none overlaps"
+    if hidden > 0:
+        overlap = f"another {wording.millis(hidden)} overlaps"
     text = (
-        f"{percent(share)} of an iteration{_where(main, row)}"
-        f" ({wording.millis(row['all_reduce_ms'])}) is all-reduce "
-    )
-    text += "of gradients after BP End; "
-    text += (
-        f"another {wording.millis(hidden)} overlaps the backward pass."
-        if hidden > 0
-        else "none overlaps the backward pass."
+        f"{percent(share)} of an iteration{_on_device(main, row)}"
+        f" ({wording.millis(row['all_reduce_ms'])}) is all-reduce of gradients after BP End;"
+        f" {overlap} the backward pass."
     )
     return Measured(value=share, found=share > limit["limit"], evidence=text, share=share)
 
@@ -98,37 +98,31 @@ def _slow(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     times = main["iteration_ms"]
     spread = float((times.max() - times.min()) / times.mean())
-    slow, longest = _largest(main, "iteration_ms"), wording.millis(times.max())
+    slowest = _device(_largest(main, "iteration_ms"))
     text = (
         f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is"
-        f" {_device(slow)}: {longest}."
+        f" {slowest}: {wording.millis(times.max())}."
     )
-    return Measured(
-        value=spread,
-        found=spread > limit["limit"],
-        evidence=text,
-        share=spread if spread > limit["limit"] else None,
-    )
+    found = spread > limit["limit"]
+    return Measured(value=spread, found=found, evidence=text, share=spread if found else None)
 
 
 def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     main = facts.main
-    if (
-        main is None
-        or len(main) < 2
-        or main["data_aug_ms"].isna().any()
-        or not main["data_aug_ms"].mean() > 0
-    ):
+    if main is None or len(main) < 2:
         return None
-    mean = float(main["data_aug_ms"].mean())
-    off = (main["data_aug_ms"] - mean).abs() / mean
+    input_ms = main["data_aug_ms"]
+    mean = float(input_ms.mean())
+    if input_ms.isna().any() or not mean > 0:
+        return None
+    off = (input_ms - mean).abs() / mean
     worst = _largest(main.assign(off=off), "off")
-    slowest, usual = wording.millis(worst["data_aug_ms"]), wording.millis(mean)
     text = (
-        f"The Data Aug Bound of {_device(worst)} is {slowest}; the mean over all devices is"
-        f" {usual}."
+        f"The Data Aug Bound of {_device(worst)} is {wording.millis(worst['data_aug_ms'])}; the"
+        f" mean over all devices is {wording.millis(mean)}."
     )
-    return Measured(value=float(off.max()), found=float(off.max()) > limit["limit"], evidence=text)
+    largest = float(off.max())
+    return Measured(value=largest, found=largest > limit["limit"], evidence=text)
 
 
 def _device(row: dict[Hashable, Any]) -> str:
@@ -136,47 +130,51 @@ def _device(row: dict[Hashable, Any]) -> str:
     return f"device {row['device']} of {row['host']}" if row["host"] else f"device {row['device']}"
 
 
-def _where(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
-    """The device that a sentence is about, if there are several."""
+def _on_device(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
+    """The device of a sentence, if there are several."""
     return f" on {_device(row)}" if len(main) > 1 else ""
 
 
 def _on_one(rows: pd.DataFrame) -> str:
-    """That a number is of the device that has the most, where there are several."""
+    """Words for a number of the device that has the most, if there are several."""
     return " on one device" if len(rows[ascend.KEYS].drop_duplicates()) > 1 else ""
 
 
 def _wait(facts: Facts, limit: Threshold) -> Measured | None:
-    if facts.ops is None or facts.ops["wait_us"].isna().all():
+    ops = facts.ops
+    if ops is None or ops["wait_us"].isna().all():
         return None
-    share = ascend_waits.rule_share(facts.ops, limit["long_us"])
-    long = facts.ops[facts.ops["wait_us"] > limit["long_us"]]
+    share = ascend_waits.rule_share(ops, limit["long_us"])
+    long = ops[ops["wait_us"] > limit["long_us"]]
     text = (
         f"Streams waited for {percent(share)} of their busy and waiting time, in {len(long):,}"
         " waits of more than 10 µs each."
     )
-    before = long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index
-    still, for_input = _standing(facts.waits)
-    if for_input > 0:
-        text += f" {percent(for_input)} of the device's idle time was Data Aug Bound."
+    idle_share, input_share = _idle_shares(facts.waits)
+    if input_share > 0:
+        text += f" {percent(input_share)} of the device's idle time was Data Aug Bound."
     return Measured(
-        value=share, found=share > limit["limit"], evidence=text, ops=before, share=still
+        value=share,
+        found=share > limit["limit"],
+        evidence=text,
+        ops=long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index,
+        share=idle_share,
     )
 
 
-def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
+def _idle_shares(waits: pd.DataFrame | None) -> tuple[float | None, float]:
     """Share of time in which devices were idle for another reason than input; and share of idle
     time that was for input.
     """
-    rows = None if waits is None else waits[waits["stream"].isna()]
-    if rows is None or not len(rows):
+    if waits is None:
         return None, 0.0
-    wait, busy, for_input = (
-        float(rows[name].sum()) for name in ("wait_us", "busy_us", "input_wait_us")
-    )
-    return ascend.part(max(wait - for_input, 0.0), wait + busy), (
-        min(1.0, ascend.part(for_input, wait)) if wait > 0 else 0.0
-    )
+    rows = waits[waits["stream"].isna()]
+    if not len(rows):
+        return None, 0.0
+    wait, busy = float(rows["wait_us"].sum()), float(rows["busy_us"].sum())
+    for_input = float(rows["input_wait_us"].sum())
+    idle_share = ascend.part(max(wait - for_input, 0.0), wait + busy)
+    return idle_share, min(1.0, for_input / wait) if wait > 0 else 0.0
 
 
 def _sync(facts: Facts, limit: Threshold) -> Measured | None:
