@@ -17,6 +17,7 @@ from nbprof.analysis.ascend.ascend import (
     integers,
     moments,
     nullable,
+    quotients,
     texts,
 )
 from nbprof.core.intervals import Intervals
@@ -36,6 +37,9 @@ OPS = frames.names("ascend.ops.frame")
 TYPES = frames.names("ascend.op_types.frame")
 _COMPUTE = (ascend.AI_CORE, ascend.VECTOR, ascend.MIX, ascend.AI_CPU)
 CORE_COLUMNS = frames.names("ascend.op_types.cores")
+
+
+_SUMS = {"size": "tasks", "sum": "total_us", "mean": "avg_us", "min": "min_us", "max": "max_us"}
 
 
 def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -83,7 +87,7 @@ def waits(
     tasks: pd.DataFrame, group: Int64s, start: Int64s, recorded: Any, duration_us: Any
 ) -> Any:
     """Time in us from the end of all earlier tasks of a group on a device to the start of each; NaN
-    of the first, and where not known.
+    for the first, and if unknown.
 
     A negative group is none.
     """
@@ -110,26 +114,21 @@ def waits(
 def _iteration(
     tasks: pd.DataFrame, start: Int64s, recorded: Any, iterations: pd.DataFrame | None
 ) -> Any:
-    """The iteration of the model of each task, or of the main model of its device, that it began
-    in; NA where none.
-    """
+    """The iteration of the main model of its device in which each task began; NA without one."""
     result = np.full(len(tasks), NOT_TOLD, np.int64)
     if iterations is None or not len(iterations) or not recorded.any():
         return nullable(result)
-    placed = iterations[
-        iterations["start_ms"].notna() & iterations["iteration_ms"].notna() & iterations["main"]
-    ]
+    timed = iterations["start_ms"].notna() & iterations["iteration_ms"].notna()
     host, device = tasks["host"].to_numpy(), tasks["device"].to_numpy()
-    for key, device_iterations in placed.groupby(KEYS):
-        device_iterations = device_iterations.sort_values("start_ms", kind="stable")
-        low = device_iterations["start_ms"].to_numpy(np.float64) * _PS_OF_MS
-        high = low + device_iterations["iteration_ms"].to_numpy(np.float64) * _PS_OF_MS
+    for key, of_device in iterations[timed & iterations["main"]].groupby(KEYS):
+        of_device = of_device.sort_values("start_ms", kind="stable")
+        low = of_device["start_ms"].to_numpy(np.float64) * _PS_OF_MS
+        high = low + of_device["iteration_ms"].to_numpy(np.float64) * _PS_OF_MS
         rows = np.flatnonzero((host == key[0]) & (device == key[1]) & recorded)
         index = np.searchsorted(low, start[rows], "right") - 1
         in_iteration = (index >= 0) & (start[rows] < high[index])
-        result[rows[in_iteration]] = device_iterations["iteration"].to_numpy(np.int64)[
-            index[in_iteration]
-        ]
+        numbers = of_device["iteration"].to_numpy(np.int64)
+        result[rows[in_iteration]] = numbers[index[in_iteration]]
     return nullable(result)
 
 
@@ -140,29 +139,26 @@ def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFr
     Parameters
     ----------
     ops : DataFrame or None
-        Of `frame`. A device that has rows in `statistic` is told by those: they are of all its
-        tasks, where op_summary may be cut.
+        Of `frame`; used only for devices that have no rows in `statistic`, which has all tasks,
+        while op_summary may be truncated.
     statistic : DataFrame or None
         The tables `op_statistic`, gathered.
     """
-    parts = [] if statistic is None or not len(statistic) else [_stated(statistic)]
+    tables = []
+    if statistic is not None and len(statistic):
+        tables.append(_counted_types(statistic))
     if ops is not None and len(ops):
-        of_ops = _summed(ops)
-        if parts:
-            devices = pd.MultiIndex.from_frame(parts[0][KEYS])
-            of_ops = of_ops[~pd.MultiIndex.from_frame(of_ops[KEYS]).isin(devices)]
-        parts.append(of_ops)
-    parts = [table for table in parts if len(table)]
-    if not parts:
+        listed = _listed_types(ops)
+        for counted in tables[:1]:
+            devices = pd.MultiIndex.from_frame(counted[KEYS])
+            listed = listed[~pd.MultiIndex.from_frame(listed[KEYS]).isin(devices)]
+        tables.append(listed)
+    tables = [table for table in tables if len(table)]
+    if not tables:
         return pd.DataFrame(columns=TYPES)
-    result = pd.concat(parts, ignore_index=True)
+    result = pd.concat(tables, ignore_index=True)
     device_us = result.groupby(KEYS)["total_us"].transform("sum").to_numpy(np.float64)
-    result["fraction"] = np.divide(
-        result["total_us"].to_numpy(np.float64),
-        device_us,
-        out=np.full(len(result), np.nan),
-        where=device_us > 0,
-    )
+    result["fraction"] = quotients(result["total_us"].to_numpy(np.float64), device_us)
     result = result.sort_values(
         [*KEYS, "total_us", "op_type"],
         ascending=[True, True, False, True],
@@ -172,7 +168,8 @@ def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFr
     return result[TYPES]
 
 
-def _stated(statistic: pd.DataFrame) -> pd.DataFrame:
+def _counted_types(statistic: pd.DataFrame) -> pd.DataFrame:
+    """The types of op_statistic."""
     count, total = integers(statistic, "count", 0), floats(statistic, "total_us")
     task_type = texts(statistic, "core_type")
     return pd.DataFrame(
@@ -185,7 +182,7 @@ def _stated(statistic: pd.DataFrame) -> pd.DataFrame:
             "core": ascend.cores(task_type),
             "tasks": count,
             "total_us": total,
-            "avg_us": np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0),
+            "avg_us": quotients(total, count),
             "min_us": floats(statistic, "min_us"),
             "max_us": floats(statistic, "max_us"),
             "source": "op_statistic",
@@ -193,35 +190,33 @@ def _stated(statistic: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _summed(ops: pd.DataFrame) -> pd.DataFrame:
-    """As op_statistic counts: communication is not in it."""
+def _listed_types(ops: pd.DataFrame) -> pd.DataFrame:
+    """The types of op_summary as op_statistic counts them, without communication."""
     rows = ops[(ops["core"] != ascend.COMMUNICATION) & ops["duration_us"].notna()]
     keys = [*KEYS, "op_type", "task_type", "core"]
-    sums = (
-        rows.groupby(keys, sort=False)["duration_us"]
-        .agg(["size", "sum", "mean", "min", "max"])
-        .reset_index()
-    )
-    names = {"size": "tasks", "sum": "total_us", "mean": "avg_us", "min": "min_us", "max": "max_us"}
-    return sums.rename(columns=names).assign(model="", source="op_summary")
+    durations = rows.groupby(keys, sort=False)["duration_us"]
+    sums = durations.agg(["size", "sum", "mean", "min", "max"]).reset_index()
+    return sums.rename(columns=_SUMS).assign(model="", source="op_summary")
 
 
 def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
-    """A sentence where op_statistic counts other tasks than op_summary lists; '' where they agree
-    to a thousandth, or one is absent.
+    """A sentence if op_statistic counts other tasks than op_summary lists; '' if they agree to a
+    thousandth, or if one is absent.
     """
     if not len(ops) or not len(statistic) or "total_us" not in statistic:
         return ""
-    counted_types, listed_types = _stated(statistic), _summed(ops)
-    keys = [pd.MultiIndex.from_frame(table[KEYS]) for table in (counted_types, listed_types)]
-    a = float(counted_types["total_us"][keys[0].isin(keys[1])].sum())
-    b = float(listed_types["total_us"][keys[1].isin(keys[0])].sum())
-    if not (a > 0 and b > 0) or abs(a - b) <= 1e-3 * max(a, b):
+    counted, listed = _counted_types(statistic), _listed_types(ops)
+    counted_keys = pd.MultiIndex.from_frame(counted[KEYS])
+    listed_keys = pd.MultiIndex.from_frame(listed[KEYS])
+    counted_us = float(counted["total_us"][counted_keys.isin(listed_keys)].sum())
+    listed_us = float(listed["total_us"][listed_keys.isin(counted_keys)].sum())
+    if not (counted_us > 0 and listed_us > 0):
         return ""
-    counted, listed = wording.micros(a), wording.micros(b)
+    if abs(counted_us - listed_us) <= 1e-3 * max(counted_us, listed_us):
+        return ""
     return (
-        f"op_statistic counts {counted} of tasks, and the tasks that op_summary lists take"
-        f" {listed}: one of them is not complete."
+        f"op_statistic counts {wording.micros(counted_us)} of tasks, and the tasks that op_summary"
+        f" lists take {wording.micros(listed_us)}: one of them is not complete."
     )
 
 
@@ -236,32 +231,24 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
     for key, device_ops in _timed(ops).groupby(KEYS):
         start, end = _span(device_ops)
         core = device_ops["core"].to_numpy(object)
-        total_busy = Intervals.union(start, end).total()
+        all_busy = Intervals.union(start, end).total()
         for name in [*CORES, ""]:
             on_core = core == name
             if not on_core.any():
                 continue
             total = float(device_ops["duration_us"][on_core].sum())
-            busy, others = (
-                Intervals.union(start[rows], end[rows]).total() for rows in (on_core, ~on_core)
-            )
-            rows.append(
-                (
-                    *key,
-                    name,
-                    int(on_core.sum()),
-                    total,
-                    busy / _PS_OF_US,
-                    (total_busy - others) / _PS_OF_US,
-                    total / device_us[key] if device_us[key] else np.nan,
-                )
-            )
+            busy = Intervals.union(start[on_core], end[on_core]).total()
+            other_busy = Intervals.union(start[~on_core], end[~on_core]).total()
+            fraction = total / device_us[key] if device_us[key] else np.nan
+            alone = (all_busy - other_busy) / _PS_OF_US
+            busy_us = busy / _PS_OF_US
+            rows.append((*key, name, int(on_core.sum()), total, busy_us, alone, fraction))
     return pd.DataFrame(rows, columns=CORE_COLUMNS)
 
 
 def ai_cpu_alone(ops: pd.DataFrame) -> tuple[float, float]:
-    """Time in us in which the AI CPU ran tasks and no core computed, and that in which any of them
-    did, of all devices together.
+    """Time in us in which only the AI CPU ran tasks, and in which it or any core did, over all
+    devices.
 
     The terms of msprof's rule about an AI CPU that runs serially (prof_rule): only AI CPU, by the
     same and only AI Core and both at once.

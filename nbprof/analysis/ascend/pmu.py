@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.ascend.ascend import COMMUNICATION, Floats, floats
+from nbprof.analysis.ascend.ascend import COMMUNICATION, Floats, floats, quotients
 from nbprof.schema import frames
 
 PIPES = {
@@ -244,20 +244,15 @@ def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
     table = groups.agg(tasks=("op", "size"), duration_us=("duration_us", "sum"))
     table["core_us"] = groups["core_us"].sum(min_count=1)
     for name in averaged:
-        table[name] = _divided(weighted[name], weights[name])
+        table[name] = quotients(
+            weighted[name].to_numpy(np.float64), weights[name].to_numpy(np.float64)
+        )
     busiest = _busiest_pipe(table)
     table["bound_by"], table["bound_fraction"] = busiest.name, busiest.fraction
-    table["saturated_fraction"] = _divided(weighted["saturated"], table["duration_us"])
+    duration = table["duration_us"].to_numpy(np.float64)
+    table["saturated_fraction"] = quotients(weighted["saturated"].to_numpy(np.float64), duration)
     table.loc[np.isnan(busiest.fraction), "saturated_fraction"] = np.nan
     table = table.reset_index().sort_values(
         "duration_us", ascending=False, kind="stable", ignore_index=True
     )
     return table[names]
-
-
-def _divided(numerator: pd.Series[Any], denominator: pd.Series[Any]) -> Floats:
-    """A quotient; NaN for a denominator of 0."""
-    below = denominator.to_numpy(np.float64)
-    quotient: Floats = np.full(len(below), np.nan)
-    np.divide(numerator.to_numpy(np.float64), below, out=quotient, where=below > 0)
-    return quotient
