@@ -528,10 +528,10 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
 
 def _mostly_in(gaps: LongGaps) -> str:
     typical = f"**{wording.millis(gaps.typical_ms)}**"
-    place = f"**{gaps.count:,}** of the gaps, which typically take {typical} each"
+    gaps_text = f"**{gaps.count:,}** of the gaps, which typically take {typical} each"
     if gaps.count == 1:
-        place = f"**1** gap of {typical}"
-    text = f"mostly in {place}: validation, checkpoints or logging, for example."
+        gaps_text = f"**1** gap of {typical}"
+    text = f"mostly in {gaps_text}: validation, checkpoints or logging, for example."
     if gaps.left_out_ms is not None:
         text += (
             f" The longest gap (**{wording.millis(gaps.left_out_ms)}**) is not counted: it may lie"

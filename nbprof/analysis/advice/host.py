@@ -68,7 +68,7 @@ _VECTORIZE = (
     "-    return [transform(row) for row in batch]\n"
     "+    return (batch - mean) / std  # one call for the whole array, not one a row"
 )
-_BESIDE = (
+_IN_BACKGROUND = (
     "+import concurrent.futures\n"
     "+pool = concurrent.futures.ThreadPoolExecutor()\n"
     "-upload(result)\n"
@@ -122,7 +122,7 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
         f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits"
         f" without using a core, most of it in {place(host.python.top_waiting)}."
     )
-    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_BESIDE)
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_IN_BACKGROUND)
 
 
 def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:

@@ -643,7 +643,7 @@ RULES: tuple[AdviceRule, ...] = (
             "Steps that wait for copies of arrays to the device, where no pipeline was recorded"
         ),
         title="Keep on the device what {plural} share, and copy the rest ahead of time",
-        # What frees and stages the arrays comes on top.
+        # Freeing and staging the arrays takes additional time.
         refuted_by="{the} takes as long with arrays that are already on the device",
         gain_is=AT_LEAST,
         needs_units=True,

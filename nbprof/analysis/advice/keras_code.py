@@ -1,4 +1,4 @@
-"""Code of findings on input for Keras's `fit`, in which Keras writes the loop and the DataLoader."""
+"""Code of findings on input for Keras's `fit`, which has the loop and makes the DataLoader."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _unexplained(activity: Activity, used: pd.DataFrame) -> Intervals:
 
 
 def _label(name: str, *, persons: bool) -> str:
-    """A function, by the name of its event; "" for other events, for the code that starts a program,
+    """A function, by the name of its event; "" for other events, for code that starts a program,
     and for libraries if only the user's code counts.
     """
     match = _KINETO.fullmatch(name)

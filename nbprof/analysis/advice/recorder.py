@@ -21,7 +21,7 @@ _NSYS = (
 def in_words_of(
     findings: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
 ) -> pd.DataFrame:
-    """The findings, with the way to record Python calls in the profiler that was used.
+    """The findings, with the option of their profiler that records Python calls.
 
     Parameters
     ----------

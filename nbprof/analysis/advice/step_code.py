@@ -80,7 +80,7 @@ class Callbacks(NamedTuple):
 
 @dataclass(frozen=True)
 class StepCode:
-    """How a step is written; None for what the profile does not tell or does not have.
+    """Properties of the code of a step; None if the profile does not have or show them.
 
     Attributes
     ----------

@@ -588,28 +588,35 @@ def summary(
     result |= {key: slowest[key] for key in ("host", "pipeline", "bottleneck")}
     result |= {key: float(slowest[key]) for key in ("max_us", "bottleneck_us")}
     result["input_bound"] = result["max_us"] > SLOW_CALL_US
-    result |= {"statement": "", "next_step": "Look elsewhere: see the step breakdown."}
+    statement, next_step = _of_slowest(slowest, input_percent, unit, why)
+    return {**result, "statement": statement, "next_step": next_step}
+
+
+def _of_slowest(
+    slowest: pd.Series, input_percent: float | None, unit: Unit, why: Cause
+) -> tuple[str, str]:
+    """A statement on the slowest pipeline, and the next step."""
+    elsewhere = "Look elsewhere: see the step breakdown."
     name = f"{slowest['pipeline']} of {slowest['host']}"
     took = f"took {wording.micros(slowest['max_us'])}"
     slow = f"slowest call of pipeline {name} {took}"
-    if not result["input_bound"]:
-        result["statement"] = (
+    if float(slowest["max_us"]) <= SLOW_CALL_US:
+        text = (
             f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs;"
             f" the slowest, of {name}, {took}."
         )
-    elif input_percent is not None and input_percent < INPUT_MODERATE:
+        return text, elsewhere
+    if input_percent is not None and input_percent < INPUT_MODERATE:
         count, calls = int(slowest["slow_calls"]), int(slowest["calls"])
         waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
-        result["statement"] = (
+        text = (
             f"Single calls are slow, but {waits}: the {slow}, {count:,} of its {calls:,} calls over"
             f" {SLOW_CALL_US:.0f} µs, yet only {input_percent:.1f}% of {unit.time} is spent"
             " waiting for input."
         )
-    elif why.kind == ELSEWHERE:
-        result["statement"] = f"The {slow}, but that is not what {unit.the} waits for."
-        result["next_step"] = why.text
-    else:
-        result["statement"] = f"The {slow}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck."
-        advice_text = slowest["advice"].replace("**", "")
-        result["next_step"] = f"Start with {slowest['bottleneck']}: {advice_text}"
-    return result
+        return text, elsewhere
+    if why.kind == ELSEWHERE:
+        return f"The {slow}, but that is not what {unit.the} waits for.", why.text
+    text = f"The {slow}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck."
+    advice_text = slowest["advice"].replace("**", "")
+    return text, f"Start with {slowest['bottleneck']}: {advice_text}"

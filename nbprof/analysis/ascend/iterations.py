@@ -59,6 +59,11 @@ class Mark(NamedTuple):
         known = self.recorded & later.recorded & (length >= 0)
         return np.where(known, length / _PS_OF_MS, np.nan)
 
+    def or_else(self, other: Mark) -> Mark:
+        """The mark itself; if unknown, another one."""
+        time = np.where(self.recorded, self.time, other.time)
+        return Mark(time, self.recorded | other.recorded)
+
     def or_before(self, later: Mark, length_ms: Floats) -> Mark:
         """The mark itself; if unknown, the moment that is a time before a later mark."""
         derived = ~self.recorded & later.recorded & np.isfinite(length_ms)
@@ -98,9 +103,7 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     middle = np.where(fp.recorded & bp.recorded, fp.until(bp), reported["fp_to_bp"])
     refresh = np.where(bp.recorded & end.recorded, bp.until(end), reported["iteration_refresh"])
     lead_in = own_start.until(fp)
-    begin = Mark(
-        np.where(own_start.recorded, own_start.time, fp.time), own_start.recorded | fp.recorded
-    )
+    begin = own_start.or_else(fp)
     wall = np.where(previous_end.recorded, previous_end.until(end), begin.until(end))
     # Marks that a file omits, or rounds to a millisecond, are in its durations.
     parts = gap + middle + refresh
@@ -110,16 +113,14 @@ def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     bp = bp.or_before(end, refresh)
     fp = fp.or_before(bp, middle)
     exposed, hidden = _all_reduce(steps, fp, bp, end)
-    start = np.where(begin.recorded, begin.time, end.time)
-    start = np.where(previous_end.recorded, previous_end.time, start)
-    started = previous_end.recorded | begin.recorded
+    start = previous_end.or_else(begin)
     table = pd.DataFrame(
         {
             "host": steps["host"],
             "device": steps["device"],
             "model": nullable(integers(steps, "model_id")),
             "iteration": integers(steps, "iteration_id"),
-            "start_ms": np.where(started, start / _PS_OF_MS, np.nan),
+            "start_ms": np.where(start.recorded, start.time / _PS_OF_MS, np.nan),
             "iteration_ms": wall,
             "data_aug_ms": gap,
             "fp_to_bp_ms": middle,
@@ -268,7 +269,7 @@ def summary(iterations: pd.DataFrame) -> pd.DataFrame:
     for key, group in iterations.groupby(_MODEL, sort=False, dropna=False):
         counted = group[~group["warmup"]]
         means = counted[times].mean()
-        row = dict(zip(("host", "device", "model"), key, strict=True))
+        row: dict[str, Any] = dict(zip(("host", "device", "model"), key, strict=True))
         row |= {
             "main": bool(group["main"].iloc[0]),
             "iterations": len(group),

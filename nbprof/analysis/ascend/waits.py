@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.ascend.ascend import COMMUNICATION, KEYS, NOT_TOLD, Floats, part
+from nbprof.analysis.ascend.ascend import COMMUNICATION, KEYS, NOT_TOLD, Floats, nullable, part
 from nbprof.core.intervals import Intervals, gaps_between
 
 LONG_US = 10.0
@@ -54,9 +54,7 @@ def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataF
             waits = _waits_of(tasks[stream == number], input_waits)
             rows.append({**device, "stream": number, **waits})
     result = pd.DataFrame(rows, columns=COLUMNS)
-    numbers = result["stream"].to_numpy(np.int64) if len(result) else []
-    result["stream"] = pd.array(numbers, dtype="Int64")
-    result.loc[result["stream"] == NOT_TOLD, "stream"] = pd.NA
+    result["stream"] = nullable(result["stream"].to_numpy(np.int64))
     return result
 
 
