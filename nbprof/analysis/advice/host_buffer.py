@@ -52,7 +52,9 @@ def started(trace: Trace) -> float | None:
         for code, name in enumerate(trace.names)
         if "TpuSystem" in name and _START_EVENT.search(name)
     ]
-    rows = np.flatnonzero(np.isin(trace.events.name, codes)) if codes else []
+    if not codes:
+        return None
+    rows = np.flatnonzero(np.isin(trace.events.name, codes))
     return float(trace.events.duration[rows].max()) / 1e12 if len(rows) else None
 
 

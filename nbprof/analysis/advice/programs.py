@@ -477,7 +477,7 @@ class Chains(NamedTuple):
 
     saved_ps: float
     longest: str
-    count: int
+    ops: int
 
 
 def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, list[str]]]:

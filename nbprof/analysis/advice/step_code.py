@@ -151,7 +151,7 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     totals = _totals_over_hosts(rows, calls.other_work)
     per_step = 1.0 / len(used)
     return Callbacks(
-        times=per_step * totals.count,
+        times=per_step * totals.calls,
         ms=per_step * totals.any_ps / 1e9,
         name=str(pd.Series(time).groupby(names).sum().idxmax()),
         alone_ms=per_step * totals.alone_ps / 1e9,
@@ -241,7 +241,7 @@ def _other_work(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
 class _Totals(NamedTuple):
     """Number of callbacks, time in ps in which any runs, and time in which nothing else does."""
 
-    count: float
+    calls: float
     any_ps: float
     alone_ps: float
 
@@ -480,4 +480,4 @@ def _attends(factors: list[Any], over: list[int], then: list[Any]) -> bool:
     scores = [queries[0], queries[1], keys[2]]
     if scores != then[0] or scores[1:] != over[-2:]:
         return False
-    return prod(scores) == prod(over) and scores[1] > 1
+    return bool(prod(scores) == prod(over) and scores[1] > 1)
