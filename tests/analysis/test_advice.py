@@ -89,13 +89,13 @@ def found(
 def code(fix):
     """What is left of a diff when it is applied, as Python that can be parsed."""
     lines = [line[1:] for line in fix.splitlines() if not line.startswith(("-", "+%%nbprof"))]
-    kept = textwrap.dedent("\n".join(lines))
+    lines_of_code = textwrap.dedent("\n".join(lines))
     for tail in ("", "\n    pass"):
         try:
-            return ast.parse(kept + tail)
+            return ast.parse(lines_of_code + tail)
         except SyntaxError as error:
             last = error
-    raise AssertionError(f"{last}: {kept}")
+    raise AssertionError(f"{last}: {lines_of_code}")
 
 
 EVERYTHING = {
@@ -173,7 +173,7 @@ def test_precision_is_what_the_device_can_do(name, capability, architecture, say
         "architecture": architecture,
         "count": 1,
     }
-    told = found(
+    findings = found(
         {"device_compute": 50.0},
         OWN_LOOP,
         KERNELS,
@@ -182,22 +182,22 @@ def test_precision_is_what_the_device_can_do(name, capability, architecture, say
         framework=framework,
     )
     if says is None:
-        assert told.empty
+        assert findings.empty
         return
-    assert f".{says}" in told.loc["mixed_precision", "fix"]
-    words = " ".join(told[["title", "evidence"]].to_numpy().ravel())
+    assert f".{says}" in findings.loc["mixed_precision", "fix"]
+    words = " ".join(findings[["title", "evidence"]].to_numpy().ravel())
     assert ("Tensor Cores" in words, "matrix cores" in words) == (
         architecture is not None,
         architecture is None,
     )
     if name == "Tesla T4":
-        assert "tensor_cores" not in told.index, (
+        assert "tensor_cores" not in findings.index, (
             "numbers of 32 bits cannot use them: it is the same change"
         )
-        assert "could run on Tensor Cores" in told.loc["mixed_precision", "evidence"]
-        assert told.loc["mixed_precision", "gain_ms_per_step"] == 50.0
+        assert "could run on Tensor Cores" in findings.loc["mixed_precision", "evidence"]
+        assert findings.loc["mixed_precision", "gain_ms_per_step"] == 50.0
         return
-    assert ("tensorfloat32" in told.loc["tensor_cores", "fix"]) == (
+    assert ("tensorfloat32" in findings.loc["tensor_cores", "fix"]) == (
         framework == "JAX" and name == "A100"
     )
 
@@ -295,9 +295,9 @@ def test_arrays_given_to_fit_have_no_map_to_run_in_parallel():
             "max_us": [9e3],
         }
     )
-    told = found({"input": 50.0}, nodes=nodes, pipelines=pipelines)
-    assert told.index.tolist() == ["input_outside_tf_data"]
-    assert "model.fit(ds)" in told["fix"].iloc[0]
+    findings = found({"input": 50.0}, nodes=nodes, pipelines=pipelines)
+    assert findings.index.tolist() == ["input_outside_tf_data"]
+    assert "model.fit(ds)" in findings["fix"].iloc[0]
 
 
 def test_one_slow_call_is_no_program_that_waits():
@@ -314,13 +314,13 @@ def test_one_slow_call_is_no_program_that_waits():
     assert tf_data_advice.summary(pipelines)["statement"] == waits["statement"], (
         "without steps the calls are all that is known"
     )
-    told = tf_data_advice.summary(pipelines, input_percent=0.4)
-    assert told["input_bound"], "by TensorFlow Profiler's rule"
+    summary = tf_data_advice.summary(pipelines, input_percent=0.4)
+    assert summary["input_bound"], "by TensorFlow Profiler's rule"
     assert (
         "15 of its 21 calls over 50 µs, yet only 0.4% of step time is spent waiting for input"
-        in told["statement"]
+        in summary["statement"]
     )
-    assert "step breakdown" in told["next_step"]
+    assert "step breakdown" in summary["next_step"]
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_none_is_not_said_to_be_only_a_part(half, says, framework):
         "architecture": "Ampere",
         "count": 1,
     }
-    told = found(
+    findings = found(
         {"device_compute": 50.0},
         OWN_LOOP,
         KERNELS,
@@ -382,7 +382,7 @@ def test_none_is_not_said_to_be_only_a_part(half, says, framework):
         environment={"devices": [device]},
         framework=framework,
     )
-    assert told.loc["mixed_precision", "evidence"].startswith(says)
+    assert findings.loc["mixed_precision", "evidence"].startswith(says)
     rows = checks.checks(
         {}, {"compute_16bit_percent": half}, pd.DataFrame(), tf_data=False, framework=JAX
     ).set_index("check")
@@ -409,11 +409,13 @@ def test_no_gain_is_the_whole_step():
     """What is left of a step is no figure of it where hardly anything is, or where hardly anything
     was recorded.
     """
-    known = Evidence(python_calls=True)
-    assert found({"other": 90.0}, evidence=known).loc["other", "gain_ms_per_step"] == 90.0
-    assert np.isnan(found({"other": 90.1}, evidence=known).loc["other", "gain_ms_per_step"])
+    recorded = Evidence(python_calls=True)
+    assert found({"other": 90.0}, evidence=recorded).loc["other", "gain_ms_per_step"] == 90.0
+    assert np.isnan(found({"other": 90.1}, evidence=recorded).loc["other", "gain_ms_per_step"])
     assert np.isnan(
-        found({"other": 95.0}, runtime=Runtime(), evidence=known).loc["other", "gain_ms_per_step"]
+        found({"other": 95.0}, runtime=Runtime(), evidence=recorded).loc[
+            "other", "gain_ms_per_step"
+        ]
     )
     assert np.isnan(found({"other": 50.0}).loc["other", "gain_ms_per_step"]), (
         "to record again saves nothing"
@@ -454,12 +456,12 @@ def test_the_bottleneck_of_a_pipeline_comes_with_its_code(tmp_path):
     host = PlaneWriter("/host:CPU")
     main, pool = [], []
     for i in range(8):
-        at = i * 10 * MS
-        main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
-        main.append(host.event("IteratorGetNext", at, 8 * MS))
-        main.append(host.event("dense/MatMul:MatMul", at + 8 * MS, 2 * MS))
-        pool.append(host.event("Iterator::Root", at, 8 * MS, id=1))
-        pool.append(host.event("Iterator::Root::TFRecord", at, 7 * MS, id=2, parent_id=1))
+        start = i * 10 * MS
+        main.append(host.event("train", start, 10 * MS, step_num=i, _r=1))
+        main.append(host.event("IteratorGetNext", start, 8 * MS))
+        main.append(host.event("dense/MatMul:MatMul", start + 8 * MS, 2 * MS))
+        pool.append(host.event("Iterator::Root", start, 8 * MS, id=1))
+        pool.append(host.event("Iterator::Root::TFRecord", start, 7 * MS, id=2, parent_id=1))
     host.line("python", main, line_id=1)
     host.line("pool", pool, line_id=2)
     row = profile(tmp_path, xspace(host)).advice.set_index("rule").loc["input_bottleneck"]
@@ -604,10 +606,10 @@ def test_notes_say_what_an_iterator_states():
 def test_where_only_copies_were_recorded_they_are_what_to_look_at():
     """The breakdown shows them, so that the next step does not say that nothing is there."""
     p = load(real("kineto/a100-nccl-ranks/sampled_rank-0.json.gz"))
-    told = p.input_pipeline.summary
-    percent = told["breakdown"].set_index("category")["percent"]
+    summary = p.input_pipeline.summary
+    percent = summary["breakdown"].set_index("category")["percent"]
     assert percent["enqueue"] == 100.0
-    assert told["next_step"].startswith(
+    assert summary["next_step"].startswith(
         "Only copies to the device were recorded as input work. From pinned memory"
     )
 
@@ -637,7 +639,7 @@ def test_without_steps_there_is_no_advice(tmp_path):
     p = profile(tmp_path, xspace(gpu, host))
     assert p.overview["framework"] == "JAX"
     assert p.advice.empty
-    told = " ".join(
+    text = " ".join(
         [
             str(p.receipt),
             p.overview["verdict_detail"],
@@ -646,8 +648,8 @@ def test_without_steps_there_is_no_advice(tmp_path):
         ]
     )
     for word in ("Keras", "model.fit", "tf.function"):
-        assert word not in told
-    assert "nbprof.steps" in told
+        assert word not in text
+    assert "nbprof.steps" in text
     assert np.isnan(p.overview["checks"].set_index("check").loc["input", "percent"])
 
 
@@ -660,7 +662,7 @@ def test_precision_leads_to_a_view_that_the_device_has(kind, view):
         "architecture": "Ampere",
         "count": 1,
     }
-    told = found(
+    findings = found(
         {"device_compute": 50.0},
         OWN_LOOP,
         KERNELS,
@@ -668,7 +670,7 @@ def test_precision_leads_to_a_view_that_the_device_has(kind, view):
         environment={"devices": [device]},
         framework="JAX",
     )
-    assert told.loc["mixed_precision", "view"] == view
+    assert findings.loc["mixed_precision", "view"] == view
 
 
 def test_time_in_no_op_is_looked_at_in_three_steps_where_they_can_be_counted():

@@ -13,7 +13,7 @@ import nbprof
 from nbprof.analysis.advice import stated
 from nbprof.analysis.advice.advice import every
 from nbprof.analysis.advice.devices_used import Idle, InTurn
-from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
+from nbprof.analysis.advice.evidence import Evidence, HostProducts, Padding, Spread
 from nbprof.analysis.advice.in_use import InUse
 from nbprof.analysis.advice.step_code import Callbacks, Part
 from nbprof.analysis.cpu import Products
@@ -39,7 +39,7 @@ NOT_SHOWN = {
 def used(asked, **more):
     """The same recording of a program that has these in use."""
     evidence = asked.get("evidence", Evidence())
-    return {**asked, "evidence": Evidence(**{**vars(evidence), "in_use": InUse(**more)})}
+    return {**asked, "evidence": evidence.with_values(in_use=InUse(**more))}
 
 
 def busy(asked, percent):
@@ -69,9 +69,9 @@ APPLIED = {
         cases.pipeline("Root", "ParallelMapV2", "Zip[0]", "FlatMap"),
         cases.pipeline("Root", "Prefetch", "BatchV2", "TensorSlice"),
     ),
-    "input_copies": (cases.pipeline("Root", "Prefetch", own=5.0), cases.pipeline("Root", "Prefetch", own=5.0, input_ms=2.0)),
+    "input_copies": (cases.pipeline("Root", "Prefetch", own_ms=5.0), cases.pipeline("Root", "Prefetch", own_ms=5.0, input_ms=2.0)),
     "cache_missing": (cases.epochs(513, 513, 40), cases.epochs(513, 513, 40, kind="MemoryCacheImpl::ParallelMapV2")),
-    "map_of_items": (cases.mapped("BatchV2", "ParallelMapV2", own=1.0), cases.mapped("Prefetch", "ParallelMapV2", "BatchV2", own=1.0)),
+    "map_of_items": (cases.mapped("BatchV2", "ParallelMapV2", own_ms=1.0), cases.mapped("Prefetch", "ParallelMapV2", "BatchV2", own_ms=1.0)),
     "map_serial": (cases.pipeline("Root", "Map"), cases.pipeline("Root", "ParallelMapV2")),
     "input_bottleneck": (cases.pipeline("Root", "TFRecord"), cases.pipeline("Root", "Prefetch", "ParallelInterleaveV4", "TFRecord", input_ms=2.0)),
     "prefetch_missing": (cases.pipeline("Root", "BatchV2", "Map"), cases.pipeline("Root", "Prefetch", "BatchV2", "Map")),
@@ -165,8 +165,8 @@ APPLIED = {
         cases.gpu(kernels=cases.kernels({"grid": "64,8,1", "total_us": 100.0})),
     ),
     "placement": (
-        {"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(50.0, 40.0, "conv/Conv2D", 900.0))},
-        {"parts": {"host_compute": 5.0}, "evidence": Evidence(placed=None)},
+        {"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(50.0, 40.0, "conv/Conv2D", 900.0))},
+        {"parts": {"host_compute": 5.0}, "evidence": Evidence(host_products=None)},
     ),
     "host_bound": (
         {"parts": {"host_compute": 60.0, "device_compute": 40.0}, "device_idle_percent": 60.0},
@@ -266,36 +266,40 @@ def torch_loop(*bodies, steps=12, length=1000.0, **metadata):
     return k
 
 
-def product(k, at):
-    k.op("aten::mm", at, 300)
+def product(k, start):
+    k.op("aten::mm", start, 300)
 
 
-def augment(k, at):
+def augment(k, start):
     k.add(
-        "train.py(12): augment", "python_function", at + 310, 600, args={"Python id": int(at) + 1}
+        "train.py(12): augment",
+        "python_function",
+        start + 310,
+        600,
+        args={"Python id": int(start) + 1},
     )
 
 
-def many_kernels(k, at):
-    op = k.op("aten::add", at + 1, 900)
+def many_kernels(k, start):
+    op = k.op("aten::add", start + 1, 900)
     for i in range(60):
-        k.launched("tiny", at + 2 + 14 * i, at + 8 + 14 * i, 2, op=op)
+        k.launched("tiny", start + 2 + 14 * i, start + 8 + 14 * i, 2, op=op)
 
 
 def updates(op):
-    def body(k, at):
-        k.note("Optimizer.step#AdamW.step", at + 910, 80)
-        k.op(op, at + 911, 5)
+    def body(k, start):
+        k.note("Optimizer.step#AdamW.step", start + 910, 80)
+        k.op(op, start + 911, 5)
 
     return body
 
 
-def backward(k, at):
-    k.op("autograd::engine::evaluate_function: MmBackward0", at + 905, 3)
+def backward(k, start):
+    k.op("autograd::engine::evaluate_function: MmBackward0", start + 905, 3)
 
 
-def compiled(k, at):
-    k.note("Torch-Compiled Region: 0/0", at, 901)
+def compiled(k, start):
+    k.note("Torch-Compiled Region: 0/0", start, 901)
 
 
 def test_every_rule_declares_what_shows_that_it_is_done():
@@ -304,8 +308,8 @@ def test_every_rule_declares_what_shows_that_it_is_done():
 
 
 def test_every_rule_has_a_recording_with_its_remedy():
-    known = {*APPLIED, *GOES_ON, *NOT_SHOWN}
-    assert known == {rule.name for rule in every()}
+    covered = {*APPLIED, *GOES_ON, *NOT_SHOWN}
+    assert covered == {rule.name for rule in every()}
     assert not set(APPLIED) & set(NOT_SHOWN)
     assert all(NOT_SHOWN.values())
 
@@ -339,12 +343,12 @@ def test_python_calls_of_tensorflow_and_jax_are_work_of_the_host(tmp_path, recor
     host = PlaneWriter("/host:CPU")
     events = []
     for i in range(12):
-        at = 10 * i * MS
-        python = [host.event("$loop.py:7 augment", at + MS, 6 * MS)] if recorded else []
+        start = 10 * i * MS
+        python = [host.event("$loop.py:7 augment", start + MS, 6 * MS)] if recorded else []
         events += [
-            host.event("train", at, 10 * MS, step_num=i, _r=1),
+            host.event("train", start, 10 * MS, step_num=i, _r=1),
             *python,
-            host.event("MatMul:MatMul", at + 7 * MS, 3 * MS),
+            host.event("MatMul:MatMul", start + 7 * MS, 3 * MS),
         ]
     host.line("python", events, line_id=1)
     assert ("other" in profile(tmp_path, xspace(host)).advice["rule"].tolist()) is not recorded
@@ -381,8 +385,8 @@ def test_inference_gets_no_advice_on_training(tmp_path):
 
 
 def test_full_memory_of_inference_is_not_that_of_activations(tmp_path):
-    def full(k, at):
-        k.memory(at + 2, 2**30, 0xA0 + int(at), 2**34 - 2**20, 2**34, device=0)
+    def full(k, start):
+        k.memory(start + 2, 2**30, 0xA0 + int(start), 2**34 - 2**20, 2**34, device=0)
 
     device = {
         "id": 0,
@@ -408,31 +412,31 @@ def test_a_compiled_model_is_not_to_be_compiled(tmp_path):
 
 
 def test_gloo_beside_nccl_is_no_mistake(tmp_path):
-    def gloo(k, at):
-        k.op("gloo:all_gather", at + 902, 2)
+    def gloo(k, start):
+        k.op("gloo:all_gather", start + 902, 2)
 
-    def nccl(k, at):
-        k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 903, at + 904, 5)
+    def nccl(k, start):
+        k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL", start + 903, start + 904, 5)
 
     assert "gloo" in advice_of(tmp_path / "before", torch_loop(many_kernels, gloo))["fix"].str.cat()
     assert "gloo" not in advice_of(tmp_path / "after", torch_loop(many_kernels, gloo, nccl)).index
 
 
-def copies(k, at):
-    op = k.op("aten::copy_", at, 500)
+def copies(k, start):
+    op = k.op("aten::copy_", start, 500)
     k.copy(
         "Memcpy HtoD (Pageable -> Device)",
-        at + 2,
+        start + 2,
         400,
-        k.call("cudaMemcpyAsync", at + 1, 450, op),
+        k.call("cudaMemcpyAsync", start + 1, 450, op),
         bytes=2**20,
     )
-    k.launched("gemm", at + 510, at + 520, 300, op=k.op("aten::mm", at + 505, 5))
+    k.launched("gemm", start + 510, start + 520, 300, op=k.op("aten::mm", start + 505, 5))
 
 
 def test_who_has_no_loader_gets_no_code_of_one(tmp_path):
-    def loads(k, at):
-        k.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 850, 1)
+    def loads(k, start):
+        k.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start + 850, 1)
 
     assert (
         "DataLoader"
@@ -458,22 +462,22 @@ def test_threads_of_their_own_are_not_advised_twice(tmp_path, thread):
     host = PlaneWriter("/host:CPU")
     kernels, steps, launches, reads = [], [], [], []
     for i in range(12):
-        at = 10 * i * MS
+        start = 10 * i * MS
         detail = "regs:32 static_shared:0 dynamic_shared:0 grid:64,1,1 block:64,1,1 occ_pct:50"
         kernels.append(
             gpu.event(
                 "sgemm",
-                at + 6 * MS,
+                start + 6 * MS,
                 3 * MS,
                 correlation_id=i + 1,
                 kernel_details=detail,
                 tf_op="dense/MatMul:MatMul",
             )
         )
-        steps.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
-        launches.append(host.event("ExecutorState::Process", at + MS, 5 * MS, group_id=i))
-        reads.append(host.event("Iterator::Prefetch", at, MS // 2, id=11, parent_id=0))
-        reads.append(host.event("Iterator::Prefetch::Map", at, MS // 4, id=12, parent_id=11))
+        steps.append(host.event("train", start, 10 * MS, step_num=i, _r=1))
+        launches.append(host.event("ExecutorState::Process", start + MS, 5 * MS, group_id=i))
+        reads.append(host.event("Iterator::Prefetch", start, MS // 2, id=11, parent_id=0))
+        reads.append(host.event("Iterator::Prefetch::Map", start, MS // 4, id=12, parent_id=11))
     gpu.line("Stream #1", kernels, line_id=20)
     host.line("main", steps, line_id=1)
     host.line(thread, launches, line_id=2)
@@ -503,9 +507,9 @@ def test_threads_of_their_own_are_not_advised_twice(tmp_path, thread):
 )
 def test_what_the_recording_states_to_be_set_is_not_advised(rule, sidecar):
     rows = found(**{"functions": OWN_LOOP, **APPLIED[rule][0]}).reset_index()
-    known = {"settings": {}, "precision": "", "cores": 8.0} | sidecar
+    covered = {"settings": {}, "precision": "", "cores": 8.0} | sidecar
     assert rule in stated.without(rows, {}, "", 8.0)["rule"].tolist()
-    assert rule not in stated.without(rows, **known)["rule"].tolist()
+    assert rule not in stated.without(rows, **covered)["rule"].tolist()
 
 
 def test_threads_that_are_set_are_not_set_again():

@@ -308,12 +308,12 @@ def test_what_runs_beside_the_steps_has_the_cores_that_are_there(rule, measured,
     [("map_serial", "tf.data.Dataset.load"), ("input_ahead", "np.load"), ("prefetch_missing", "")],
 )
 def test_where_no_core_is_free_nothing_runs_beside_the_steps(rule, fix):
-    found = fitted(row_of(rule), {**TWO, "other_cores": 1.0}, [], Times(100.0, 60.0))
+    findings = fitted(row_of(rule), {**TWO, "other_cores": 1.0}, [], Times(100.0, 60.0))
     if not fix:
-        assert found.empty, "all that it does is to let things run at once"
+        assert findings.empty, "all that it does is to let things run at once"
         return
-    assert "no core is free to prepare them" in found.loc[0, "title"]
-    assert fix in found.loc[0, "fix"]
+    assert "no core is free to prepare them" in findings.loc[0, "title"]
+    assert fix in findings.loc[0, "fix"]
 
 
 @pytest.mark.parametrize(

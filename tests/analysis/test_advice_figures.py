@@ -11,7 +11,10 @@ import pytest
 from nbprof.analysis.advice import device as advice_device
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.frameworks.register import TENSORFLOW
+from tests.run.test_guard import fails, training
+from tests.support.kineto import profile
 from tests.support.made import opened
 from tests.support.xspace import MS, PlaneWriter, xspace
 
@@ -31,10 +34,13 @@ def test_products_on_the_host_are_told_by_step(steps: int) -> None:
     )
     kernels = pd.DataFrame({"op": []})
     # c runs on the device: on the host it launches its kernels.
-    assert advice_evidence._placed(activity, ops, kernels, steps) == advice_evidence.Placed(
-        40.0, 8.0 / steps, "b", 50.0
+    assert advice_evidence._host_products(
+        activity, ops, kernels, steps
+    ) == advice_evidence.HostProducts(40.0, 8.0 / steps, "b", 50.0)
+    assert (
+        advice_evidence._host_products(activity, ops, pd.DataFrame({"op": ["a", "b"]}), steps)
+        is None
     )
-    assert advice_evidence._placed(activity, ops, pd.DataFrame({"op": ["a", "b"]}), steps) is None
 
 
 def test_what_lies_over_a_step_that_is_not_counted_is_no_gap() -> None:
@@ -69,18 +75,20 @@ def test_an_iterator_that_is_asked_before_the_step_begins(
     host = PlaneWriter("/host:CPU")
     lines: dict[str, list[bytes]] = {"python": [], "pool": []}
     for i in range(6):
-        at = 20 * i * MS
-        lines["python"].append(host.event("train", at, 10 * MS, step_num=i, _r=1))
-        lines["python"].append(host.event("dense/MatMul:MatMul", at, 9 * MS))
-        lines[thread].append(host.event("Iterator::Root", at + 11 * MS, 6 * MS, id=11, parent_id=0))
+        start = 20 * i * MS
+        lines["python"].append(host.event("train", start, 10 * MS, step_num=i, _r=1))
+        lines["python"].append(host.event("dense/MatMul:MatMul", start, 9 * MS))
         lines[thread].append(
-            host.event("Iterator::Root::Map", at + 11 * MS, 5 * MS, id=12, parent_id=11)
+            host.event("Iterator::Root", start + 11 * MS, 6 * MS, id=11, parent_id=0)
+        )
+        lines[thread].append(
+            host.event("Iterator::Root::Map", start + 11 * MS, 5 * MS, id=12, parent_id=11)
         )
     for number, (name, events) in enumerate(lines.items()):
         host.line(name, events, line_id=1 + number)
     p = opened(xspace(host))
-    found = p.run._evidence()
-    assert (found.between_ms, found.between_input_ms) == (10.0, waited)
+    finding = p.run._evidence()
+    assert (finding.between_ms, finding.between_input_ms) == (10.0, waited)
     assert ("input_outside_steps" in set(p.advice["rule"])) is (waited is not None)
 
 
@@ -128,7 +136,7 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
     )
     device = {"kind": "GPU", "cores": 10, "architecture": "Ampere"}
     facts: Any = SimpleNamespace(
-        overview={"environment": {"devices": [device]}},
+        gpus=[device],
         kernels=kernels,
         computing=(kernels, 100.0),
         compute_ms=50.0,
@@ -136,18 +144,50 @@ def test_a_kernel_of_many_blocks_does_not_make_up_for_one_of_few() -> None:
         level=lambda gain: "medium",
     )
     (rule,) = (rule for rule in advice_device.RULES if rule.name == "few_blocks")
-    found = rule.finding(rule.ask(facts))
+    finding = rule.finding(rule.ask(facts))
     # A kernel of 2 blocks leaves 8 of 10 multiprocessors empty for 40 of 100 µs.
-    assert "**40%** of kernel time" in found.evidence
-    assert "leaves **32%** of the device idle" in found.evidence
-    assert "the worst is few with **2** blocks" in found.evidence
-    assert found.gain_ms_per_step == pytest.approx(16.0)
+    assert "**40%** of kernel time" in finding.evidence
+    assert "leaves **32%** of the device idle" in finding.evidence
+    assert "the worst is few with **2** blocks" in finding.evidence
+    assert finding.gain_ms_per_step == pytest.approx(16.0)
     # A larger batch is advised once, with what both rules saw.
-    whole = found._replace(
+    step_finding = finding._replace(
         rule="small_batch", title="Give each step a larger batch", evidence="Busy **7%**."
     )
-    assert advice_device.one_batch([found]) == [found]
-    (one,) = advice_device.one_batch([found, whole])
-    assert (one.rule, one.evidence) == ("small_batch", f"Busy **7%**. {found.evidence}")
+    assert advice_device.one_batch([finding]) == [finding]
+    (joined,) = advice_device.one_batch([finding, step_finding])
+    assert (joined.rule, joined.evidence) == ("small_batch", f"Busy **7%**. {finding.evidence}")
     kernels.loc[0, "grid"] = "10,1,1"
     assert rule.ask(facts) is None
+
+
+def test_evidence_is_computed_when_it_is_first_read(monkeypatch) -> None:
+    computed = []
+    monkeypatch.setattr(
+        advice_evidence.unrolled, "find", lambda activity: computed.append(activity)
+    )
+    sources: Any = SimpleNamespace(activity="activity")
+    evidence = advice_evidence.Evidence(sources, tpu_start_s=3.0)
+    assert (evidence.tpu_start_s, computed) == (3.0, [])
+    assert evidence.unrolled is None
+    assert evidence.unrolled is None
+    assert computed == ["activity"]
+    # Without tables nothing is computed, and known values go before.
+    assert advice_evidence.Evidence().unrolled is None
+    chain = Unrolled("jit_step", 90, 20, "f32[8]", "model.py:12")
+    assert evidence.with_values(unrolled=chain).unrolled is chain
+    assert evidence.unrolled is None
+    assert computed == ["activity"]
+    with pytest.raises(TypeError, match="no attribute unroled"):
+        advice_evidence.Evidence(unroled=chain)
+
+
+@pytest.mark.parts_fail
+def test_evidence_that_fails_takes_only_the_rules_that_read_it(tmp_path, monkeypatch) -> None:
+    rules = profile(tmp_path, training()).advice["rule"].tolist()
+    assert rules
+    monkeypatch.setattr(advice_evidence.devices_used, "in_turn", fails)
+    p = profile(tmp_path, training())
+    assert p.advice["rule"].tolist() == rules
+    sentence = "The rule copied_in_turn of the advice is left out: ZeroDivisionError: of a test"
+    assert sentence in str(p.receipt)

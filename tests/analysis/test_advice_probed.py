@@ -35,7 +35,7 @@ def probe(measured_ms: float | None, **more: object) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory):
+def findings(tmp_path_factory: pytest.TempPathFactory):
     advice = profile(tmp_path_factory.mktemp("loader"), loader()).advice
     assert advice.set_index("rule").loc["loader_in_process", "gain_ms_per_step"] == pytest.approx(
         WAIT_MS
@@ -44,9 +44,9 @@ def found(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.mark.parametrize("without", [30.0, 70.0])
-def test_the_gain_is_what_was_measured(found, without) -> None:
+def test_the_gain_is_what_was_measured(findings, without) -> None:
     row = (
-        measured(found, probe(without), STEP_MS, WORTH_PERCENT)
+        measured(findings, probe(without), STEP_MS, WORTH_PERCENT)
         .set_index("rule")
         .loc["loader_in_process"]
     )
@@ -58,8 +58,8 @@ def test_the_gain_is_what_was_measured(found, without) -> None:
     )
 
 
-def test_a_part_of_the_wait_stays_a_part_unless_there_is_less_to_save(found) -> None:
-    part = found[found["rule"] == "loader_in_process"].assign(
+def test_a_part_of_the_wait_stays_a_part_unless_there_is_less_to_save(findings) -> None:
+    part = findings[findings["rule"] == "loader_in_process"].assign(
         rule="map_serial", gain_ms_per_step=20.0, gain_is="about", refuted_by="x"
     )
     row = measured(part, probe(30.0), STEP_MS, WORTH_PERCENT).iloc[0]
@@ -68,20 +68,20 @@ def test_a_part_of_the_wait_stays_a_part_unless_there_is_less_to_save(found) -> 
     assert (row["gain_ms_per_step"], row["gain_is"]) == (pytest.approx(10.0), "up to")
 
 
-def test_input_that_costs_nothing_has_no_advice_unless_the_probe_was_slowed(found) -> None:
-    assert not measured(found, probe(100.0), STEP_MS, WORTH_PERCENT)["rule"].isin(OF_INPUT).any()
-    assert measured(found, probe(100.0, slowed=True), STEP_MS, WORTH_PERCENT).equals(found)
+def test_input_that_costs_nothing_has_no_advice_unless_the_probe_was_slowed(findings) -> None:
+    assert not measured(findings, probe(100.0), STEP_MS, WORTH_PERCENT)["rule"].isin(OF_INPUT).any()
+    assert measured(findings, probe(100.0, slowed=True), STEP_MS, WORTH_PERCENT).equals(findings)
     assert (
-        measured(found, probe(70.0, slowed=True), STEP_MS, WORTH_PERCENT)["gain_is"].iloc[0]
+        measured(findings, probe(70.0, slowed=True), STEP_MS, WORTH_PERCENT)["gain_is"].iloc[0]
         == "about"
     )
 
 
-def test_without_a_measurement_nothing_changes(found) -> None:
-    for given in ({}, probe(None)):
-        assert measured(found, given, STEP_MS, WORTH_PERCENT).equals(found)
-    others = found[~found["rule"].isin(OF_INPUT)]
-    assert measured(others, probe(70.0), STEP_MS, WORTH_PERCENT).equals(others)
+def test_without_a_measurement_nothing_changes(findings) -> None:
+    for measurement in ({}, probe(None)):
+        assert measured(findings, measurement, STEP_MS, WORTH_PERCENT).equals(findings)
+    other_rules = findings[~findings["rule"].isin(OF_INPUT)]
+    assert measured(other_rules, probe(70.0), STEP_MS, WORTH_PERCENT).equals(other_rules)
 
 
 def test_all_rules_that_a_probe_would_refute_are_known() -> None:

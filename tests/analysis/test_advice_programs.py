@@ -74,9 +74,9 @@ def tpu(folder, ops, program, model="TPU v5 lite", steps=2):
     host = PlaneWriter("/host:CPU")
     events, marks, calls = [], [], []
     for step in range(steps):
-        at = step * 100 * MS
-        marks.append(plane.event(str(step), at, 100 * MS, group_id=step))
-        calls.append(host.event("PjitFunction(f)", at, MS))
+        start = step * 100 * MS
+        marks.append(plane.event(str(step), start, 100 * MS, group_id=step))
+        calls.append(host.event("PjitFunction(f)", start, MS))
         for symbol, (name, length, category, flops, moved) in enumerate(ops):
             full = f"%{name} = f32[8]{{0}} fusion()"
             plane.stated(
@@ -87,8 +87,8 @@ def tpu(folder, ops, program, model="TPU v5 lite", steps=2):
                 flops=flops,
                 bytes_accessed=moved,
             )
-            events.append(plane.event(full, at, length * MS))
-            at += length * MS
+            events.append(plane.event(full, start, length * MS))
+            start += length * MS
     plane.line("Steps", marks, line_id=1)
     plane.line("XLA Ops", events, line_id=3)
     host.line("python", calls, line_id=1)
@@ -101,7 +101,7 @@ def evidence(p):
 
 def test_products_of_dots_and_convolutions(tmp_path):
     """A forward dot in a fusion, a backward one, and a convolution of a batch of 6."""
-    inside = hlo.computation(
+    fused = hlo.computation(
         "fused",
         instr("p0", "parameter", f32(100, 784), 11),
         instr("p1", "parameter", f32(784, 300), 12),
@@ -142,35 +142,35 @@ def test_products_of_dots_and_convolutions(tmp_path):
         ("dot.2", 30, "dot", TERA, 1),
         ("conv.3", 20, "convolution", TERA, 1),
     ]
-    p = tpu(tmp_path, ops, hlo.program("jit_f", main, inside, ident=7))
+    p = tpu(tmp_path, ops, hlo.program("jit_f", main, fused, ident=7))
     work = evidence(p).work
     assert work.matrix_unit == 128
-    assert [tuple(one) for one in work.products] == [
+    assert [tuple(figure) for figure in work.products] == [
         (0, 100, 784, 300, 100, False),
         (1, 784, 100, 300, 0, False),
         (2, 6 * 32 * 32, 9 * 64, 96, 6, True),
     ]
-    assert work.own == 2 * 90e9 * 1000 / 1000
-    told = p.advice.set_index("rule")
+    assert work.total_ps == 2 * 90e9 * 1000 / 1000
+    findings = p.advice.set_index("rule")
     # The products of 100 take longer than those of 6; of 90 ms, 40 lose 4 of 104 rows and 20 lose 2
     # of 8.
     assert (
         "**67%** of compute is in products of **100** examples per core"
-        in told.loc["batch_per_core", "evidence"]
+        in findings.loc["batch_per_core", "evidence"]
     )
-    assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(
+    assert findings.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(
         40 * 4 / 104 + 20 * 2 / 8
     )
     # Only the backward product sums over less than 128; what lies across the unit is the outer size
     # that fills it better.
-    assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(
+    assert findings.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(
         30 * (1 - 100 / 128 * 784 / 896)
     )
-    assert told.loc["mxu_alignment", "gain_ms_per_step"] == pytest.approx(
+    assert findings.loc["mxu_alignment", "gain_ms_per_step"] == pytest.approx(
         40 * (1 - 784 / 896 * 300 / 384) + 20 * (1 - 576 / 640)
     )
-    assert set(told["view"]) <= {"op_profile", "ops", "trace"}
-    for fix in told["fix"]:
+    assert set(findings["view"]) <= {"op_profile", "ops", "trace"}
+    for fix in findings["fix"]:
         assert code(fix).body
 
 
@@ -213,7 +213,7 @@ def test_what_only_moves_and_what_only_repeats(tmp_path):
         ident=1,
     )
     names = ("swap", "narrow", "spread", "relaid", "same")
-    ops = [(name, 10 + place, "loop fusion", 1, 10**9) for place, name in enumerate(names)]
+    ops = [(name, 10 + index, "loop fusion", 1, 10**9) for index, name in enumerate(names)]
     p = tpu(tmp_path, ops, hlo.program("jit_f", main, swaps, narrows, spreads, ident=7))
     table = evidence(p).work.ops.set_index("name")
     assert table["moves"].to_dict() == {
@@ -231,13 +231,13 @@ def test_what_only_moves_and_what_only_repeats(tmp_path):
         "relaid": False,
         "same": False,
     }
-    told = p.advice.set_index("rule")
+    findings = p.advice.set_index("rule")
     assert (
-        "bf16[16,8]" in told.loc["layout", "evidence"]
-        or "f32[8,16]" in told.loc["layout", "evidence"]
+        "bf16[16,8]" in findings.loc["layout", "evidence"]
+        or "f32[8,16]" in findings.loc["layout", "evidence"]
     )
-    assert "f32[512,512]" in told.loc["broadcast", "evidence"]
-    assert told.loc["broadcast", "gain_ms_per_step"] == pytest.approx(12.0)
+    assert "f32[512,512]" in findings.loc["broadcast", "evidence"]
+    assert findings.loc["broadcast", "gain_ms_per_step"] == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(("other", "part_of_peak"), [(False, 0.7), (True, 0.7), (False, 0.5)])
@@ -300,9 +300,9 @@ def test_padding_of_a_program(tmp_path, monkeypatch):
         buffers, allocations, [hlo.heap((0, 2, "thin"), (1, 2, "thin"), allocation=1)]
     )
     p = tpu(tmp_path, [("thin", 50, "loop fusion", 1, 10**6)], data)
-    found = evidence(p).padding
-    assert (found.peak_bytes, found.unpadded_bytes) == (132 * mib, 20 * mib)
-    assert (found.buffer, found.buffer_bytes, found.buffer_unpadded_bytes) == (
+    padding = evidence(p).padding
+    assert (padding.peak_bytes, padding.unpadded_bytes) == (132 * mib, 20 * mib)
+    assert (padding.buffer, padding.buffer_bytes, padding.buffer_unpadded_bytes) == (
         "thin",
         128 * mib,
         16 * mib,
@@ -337,27 +337,27 @@ def test_an_optimizer_that_goes_through_its_parameters(tmp_path, busy):
     before, they cost nothing.
     """
 
-    def body(k, at):
-        op = k.op("aten::mm", at, 100)
-        k.launched("gemm", at + 1, at + 5, 980 if busy else 95, op=op)
-        k.note("Optimizer.step#AdamW.step", at + 100, 360)
-        inner = k.op("aten::add_", at + 100, 350)
+    def body(k, start):
+        op = k.op("aten::mm", start, 100)
+        k.launched("gemm", start + 1, start + 5, 980 if busy else 95, op=op)
+        k.note("Optimizer.step#AdamW.step", start + 100, 360)
+        inner = k.op("aten::add_", start + 100, 350)
         for i in range(60):
             k.launched(
                 "tiny",
-                at + 100 + 5 * i,
-                at + 985 + i / 8 if busy else at + 102 + 5 * i,
+                start + 100 + 5 * i,
+                start + 985 + i / 8 if busy else start + 102 + 5 * i,
                 0.1 if busy else 1,
                 op=inner,
                 stream=7,
             )
 
     p = torch(tmp_path, body, deviceProperties=[V100])
-    told = p.advice.set_index("rule")
+    findings = p.advice.set_index("rule")
     if busy:
-        assert "optimizer_loop" not in told.index
+        assert "optimizer_loop" not in findings.index
         return
-    row = told.loc["optimizer_loop"]
+    row = findings.loc["optimizer_loop"]
     assert (
         "AdamW.step takes **0.36 ms** per step on the host and launches **60** kernels"
         in row["evidence"]
@@ -367,21 +367,21 @@ def test_an_optimizer_that_goes_through_its_parameters(tmp_path, busy):
 
 
 def test_gloo_and_failures_of_the_allocator_are_counted(tmp_path):
-    def body(k, at):
-        k.launched("gemm", at + 1, at + 5, 900, op=k.op("aten::mm", at, 100))
-        k.note("gloo:all_reduce", at + 100, 50)
-        if at == 1000:
+    def body(k, start):
+        k.launched("gemm", start + 1, start + 5, 900, op=k.op("aten::mm", start, 100))
+        k.note("gloo:all_reduce", start + 100, 50)
+        if start == 1000:
             k.add(
                 "[OutOfMemory]",
                 "cpu_instant_event",
-                at + 200,
+                start + 200,
                 None,
                 args={"Bytes": 1, "Device Id": 0, "Device Type": 1},
             )
 
-    told = torch(tmp_path, body, deviceProperties=[V100]).advice.set_index("rule")
-    assert "**4** Gloo calls" in told.loc["gloo", "evidence"]
-    assert "ran out of memory **1** time" in told.loc["out_of_memory", "evidence"]
+    findings = torch(tmp_path, body, deviceProperties=[V100]).advice.set_index("rule")
+    assert "**4** Gloo calls" in findings.loc["gloo", "evidence"]
+    assert "ran out of memory **1** time" in findings.loc["out_of_memory", "evidence"]
 
 
 @pytest.mark.parametrize("names", [("conv", "conv"), ("conv", "other")])
@@ -392,15 +392,15 @@ def test_products_on_the_host_beside_a_gpu(tmp_path, names):
     host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0")
     ops, kernels = [], []
     for i in range(5):
-        at = i * 10 * MS
-        ops.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
-        ops.append(host.event(f"model/{names[0]}/Conv2D:Conv2D", at, 8 * MS))
+        start = i * 10 * MS
+        ops.append(host.event("train", start, 10 * MS, step_num=i, _r=1))
+        ops.append(host.event(f"model/{names[0]}/Conv2D:Conv2D", start, 8 * MS))
         stats = {
             "tf_op": f"model/{names[1]}/Conv2D:Conv2D",
             "kernel_details": "regs:1 grid:1,1,1 block:1,1,1",
             "correlation_id": i + 1,
         }
-        kernels.append(gpu.event("k", at + 9 * MS, MS // 10, **stats))
+        kernels.append(gpu.event("k", start + 9 * MS, MS // 10, **stats))
     host.line("python", ops, line_id=1)
     gpu.line("Stream #1(Compute)", kernels, line_id=1)
     p = profile(tmp_path, xspace(host, gpu))
@@ -422,11 +422,11 @@ def test_time_between_steps(tmp_path):
 def gapped(tmp_path, gaps):
     """A profile with steps of 10 ms, and these gaps between them, in ms."""
     host = PlaneWriter("/host:CPU")
-    events, at = [], 0
+    events, start = [], 0
     for i, gap in enumerate([*gaps, 0]):
-        events.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
-        events.append(host.event("dense/MatMul:MatMul", at, 10 * MS))
-        at += (10 + gap) * MS
+        events.append(host.event("train", start, 10 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", start, 10 * MS))
+        start += (10 + gap) * MS
     host.line("python", events, line_id=1)
     return profile(tmp_path, xspace(host))
 
@@ -445,7 +445,9 @@ def test_rare_long_gaps_between_steps_count_by_what_they_cost_the_loop(tmp_path)
         in row["evidence"]
     )
     rate = next(
-        one for one in p.payload()["overview"]["figures"] if one["key"] == "steps_per_second"
+        figure
+        for figure in p.payload()["overview"]["figures"]
+        if figure["key"] == "steps_per_second"
     )
     assert (rate["value"], rate["note"]) == (pytest.approx(100), "without the time between steps")
 
@@ -505,7 +507,7 @@ def test_ops_that_ran_one_by_one_in_jax():
     """
     work = evidence(load(real("jax/mi300-jax08_attention"))).work
     assert len(work.lonely) == 14
-    assert 100 * work.lonely["own"].sum() / work.own == pytest.approx(41.55, abs=0.01)
+    assert 100 * work.lonely["own"].sum() / work.total_ps == pytest.approx(41.55, abs=0.01)
 
 
 def test_the_conv_of_a_real_program_computes_in_16_bits():
@@ -557,9 +559,9 @@ def test_names_of_events_speak_of_the_buffer_too(tmp_path):
 
 
 def test_findings_lead_to_calls_of_the_optimizer(tmp_path):
-    def body(k, at):
-        k.op("aten::mm", at, 100)
-        k.note("Optimizer.step#AdamW.step", at + 100, 360)
+    def body(k, start):
+        k.op("aten::mm", start, 100)
+        k.note("Optimizer.step#AdamW.step", start + 100, 360)
 
     run = torch(tmp_path, body).run
     assert overview._target(run, "optimizer_loop") == {

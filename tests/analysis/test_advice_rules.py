@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +9,14 @@ import pytest
 from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.devices_used import Idle, InTurn
-from nbprof.analysis.advice.evidence import Evidence, HostUse, Padding, Placed, Spread, Straggler
+from nbprof.analysis.advice.evidence import (
+    Evidence,
+    HostProducts,
+    HostUse,
+    Padding,
+    Spread,
+    Straggler,
+)
 from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
@@ -87,12 +92,12 @@ def of_some(ms):
 
 def eager_host(parts, programs=2.0):
     """The same of a program that runs so many compiled programs in a step."""
-    return replace(host(parts), programs_per_step=programs)
+    return host(parts).with_values(programs_per_step=programs)
 
 
-def alone(own):
+def alone(own_ms):
     return pd.DataFrame(
-        {"program": ["jit_add(1)", "jit_mul(2)"], "own": [own * MS / 2] * 2, "runs": 1.0}
+        {"program": ["jit_add(1)", "jit_mul(2)"], "own": [own_ms * MS / 2] * 2, "runs": 1.0}
     )
 
 
@@ -122,11 +127,11 @@ def torch(parts=None, **more):
 
 def slow_conv3d(ms, torch_version="2.9.1+cu128", cudnn="9.10.2", op="aten::slow_conv_dilated3d"):
     """90 ms of kernels a step, of which so many are of one op."""
-    mine = kernels(
+    all_kernels = kernels(
         {"op": op, "total_us": 10.0 * ms}, {"op": "aten::mm", "total_us": 10.0 * (90 - ms)}
     )
-    stated = {name: text for name, text in (("PyTorch", torch_version), ("cuDNN", cudnn)) if text}
-    return {**torch(), "kernels": mine, "evidence": Evidence(versions=stated)}
+    versions = {name: text for name, text in (("PyTorch", torch_version), ("cuDNN", cudnn)) if text}
+    return {**torch(), "kernels": all_kernels, "evidence": Evidence(versions=versions)}
 
 
 def optimizer(idle, launches=50.0, name="Adam"):
@@ -148,7 +153,7 @@ def short(count, mean, share=10):
     return kernels({"occurrences": count * share, "total_us": count * share * mean})
 
 
-def pipeline(*chain, own=50.0, input_ms=50.0, **more):
+def pipeline(*chain, own_ms=50.0, input_ms=50.0, **more):
     """Steps that wait for a pipeline of these iterators, the last of which is its bottleneck."""
     names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
     nodes = pd.DataFrame(
@@ -162,8 +167,8 @@ def pipeline(*chain, own=50.0, input_ms=50.0, **more):
         }
     )
     nodes = nodes.assign(
-        self_ms=own,
-        total_ms=own,
+        self_ms=own_ms,
+        total_ms=own_ms,
         calls=10,
         bottleneck=[False] * (len(chain) - 1) + [True],
         note="",
@@ -201,12 +206,12 @@ def epochs(
     rows = [
         {
             "host": "h", "pipeline": "Host:0" if turns else f"Host:{n}", "iterator": name.rpartition("::")[2], "long_name": name,
-            "id": str(10 * n + at if at == len(chain) - 1 or not turns else at), "parent": None if not at else chain[at - 1],
-            "self_ms": 50.0, "total_ms": 50.0, "calls": count, "bottleneck": n == 0 and at == len(chain) - 1, "note": "", "blocking": True,
+            "id": str(10 * n + index if index == len(chain) - 1 or not turns else index), "parent": None if not index else chain[index - 1],
+            "self_ms": 50.0, "total_ms": 50.0, "calls": count, "bottleneck": n == 0 and index == len(chain) - 1, "note": "", "blocking": True,
         }
         for n, (chain, count) in enumerate(zip(chains, calls, strict=True))
-        for at, name in enumerate(chain)
-        if not turns or n == 0 or at == len(chain) - 1
+        for index, name in enumerate(chain)
+        if not turns or n == 0 or index == len(chain) - 1
     ]  # fmt: skip
     if below:
         (slow,) = (row for row in rows if row["bottleneck"])
@@ -217,7 +222,7 @@ def epochs(
             "bottleneck": False,
         }
         rows.append({**slow, **source})
-    stated = {
+    versions = {
         int(row["id"]): {"shapes": shapes, "types": types, "ram_budget_megabytes": 1000}
         for row in rows
     }
@@ -228,7 +233,7 @@ def epochs(
             for name in dict.fromkeys(row["pipeline"] for row in rows)
         ]
     )
-    evidence = Evidence(iterators=stated, iterator_functions=dict.fromkeys(ran, 9.0))
+    evidence = Evidence(iterators=versions, iterator_functions=dict.fromkeys(ran, 9.0))
     return {
         **asked,
         "nodes": pd.DataFrame(rows),
@@ -238,12 +243,12 @@ def epochs(
     }
 
 
-def mapped(*chain, own, ran=0.01, batch=None, input_ms=5.0):
+def mapped(*chain, own_ms, ran=0.01, batch=None, input_ms=5.0):
     """Steps that wait for the last of these iterators, which took so many ms of 10 calls, and the
     ops of its function so many.
     """
-    asked = pipeline("Root", *chain, own=own, input_ms=input_ms)
-    nodes = asked["nodes"].assign(id=[str(at) for at in range(len(chain) + 1)])
+    asked = pipeline("Root", *chain, own_ms=own_ms, input_ms=input_ms)
+    nodes = asked["nodes"].assign(id=[str(index) for index in range(len(chain) + 1)])
     # The iterators above took the rest of what the steps wait for, ahead of them.
     nodes.loc[~nodes["bottleneck"], ["self_ms", "total_ms"]] = 50.0
     nodes["blocking"] = nodes["bottleneck"]
@@ -288,7 +293,7 @@ def host_ops(share=15.0, eager=50.0, idle=15.0, **more):
 
 def rhythm(
     per_step,
-    what="aten::linear",
+    name="aten::linear",
     what_ms=15.0,
     category="host_compute",
     category_ms=30.0,
@@ -297,30 +302,30 @@ def rhythm(
 ):
     """Every tenth step is 30 ms longer where `per_step` is 3."""
     times = {"extra_ms": 10 * per_step, "category_ms": category_ms, "what_ms": what_ms}
-    found = Periodic(
+    rhythm = Periodic(
         every=10,
         slow=4,
         steps=40,
         chance=chance,
         category=category,
-        what=what,
+        what=name,
         more=6.0,
         fewer=3.0,
         **times,
     )
     step = StepCode(ungraded=Part(0.1, validated)) if validated else StepCode()
-    return torch() | {"evidence": Evidence(periodic=found, code=step)}
+    return torch() | {"evidence": Evidence(periodic=rhythm, code=step)}
 
 
 def growing(steps=10, rising=0.9, each=1000.0, **more):
-    found = Growth(
+    growth = Growth(
         "GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more
     )
-    return torch() | {"evidence": Evidence(growth=found)}
+    return torch() | {"evidence": Evidence(growth=growth)}
 
 
-def written(**found):
-    return {"evidence": Evidence(code=StepCode(**found))}
+def written(**values):
+    return {"evidence": Evidence(code=StepCode(**values))}
 
 
 def on_cpu(**more):
@@ -360,9 +365,9 @@ RULES = {
         (pipeline("Root", "ParallelMapV2", "Zip[0]", "FlatMap"), True),
     ],
     "input_copies": [
-        (pipeline("Root", "Prefetch", own=49.9), True),
-        (pipeline("Root", "Prefetch", own=50.0), False),
-        (pipeline("Root", "Prefetch", own=49.9, devices=0), False),
+        (pipeline("Root", "Prefetch", own_ms=49.9), True),
+        (pipeline("Root", "Prefetch", own_ms=50.0), False),
+        (pipeline("Root", "Prefetch", own_ms=49.9, devices=0), False),
     ],
     "cache_missing": [
         (epochs(513, 513, 40), True),
@@ -389,23 +394,23 @@ RULES = {
         (epochs(16, 16, turns=False), False),
     ],
     "map_of_items": [
-        (mapped("BatchV2", "ParallelMapV2", own=1.0, ran=0.19), True),
-        (mapped("BatchV2", "ParallelMapV2", own=1.0, ran=0.2), False),
-        (mapped("BatchV2", "ParallelMapV2", own=1.0, ran=None), False),
-        (mapped("PaddedBatch", "Map", own=2.0), True),
-        (mapped("PaddedBatch", "Map", own=2.01), False),
-        (mapped("Prefetch", "ParallelMapV2", own=1.0), False),
-        (mapped("BatchV2", "TFRecord", own=1.0), False),
-        (mapped("Prefetch", "MapAndBatch", own=50.0, batch=100), True),
-        (mapped("Prefetch", "MapAndBatch", own=50.0, batch=10), False),
-        (mapped("Prefetch", "MapAndBatch", own=50.0), False),
-        (mapped("BatchV2", "ParallelMapV2", own=1.0, input_ms=4.99), False),
+        (mapped("BatchV2", "ParallelMapV2", own_ms=1.0, ran=0.19), True),
+        (mapped("BatchV2", "ParallelMapV2", own_ms=1.0, ran=0.2), False),
+        (mapped("BatchV2", "ParallelMapV2", own_ms=1.0, ran=None), False),
+        (mapped("PaddedBatch", "Map", own_ms=2.0), True),
+        (mapped("PaddedBatch", "Map", own_ms=2.01), False),
+        (mapped("Prefetch", "ParallelMapV2", own_ms=1.0), False),
+        (mapped("BatchV2", "TFRecord", own_ms=1.0), False),
+        (mapped("Prefetch", "MapAndBatch", own_ms=50.0, batch=100), True),
+        (mapped("Prefetch", "MapAndBatch", own_ms=50.0, batch=10), False),
+        (mapped("Prefetch", "MapAndBatch", own_ms=50.0), False),
+        (mapped("BatchV2", "ParallelMapV2", own_ms=1.0, input_ms=4.99), False),
     ],
     "map_serial": [
         (pipeline("Root", "Map"), True),
         (pipeline("Root", "ParallelMapV2"), False),
         (pipeline("Root", "Map", input_ms=4.99), False),
-        (pipeline("Root", "Map", own=49.9), False),
+        (pipeline("Root", "Map", own_ms=49.9), False),
         (pipeline("Root", "MemoryCacheImpl", "Map"), False),
         (pipeline("Root", "Map", evidence=Evidence(later_input_percent=4.99)), False),
         # Without its first call, in which it starts, each of the other nine steps waits for 5 ms,
@@ -413,7 +418,7 @@ RULES = {
         (pipeline("Root", "Map", evidence=Evidence(first_calls={("h", "Host:0"): 5.0})), True),
         (pipeline("Root", "Map", evidence=Evidence(first_calls={("h", "Host:0"): 5.1})), False),
     ],
-    "input_bottleneck": [(pipeline("Root", "TFRecord"), True), (pipeline("Root", "Map"), False), (pipeline("Root", "TFRecord", own=49.9), False)],
+    "input_bottleneck": [(pipeline("Root", "TFRecord"), True), (pipeline("Root", "Map"), False), (pipeline("Root", "TFRecord", own_ms=49.9), False)],
     "prefetch_missing": [(pipeline("Root", "Map"), True), (pipeline("Root", "Prefetch", "Map"), False)],
     "loader_none": [
         (torch({"input": 5.0}, iterator_ms=1.0), True),
@@ -632,9 +637,9 @@ RULES = {
         ({**gpu(kernels=kernels({"grid": "1,1,1", "total_us": 100.0})), "environment": {"devices": [{**GPU, "architecture": None}]}}, False),
     ],
     "placement": [
-        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(10.0, 9.0, "conv/Conv2D", 100.0))}, True),
-        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(9.9, 9.0, "conv/Conv2D", 100.0))}, False),
-        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(placed=Placed(10.0, 9.0, "conv/Conv2D", 99.0))}, False),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(10.0, 9.0, "conv/Conv2D", 100.0))}, True),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(9.9, 9.0, "conv/Conv2D", 100.0))}, False),
+        ({"parts": {"host_compute": 50.0}, "evidence": Evidence(host_products=HostProducts(10.0, 9.0, "conv/Conv2D", 99.0))}, False),
     ],
     "host_bound": [
         ({"parts": {"host_compute": 15.0, "device_compute": 85.0}, "device_idle_percent": 10.0}, True),
@@ -756,11 +761,11 @@ RULES = {
         (rhythm(2.99), False),
         (rhythm(3.0, chance=0.011), False),
         (rhythm(3.0, what_ms=14.9), False),
-        (rhythm(3.0, what=""), False),
-        (rhythm(3.0, what="", what_ms=0.0, category="other", category_ms=15.0), True),
-        (rhythm(3.0, what="", what_ms=0.0, category="other", category_ms=14.9), False),
+        (rhythm(3.0, name=""), False),
+        (rhythm(3.0, name="", what_ms=0.0, category="other", category_ms=15.0), True),
+        (rhythm(3.0, name="", what_ms=0.0, category="other", category_ms=14.9), False),
         (rhythm(3.0, category="input"), False),
-        (rhythm(3.0, what="Optimizer.step#AdamW.step"), False),
+        (rhythm(3.0, name="Optimizer.step#AdamW.step"), False),
         # The rhythm of a validation that has its own finding; 15 of 32 ms are less than half.
         (rhythm(30.0, what_ms=300.0, validated=15.0), False),
         (rhythm(32.0, what_ms=320.0, validated=15.0), True),
@@ -780,13 +785,13 @@ RULES = {
     "python_code": [
         ({"evidence": host({"python": 15.0})}, True),
         ({"evidence": host({"python": 14.99})}, False),
-        ({"evidence": replace(host({"python": 20.0}), periodic=of_some(5.1))}, False),
+        ({"evidence": host({"python": 20.0}).with_values(periodic=of_some(5.1))}, False),
         (torch(), False),
     ],
     "host_waits": [
         ({"evidence": host({"waiting": 15.0})}, True),
         ({"evidence": host({"waiting": 14.99})}, False),
-        ({"evidence": replace(host({"waiting": 20.0}), periodic=of_some(5.1))}, False),
+        ({"evidence": host({"waiting": 20.0}).with_values(periodic=of_some(5.1))}, False),
     ],
     "tiny_ops": [
         ({**torch(), "evidence": host({"overhead": 35.0})}, True),
@@ -863,11 +868,11 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "asked", "speaks"), CASES)
 def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
-    told = found(**{"functions": OWN_LOOP, **asked})
-    assert (rule in told.index) is speaks
+    findings = found(**{"functions": OWN_LOOP, **asked})
+    assert (rule in findings.index) is speaks
     if not speaks:
         return
-    row = told.loc[rule]
+    row = findings.loc[rule]
     assert row["evidence"].count("**") >= 2
     assert row["evidence"].count("**") % 2 == 0
     assert row["view"] in (
@@ -900,11 +905,11 @@ BY_HOST = ("kernel_launch", "host_bound", "host_ops")
 
 
 @pytest.mark.parametrize(
-    ("framework", "busy", "told"),
+    ("framework", "busy", "expected"),
     [("PyTorch", 39.9, True), ("PyTorch", 40.0, False), ("JAX", 24.9, True), ("JAX", 25.0, False)],
 )
 def test_a_host_that_recording_slows_is_blamed_where_it_is_slower_for_certain(
-    framework, busy, told
+    framework, busy, expected
 ):
     """Its time in the recording bounds what the loop could gain; without the recording, it might
     keep the device busy throughout.
@@ -920,7 +925,7 @@ def test_a_host_that_recording_slows_is_blamed_where_it_is_slower_for_certain(
     }
     there = found(**asked, device_busy_percent=busy)
     blamed = there[there.index.isin(BY_HOST)]
-    assert len(blamed) == (2 if told else 0)
+    assert len(blamed) == (2 if expected else 0)
     assert (blamed["gain_is"] == "up to").all()
     on_cpu = found(
         **{**asked, "environment": {"devices": [{**GPU, "kind": "CPU"}]}}, device_busy_percent=busy
@@ -945,10 +950,10 @@ def test_time_outside_of_ops_is_a_bound_where_it_lies_among_many(host, gain_is):
 
 
 @pytest.mark.parametrize(
-    ("compute", "busy", "told"),
+    ("compute", "busy", "expected"),
     [(35.0, 40.0, ("about", "high")), (35.0, 39.9, ("up to", "low")), (5.9, 39.9, None)],
 )
-def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, told):
+def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, expected):
     parts = {"kernel_launch": 20.0, "device_compute": compute, "host_compute": 80.0 - compute}
     asked = {
         **torch(parts, capability=(9, 0)),
@@ -957,13 +962,13 @@ def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, told):
         "kernels": kernels({"total_us": 1.0, "op_tensor_core_eligible": True}),
     }
     there = found(**asked, device_busy_percent=busy)
-    if told is None:
+    if expected is None:
         assert "mixed_precision" not in there.index
     else:
         # Half of the compute: 17.5 % of the step.
         assert tuple(there.loc["mixed_precision", ["gain_is", "severity"]]) == (
-            told[0],
-            "medium" if told[1] == "high" else told[1],
+            expected[0],
+            "medium" if expected[1] == "high" else expected[1],
         )
 
 
@@ -995,15 +1000,19 @@ def test_gains_are_of_the_compute_in_a_step():
     """Of 90 ms a step compute, 10 of 100 ms of ops: 9 ms; of products only what the matrix unit
     leaves empty.
     """
-    told = found(**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)))
-    assert told.loc["layout", "gain_ms_per_step"] == pytest.approx(9.0)
-    told = found(**jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(512, 96, 512)])))
-    assert told.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 / 4)
-    assert "**512 × 96** by **96 × 512**, which fills **75%**" in told.loc["mxu_size", "evidence"]
-    told = found(
+    findings = found(**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)))
+    assert findings.loc["layout", "gain_ms_per_step"] == pytest.approx(9.0)
+    findings = found(
+        **jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(512, 96, 512)]))
+    )
+    assert findings.loc["mxu_size", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 / 4)
+    assert (
+        "**512 × 96** by **96 × 512**, which fills **75%**" in findings.loc["mxu_size", "evidence"]
+    )
+    findings = found(
         **jax(evidence=work({"own": 40.0}, rest=60.0, products=[product(100, 512, 512, 100)]))
     )
-    assert told.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 * 4 / 104)
+    assert findings.loc["batch_per_core", "gain_ms_per_step"] == pytest.approx(90.0 * 0.4 * 4 / 104)
 
 
 @pytest.mark.parametrize(
@@ -1090,9 +1099,9 @@ def test_sizes_that_let_ops_use_tensor_cores_are_those_of_the_op(op, layer):
 
 
 def test_short_ops_and_lost_time_have_causes_of_their_own():
-    told = found(**jax(evidence=work({"own": 100.0, "compute_fraction": 0.2, "runs": 2e4})))
-    assert told.loc["utilisation", "title"] == "Make ops larger"
-    told = found(
+    findings = found(**jax(evidence=work({"own": 100.0, "compute_fraction": 0.2, "runs": 2e4})))
+    assert findings.loc["utilisation", "title"] == "Make ops larger"
+    findings = found(
         **jax(
             evidence=work(
                 {"own": 70.0, "compute_fraction": 0.1, "category": "gather"},
@@ -1100,9 +1109,11 @@ def test_short_ops_and_lost_time_have_causes_of_their_own():
             )
         )
     )
-    assert told.loc["utilisation", "title"] == "Speed up gather ops"
-    assert "take" not in told.loc["utilisation", "fix"]
-    assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
+    assert findings.loc["utilisation", "title"] == "Speed up gather ops"
+    assert "take" not in findings.loc["utilisation", "fix"]
+    assert findings.loc["utilisation", "gain_ms_per_step"] == pytest.approx(
+        0.9 * (70 * 0.9 + 30 * 0.5)
+    )
 
 
 @pytest.mark.parametrize(
@@ -1148,11 +1159,13 @@ def test_8_bit_products_want_multiples_of_16(framework, dtype):
         "kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2",
         "total_us": 40.0,
     }
-    one = found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc["gemm_alignment"]
-    assert one["title"] == "Round sizes up to multiples of 16"
-    assert "**100%** of kernel time" in one["evidence"]
-    assert "a multiple of 16, or of 64" in one["fix"]
-    assert dtype in one["fix"]
+    finding = found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc[
+        "gemm_alignment"
+    ]
+    assert finding["title"] == "Round sizes up to multiples of 16"
+    assert "**100%** of kernel time" in finding["evidence"]
+    assert "a multiple of 16, or of 64" in finding["fix"]
+    assert dtype in finding["fix"]
     half["total_us"] = 80.0
     assert (
         found(**gpu(kernels=kernels(unaligned, half)), framework=framework)
@@ -1166,23 +1179,23 @@ def said(*texts):
 
 
 def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
-    (one,) = said("premapped RESOURCE_EXHAUSTED: Attempting to allocate 6,442,450,945 bytes")
-    assert "**6.00 GiB**" in one.evidence
-    assert "'12884905984'" in one.fix
+    (finding,) = said("premapped RESOURCE_EXHAUSTED: Attempting to allocate 6,442,450,945 bytes")
+    assert "**6.00 GiB**" in finding.evidence
+    assert "'12884905984'" in finding.fix
     assert 12884905984 % 4096 == 0
-    (one,) = said(
+    (finding,) = said(
         "using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED"
     )
-    assert "**16.00 GiB**" in one.evidence
-    assert "'34359738368'" in one.fix
-    assert "uses that much more host memory" in one.evidence
+    assert "**16.00 GiB**" in finding.evidence
+    assert "'34359738368'" in finding.fix
+    assert "uses that much more host memory" in finding.evidence
     assert not said("RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM")
 
 
 def test_a_slow_start_of_unknown_cause_names_the_log():
-    (one,) = said("CreateTpuSystemState: took 90s")
-    assert "/tmp/tpu_logs/tpu_driver.INFO" in one.evidence
-    assert "TPU_STDERR_LOG_LEVEL" in one.fix
+    (finding,) = said("CreateTpuSystemState: took 90s")
+    assert "/tmp/tpu_logs/tpu_driver.INFO" in finding.evidence
+    assert "TPU_STDERR_LOG_LEVEL" in finding.fix
 
 
 NPU = {
@@ -1208,9 +1221,9 @@ def test_on_an_npu_the_rules_of_its_own_tools_are_told():
         "environment": {"devices": [NPU]},
         "framework": "MindSpore",
     }
-    told = found(**asked, evidence=npu_rules())
-    assert told.index.tolist() == ["npu_input"], "not that its input should come from tf.data"
-    row = told.iloc[0]
+    findings = found(**asked, evidence=npu_rules())
+    assert findings.index.tolist() == ["npu_input"], "not that its input should come from tf.data"
+    row = findings.iloc[0]
     assert (
         row["evidence"] == "**50.0%** of an iteration (**17.01 ms**) is before FP Start. Prefetch."
     )
@@ -1238,11 +1251,11 @@ def test_pytorch_on_an_npu_is_told_in_the_words_of_torch_npu():
 
 
 def test_without_steps_only_what_the_runtime_reported_is_told():
-    told = found(
+    findings = found(
         step_time_ms=None,
         evidence=Evidence(texts=("premapped region RESOURCE_EXHAUSTED",), between_ms=99.0),
     )
-    assert told.index.tolist() == ["premapped_small"]
+    assert findings.index.tolist() == ["premapped_small"]
     assert found(step_time_ms=None, evidence=Evidence(between_ms=99.0)).empty
 
 
@@ -1280,7 +1293,7 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
     limit = Threshold(
         "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=31.0, high=47.0
     )
-    made = Rule(
+    rule = Rule(
         "made_up",
         check,
         limit,
@@ -1291,9 +1304,9 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
         "Make up less",
         "-a()\n+b()",
     )
-    monkeypatch.setattr(advice_step, "RULES", (*advice_step.RULES, made))
-    told = found({"host_compute": 40.0, "device_compute": 60.0}, OWN_LOOP).loc["made_up"]
-    assert told.to_dict() == {
+    monkeypatch.setattr(advice_step, "RULES", (*advice_step.RULES, rule))
+    findings = found({"host_compute": 40.0, "device_compute": 60.0}, OWN_LOOP).loc["made_up"]
+    assert findings.to_dict() == {
         "severity": "medium", "title": "Make up less", "evidence": "**40%** of a step.", "gain_ms_per_step": 40.0, "gain_is": "up to",
         "fix": "-a()\n+b()", "view": "ops", "link": "Ops", "certainty": "measured", "refuted_by": "",
     }  # fmt: skip

@@ -50,16 +50,16 @@ def advice(tmp_path, k):
     ],
 )
 def test_slow_loading(tmp_path, loader, rule, code):
-    def body(at):
-        k.note(f"enumerate(DataLoader)#{loader}.__next__", at, 60)
-        k.op("aten::mm", at + 60, 40)
+    def body(start):
+        k.note(f"enumerate(DataLoader)#{loader}.__next__", start, 60)
+        k.op("aten::mm", start + 60, 40)
 
     k = Kineto()
-    found = advice(tmp_path, steps(k, body))
-    assert found.loc[rule, "gain_ms_per_step"] == pytest.approx(0.06)
-    assert "**0.06 ms** of **0.10 ms**" in found.loc[rule, "evidence"]
-    assert code in found.loc[rule, "fix"]
-    assert found.loc[rule, "severity"] == "high"
+    findings = advice(tmp_path, steps(k, body))
+    assert findings.loc[rule, "gain_ms_per_step"] == pytest.approx(0.06)
+    assert "**0.06 ms** of **0.10 ms**" in findings.loc[rule, "evidence"]
+    assert code in findings.loc[rule, "fix"]
+    assert findings.loc[rule, "severity"] == "high"
 
 
 @pytest.mark.parametrize(
@@ -78,49 +78,49 @@ def test_memory_is_pinned_for_a_device_alone(loader, rule, devices):
 
 def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):
     k = Kineto()
-    told = profile(
+    findings = profile(
         tmp_path,
         steps(
             k,
-            lambda at: k.note(
-                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 40
+            lambda start: k.note(
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, 40
             ),
         ),
     ).tf_data.summary
-    assert "a PyTorch DataLoader" in told["statement"]
-    assert told["input_bound"] is None
+    assert "a PyTorch DataLoader" in findings["statement"]
+    assert findings["input_bound"] is None
 
 
 def test_pageable_copies(tmp_path):
-    def body(at):
-        op = k.op("aten::copy_", at, 30)
+    def body(start):
+        op = k.op("aten::copy_", start, 30)
         k.copy(
             "Memcpy HtoD (Pageable -> Device)",
-            at + 2,
+            start + 2,
             20,
-            k.call("cudaMemcpyAsync", at + 1, 25, op),
+            k.call("cudaMemcpyAsync", start + 1, 25, op),
             bytes=2**20,
         )
-        k.launched("gemm", at + 31, at + 35, 60, op=k.op("aten::mm", at + 30, 5))
+        k.launched("gemm", start + 31, start + 35, 60, op=k.op("aten::mm", start + 30, 5))
 
     k = Kineto()
-    found = advice(tmp_path, steps(k, body))
+    findings = advice(tmp_path, steps(k, body))
     assert (
         "**1.00 MiB** per step are copied to the device from pageable memory"
-        in found.loc["pinned_memory", "evidence"]
+        in findings.loc["pinned_memory", "evidence"]
     )
-    assert "cudaMemcpyAsync blocks the host" in found.loc["pinned_memory", "evidence"]
-    assert "loader_in_process" not in found.index
+    assert "cudaMemcpyAsync blocks the host" in findings.loc["pinned_memory", "evidence"]
+    assert "loader_in_process" not in findings.index
 
 
 def test_pinned_copies_are_not_blamed(tmp_path):
-    def body(at):
-        op = k.op("aten::copy_", at, 30)
+    def body(start):
+        op = k.op("aten::copy_", start, 30)
         k.copy(
             "Memcpy HtoD (Pinned -> Device)",
-            at + 2,
+            start + 2,
             20,
-            k.call("cudaMemcpyAsync", at + 1, 25, op),
+            k.call("cudaMemcpyAsync", start + 1, 25, op),
             bytes=2**20,
         )
 
@@ -129,36 +129,37 @@ def test_pinned_copies_are_not_blamed(tmp_path):
 
 
 def test_many_small_kernels(tmp_path):
-    def body(at):
-        op = k.op("aten::add", at, 100)
+    def body(start):
+        op = k.op("aten::add", start, 100)
         for i in range(20):
-            k.launched("tiny", at + 5 * i, at + 5 * i + 2, 1, op=op)
+            k.launched("tiny", start + 5 * i, start + 5 * i + 2, 1, op=op)
 
     k = Kineto()
-    found = advice(tmp_path, steps(k, body))
-    assert "**20** launches per step" in found.loc["kernel_launch", "evidence"]
-    assert 'mode="reduce-overhead"' in found.loc["kernel_launch", "fix"]
-    assert "torch.compile" in found.loc["host_ops", "fix"]
-    assert found.loc["host_ops", "gain_ms_per_step"] == pytest.approx(0.06)
+    findings = advice(tmp_path, steps(k, body))
+    assert "**20** launches per step" in findings.loc["kernel_launch", "evidence"]
+    assert 'mode="reduce-overhead"' in findings.loc["kernel_launch", "fix"]
+    assert "torch.compile" in findings.loc["host_ops", "fix"]
+    assert findings.loc["host_ops", "gain_ms_per_step"] == pytest.approx(0.06)
 
 
 @pytest.mark.parametrize(
     ("device", "variable"), [(A100, "PYTORCH_CUDA_ALLOC_CONF"), (MI300, "PYTORCH_HIP_ALLOC_CONF")]
 )
 def test_memory_from_the_driver(tmp_path, device, variable):
-    def body(at):
-        op = k.op("aten::empty", at, 70)
-        k.call("hipMalloc", at + 1, 10, op)
-        k.call("hipFree", at + 20, 40, op)
-        k.launched("gemm", at + 71, at + 75, 20, op=op)
+    def body(start):
+        op = k.op("aten::empty", start, 70)
+        k.call("hipMalloc", start + 1, 10, op)
+        k.call("hipFree", start + 20, 40, op)
+        k.launched("gemm", start + 71, start + 75, 20, op=op)
 
     k = Kineto(deviceProperties=[device])
-    found = advice(tmp_path, steps(k, body))
-    assert "**2** calls per step" in found.loc["allocator", "evidence"]
+    findings = advice(tmp_path, steps(k, body))
+    assert "**2** calls per step" in findings.loc["allocator", "evidence"]
     assert (
-        "mostly hipFree: **0.05 ms** (**50%** of step time)" in found.loc["allocator", "evidence"]
+        "mostly hipFree: **0.05 ms** (**50%** of step time)"
+        in findings.loc["allocator", "evidence"]
     )
-    assert variable in found.loc["allocator", "fix"]
+    assert variable in findings.loc["allocator", "fix"]
 
 
 @pytest.mark.parametrize(
@@ -170,33 +171,37 @@ def test_memory_from_the_driver(tmp_path, device, variable):
     ],
 )
 def test_single_precision(tmp_path, device, code, cores):
-    def body(at):
+    def body(start):
         k.launched(
-            "ampere_sgemm", at + 1, at + 5, 90, op=k.op("aten::mm", at, 5, types=["float", "float"])
+            "ampere_sgemm",
+            start + 1,
+            start + 5,
+            90,
+            op=k.op("aten::mm", start, 5, types=["float", "float"]),
         )
 
     k = Kineto(deviceProperties=[device])
-    found = advice(tmp_path, steps(k, body))
-    assert code in found.loc["mixed_precision", "fix"]
-    assert cores in found.loc["mixed_precision", "evidence"]
+    findings = advice(tmp_path, steps(k, body))
+    assert code in findings.loc["mixed_precision", "fix"]
+    assert cores in findings.loc["mixed_precision", "evidence"]
     if device is V100:
-        assert "tensor_cores" not in found.index, (
+        assert "tensor_cores" not in findings.index, (
             "numbers of 32 bits cannot use them: it is the same change"
         )
         return
-    assert cores in found.loc["tensor_cores", "title"]
+    assert cores in findings.loc["tensor_cores", "title"]
     if device is A100:
-        assert "set_float32_matmul_precision" in found.loc["tensor_cores", "fix"]
+        assert "set_float32_matmul_precision" in findings.loc["tensor_cores", "fix"]
 
 
 def test_autocast_does_not_change_elementwise_ops(tmp_path):
-    def body(at):
+    def body(start):
         k.launched(
             "vectorized_elementwise_kernel<4, sigmoid>",
-            at + 1,
-            at + 5,
+            start + 1,
+            start + 5,
             90,
-            op=k.op("aten::sigmoid", at, 5, types=["float"]),
+            op=k.op("aten::sigmoid", start, 5, types=["float"]),
         )
 
     k = Kineto(deviceProperties=[A100])
@@ -208,7 +213,9 @@ _HAND_WRITTEN = "matmul_k(float*, float*, float*, int, int, int)"
 
 def test_a_hand_written_kernel_follows_no_autocast(tmp_path):
     k = Kineto(deviceProperties=[A100])
-    p = profile(tmp_path, steps(k, lambda at: k.launched(_HAND_WRITTEN, at + 1, at + 5, 90)))
+    p = profile(
+        tmp_path, steps(k, lambda start: k.launched(_HAND_WRITTEN, start + 1, start + 5, 90))
+    )
     assert "mixed_precision" not in set(p.advice["rule"])
     check = p.overview["checks"].set_index("check").loc["precision"]
     assert check["level"] == "no"
@@ -216,30 +223,30 @@ def test_a_hand_written_kernel_follows_no_autocast(tmp_path):
 
 
 def test_beside_a_hand_written_kernel_the_others_are_judged(tmp_path):
-    def body(at):
-        k.launched(_HAND_WRITTEN, at + 1, at + 5, 60)
+    def body(start):
+        k.launched(_HAND_WRITTEN, start + 1, start + 5, 60)
         k.launched(
             "ampere_sgemm",
-            at + 4,
-            at + 65,
+            start + 4,
+            start + 65,
             30,
-            op=k.op("aten::mm", at + 3, 5, types=["float", "float"]),
+            op=k.op("aten::mm", start + 3, 5, types=["float", "float"]),
         )
 
     k = Kineto(deviceProperties=[A100])
-    found = advice(tmp_path, steps(k, body)).loc["mixed_precision"]
-    assert found["gain_ms_per_step"] == pytest.approx(0.015)
-    assert "67% of kernel time" in found["evidence"]
+    findings = advice(tmp_path, steps(k, body)).loc["mixed_precision"]
+    assert findings["gain_ms_per_step"] == pytest.approx(0.015)
+    assert "67% of kernel time" in findings["evidence"]
 
 
 def test_half_precision_needs_no_advice(tmp_path):
-    def body(at):
+    def body(start):
         k.launched(
             "nvjet_hsh_128x256",
-            at + 1,
-            at + 5,
+            start + 1,
+            start + 5,
             94,
-            op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]),
+            op=k.op("aten::mm", start, 5, types=["c10::Half", "c10::Half"]),
         )
 
     k = Kineto(deviceProperties=[A100])
@@ -250,13 +257,13 @@ def test_half_precision_needs_no_advice(tmp_path):
 
 
 def test_a_device_that_waits_for_much_of_a_step_is_not_called_the_limit(tmp_path):
-    def body(at):
+    def body(start):
         k.launched(
             "nvjet_hsh_128x256",
-            at + 1,
-            at + 5,
+            start + 1,
+            start + 5,
             55,
-            op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]),
+            op=k.op("aten::mm", start, 5, types=["c10::Half", "c10::Half"]),
         )
 
     k = Kineto(deviceProperties=[A100])
@@ -269,94 +276,100 @@ def test_a_device_that_waits_for_much_of_a_step_is_not_called_the_limit(tmp_path
 
 
 def test_waiting_for_the_device(tmp_path):
-    def body(at):
-        op = k.op("aten::item", at, 60)
-        k.launched("gemm", at + 1, at + 5, 30, op=op)
-        k.call("cudaStreamSynchronize", at + 10, 40, op)
+    def body(start):
+        op = k.op("aten::item", start, 60)
+        k.launched("gemm", start + 1, start + 5, 30, op=op)
+        k.call("cudaStreamSynchronize", start + 10, 40, op)
 
     k = Kineto()
-    found = advice(tmp_path, steps(k, body))
-    assert "synchronizes with the device **once** per step" in found.loc["waits", "evidence"]
-    assert "loss.detach()" in found.loc["waits", "fix"]
+    findings = advice(tmp_path, steps(k, body))
+    assert "synchronizes with the device **once** per step" in findings.loc["waits", "evidence"]
+    assert "loss.detach()" in findings.loc["waits", "fix"]
 
 
 def test_communication(tmp_path):
-    def body(at):
-        op = k.op("record_param_comms", at, 5)
-        k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 1, at + 5, 50, op=op)
-        k.launched("gemm", at + 6, at + 55, 44, op=k.op("aten::mm", at + 5, 5, types=["c10::Half"]))
+    def body(start):
+        op = k.op("record_param_comms", start, 5)
+        k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL", start + 1, start + 5, 50, op=op)
+        k.launched(
+            "gemm",
+            start + 6,
+            start + 55,
+            44,
+            op=k.op("aten::mm", start + 5, 5, types=["c10::Half"]),
+        )
 
-    def trains(at):
-        k.note("DistributedDataParallel.forward", at, 4)
-        k.op("autograd::engine::evaluate_function: MmBackward0", at + 90, 1)
-        body(at)
+    def trains(start):
+        k.note("DistributedDataParallel.forward", start, 4)
+        k.op("autograd::engine::evaluate_function: MmBackward0", start + 90, 1)
+        body(start)
 
     k = Kineto()
     (tmp_path / "ddp").mkdir()
     (tmp_path / "bare").mkdir()
-    found = advice(tmp_path / "ddp", steps(k, trains))
-    assert found.loc["collectives", "gain_ms_per_step"] == pytest.approx(0.05)
-    assert "no_sync" in found.loc["collectives", "fix"]
+    findings = advice(tmp_path / "ddp", steps(k, trains))
+    assert findings.loc["collectives", "gain_ms_per_step"] == pytest.approx(0.05)
+    assert "no_sync" in findings.loc["collectives", "fix"]
     k = Kineto()
-    found = advice(tmp_path / "bare", steps(k, body))
-    assert "no_sync" not in found.loc["collectives", "fix"], (
+    findings = advice(tmp_path / "bare", steps(k, body))
+    assert "no_sync" not in findings.loc["collectives", "fix"], (
         "that is a method of DistributedDataParallel"
     )
-    assert "async_op=True" in found.loc["collectives", "fix"]
+    assert "async_op=True" in findings.loc["collectives", "fix"]
 
 
 def test_full_memory_and_data_parallel(tmp_path):
-    def body(at):
-        k.op("DataParallel.forward", at, 90)
-        op = k.op("aten::mm", at + 1, 5)
-        k.memory(at + 2, 2**30, 0xA0 + at, 2**34 - 2**20, 2**34, device=0)
+    def body(start):
+        k.op("DataParallel.forward", start, 90)
+        op = k.op("aten::mm", start + 1, 5)
+        k.memory(start + 2, 2**30, 0xA0 + start, 2**34 - 2**20, 2**34, device=0)
         for device in (0, 1):
-            k.launched("gemm", at + 3, at + 10, 80, op=op, device=device)
+            k.launched("gemm", start + 3, start + 10, 80, op=op, device=device)
 
     k = Kineto(deviceProperties=[A100, {**A100, "id": 1}])
-    found = advice(tmp_path, steps(k, body))
-    assert "**100%** of device memory" in found.loc["memory_full", "evidence"]
-    assert "DistributedDataParallel" in found.loc["data_parallel", "fix"]
+    findings = advice(tmp_path, steps(k, body))
+    assert "**100%** of device memory" in findings.loc["memory_full", "evidence"]
+    assert "DistributedDataParallel" in findings.loc["data_parallel", "fix"]
 
 
 def test_python_between_ops(tmp_path):
     k = Kineto()
-    found = advice(tmp_path, steps(k, lambda at: k.op("aten::mm", at, 30)))
-    assert "**70%** of step time" in found.loc["other", "evidence"]
-    assert "may also be input" in found.loc["other", "evidence"]
+    findings = advice(tmp_path, steps(k, lambda start: k.op("aten::mm", start, 30)))
+    assert "**70%** of step time" in findings.loc["other", "evidence"]
+    assert "may also be input" in findings.loc["other", "evidence"]
 
 
 def test_time_that_nothing_explains_is_no_input_where_the_wait_for_it_was_recorded(tmp_path):
-    def body(at):
-        k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 1)
-        k.op("aten::mm", at + 1, 30)
+    def body(start):
+        k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, 1)
+        k.op("aten::mm", start + 1, 30)
 
     k = Kineto()
-    found = advice(tmp_path, steps(k, body))
-    assert "**69%** of step time" in found.loc["other", "evidence"]
-    assert "may also be input" not in found.loc["other", "evidence"]
+    findings = advice(tmp_path, steps(k, body))
+    assert "**69%** of step time" in findings.loc["other", "evidence"]
+    assert "may also be input" not in findings.loc["other", "evidence"]
 
 
 def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(tmp_path):
-    def body(at, length):
+    def body(start, length):
         k.launched(
             "gemm",
-            at + 1,
-            at + 5,
+            start + 1,
+            start + 5,
             length,
-            op=k.op("aten::mm", at, 20),
+            op=k.op("aten::mm", start, 20),
             grid=[1, 1, 1],
             block=[128, 1, 1],
         )
 
     k = Kineto(deviceProperties=[{**A100, "numSms": 108}])
-    found = advice(tmp_path, steps(k, lambda at: body(at, 5)))
-    text = found.loc["small_batch", "evidence"]
+    findings = advice(tmp_path, steps(k, lambda start: body(start, 5)))
+    text = findings.loc["small_batch", "evidence"]
     assert "with **1** kernel of **5.0 µs** on average" in text
     assert text.endswith("with **1** block.")
     k = Kineto(deviceProperties=[{**A100, "numSms": 108}])
-    found = advice(tmp_path, steps(k, lambda at: body(at, 5), length=10_000))
-    assert "small_batch" not in found.index
+    findings = advice(tmp_path, steps(k, lambda start: body(start, 5), length=10_000))
+    assert "small_batch" not in findings.index
 
 
 def queued(early):
@@ -364,11 +377,11 @@ def queued(early):
     or when the first had ended.
     """
 
-    def body(at):
-        op = k.op("aten::mm", at, 99)
-        k.launched("gemm", at + 1, at + 3, 15, op=op)
-        k.launched("gemm", at + (2 if early else 60), at + 82, 17, op=op)
-        k.call("cudaStreamSynchronize", at + 4, 30, op)
+    def body(start):
+        op = k.op("aten::mm", start, 99)
+        k.launched("gemm", start + 1, start + 3, 15, op=op)
+        k.launched("gemm", start + (2 if early else 60), start + 82, 17, op=op)
+        k.call("cudaStreamSynchronize", start + 4, 30, op)
 
     k = Kineto()
     return steps(k, body)

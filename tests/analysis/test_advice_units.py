@@ -16,12 +16,12 @@ from tests.support.units import CPU, GPU, profile_of
 @pytest.mark.parametrize("path", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("kind", [ITERATION, CALL, RECORDING])
 def test_findings_speak_of_the_unit(path, kind):
-    found = profile_of(kind, path).run.advice
-    assert len(found), "the loader without workers is found whatever the unit is"
-    for text in (*found["evidence"], *found["title"], *found["refuted_by"]):
+    findings = profile_of(kind, path).run.advice
+    assert len(findings), "the loader without workers is found whatever the unit is"
+    for text in (*findings["evidence"], *findings["title"], *findings["refuted_by"]):
         assert "step" not in text
-    assert found["evidence"].str.contains(Unit(kind).per).all()
-    assert found["refuted_by"].str.contains(Unit(kind).the).all()
+    assert findings["evidence"].str.contains(Unit(kind).per).all()
+    assert findings["refuted_by"].str.contains(Unit(kind).the).all()
 
 
 def test_a_gain_is_of_the_recording():

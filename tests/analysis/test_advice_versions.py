@@ -28,26 +28,26 @@ from tests.support.kineto import Kineto, profile
 def test_a_recording_with_versions_that_are_slow(tmp_path, framework, says):
     trace = Kineto()
     for number in range(5):
-        at = 1000.0 * number
-        trace.step(number, at, 1000.0)
+        start = 1000.0 * number
+        trace.step(number, start, 1000.0)
         trace.launched(
             "vol2col_kernel",
-            at + 10,
-            at + 40,
+            start + 10,
+            start + 40,
             900.0,
-            trace.op("aten::slow_conv_dilated3d", at + 5, 20.0),
+            trace.op("aten::slow_conv_dilated3d", start + 5, 20.0),
         )
     p = profile(tmp_path, trace)
     p.run.capture = CaptureInfo(backend="torch", framework=framework)
-    found = p.advice[p.advice["rule"] == "slow_versions"]
-    assert len(found) == says
+    findings = p.advice[p.advice["rule"] == "slow_versions"]
+    assert len(findings) == says
     if says:
         assert (
-            found["evidence"]
+            findings["evidence"]
             .iloc[0]
             .startswith("**0.90 ms** per step are in aten::slow_conv_dilated3d")
         )
-        assert found["gain_ms_per_step"].iloc[0] == pytest.approx(0.9)
+        assert findings["gain_ms_per_step"].iloc[0] == pytest.approx(0.9)
 
 
 def test_each_row_has_the_page_that_names_its_versions():

@@ -45,7 +45,7 @@ def test_the_parts_of_an_iteration_make_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "lead", "means"),
+    ("reported", "lead", "means"),
     [
         (10.0, None, "end to end"),
         (5.0, None, "from FP Start"),
@@ -54,8 +54,10 @@ def test_the_parts_of_an_iteration_make_the_whole() -> None:
         (12.0, None, ""),
     ],
 )
-def test_what_the_file_means_by_iteration_time(told: float, lead: float | None, means: str) -> None:
-    columns = steps() | {"iteration_us": np.full(6, told * 1000)}
+def test_what_the_file_means_by_iteration_time(
+    reported: float, lead: float | None, means: str
+) -> None:
+    columns = steps() | {"iteration_us": np.full(6, reported * 1000)}
     if lead is not None:
         columns["iteration_start_ps"] = columns["fp_start_ps"] - round(lead * MS)
     frame = iterations(**columns)
@@ -86,9 +88,11 @@ def test_what_was_not_recorded_is_missing() -> None:
         name: values for name, values in steps(reduce=None).items() if name.startswith("iteration")
     }
     del inference["iteration_refresh_us"]
-    made, doubts = ascend_iterations.frame(gathered("step_trace", table("step_trace", **inference)))
-    assert made[["data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms"]].isna().all().all()
-    assert made["iteration_ms"].notna().all()
+    result, doubts = ascend_iterations.frame(
+        gathered("step_trace", table("step_trace", **inference))
+    )
+    assert result[["data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms"]].isna().all().all()
+    assert result["iteration_ms"].notna().all()
     assert "no FP Start or BP End" in doubts[0]
 
 
@@ -103,9 +107,9 @@ def test_durations_stand_in_for_marks_that_a_file_leaves_out() -> None:
 
 
 def test_iterations_that_files_repeat_count_once_and_models_are_apart() -> None:
-    one, other = table("step_trace", **steps()), table("step_trace", **steps())
+    first, other = table("step_trace", **steps()), table("step_trace", **steps())
     setup = table("step_trace", **steps(2, data_aug=900.0, model_id=[1, 1]))
-    frame, _ = ascend_iterations.frame(gathered("step_trace", one, other, setup))
+    frame, _ = ascend_iterations.frame(gathered("step_trace", first, other, setup))
     assert len(frame) == 8
     # The graph of most iterations, though the other one takes longer.
     assert frame.loc[frame["main"], "model"].unique().tolist() == [2]
@@ -228,10 +232,10 @@ STATISTIC = {
 
 def test_op_statistic_and_op_summary_say_the_same() -> None:
     ops, statistic = frame_of(ROWS), gathered("op_statistic", table("op_statistic", **STATISTIC))
-    stated, summed = ascend_ops.types(ops, statistic), ascend_ops.types(ops, None)
+    counted, summed = ascend_ops.types(ops, statistic), ascend_ops.types(ops, None)
     numbers = ["op_type", "core", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction"]
-    pd.testing.assert_frame_equal(stated[numbers], summed[numbers], check_dtype=False)
-    assert (stated["source"].unique(), summed["source"].unique()) == (
+    pd.testing.assert_frame_equal(counted[numbers], summed[numbers], check_dtype=False)
+    assert (counted["source"].unique(), summed["source"].unique()) == (
         ["op_statistic"],
         ["op_summary"],
     )
@@ -318,8 +322,10 @@ def test_cache_hits_from_counters_or_from_their_own_table() -> None:
     cache = gathered(
         "l2_cache", table("l2_cache", stream_id=[1, 1], task_id=[0, 1], hit_rate=[0.4, 0.9])
     )
-    _, told = pmu_of(PMU, cache)
-    assert told["cache_hit_fraction"].tolist() == pytest.approx([0.4, 0.9, np.nan], nan_ok=True)
+    _, with_cache = pmu_of(PMU, cache)
+    assert with_cache["cache_hit_fraction"].tolist() == pytest.approx(
+        [0.4, 0.9, np.nan], nan_ok=True
+    )
 
 
 def test_a_fused_op_knows_what_it_was_made_of_and_how_long_it_ran() -> None:
@@ -358,8 +364,8 @@ def test_calls_of_the_host_are_parts_of_their_level() -> None:
 def test_moments_keep_their_nanoseconds() -> None:
     late = 2**53 + 1_000
     frame = pd.DataFrame({"start_ps": pd.array([late + 1, None], dtype="Int64")})
-    values, known = ascend.moments(frame, "start_ps")
-    assert (values.tolist(), known.tolist()) == ([late + 1, 0], [True, False])
+    values, recorded = ascend.moments(frame, "start_ps")
+    assert (values.tolist(), recorded.tolist()) == ([late + 1, 0], [True, False])
 
 
 def test_a_million_tasks_have_no_loop() -> None:
@@ -379,10 +385,10 @@ def test_a_million_tasks_have_no_loop() -> None:
     assert waits["tasks"].tolist()[0] == count == waits["tasks"].iloc[1:].sum()
     # What a stream waits and what it is busy is all of the time from its first to its last task.
     for row in waits.iloc[1:].itertuples():
-        own = ops[ops["stream"] == row.stream]
-        ends = own["start_ms"] * 1000 + own["duration_us"]
+        of_stream = ops[ops["stream"] == row.stream]
+        ends = of_stream["start_ms"] * 1000 + of_stream["duration_us"]
         assert row.busy_us + row.wait_us == pytest.approx(
-            ends.max() - own["start_ms"].min() * 1000, rel=1e-6
+            ends.max() - of_stream["start_ms"].min() * 1000, rel=1e-6
         )
 
 
@@ -407,19 +413,19 @@ def test_frames_have_the_columns_and_types_of_their_schema() -> None:
             )
         ],
     }
-    for made in (run(tables), run({})):
+    for result in (run(tables), run({})):
         for name, columns in below("ascend.").items():
-            frame = getattr(made.ascend, of_run(name))
+            frame = getattr(result.ascend, of_run(name))
             assert {c: str(t) for c, t in frame.dtypes.items()} == {
                 col.name: col.dtype for col in columns
             }, name
-            assert bool(len(frame)) == bool(made.ascend.kinds), name
+            assert bool(len(frame)) == bool(result.ascend.kinds), name
     for columns in below("ascend.").values():
         assert all(col.help.endswith((".", "…")) and col.label for col in columns)
 
 
 def test_ranks_keep_their_devices_apart() -> None:
-    made = run(
+    result = run(
         {
             "step_trace": [
                 table("step_trace", host=0, **steps()),
@@ -428,7 +434,7 @@ def test_ranks_keep_their_devices_apart() -> None:
         },
         hosts=("rank 0", "rank 1"),
     )
-    summary = made.ascend.iterations_summary
+    summary = result.ascend.iterations_summary
     assert summary["host"].tolist() == ["rank 0", "rank 1"]
     assert summary["device"].tolist() == [0, 0]
     assert summary["iteration_ms"].tolist() == pytest.approx([10.0, 12.0])

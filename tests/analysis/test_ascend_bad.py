@@ -51,53 +51,53 @@ def damaged(rng: np.random.Generator) -> dict[str, list[Any]]:
     """Some of the tables, with some of their columns, a few of which are empty, of texts, negative
     or beyond all bounds.
     """
-    out = {}
+    tables = {}
     for kind, columns in _TABLES.items():
         count = len(next(iter(columns.values())))
-        kept = {name: values for name, values in columns.items() if rng.random() < 0.75}
-        for name in kept:
-            whole = name.endswith(("_ps", "_id", "num", "count"))
+        columns_left = {name: values for name, values in columns.items() if rng.random() < 0.75}
+        for name in columns_left:
+            is_integer = name.endswith(("_ps", "_id", "num", "count"))
             wrong = [
                 None,
-                -5 if whole else float("inf"),
-                2**62 if name.endswith("_ps") else None if whole else "text",
+                -5 if is_integer else float("inf"),
+                2**62 if name.endswith("_ps") else None if is_integer else "text",
             ]
-            if (which := rng.integers(0, 12)) < len(wrong):
-                kept[name] = [wrong[which]] * count
-        if kept and rng.random() < 0.8:
-            out[kind] = [table(kind, device=None if rng.random() < 0.3 else 0, **kept)]
-    return out
+            if (choice := rng.integers(0, 12)) < len(wrong):
+                columns_left[name] = [wrong[choice]] * count
+        if columns_left and rng.random() < 0.8:
+            tables[kind] = [table(kind, device=None if rng.random() < 0.3 else 0, **columns_left)]
+    return tables
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_damaged_tables_make_frames_of_their_schema(seed: int) -> None:
-    made = run(damaged(np.random.default_rng(seed)))
+    result = run(damaged(np.random.default_rng(seed)))
     for name, columns in below("ascend.").items():
-        frame = getattr(made.ascend, of_run(name))
+        frame = getattr(result.ascend, of_run(name))
         assert [str(t) for t in frame.dtypes] == [col.dtype for col in columns], name
-    assert codec.unpack(codec.pack(ascend.payload(made)))["verdict"]["word"]
-    assert isinstance(made.ascend.notes, list)
+    assert codec.unpack(codec.pack(ascend.payload(result)))["verdict"]["word"]
+    assert isinstance(result.ascend.notes, list)
 
 
 def test_tables_of_other_devices_do_not_contradict_each_other() -> None:
-    made = run(
+    result = run(
         {
             "op_summary": [table("op_summary", device=1, **tasks(_ROWS))],
             "op_statistic": [table("op_statistic", **_TABLES["op_statistic"])],
         }
     )
-    assert made.ascend.notes == []
-    assert made.ascend.op_types["source"].tolist() == ["op_statistic", "op_summary", "op_summary"]
-    assert ascend_ops.disagreement(made.ascend.ops, made.ascend.tables["op_statistic"]) == ""
+    assert result.ascend.notes == []
+    assert result.ascend.op_types["source"].tolist() == ["op_statistic", "op_summary", "op_summary"]
+    assert ascend_ops.disagreement(result.ascend.ops, result.ascend.tables["op_statistic"]) == ""
 
 
 def test_no_file_at_all_and_files_without_rows() -> None:
     empty = table("op_summary", **{name: values[:0] for name, values in tasks(_ROWS).items()})
-    for made in (run({}), run({"op_summary": [empty]})):
-        assert made.ascend.kinds == []
-        assert not ascend.has(made)
-        assert ascend.payload(made)["empty"]["title"] == "No tables from Ascend's profiler"
+    for result in (run({}), run({"op_summary": [empty]})):
+        assert result.ascend.kinds == []
+        assert not ascend.has(result)
+        assert ascend.payload(result)["empty"]["title"] == "No tables from Ascend's profiler"
 
 
 def _later(event: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ def _later(event: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "steps_", "said"),
+    ("change", "steps_", "message"),
     [
         (lambda event: event.update(ts=10**17) if "ts" in event else None, 3, ""),
         (
@@ -123,7 +123,7 @@ def _later(event: dict[str, Any]) -> None:
     ids=["begins", "marks", "clock"],
 )
 def test_iterations_of_another_clock_are_told_and_left_out(
-    tmp_path: Path, change: Any, steps_: int, said: str
+    tmp_path: Path, change: Any, steps_: int, message: str
 ) -> None:
     folder = tmp_path / "PROF_1_20250109094754000_A"
     msprof.older(folder, *msprof.training(3))
@@ -134,7 +134,7 @@ def test_iterations_of_another_clock_are_told_and_left_out(
     file.write_text(json.dumps(events))
     p = nbprof.load(folder)
     assert (len(p.steps.frame) if p.overview["unit"]["kind"] == "step" else 0) == steps_
-    assert said in str(p.receipt)
+    assert message in str(p.receipt)
 
 
 @pytest.mark.parametrize(

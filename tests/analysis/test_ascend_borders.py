@@ -44,7 +44,7 @@ def test_a_task_that_begins_as_an_iteration_ends_is_of_the_next() -> None:
     frame = iterations(**steps(3))
     # The iterations end 15, 25 and 35 ms after the begin; the last has none behind it.
     starts = [9_999.999, 10_000, 14_999.999, 15_000, 34_999.999, 35_000]
-    rows = [("a", "MatMul", "AI_CORE", 1, at, 0.5) for at in starts]
+    rows = [("a", "MatMul", "AI_CORE", 1, start, 0.5) for start in starts]
     assert ops(rows, frame)["iteration"].fillna(-1).tolist() == [-1, 1, 1, 2, 3, -1]
 
 
@@ -117,7 +117,7 @@ def test_blocks_that_fill_all_cores_are_even() -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "share"),
+    ("other_rows", "share"),
     [
         # 30 µs of the AI CPU, 10 of them beside the AI Core, which has 40.
         ([("a", "X", "AI_CORE", 1, 0, 40)], 20 / 60),
@@ -143,10 +143,12 @@ def test_blocks_that_fill_all_cores_are_even() -> None:
         ([], 1.0),
     ],
 )
-def test_what_the_ai_cpu_did_alone(others: list[tuple[Any, ...]], share: float) -> None:
-    found = measured("aicpu_serial", Facts(ops=ops([*others, ("b", "X", "AI_CPU", 2, 30, 30)])))
-    assert found is not None
-    assert found.share == pytest.approx(share)
+def test_what_the_ai_cpu_did_alone(other_rows: list[tuple[Any, ...]], share: float) -> None:
+    measurement = measured(
+        "aicpu_serial", Facts(ops=ops([*other_rows, ("b", "X", "AI_CPU", 2, 30, 30)]))
+    )
+    assert measurement is not None
+    assert measurement.share == pytest.approx(share)
 
 
 def test_devices_do_not_cover_each_others_ai_cpu() -> None:
@@ -165,14 +167,14 @@ def test_the_longest_task_of_the_ai_cpu_where_no_column_states_it() -> None:
         "count": [4, 2],
         "total_us": [100.0, 300.0],
     }
-    found = (
+    measurement = (
         run({"op_statistic": [table("op_statistic", **statistic)]})
         .ascend.rules.set_index("rule")
         .loc["ai_cpu"]
     )
-    assert (found["state"], found["value"]) == ("found", 25.0)
+    assert (measurement["state"], measurement["value"]) == ("found", 25.0)
     assert (
-        found["evidence"]
+        measurement["evidence"]
         == "4 tasks ran on the AI CPU, 25.0% of op time; the longest took at least 25.0 µs."
     )
     empty = run(

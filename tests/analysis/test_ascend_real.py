@@ -81,12 +81,12 @@ def test_op_statistic_equals_op_summary_put_together() -> None:
     ops, types = run.ascend.ops, run.ascend.op_types
     assert (len(ops), ops["duration_us"].sum()) == (9, pytest.approx(40.604))
     by_type = ops.groupby("op_type")["duration_us"].agg(["size", "sum", "min", "max"])
-    stated = types.set_index("op_type")[["tasks", "total_us", "min_us", "max_us"]]
-    np.testing.assert_allclose(by_type.loc[stated.index].to_numpy(), stated.to_numpy(), rtol=1e-6)
+    counted = types.set_index("op_type")[["tasks", "total_us", "min_us", "max_us"]]
+    np.testing.assert_allclose(by_type.loc[counted.index].to_numpy(), counted.to_numpy(), rtol=1e-6)
     assert types["total_us"].tolist() == pytest.approx([30.144, 6.24, 4.22])
-    told = run.ascend.tables["op_statistic"].set_index("op_type")["ratio_percent"]
+    ratio = run.ascend.tables["op_statistic"].set_index("op_type")["ratio_percent"]
     np.testing.assert_allclose(
-        types.set_index("op_type")["fraction"] * 100, told[types["op_type"]], atol=5e-4
+        types.set_index("op_type")["fraction"] * 100, ratio[types["op_type"]], atol=5e-4
     )
     assert run.ascend.notes == []
     # One stream: the wait of the file is that of the stream, but for the quarter of a microsecond
@@ -110,12 +110,12 @@ def test_counters_of_a_matrix_product_say_that_memory_bounds_it() -> None:
     types = face.pmu.types
     assert types["bound_by"].tolist() == ["MTE2"]
     raw = face.table("op_summary")
-    own = (raw["aic_mte2_ratio"] * raw["duration_us"]).sum() / raw["duration_us"].sum()
-    assert types["mte2_fraction"].iloc[0] == pytest.approx(own)
-    found = face.rules.found["rule"].tolist()
-    assert {"memory_bound", "low_cube", "wait"} <= set(found)
+    mean = (raw["aic_mte2_ratio"] * raw["duration_us"]).sum() / raw["duration_us"].sum()
+    assert types["mte2_fraction"].iloc[0] == pytest.approx(mean)
+    names = face.rules.found["rule"].tolist()
+    assert {"memory_bound", "low_cube", "wait"} <= set(names)
     # As msprof-analyze: op by op, no pipe below 80% stays.
-    assert "no_bound" not in found
+    assert "no_bound" not in names
 
 
 def test_computing_what_is_not_hidden_and_free_make_a_stage() -> None:
@@ -149,9 +149,9 @@ def test_frames_of_every_recording_have_their_schema(name: str) -> None:
 
     run = opened(name).run
     for frame, columns in below("ascend.").items():
-        made = getattr(run.ascend, of_run(frame))
-        assert [str(t) for t in made.dtypes] == [col.dtype for col in columns], frame
+        table = getattr(run.ascend, of_run(frame))
+        assert [str(t) for t in table.dtypes] == [col.dtype for col in columns], frame
         fractions = [col.name for col in columns if col.unit == "fraction"]
         for column in fractions:
-            values = pd.to_numeric(made[column]).dropna()
+            values = pd.to_numeric(table[column]).dropna()
             assert values.between(0, 1.001).all(), (frame, column)

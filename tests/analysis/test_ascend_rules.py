@@ -27,32 +27,36 @@ def summary(rows: list[tuple[Any, ...]], **more: Any) -> Any:
     return table("op_summary", **tasks(rows, **more))
 
 
-def state(found: Any, rule: str) -> str:
-    return str(found.loc[rule, "state"])
+def state(table_of_rules: Any, rule: str) -> str:
+    return str(table_of_rules.loc[rule, "state"])
 
 
 def test_every_rule_is_there_once_and_says_what_it_found_or_lacks() -> None:
     every = [rule.name for rule in ascend_rules.every()]
     assert len(set(every)) == len(every) > 30
-    found = rules(step_trace=[table("step_trace", **steps())])
-    assert sorted(found.index) == sorted(every)
-    assert found["evidence"].str.endswith(".").all()
-    assert (found.loc[found["state"] == "found", "fix"] != "").all()
-    assert (found.loc[found["state"] != "found", "severity"] == "").all()
-    assert found.loc[found["state"] == "found"].index[0] == "input"
+    table_of_rules = rules(step_trace=[table("step_trace", **steps())])
+    assert sorted(table_of_rules.index) == sorted(every)
+    assert table_of_rules["evidence"].str.endswith(".").all()
+    assert (table_of_rules.loc[table_of_rules["state"] == "found", "fix"] != "").all()
+    assert (table_of_rules.loc[table_of_rules["state"] != "found", "severity"] == "").all()
+    assert table_of_rules.loc[table_of_rules["state"] == "found"].index[0] == "input"
     # Without tables of a profiler of Ascend there are no rules.
     assert len(run({}).ascend.rules) == 0
 
 
 def test_input_and_all_reduce() -> None:
-    found = rules(step_trace=[table("step_trace", **steps())])
-    assert (state(found, "input"), found.loc["input", "severity"], found.loc["input", "share"]) == (
+    table_of_rules = rules(step_trace=[table("step_trace", **steps())])
+    assert (
+        state(table_of_rules, "input"),
+        table_of_rules.loc["input", "severity"],
+        table_of_rules.loc["input", "share"],
+    ) == (
         "found",
         "High",
         pytest.approx(0.5),
     )
-    assert state(found, "all_reduce") == "found"
-    assert found.loc["all_reduce", "value"] == pytest.approx(0.15)
+    assert state(table_of_rules, "all_reduce") == "found"
+    assert table_of_rules.loc["all_reduce", "value"] == pytest.approx(0.15)
     fed = rules(step_trace=[table("step_trace", **steps(data_aug=0.1, reduce=None))])
     assert (state(fed, "input"), state(fed, "all_reduce")) == ("not found", "not known")
 
@@ -60,12 +64,12 @@ def test_input_and_all_reduce() -> None:
 def test_devices_beside_each_other() -> None:
     same = rules(step_trace=[table("step_trace", device=d, **steps()) for d in range(2)])
     assert (state(same, "slow_device"), state(same, "slow_input")) == ("not found", "not found")
-    apart = rules(
+    of_devices = rules(
         step_trace=[table("step_trace", device=d, **steps(data_aug=5.0 + 3 * d)) for d in range(2)]
     )
-    assert (state(apart, "slow_device"), state(apart, "slow_input")) == ("found", "found")
-    assert "device 1" in apart.loc["slow_device", "evidence"]
-    assert apart.loc["input", "evidence"].startswith(
+    assert (state(of_devices, "slow_device"), state(of_devices, "slow_input")) == ("found", "found")
+    assert "device 1" in of_devices.loc["slow_device", "evidence"]
+    assert of_devices.loc["input", "evidence"].startswith(
         "61.5% of an iteration on device 1 of rank 0 (8.00 of 13.00 ms)"
     )
     assert state(rules(step_trace=[table("step_trace", **steps())]), "slow_device") == "not known"
@@ -114,8 +118,8 @@ OF_OPS = [
 def test_a_rule_of_ops_is_found_where_its_cause_is(
     rule: str, rows: list[tuple[Any, ...]], more: dict[str, Any]
 ) -> None:
-    found = rules(op_summary=[summary(rows, **more)])
-    assert state(found, rule) == "found", found.loc[rule, "evidence"]
+    table_of_rules = rules(op_summary=[summary(rows, **more)])
+    assert state(table_of_rules, rule) == "found", table_of_rules.loc[rule, "evidence"]
     types = {
         "input_data_types": ["FLOAT16"] * len(CLEAN),
         "input_shapes": ["32,256;256,256"] * len(CLEAN),
@@ -166,14 +170,17 @@ def test_a_rule_of_counters_is_found_where_its_cause_is(
 
 
 def test_blocks_by_cores() -> None:
-    made = run({"op_summary": [summary(CLEAN[:3], block_num=[30, 8, 64])]})
-    assert made.ascend.rules.set_index("rule").loc["few_blocks", "state"] == "not known"
-    facts = made.ascend.facts
+    result = run({"op_summary": [summary(CLEAN[:3], block_num=[30, 8, 64])]})
+    assert result.ascend.rules.set_index("rule").loc["few_blocks", "state"] == "not known"
+    facts = result.ascend.facts
     facts.ai_cores, facts.vector_cores = {("rank 0", 0): 32}, {("rank 0", 0): 5}
-    found = ascend_rules.frame(facts).set_index("rule")
+    table_of_rules = ascend_rules.frame(facts).set_index("rule")
     # 30 blocks of matrices on 32 cores; 8 of vectors on 5.
-    assert found.loc[["few_blocks", "uneven_blocks"], "state"].tolist() == ["found", "found"]
-    assert found.loc[["few_blocks", "uneven_blocks"], "ops"].tolist() == ["a", "b"]
+    assert table_of_rules.loc[["few_blocks", "uneven_blocks"], "state"].tolist() == [
+        "found",
+        "found",
+    ]
+    assert table_of_rules.loc[["few_blocks", "uneven_blocks"], "ops"].tolist() == ["a", "b"]
 
 
 def test_the_host() -> None:
@@ -188,8 +195,8 @@ def test_the_host() -> None:
         "time_us": [90_000.0, 100.0, 11_000.0, 5.0],
         "count": [3, 21, 5, 9],
     }
-    found = rules(api_statistic=[table("api_statistic", device=None, **columns)])
-    assert found.loc[["sync", "compile", "allocations"], "state"].tolist() == ["found"] * 3
+    table_of_rules = rules(api_statistic=[table("api_statistic", device=None, **columns)])
+    assert table_of_rules.loc[["sync", "compile", "allocations"], "state"].tolist() == ["found"] * 3
     assert (
         rules(api_statistic=[API]).loc[["sync", "compile", "allocations"], "state"].tolist()
         == ["not found"] * 3
@@ -202,14 +209,18 @@ def test_workspace() -> None:
         "original_ops": ["a;c", "b"],
         "memory_workspace_bytes": [2.0**20, 0.0],
     }
-    found = rules(fusion_op=[table("fusion_op", device=None, **columns)])
-    assert (state(found, "workspace"), found.loc["workspace", "value"]) == ("found", 1.0)
+    table_of_rules = rules(fusion_op=[table("fusion_op", device=None, **columns)])
+    assert (state(table_of_rules, "workspace"), table_of_rules.loc["workspace", "value"]) == (
+        "found",
+        1.0,
+    )
 
 
 def iterated(*devices: dict[str, Any]) -> Any:
     return rules(
         step_trace=[
-            table("step_trace", device=number, **steps(**one)) for number, one in enumerate(devices)
+            table("step_trace", device=number, **steps(**durations))
+            for number, durations in enumerate(devices)
         ]
     )
 
@@ -311,11 +322,11 @@ def test_what_msprof_itself_found() -> None:
         "suggestion": ["Low cube computing usage", ""],
         "tuning_data": ['["op1"]', ""],
     }
-    found = run({"prof_rule": [table("prof_rule", **columns)]}).ascend.rules
-    stated = found[found["source"] == "prof_rule"]
-    assert stated["state"].tolist() == ["found", "not found"]
-    assert stated["fix"].tolist() == ["Low cube computing usage", ""]
-    assert stated["ops"].tolist() == ['["op1"]', ""]
+    table_of_rules = run({"prof_rule": [table("prof_rule", **columns)]}).ascend.rules
+    reported = table_of_rules[table_of_rules["source"] == "prof_rule"]
+    assert reported["state"].tolist() == ["found", "not found"]
+    assert reported["fix"].tolist() == ["Low cube computing usage", ""]
+    assert reported["ops"].tolist() == ['["op1"]', ""]
 
 
 @pytest.mark.parametrize(
@@ -337,18 +348,18 @@ def test_what_msprof_itself_found() -> None:
     ],
 )
 def test_the_largest_part_is_the_verdict(parts: dict[str, Any], bound: str, word: str) -> None:
-    said = run({"step_trace": [table("step_trace", **steps(**parts))]}).ascend.verdict
-    assert (said["bound"], said["verdict"]) == (bound, word)
-    assert "%" in said["text"]
+    verdict = run({"step_trace": [table("step_trace", **steps(**parts))]}).ascend.verdict
+    assert (verdict["bound"], verdict["verdict"]) == (bound, word)
+    assert "%" in verdict["text"]
 
 
 def test_the_verdict_says_what_the_reported_time_leaves_out() -> None:
-    said = run(
+    verdict = run(
         {"step_trace": [table("step_trace", **steps(iteration_us=np.full(6, 6000.0)))]}
     ).ascend.verdict
-    assert said["text"].startswith("50% of an iteration")
-    assert "it misses 40% of the time between the ends of two iterations" in said["detail"]
-    assert "would take 5.00 ms instead of 10.00 ms" in said["detail"]
+    assert verdict["text"].startswith("50% of an iteration")
+    assert "it misses 40% of the time between the ends of two iterations" in verdict["detail"]
+    assert "would take 5.00 ms instead of 10.00 ms" in verdict["detail"]
 
 
 def test_without_iterations_the_verdict_is_of_waits() -> None:

@@ -138,7 +138,7 @@ def test_reasons_name_what_is_missing(p: nbprof.Profile) -> None:
     figures = {one["key"]: one["note"] for one in p.payload()["overview"]["figures"]}
     assert figures["op_runs_on_device"] == "no ops recorded on the host"
     assert check(p, "eager_host")[2] == "No ops were recorded on the host."
-    assert check(p, "eager_device")[2] == "Which ops of the device ran eagerly was not recorded."
+    assert check(p, "eager_device")[2] == "It was not recorded which ops of the device ran eagerly."
 
 
 def test_kernels_whose_names_do_not_tell_their_precision_are_not_missing(tmp_path: Path) -> None:

@@ -30,14 +30,14 @@ def layers(count, **more):
     """So many layers of 64 features, each on what the one before gave; weights have idents from
     1000 on, activations even ones.
     """
-    out = [instr("x", "parameter", f32(128, 64), 2)]
+    instructions = [instr("x", "parameter", f32(128, 64), 2)]
     for i in range(count):
-        out += [
+        instructions += [
             instr(f"w{i}", "parameter", f32(64, 64), 1000 + i),
             product(f"dot.{i}", 3 + 2 * i, (2 + 2 * i, 1000 + i), **more),
             instr(f"tanh.{i}", "tanh", f32(128, 64), 4 + 2 * i, (3 + 2 * i,)),
         ]
-    return out
+    return instructions
 
 
 def found(*instructions, before=()):
@@ -47,16 +47,16 @@ def found(*instructions, before=()):
 
 
 def test_products_in_a_row_are_counted():
-    one = found(*layers(20))
-    assert one == unrolled.Unrolled("jit_step", 61, 20, "f32[128,64]", "model.py:12")
+    chain = found(*layers(20))
+    assert chain == unrolled.Unrolled("jit_step", 61, 20, "f32[128,64]", "model.py:12")
     assert found(*layers(unrolled._LEAST - 1)) is None
 
 
 def test_products_beside_each_other_are_in_no_row():
     x = instr("x", "parameter", f32(128, 64), 1)
     weights = [instr(f"w{i}", "parameter", f32(64, 64), 100 + i) for i in range(20)]
-    one = found(x, *weights, *(product(f"dot.{i}", 200 + i, (1, 100 + i)) for i in range(20)))
-    assert one.times == 1
+    chain = found(x, *weights, *(product(f"dot.{i}", 200 + i, (1, 100 + i)) for i in range(20)))
+    assert chain.times == 1
 
 
 def test_two_branches_of_layers_are_as_long_as_the_longer():
@@ -143,10 +143,10 @@ def test_a_damaged_file_is_cut_but_does_no_harm():
 @pytest.mark.parametrize("count", [15, 16])
 def test_the_finding_of_a_recording(tmp_path, count):
     program = hlo.program("jit_step", hlo.computation("main", *layers(count)), ident=7)
-    told = tpu(tmp_path, [("dot.0", 50, "dot", TERA, 1)], program).advice.set_index("rule")
-    assert ("unrolled" in told.index) is (count == 16)
+    findings = tpu(tmp_path, [("dot.0", 50, "dot", TERA, 1)], program).advice.set_index("rule")
+    assert ("unrolled" in findings.index) is (count == 16)
     if count == 16:
-        text = told.loc["unrolled", "evidence"]
+        text = findings.loc["unrolled", "evidence"]
         assert (
             "**16** identical matrix products in a row, each fed by the previous one (f32[128,64], model.py:12)"
             in text
@@ -159,15 +159,15 @@ def on_the_cpu(folder, *instructions, loop=0):
     repeats so often.
     """
     host = PlaneWriter("/host:CPU")
-    said = {"hlo_module": "jit_step", "program_id": 7, "device_ordinal": 0}
+    stats = {"hlo_module": "jit_step", "program_id": 7, "device_ordinal": 0}
     ran = [
         ("dot.1", 0, 2 * MS),
         *(("tanh.1", (2000 + 10 * i) * MS // 1000, MS // 200) for i in range(loop)),
     ]
     events = [
-        host.event(op, k * 10 * MS + at, length, **said, hlo_op=op, run_id=k)
+        host.event(op, k * 10 * MS + start, length, **stats, hlo_op=op, run_id=k)
         for k in range(3)
-        for op, at, length in ran
+        for op, start, length in ran
     ]
     host.line(
         "python",

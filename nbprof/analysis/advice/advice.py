@@ -1,13 +1,14 @@
-"""What to change, with evidence and code: at most five findings, largest gain first.
+"""Findings of `p.advice`, with evidence and code: at most five, largest gain first.
 
-No figure, no advice. A gain is recorded time per step; its rule says whether that bounds what the
-change saves, or estimates it. Conditions are those of `nbprof.analysis.advice.checks`: the
-recommendations of TensorFlow Profiler's overview page.
+A finding without a figure is not made. A gain is recorded time per step; its rule states whether
+the gain bounds or estimates the saving. Conditions are those of `nbprof.analysis.advice.checks`:
+the recommendations of TensorFlow Profiler's overview page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,7 @@ TOPICS = (
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
 MOST = 5
 OF_ENGINES = ("straggler",)
-"""Rules that hold for inference engines. The others say what to write in a training loop or a
-model, which an engine has of its own.
-"""
+"""Rules that hold for inference engines; the others are about code that an engine brings itself."""
 WORTH_PERCENT = 1.0
 """Percent of step time: a finding that would save less is dropped."""
 
@@ -82,80 +81,76 @@ def advice(
     runtime: Runtime | None = None,
     evidence: Evidence | None = None,
 ) -> pd.DataFrame:
-    """One row per finding, largest gain first: the columns of `p.advice`. Without step times, only
-    what a runtime logged about its memory.
+    """One row per finding, largest gain first: the frame `p.advice`.
 
-    A profile with `runtime` figures is PyTorch's, which has its own rules.
+    Without step times, it has only what a runtime logged about its memory. A profile with `runtime`
+    figures is PyTorch's, which has its own rules.
     """
     evidence = evidence or Evidence()
-    # Whether the host or the device limits a step is unknown without kernels.
+    # Without kernels it is unknown whether the host or the device limits a step.
     if overview["step_time_ms"] is None or evidence.lost_kernels:
         return frame(without_steps(evidence))
     shares = summary["percent"].fillna(0.0).astype(float)
     percent: dict[str, float] = dict(zip(summary["category"].astype(str), shares, strict=True))
-    # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a
-    # category.
-    mean = {
-        category: share * float(overview["step_time_ms"]) / 100
-        for category, share in percent.items()
-    }
-    found = _findings(Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence))
-    return frame(found, MOST_GAIN * mean["step_time"] / 100)
+    # Of all steps, as the shares are: the summary's own means are of the steps of the hosts that
+    # recorded a category.
+    step_time_ms = float(overview["step_time_ms"])
+    mean = {category: share * step_time_ms / 100 for category, share in percent.items()}
+    facts = Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence)
+    return frame(_findings(facts), MOST_GAIN * mean["step_time"] / 100)
 
 
-def frame(found: Iterable[Finding], most: float = float("inf")) -> pd.DataFrame:
-    """The findings with the largest gains, as the frame `p.advice`. A gain above `most` ms, nearly
-    the whole step, is not stated.
+def frame(findings: Iterable[Finding], max_gain_ms: float = float("inf")) -> pd.DataFrame:
+    """The findings with the largest gains, as the frame `p.advice`.
+
+    A gain above `max_gain_ms`, nearly the whole step, is not stated.
     """
-    by_gain = sorted(
-        found,
-        key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step,
-        reverse=True,
-    )
-    rows = [
-        one._replace(gain_ms_per_step=float("nan")) if one.gain_ms_per_step > most else one
-        for one in by_gain[:MOST]
-    ]
+    rows = []
+    for finding in sorted(findings, key=_gain_order, reverse=True)[:MOST]:
+        if finding.gain_ms_per_step > max_gain_ms:
+            finding = finding._replace(gain_ms_per_step=float("nan"))
+        rows.append(finding)
     return pd.DataFrame(rows, columns=list(Finding._fields))
+
+
+def _gain_order(finding: Finding) -> float:
+    return -1.0 if np.isnan(finding.gain_ms_per_step) else finding.gain_ms_per_step
 
 
 def without_steps(evidence: Evidence) -> list[Finding]:
     """Findings without measured steps: only what the runtime logged about its memory."""
-    nothing = pd.DataFrame()
-    return _asked(
-        host_buffer.RULES, Facts({}, {}, {}, nothing, nothing, nothing, evidence=evidence)
-    )
+    empty = pd.DataFrame()
+    return _ask(host_buffer.RULES, Facts({}, {}, {}, empty, empty, empty, evidence=evidence))
 
 
 def _findings(facts: Facts) -> list[Finding]:
     """The findings of every rule, in the order of the rules."""
-    found: list[Finding] = []
+    rules = _applicable_rules(facts)
     if not facts.npu:
-        found = _asked(_fitting(facts), facts)
-    elif facts.torch:
-        # What else is said to users of GPUs and TPUs does not hold there.
-        found = npu.in_words_of_npus(
-            _asked([rule for rule in _fitting(facts) if rule.on_npu], facts)
-        )
-    if facts.npu:
-        found += npu.findings(facts)
-    return [
-        one
-        for one in _merged(found, facts)
-        if not 100 * one.gain_ms_per_step < WORTH_PERCENT * facts.mean["step_time"]
-    ]
+        findings = _ask(rules, facts)
+    else:
+        findings = npu.findings(facts)
+        if facts.torch:
+            # Other advice for GPUs and TPUs does not hold for NPUs.
+            for_npus = _ask([rule for rule in rules if rule.on_npu], facts)
+            findings = npu.in_words_of_npus(for_npus) + findings
+    smallest = WORTH_PERCENT * facts.mean["step_time"]
+    merged = _merge_same_changes(findings, facts)
+    # A finding with an unknown gain stays.
+    return [finding for finding in merged if not 100 * finding.gain_ms_per_step < smallest]
 
 
-def _fitting(facts: Facts) -> list[AdviceRule]:
-    """The rules that apply to the framework. Fixes are code of a framework, so a program without
-    one gets none.
+def _applicable_rules(facts: Facts) -> list[AdviceRule]:
+    """The rules that apply to the framework.
+
+    Fixes are code of a framework, so a program without one gets none.
     """
     if not facts.framework.machine_learning:
         return []
     if facts.evidence.serving:
         return [rule for rule in every() if rule.name in OF_ENGINES]
     if not facts.framework.profiled:
-        # What runs outside of ops is all that there is.
+        # Nothing but time outside of ops is recorded.
         return [rule for rule in every() if rule.applies == ALL and rule.name != "other"]
     if facts.torch:
         foreign: tuple[str, ...] = (TENSORFLOW, JAX, TENSORFLOW_JAX)
@@ -166,63 +161,64 @@ def _fitting(facts: Facts) -> list[AdviceRule]:
     return [rule for rule in every() if rule.applies not in foreign]
 
 
-def _asked(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
-    findings = [
-        _of_rule(rule, facts) for rule in rules if not (rule.needs_units and facts.unit.whole)
-    ]
-    return [finding for finding in findings if finding is not None]
-
-
-def _of_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
-    """The finding of one rule; a rule that fails has none, and the others are asked all the
-    same.
-    """
-
-    def ask() -> Finding | None:
-        found = rule.ask(facts)
-        return (
-            None
-            if found is None
-            else _beside(rule.finding(found, facts.unit), rule.shortens, facts)
+def _ask(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
+    """The findings of rules; a rule that fails does not take the others."""
+    findings = []
+    for rule in rules:
+        if rule.needs_units and facts.unit.whole:
+            continue
+        finding = guarded(
+            f"The rule {rule.name} of the advice", partial(_ask_rule, rule, facts), lambda _: None
         )
+        if finding is not None:
+            findings.append(finding)
+    return findings
 
-    return guarded(f"The rule {rule.name} of the advice", ask, lambda _: None)
+
+def _ask_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
+    figures = rule.ask(facts)
+    if figures is None:
+        return None
+    return _limit_to_slower_side(rule.finding(figures, facts.unit), rule.shortens, facts)
 
 
-def _beside(found: Finding, shortens: str, facts: Facts) -> Finding | None:
-    """A finding on a GPU as far as it holds beside what goes on meanwhile: the device's work, or
-    the host's, which recording slows.
+def _limit_to_slower_side(finding: Finding, shortens: str, facts: Facts) -> Finding | None:
+    """A finding on a GPU, reduced to what shortens the step: only the slower of device and host
+    does, and recording slows the host.
     """
     if facts.gpu_busy_percent is None or not shortens:
-        return found
+        return finding
+    at_most = finding._replace(gain_is=finding.gain_is and UP_TO)
     if shortens == HOST_TIME:
-        return (
-            None if facts.device_may_be_slower else found._replace(gain_is=found.gain_is and UP_TO)
-        )
+        return None if facts.device_may_be_slower else at_most
     if facts.device_may_be_slower:
-        return found
-    # The host is slower for certain: a device that is done earlier waits longer, unless the host
+        return finding
+    # The host is slower for certain: a device that finishes earlier waits longer, unless the host
     # waits for it each time.
-    if 100 * found.gain_ms_per_step < PART_MODERATE * facts.mean["step_time"]:
+    if 100 * finding.gain_ms_per_step < PART_MODERATE * facts.mean["step_time"]:
         return None
-    return found._replace(gain_is=found.gain_is and UP_TO, severity="low")
+    return at_most._replace(severity="low")
 
 
-def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
-    """Without what is the same change twice: a larger batch, and, where only 16-bit numbers let ops
-    use the units for matrices, these.
+def _merge_same_changes(findings: list[Finding], facts: Facts) -> list[Finding]:
+    """Findings without those that advise the same change as another one.
+
+    These are two rules on a larger batch, and two on 16-bit numbers if ops need these to use the
+    units for matrices.
     """
-    found = device.one_batch(found)
-    by_rule = {one.rule: one for one in found}
-    precise, cores = by_rule.get("mixed_precision"), by_rule.get("tensor_cores")
-    if precise is None or cores is None or not facts.only_16_bit_cores:
-        return found
-    more = max(precise, cores, key=lambda one: one.gain_ms_per_step)
-    joined = precise._replace(
-        gain_ms_per_step=more.gain_ms_per_step,
-        gain_is=more.gain_is,
-        evidence=f"{precise.evidence} {cores.evidence}",
+    findings = device.one_batch(findings)
+    by_rule = {finding.rule: finding for finding in findings}
+    precision, cores = by_rule.get("mixed_precision"), by_rule.get("tensor_cores")
+    if precision is None or cores is None or not facts.only_16_bit_cores:
+        return findings
+    larger = max(precision, cores, key=lambda finding: finding.gain_ms_per_step)
+    joined = precision._replace(
+        gain_ms_per_step=larger.gain_ms_per_step,
+        gain_is=larger.gain_is,
+        evidence=f"{precision.evidence} {cores.evidence}",
     )
-    high = [one.severity for one in (precise, cores) if one.severity == "high"]
-    joined = joined._replace(severity="high" if high else precise.severity)
-    return [joined if one is precise else one for one in found if one is not cores]
+    if "high" in (precision.severity, cores.severity):
+        joined = joined._replace(severity="high")
+    findings = [finding for finding in findings if finding is not cores]
+    findings[findings.index(precision)] = joined
+    return findings

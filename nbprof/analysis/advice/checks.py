@@ -1,5 +1,4 @@
-"""The recommendations of TensorFlow Profiler's overview page as checks: which condition holds, by
-how much, and what it means.
+"""The recommendations of TensorFlow Profiler's overview page as checks, with figures.
 
 Percentages of step time are sums over steps divided by the sum of step times. A level starts at its
 threshold: 5.0 % input is moderate, 20.0 % is high. Conditions and thresholds are those of
@@ -32,21 +31,17 @@ MUCH_EAGER = 10.0
 EXPENSIVE_FUNCTION = 20.0
 OUTSIDE_COMPILATION = 5.0
 MOST_GAIN = 99.0
-"""Percent of a step: a cost that is more of it leaves nothing by which to say how long a step would
-take without it.
-"""
+"""Percent of a step: a larger cost does not tell how long a step would take without it."""
 MOST_UNKNOWN = 90.0
-"""The same of time of which nothing was recorded: what little is known of such a step is not what
-is left of it.
-"""
+"""Percent of a step without any recorded event, from which the rest does not describe the step."""
 COLUMNS = ["check", "percent", "level", "statement", "view"]
 
 NO_STEPS = "No step time was measured, so the bottleneck is unknown."
 
 
 def may_keep_up(busy: float, slows_host: float) -> bool:
-    """Whether a host might keep a GPU that is busy for `busy` percent of a recorded step at work
-    throughout, were it not slowed.
+    """True if a host that recording does not slow could keep a GPU busy throughout, if the GPU is
+    busy for `busy` percent of a recorded step.
     """
     return busy * slows_host >= 100.0
 
@@ -68,46 +63,41 @@ UNTRACED = (
 
 
 def copies_statement(input_percent: float, unit: Unit = MARKED) -> str:
-    """Of input that takes little of steps as far as it is known, where only copies to the device
-    are recorded of it.
-    """
-    part = "less than 0.1%" if input_percent < NONE_PERCENT else f"{input_percent:.1f}%"
+    """The statement on input if only copies to the device were recorded, and they are short."""
+    share = "less than 0.1%" if input_percent < NONE_PERCENT else f"{input_percent:.1f}%"
+    waits = "the program waits" if unit.whole else f"{unit.plural} wait"
     return (
-        f"Copies to the device take {part} of {unit.time}; what else {_what_waits(unit)} for was"
-        " not recorded."
+        f"Copies to the device take {share} of {unit.time}; what else {waits} for was not recorded."
     )
-
-
-def _what_waits(unit: Unit) -> str:
-    return "the program waits" if unit.whole else f"{unit.plural} wait"
 
 
 def level(percent: float | None, moderate: float, high: float = np.inf) -> str:
     """`high`, `moderate` or `no`; `unknown` if not measured."""
     if percent is None or np.isnan(percent):
         return "unknown"
-    return "high" if percent >= high else "moderate" if percent >= moderate else "no"
+    if percent >= high:
+        return "high"
+    return "moderate" if percent >= moderate else "no"
 
 
 def input_class(input_percent: float | None, other_percent: float | None) -> tuple[str, str]:
-    """Where to look, and how strongly, from the shares of input and of unexplained time in the
-    steps.
+    """The class of TensorFlow Profiler for the shares of input and of unexplained time in steps.
 
     Returns
     -------
     place : str
         `host` (at the input first), `both`, `device`, or `unknown` without steps: the classes of
         TensorFlow Profiler.
-    how : str
+    strength : str
         `high`, `moderate`, `potential` (little input was recorded, but unexplained time may be
         input), `no` or `unknown`.
     """
     if input_percent is None or np.isnan(input_percent):
         return "unknown", "unknown"
-    found = level(input_percent, INPUT_MODERATE, INPUT_HIGH)
-    if found == "no" and other_percent is not None and other_percent >= PART_MODERATE:
+    strength = level(input_percent, INPUT_MODERATE, INPUT_HIGH)
+    if strength == "no" and other_percent is not None and other_percent >= PART_MODERATE:
         return "both", "potential"
-    return {"high": "host", "moderate": "both", "no": "device"}[found], found
+    return {"high": "host", "moderate": "both", "no": "device"}[strength], strength
 
 
 def input_statement(
@@ -118,22 +108,24 @@ def input_statement(
     It gives the share and leaves it to the verdict what the run is bound by: XProf calls input of
     20 % of the step "HIGHLY input-bound", also beside 60 % of something else.
     """
-    how = input_class(input_percent, other_percent)[1]
-    if how == "unknown":
+    strength = input_class(input_percent, other_percent)[1]
+    if strength == "unknown":
         return NO_STEPS
-    if how == "potential":
+    if strength == "potential":
         return (
             f"{other_percent:.1f}% of {unit.time} is not covered by any recorded event; it may be"
             " reading data, Python, or both."
         )
-    if how == "no":
-        if not input_percent:
-            none = "none of the recording" if unit.whole else f"no {unit.time}"
-            return f"Not input-bound: {none} is spent waiting for input."
+    if strength != "no":
+        return f"{input_percent:.1f}% of {unit.time} is spent waiting for input."
+    if not input_percent:
+        share = "none of the recording" if unit.whole else f"no {unit.time}"
+    elif input_percent < NONE_PERCENT:
         # A share that rounds to 0.0% is not zero.
-        part = "less than 0.1%" if input_percent < NONE_PERCENT else f"only {input_percent:.1f}%"
-        return f"Not input-bound: {part} of {unit.time} is spent waiting for input."
-    return f"{input_percent:.1f}% of {unit.time} is spent waiting for input."
+        share = f"less than 0.1% of {unit.time}"
+    else:
+        share = f"only {input_percent:.1f}% of {unit.time}"
+    return f"Not input-bound: {share} is spent waiting for input."
 
 
 def checks(
@@ -183,81 +175,72 @@ def checks(
         its model itself, so those checks are left out.
     """
     unit = Unit.of(facts)
-    steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
-    rows = (
-        _of_steps(
-            percent,
-            unit,
-            tf_data=tf_data,
-            input_traced=input_traced,
-            waits_traced=waits_traced,
-            host_traced=host_traced,
-            serving=serving,
-        )
-        if steps
-        else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
+    rows = _step_checks(
+        percent,
+        unit,
+        tf_data=tf_data,
+        input_traced=input_traced,
+        waits_traced=waits_traced,
+        host_traced=host_traced,
+        serving=serving,
     )
-    half: float | None = facts.get("compute_16bit_percent")
-    found = (
-        "unknown"
-        if half is None
-        else "moderate"
-        if half < LITTLE_16_BIT * (1 - fixed_percent / 100)
-        else "no"
-    )
-    share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
-    text = {
-        "unknown": (
-            "Unknown: neither the kernels nor their names state a data type."
-            if silent_precision and device_ops
-            else (
-                "Not measured: precision is taken from"
-                f" kernels{'' if unit.whole else f' in {unit.plural}'}."
-            )
-        ),
-        "moderate": (
-            f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute."
-        ),
-        "no": f"{wording.percent(half or 0.0)} of device compute is 16-bit.",
-    }[found]
-    rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
+    silent = silent_precision and device_ops
+    rows.append(_precision(facts.get("compute_16bit_percent"), unit, fixed_percent, silent=silent))
     for side in ("host", "device"):
-        rows.append(
-            _eager(
-                side,
-                facts.get(f"eager_{side}_percent"),
-                framework,
-                ran=side == "device" and device_ops,
-            )
-        )
+        ran = side == "device" and device_ops
+        rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework, ran=ran))
     if framework is TENSORFLOW or not framework.known:
         rows.append(_functions(functions, unit))
     outside = facts.get("outside_compilation_percent")
     if outside is not None:
-        found = "moderate" if outside > OUTSIDE_COMPILATION else "no"
-        avoid = ": avoid this" if found == "moderate" else ""
-        text = (
-            f"{wording.percent(outside)} of op time on the device is outside XLA-compiled"
-            f" programs{avoid}."
-        )
-        rows.append(Check("outside_compilation", outside, found, text, "ops"))
+        rows.append(_outside_compilation(outside))
     if serving:
         rows = [row for row in rows if row.check not in _OF_LOOPS]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def _precision(percent: float | None, unit: Unit, fixed_percent: float, *, silent: bool) -> Check:
+    """The check of 16-bit compute; `silent` if no kernel states a data type."""
+    if percent is None:
+        kernels = "kernels" if unit.whole else f"kernels in {unit.plural}"
+        text = f"Not measured: precision is taken from {kernels}."
+        if silent:
+            text = "Unknown: neither the kernels nor their names state a data type."
+        return Check("precision", np.nan, "unknown", text, "kernels")
+    if percent >= LITTLE_16_BIT * (1 - fixed_percent / 100):
+        text = f"{wording.percent(percent)} of device compute is 16-bit."
+        return Check("precision", percent, "no", text, "kernels")
+    share = f"Only {percent:.1f}%" if percent >= NONE_PERCENT else "None"
+    text = f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute."
+    return Check("precision", percent, "moderate", text, "kernels")
+
+
+def _outside_compilation(percent: float) -> Check:
+    strength, advice = "no", ""
+    if percent > OUTSIDE_COMPILATION:
+        strength, advice = "moderate", ": avoid this"
+    text = (
+        f"{wording.percent(percent)} of op time on the device is outside XLA-compiled"
+        f" programs{advice}."
+    )
+    return Check("outside_compilation", percent, strength, text, "ops")
+
+
 _OF_LOOPS = ("input", "all_others_as_input", "eager_host", "eager_device")
-_OF_STEPS = (
-    "input",
-    "all_others_as_input",
-    "output",
-    "device_collectives",
-    "kernel_launch",
-    "all_others",
+_PARTS = {
+    "output": "trace",
+    "device_collectives": "trace",
+    "kernel_launch": "kernels",
+    "all_others": "trace",
+}
+"""Checks of a part of the step, and the tab that shows the part."""
+_OF_STEPS = ("input", "all_others_as_input", *_PARTS)
+_DEDICATED_THREADS = (
+    "tf.data threads may interfere: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
 )
 
 
-def _of_steps(
+def _step_checks(
     percent: Mapping[str, float | None],
     unit: Unit,
     *,
@@ -267,103 +250,77 @@ def _of_steps(
     host_traced: bool,
     serving: bool,
 ) -> list[Check]:
+    """The checks of the parts of a step; all unknown if no step was measured."""
+    if percent.get("input") is None or np.isnan(percent["input"] or 0.0):
+        return [Check(check, np.nan, "unknown", NO_STEPS, "overview") for check in _OF_STEPS]
     share = {key: np.nan if value is None else float(value) for key, value in percent.items()}
     waits, other = share["input"], share["other"]
-    how = input_class(waits, other)[1]
-    as_input = "moderate" if how == "potential" and not serving else "no"
-    known = input_statement(waits, None if how == "potential" else other, unit)
-    rows = [
-        Check("input", waits, how if how != "potential" else "no", known, "input"),
-        Check(
-            "all_others_as_input",
-            other,
-            as_input,
-            (
-                input_statement(waits, other, unit)
-                if as_input != "no"
-                else "Unexplained time is no sign of unrecorded input."
-            ),
-            "trace",
-        ),
-        _part(
-            "output",
-            share["output"],
-            INPUT_MODERATE,
-            INPUT_HIGH,
-            "goes to copying results to the host",
-            unit,
-        ),
+    strength = input_class(waits, other)[1]
+    input_check = Check("input", waits, strength, input_statement(waits, other, unit), "input")
+    maybe_input = "Unexplained time does not indicate unrecorded input."
+    maybe_level = "no"
+    if strength == "potential":
+        statement = input_statement(waits, None, unit)
+        input_check = input_check._replace(level="no", statement=statement)
+        if not serving:
+            maybe_level, maybe_input = "moderate", input_statement(waits, other, unit)
+    if not input_traced:
+        input_check = Check("input", np.nan, "unknown", UNTRACED, "input")
+    elif not waits_traced and input_check.level == "no":
+        statement = copies_statement(waits, unit)
+        input_check = Check("input", waits, "unknown", statement, "input")
+
+    launch = _part(
+        "kernel_launch", share["kernel_launch"], "goes to preparing and launching kernels", unit
+    )
+    if tf_data and launch.level in ("high", "moderate"):
+        launch = launch._replace(statement=f"{launch.statement} {_DEDICATED_THREADS}")
+    unexplained = "is outside any recorded call, kernel or copy"
+    if host_traced:
+        unexplained = "is outside any recorded op, launch or copy: often Python"
+    unrecorded = _part("all_others", other, unexplained, unit)
+    if maybe_level != "no":
+        unrecorded = unrecorded._replace(level="no", statement="Counted as possible input above.")
+    return [
+        input_check,
+        Check("all_others_as_input", other, maybe_level, maybe_input, "trace"),
+        _part("output", share["output"], "goes to copying results to the host", unit),
         _part(
             "device_collectives",
             share["device_collectives"],
-            PART_MODERATE,
-            PART_HIGH,
             "is communication between devices",
             unit,
         ),
+        launch,
+        unrecorded,
     ]
-    if not input_traced:
-        rows[0] = Check("input", np.nan, "unknown", UNTRACED, "input")
-    elif not waits_traced and rows[0].level == "no":
-        rows[0] = Check("input", waits, "unknown", copies_statement(waits, unit), "input")
-    launch = _part(
-        "kernel_launch",
-        share["kernel_launch"],
-        PART_MODERATE,
-        PART_HIGH,
-        "goes to preparing and launching kernels",
-        unit,
-    )
-    if tf_data and launch.level in ("high", "moderate"):
-        text = (
-            "tf.data threads may interfere: try the environment variable"
-            " TF_GPU_THREAD_MODE=gpu_private."
-        )
-        launch = launch._replace(statement=f"{launch.statement} {text}")
-    rows.append(launch)
-    what = (
-        "is outside any recorded op, launch or copy: often Python"
-        if host_traced
-        else "is outside any recorded call, kernel or copy"
-    )
-    others = _part("all_others", other, PART_MODERATE, PART_HIGH, what, unit)
-    if as_input != "no":
-        others = others._replace(level="no", statement="Counted as possible input above.")
-    rows.append(others)
-    return rows
 
 
-_SHOWN_IN = {
-    "output": "trace",
-    "device_collectives": "trace",
-    "kernel_launch": "kernels",
-    "all_others": "trace",
-}
-
-
-def _part(check: str, percent: float, moderate: float, high: float, what: str, unit: Unit) -> Check:
-    found = level(percent, moderate, high)
-    text = (
-        "Not measured in this profile."
-        if found == "unknown"
-        else f"{wording.percent(percent)} of {unit.time} {what}."
-    )
-    return Check(check, percent, found, text, _SHOWN_IN[check])
+def _part(check: str, percent: float, predicate: str, unit: Unit) -> Check:
+    """The check of one part of the step; `predicate` follows its share in the statement."""
+    if check == "output":
+        strength = level(percent, INPUT_MODERATE, INPUT_HIGH)
+    else:
+        strength = level(percent, PART_MODERATE, PART_HIGH)
+    text = f"{wording.percent(percent)} of {unit.time} {predicate}."
+    if strength == "unknown":
+        text = "Not measured in this profile."
+    return Check(check, percent, strength, text, _PARTS[check])
 
 
 def _eager(side: str, percent: float | None, framework: Framework, *, ran: bool) -> Check:
+    check = f"eager_{side}"
     if percent is None:
-        text = (
-            f"Which ops of the {side} ran eagerly was not recorded."
-            if ran
-            else f"No ops were recorded on the {side}."
-        )
-        return Check(f"eager_{side}", np.nan, "unknown", text, "ops")
-    found = "moderate" if percent > MUCH_EAGER else "no"
+        text = f"No ops were recorded on the {side}."
+        if ran:
+            text = f"It was not recorded which ops of the {side} ran eagerly."
+        return Check(check, np.nan, "unknown", text, "ops")
     text = f"{wording.percent(percent)} of op time on the {side} ran eagerly, op by op."
-    if found == "moderate" and framework.words.compile_ops:
+    if percent <= MUCH_EAGER:
+        return Check(check, percent, "no", text, "ops")
+    if framework.words.compile_ops:
         text += f" {framework.words.compile_ops}"
-    return Check(f"eager_{side}", percent, found, text, "ops")
+    return Check(check, percent, "moderate", text, "ops")
 
 
 _FUNCTIONS = (
@@ -379,77 +336,81 @@ _FUNCTIONS = (
 def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     """One row per tf.function, the largest share of expensive calls first, as `_FUNCTIONS`.
 
-    A call that traces the function, or runs it eagerly, is expensive. Self time of a call leaves
-    out the calls of functions inside it. `expensive_ms_per_step` is what such calls take of the
-    steps that averages use: a function that is traced once, before or in a step that warms up,
-    costs them nothing. None where no step was measured.
+    A call that traces the function, or runs it eagerly, is expensive. Self time of a call excludes
+    the calls of functions inside it. `expensive_ms_per_step` is the time of such calls in the steps
+    that averages use: a function that is traced once, before them or during warm-up, costs them
+    nothing. It is None if no step was measured.
     """
     calls = activity.functions
     if not len(calls):
         return pd.DataFrame({column: [] for column in _FUNCTIONS})
     length = calls.end - calls.start
-    own = nesting.self_times(nesting.parents(calls.lane, calls.start, length), length)
-    texts = activity.texts.values
-    dear_modes = [
-        code
-        for code in np.unique(calls.mode).tolist()
-        if str(texts[code]) == "eager" or str(texts[code]).startswith(TRACED)
-    ]
-    expensive = np.isin(calls.mode, dear_modes)
+    self_time = nesting.self_times(nesting.parents(calls.lane, calls.start, length), length)
+    expensive = np.isin(calls.mode, _expensive_modes(activity))
     used = steps[steps["counted"].astype(bool)] if len(steps) else steps
-    inside = begin_in_steps(calls.frame(), used, activity.hosts)
+    in_steps = begin_in_steps(calls.frame(), used, activity.hosts)
     first, function = unique_rows(calls.name.astype(np.int64))
-    whole, dear, slows, tracings = np.zeros((4, len(first)), np.int64)
-    np.add.at(whole, function, own)
-    np.add.at(dear, function[expensive], own[expensive])
-    np.add.at(slows, function[expensive & inside], own[expensive & inside])
+    total, expensive_time, expensive_in_steps, tracings = np.zeros((4, len(first)), np.int64)
+    np.add.at(total, function, self_time)
+    np.add.at(expensive_time, function[expensive], self_time[expensive])
+    counted = expensive & in_steps
+    np.add.at(expensive_in_steps, function[counted], self_time[counted])
     np.maximum.at(tracings, function, calls.tracings)
-    share = np.divide(
-        100 * dear.astype(np.float64), whole, out=np.zeros(len(first)), where=whole > 0
-    )
-    frame = pd.DataFrame(
+    percent = np.zeros(len(first))
+    np.divide(100 * expensive_time.astype(np.float64), total, out=percent, where=total > 0)
+    texts = activity.texts.values
+    table = pd.DataFrame(
         {
             "function": [str(texts[code]) for code in calls.name[first].tolist()],
             "calls": np.bincount(function),
             "tracings": tracings,
-            "self_us": whole / 1e6,
-            "expensive_percent": share,
-            "expensive_ms_per_step": slows / 1e9 / len(used) if len(used) else np.nan,
+            "self_us": total / 1e6,
+            "expensive_percent": percent,
+            "expensive_ms_per_step": np.nan,
         }
     )
-    return frame.sort_values(
+    if len(used):
+        table["expensive_ms_per_step"] = expensive_in_steps / 1e9 / len(used)
+    return _most_expensive_first(table)
+
+
+def _expensive_modes(activity: Activity) -> list[int]:
+    """Codes of the modes of calls that trace a function or run it eagerly."""
+    modes = []
+    for code in np.unique(activity.functions.mode).tolist():
+        mode = str(activity.texts.values[code])
+        if mode == "eager" or mode.startswith(TRACED):
+            modes.append(code)
+    return modes
+
+
+def _most_expensive_first(table: pd.DataFrame) -> pd.DataFrame:
+    return table.sort_values(
         ["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True
     )
 
 
 def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The tf.functions of several hosts, of which each is given as `functions`, as it would give
-    all of them together.
+    """The tf.functions of all hosts together, from the table of `functions` of each host.
 
-    Each host is taken to have as many steps as the others.
+    Each host is assumed to have as many steps as the others.
     """
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     if not len(rows):
         return rows
-    rows["dear"] = rows["self_us"] * rows["expensive_percent"]
-    rows["per_host"] = rows["expensive_ms_per_step"] / len(tables)
-    sums = {
-        "calls": ("calls", "sum"),
-        "tracings": ("tracings", "max"),
-        "self_us": ("self_us", "sum"),
-        "dear": ("dear", "sum"),
-    }
-    out = (
-        rows.groupby("function", sort=False)
-        .agg(**sums, per_host=("per_host", lambda v: v.sum(min_count=1)))
-        .reset_index()
+    rows["expensive"] = rows["self_us"] * rows["expensive_percent"]
+    rows["expensive_ms_per_step"] = rows["expensive_ms_per_step"] / len(tables)
+    table = rows.groupby("function", sort=False).agg(
+        calls=("calls", "sum"),
+        tracings=("tracings", "max"),
+        self_us=("self_us", "sum"),
+        expensive=("expensive", "sum"),
+        expensive_ms_per_step=("expensive_ms_per_step", lambda values: values.sum(min_count=1)),
     )
-    out["expensive_percent"] = (out["dear"] / out["self_us"].where(out["self_us"] > 0)).fillna(0.0)
-    out["expensive_ms_per_step"] = out["per_host"]
-    out = out.sort_values(
-        ["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True
-    )
-    return out[list(_FUNCTIONS)]
+    table = table.reset_index()
+    self_us = table["self_us"].where(table["self_us"] > 0)
+    table["expensive_percent"] = (table["expensive"] / self_us).fillna(0.0)
+    return _most_expensive_first(table)[list(_FUNCTIONS)]
 
 
 def _functions(functions: pd.DataFrame, unit: Unit) -> Check:
@@ -463,12 +424,14 @@ def _functions(functions: pd.DataFrame, unit: Unit) -> Check:
             " tf.function's time."
         )
         return Check("tf_function", top, "no", text, "trace")
-    named = ", ".join(
-        f"{f} ({wording.percent(p)})"
-        for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True)
-    )
+    names = []
+    for function, share in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True):
+        names.append(f"{function} ({wording.percent(share)})")
     more = " and more" if len(worst) > 3 else ""
-    text = f"tf.functions traced or run eagerly, with the share of their time: {named}{more}."
+    text = (
+        "tf.functions traced or run eagerly, with the share of their time:"
+        f" {', '.join(names)}{more}."
+    )
     if not (worst["expensive_ms_per_step"] > 0).any():
         text += f" None of it is in the {unit.plural} that averages include."
     return Check("tf_function", top, "moderate", text, "trace")

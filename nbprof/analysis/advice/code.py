@@ -1,5 +1,4 @@
-"""Advice rules about what the code of a step does: element types, calls back into Python, loops,
-attention, passes without gradients.
+"""Advice rules about the code of a step: types, callbacks, loops, attention, ungraded passes.
 
 Sources: PyTorch's documentation of attention, JAX's of loops.
 """
@@ -50,21 +49,22 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
     """Numbers of 64 bits, by recorded types of inputs and those in compiled programs; without
     either, by the names of kernels.
     """
-    code, what = facts.evidence.code, "op"
-    share, worst = code.float64_percent, code.float64_op
+    share, worst, kind = facts.evidence.code.float64_percent, facts.evidence.code.float64_op, "op"
     if share is None:
-        kernels, whole = facts.computing
-        mine = named(kernels, _DOUBLE_PRODUCT) if whole else kernels.head(0)
-        share, what = (100 * float(mine["total_us"].sum()) / whole if whole else 0.0), "kernel"
-        worst = str(mine.iloc[0]["op"]) if len(mine) else ""
+        share, worst, kind = 0.0, "", "kernel"
+        kernels, kernel_us = facts.computing
+        products = named(kernels, _DOUBLE_PRODUCT) if kernel_us else kernels.head(0)
+        if len(products):
+            share = 100 * float(products["total_us"].sum()) / kernel_us
+            worst = str(products.iloc[0]["op"])
     if share < limit["moderate"]:
         return None
     text = (
-        f"**{share:.0f}%** of {what} time is spent on float64, mostly in"
+        f"**{share:.0f}%** of {kind} time is spent on float64, mostly in"
         f" {short(worst) or 'products'}. "
     )
     if facts.compute_ms > 0:
-        # What float32 saves is a matter of the device: some compute 64 times as many of it per
+        # The saving depends on the device: some compute 64 times as many float32 numbers per
         # second, others twice as many.
         text += "GPUs and TPUs are 2 to 64 times as fast in float32."
         gain = float("nan")
@@ -72,47 +72,50 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         text += "In float32 an instruction computes twice as many values, from half the bytes."
         gain = facts.mean["host_compute"] * share / 200
     text += " float64 is NumPy's default, and spreads to everything computed from it."
-    fix = "-x = tf.cast(x, tf.float64)\n+x = tf.cast(x, tf.float32)"
     if facts.jax:
         fix = "-jax.config.update('jax_enable_x64', True)\n+x = jnp.asarray(x, jnp.float32)"
     elif facts.torch:
         fix = (
-            "-x = torch.from_numpy(array)\n+x = torch.from_numpy(array).float()  #"
-            " model.float(), too"
+            "-x = torch.from_numpy(array)\n"
+            "+x = torch.from_numpy(array).float()  # model.float(), too"
         )
-    return Found(
-        text, limit.severity(share), gain, fix, target=KERNELS if what == "kernel" else OPS
-    )
+    else:
+        fix = "-x = tf.cast(x, tf.float64)\n+x = tf.cast(x, tf.float32)"
+    target = KERNELS if kind == "kernel" else OPS
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=fix, target=target)
 
 
 def _callback(facts: Facts, limit: Threshold) -> Found | None:
-    """Callbacks for which something waits: time in which nothing else of the step runs."""
+    """Callbacks that something waits for, because nothing else of the step runs."""
     calls = facts.evidence.code.callbacks
     step = facts.mean["step_time"]
     if calls is None or not step or 100 * calls.alone_ms / step < limit["moderate"]:
         return None
-    beside = 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]
     text = (
         f"The compiled program calls back into Python **{calls.times:,.1f}** times"
         f" {facts.unit.counted} ({short(calls.name)}): **{wording.millis(calls.ms)}**"
         f" (**{100 * calls.ms / step:.0f}%** of {facts.unit.time})"
     )
-    text += (
-        f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the} runs;"
-        " the remaining time is saved only as far as the callback delays the ops that run at the"
-        " same time."
-        if beside
-        else ", during which the ops that need the result wait."
-    )
-    if facts.jax:
-        fix = (
-            "-y = jax.pure_callback(f, shape, x)\n+y = f_in_jnp(x)\n-jax.debug.print('{}',"
-            " loss)\n+return loss  # print it after the step"
+    if 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]:
+        gain_is = UP_TO
+        text += (
+            f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the}"
+            " runs; the remaining time is saved only as far as the callback delays the ops that run"
+            " at the same time."
         )
     else:
-        fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
+        gain_is = ABOUT
+        text += ", during which the ops that need the result wait."
+    fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
+    if facts.jax:
+        fix = (
+            "-y = jax.pure_callback(f, shape, x)\n"
+            "+y = f_in_jnp(x)\n"
+            "-jax.debug.print('{}', loss)\n"
+            "+return loss  # print it after the step"
+        )
     severity = limit.severity(100 * calls.alone_ms / step)
-    return Found(text, severity, calls.ms, fix, gain_is=UP_TO if beside else ABOUT)
+    return Found(text, severity=severity, gain_ms=calls.ms, fix=fix, gain_is=gain_is)
 
 
 def _cells(facts: Facts, limit: Threshold) -> Found | None:
@@ -130,24 +133,30 @@ def _cells(facts: Facts, limit: Threshold) -> Found | None:
         f" (**{share:.0f}%** of {facts.unit.time}). nn.{kind} takes the whole sequence in one call."
     )
     fix = (
-        "-for t in range(x.shape[1]):\n-    state = cell(x[:, t], state)\n+y, state ="
-        f" torch.nn.{kind}(n, m, batch_first=True)(x)"
+        "-for t in range(x.shape[1]):\n"
+        "-    state = cell(x[:, t], state)\n"
+        f"+y, state = torch.nn.{kind}(n, m, batch_first=True)(x)"
     )
-    return Found(text, limit.severity(share), float("nan") if on_device else cells.ms, fix)
+    return Found(
+        text,
+        severity=limit.severity(share),
+        gain_ms=float("nan") if on_device else cells.ms,
+        fix=fix,
+    )
 
 
 def _attention(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.code.attention
-    share = _share(facts, found)
-    if found is None or share < limit["moderate"]:
+    attention = facts.evidence.code.attention
+    share = _share(facts, attention)
+    if attention is None or share < limit["moderate"]:
         return None
     text = (
-        f"Attention is computed **{found.times:,.0f}** times {facts.unit.counted} as separate"
+        f"Attention is computed **{attention.times:,.0f}** times {facts.unit.counted} as separate"
         " matrix products and softmax, each of which reads or writes all scores:"
-        f" **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of"
+        f" **{wording.millis(attention.ms)}** with the backward pass (**{share:.0f}%** of"
         f" {facts.unit.time}). Fused attention never stores the scores."
     )
-    return Found(text, limit.severity(share), found.ms)
+    return Found(text, severity=limit.severity(share), gain_ms=attention.ms)
 
 
 VALIDATED = Threshold(
@@ -157,124 +166,202 @@ VALIDATED = Threshold(
 
 def validation(facts: Facts, limit: Threshold) -> Found | None:
     """Passes without gradients in the steps, through the whole model that is trained."""
-    found = facts.evidence.code.ungraded
-    share = _share(facts, found)
-    if found is None or share < limit["moderate"]:
+    passes = facts.evidence.code.ungraded
+    share = _share(facts, passes)
+    if passes is None or share < limit["moderate"]:
         return None
     text = (
-        f"In **{100 * found.times:.0f}%** of the {facts.unit.plural} the whole model also runs"
-        f" without gradients: **{wording.millis(found.ms)}** {facts.unit.per} (**{share:.0f}%**)."
+        f"In **{100 * passes.times:.0f}%** of the {facts.unit.plural} the whole model also runs"
+        f" without gradients: **{wording.millis(passes.ms)}** {facts.unit.per} (**{share:.0f}%**)."
         " Is it validated more often than needed?"
     )
-    return Found(text, limit.severity(share), found.ms)
+    return Found(text, severity=limit.severity(share), gain_ms=passes.ms)
 
 
 def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.unrolled
-    if found is None or found.times < limit["times"]:
+    chain = facts.evidence.unrolled
+    if chain is None or chain.times < limit["times"]:
         return None
     text = (
-        f"{found.program} has **{found.times:,}** identical matrix products in a row, each fed by"
-        f" the previous one ({found.shape}, {found.source}): a Python loop that was unrolled, each"
-        f" iteration traced and compiled separately, **{found.instructions:,}** instructions in"
+        f"{chain.program} has **{chain.times:,}** identical matrix products in a row, each fed by"
+        f" the previous one ({chain.shape}, {chain.source}): a Python loop that was unrolled, each"
+        f" iteration traced and compiled separately, **{chain.instructions:,}** instructions in"
         f" total. jax.lax.scan compiles one iteration; the {facts.unit.noun} time may stay the"
         " same."
     )
-    return Found(text, "low")
+    return Found(text, severity="low")
 
 
 def _tiny(facts: Facts, limit: Threshold) -> Found | None:
     rows = facts.evidence.code.most_rows
-    # Of devices there is a rule on small kernels.
+    # The rule on small kernels is for devices.
     if rows is None or rows >= limit["rows"] or facts.compute_ms > 0:
         return None
+    unit = "pass" if facts.unit.whole else facts.unit.noun
+    fix = "+batch_size *= 8  # as accuracy permits"
+    if facts.torch and facts.torch_runtime.loader:
+        fix = ""
     return Found(
-        f"No matrix product of the forward pass has more than {several(rows, 'row')}: each "
-        f"{'pass' if facts.unit.whole else facts.unit.noun} reads all weights for only that many. "
-        "Could the batch be larger?",
-        "low",
-        fix=(
-            ""
-            if facts.torch and facts.torch_runtime.loader
-            else "+batch_size *= 8  # as accuracy permits"
-        ),
+        f"No matrix product of the forward pass has more than {several(rows, 'row')}: each {unit}"
+        " reads all weights for only that many. Could the batch be larger?",
+        severity="low",
+        fix=fix,
         title="Use a larger batch" if facts.unit.whole else "",
     )
 
 
 def _share(facts: Facts, part: Part | None) -> float:
-    """Percent of step time."""
-    step = facts.mean["step_time"]
-    return 100 * part.ms / step if part is not None and step else 0.0
+    """Percent of step time; 0 without the part."""
+    return 0.0 if part is None else facts.percent_of_step(part.ms)
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "float64", _float64,
-        Threshold("≥ {moderate:g} % of op time (high from {high:g} %)", moderate=LITTLE_16_BIT, high=50.0),
-        OURS, OPS, ALL,
-        "Time in float64 ops, by the element types of inputs and in compiled programs, else by kernel names",
-        "Compute in float32",
-        certainty=ESTIMATED, refuted_by="{the} takes as long in float32; or the results need float64", gain_is=ABOUT,
+        "float64",
+        _float64,
+        threshold=Threshold(
+            "≥ {moderate:g} % of op time (high from {high:g} %)", moderate=LITTLE_16_BIT, high=50.0
+        ),
+        source=OURS,
+        target=OPS,
+        applies=ALL,
+        looks_at=(
+            "Time in float64 ops, by the element types of inputs and in compiled programs, else"
+            " by kernel names"
+        ),
+        title="Compute in float32",
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long in float32; or the results need float64",
+        gain_is=ABOUT,
         shortens=DEVICE_TIME,
         done=Shown("The ops compute in float32"),
     ),
     Rule(
-        "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
-        "Calls from compiled programs back into Python, other than those of tf.data, while no other op of the step runs; where none ever "
-        "does, the gain is *about* their time",
-        "Keep Python out of the compiled {noun}",
-        refuted_by="{the} takes as long without the callback", gain_is=UP_TO,
+        "host_callback",
+        _callback,
+        threshold=STEP_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=TENSORFLOW_JAX,
+        looks_at=(
+            "Calls from compiled programs back into Python, other than those of tf.data, while no"
+            " other op of the step runs; where none ever does, the gain is *about* their time"
+        ),
+        title="Keep Python out of the compiled {noun}",
+        refuted_by="{the} takes as long without the callback",
+        gain_is=UP_TO,
         done=Shown("The program does not call Python"),
     ),
     Rule(
-        "time_loop", _cells,
-        Threshold(
-            "≥ {cells:g} calls per step, ≥ {moderate:g} % of step time (high from {high:g} %), devices idle ≥ {idle:g} %",
-            cells=8, moderate=PART_HIGH, high=50.0, idle=IDLE_PERCENT,
+        "time_loop",
+        _cells,
+        threshold=Threshold(
+            (
+                "≥ {cells:g} calls per step, ≥ {moderate:g} % of step time (high from"
+                " {high:g} %), devices idle ≥ {idle:g} %"
+            ),
+            cells=8,
+            moderate=PART_HIGH,
+            high=50.0,
+            idle=IDLE_PERCENT,
         ),
-        OURS, OPS, PYTORCH, "Cells of recurrent networks called one by one, with their backward pass",
-        "Run the recurrent layer over the whole sequence in one call",
-        certainty=ESTIMATED, refuted_by="{the} takes as long in one call; or each input depends on the previous output", needs_units=True,
+        source=OURS,
+        target=OPS,
+        applies=PYTORCH,
+        looks_at="Cells of recurrent networks called one by one, with their backward pass",
+        title="Run the recurrent layer over the whole sequence in one call",
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long in one call; or each input depends on the previous output",
+        needs_units=True,
         done=Shown("The layer runs over the sequence in one call"),
     ),
     Rule(
-        "attention", _attention,
-        Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=30.0),
-        "PyTorch's documentation of scaled_dot_product_attention; nbprof's threshold", OPS, PYTORCH,
-        "Matrix products and softmax that together are attention, by shapes, with their backward pass",
-        "Use fused attention",
-        "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n-y = weights @ v\n"
-        "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
-        certainty=ESTIMATED, refuted_by="{the} takes as long with fused attention; or the weights themselves are needed",
+        "attention",
+        _attention,
+        threshold=Threshold(
+            "≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=30.0
+        ),
+        source="PyTorch's documentation of scaled_dot_product_attention; nbprof's threshold",
+        target=OPS,
+        applies=PYTORCH,
+        looks_at=(
+            "Matrix products and softmax that together are attention, by shapes, with their"
+            " backward pass"
+        ),
+        title="Use fused attention",
+        fix=(
+            "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n"
+            "-y = weights @ v\n"
+            "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)"
+        ),
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long with fused attention; or the weights themselves are needed",
         done=Shown("A fused attention"),
     ),
     Rule(
-        "validation", validation, VALIDATED,
-        OURS, TRACE, PYTORCH, "Forward passes without gradients, within steps, through all weights of the model being trained",
-        "Validate less often",
-        "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
-        certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts", gain_is=ABOUT,
+        "validation",
+        validation,
+        threshold=VALIDATED,
+        source=OURS,
+        target=TRACE,
+        applies=PYTORCH,
+        looks_at=(
+            "Forward passes without gradients, within steps, through all weights of the model"
+            " being trained"
+        ),
+        title="Validate less often",
+        fix="-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
+        certainty=INFERRED,
+        refuted_by=(
+            "the passes without gradients are part of the method: a target network, rollouts"
+        ),
+        gain_is=ABOUT,
         needs_units=True,
         requires=Shown("A training pass", lambda facts: facts.evidence.in_use.backward),
         done=Shown("The model runs without gradients in fewer steps"),
     ),
     Rule(
-        "unrolled", _unrolled, Threshold("≥ {times:g} in a row", times=16),
-        "JAX's documentation of lax.scan; nbprof's threshold", Target("hlo", "HLO & roofline"), JAX,
-        "Matrix products of the same line and shapes in the main program, each fed by the previous one, outside the program's own loops",
-        "Loop over identical layers with jax.lax.scan",
-        "-for layer in layers:\n-    x = apply(layer, x)\n+stacked = jax.tree.map(lambda *each: jnp.stack(each), *layers)\n"
-        "+x, _ = jax.lax.scan(lambda x, layer: (apply(layer, x), None), x, stacked)",
-        certainty=ESTIMATED, refuted_by="the program compiles no faster with jax.lax.scan", gain_is="",
+        "unrolled",
+        _unrolled,
+        threshold=Threshold("≥ {times:g} in a row", times=16),
+        source="JAX's documentation of lax.scan; nbprof's threshold",
+        target=Target("hlo", "HLO & roofline"),
+        applies=JAX,
+        looks_at=(
+            "Matrix products of the same line and shapes in the main program, each fed by the"
+            " previous one, outside the program's own loops"
+        ),
+        title="Loop over identical layers with jax.lax.scan",
+        fix=(
+            "-for layer in layers:\n"
+            "-    x = apply(layer, x)\n"
+            "+stacked = jax.tree.map(lambda *each: jnp.stack(each), *layers)\n"
+            "+x, _ = jax.lax.scan(lambda x, layer: (apply(layer, x), None), x, stacked)"
+        ),
+        certainty=ESTIMATED,
+        refuted_by="the program compiles no faster with jax.lax.scan",
+        gain_is="",
         done=Shown("The layers are a loop of the program"),
     ),
     Rule(
         # A vector register of a CPU holds 8 or 16 float32 numbers.
-        "tiny_batch", _tiny, Threshold("< {rows:g} rows", rows=8), OURS, OPS, ALL,
-        "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)", "Give each {noun} a larger batch",
-        "-loader = DataLoader(dataset, batch_size=2)\n+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits",
-        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
+        "tiny_batch",
+        _tiny,
+        threshold=Threshold("< {rows:g} rows", rows=8),
+        source=OURS,
+        target=OPS,
+        applies=ALL,
+        looks_at=(
+            "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)"
+        ),
+        title="Give each {noun} a larger batch",
+        fix=(
+            "-loader = DataLoader(dataset, batch_size=2)\n"
+            "+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits"
+        ),
+        certainty=INFERRED,
+        refuted_by="twice the batch takes twice as long",
+        gain_is="",
         done=Shown("Products with more rows"),
     ),
-)  # fmt: skip
+)

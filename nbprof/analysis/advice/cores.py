@@ -1,8 +1,8 @@
-"""Advice to prepare batches beside the steps, as far as the machine has cores for it.
+"""Advice to prepare batches during the steps, as far as the machine has cores for it.
 
-Workers share the cores with the training, and with other processes. What was busy, and what the
-loaders were, is stated by the recording of nbprof, and in no file of a profiler. Where it is not
-known, the numbers of the rules stand.
+Workers share the cores with the training and with other processes. Only a recording of nbprof has
+the use of the cores and the loaders, no file of a profiler. Without them, the numbers of the rules
+stay.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -22,41 +22,42 @@ from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
 from nbprof.display import wording
 
 HAND_OVER, RECEIVE_MS = 1.1, 2.0
-"""Core time of a batch from a worker, in terms of what it takes in the training process: it is
-copied once more; and the time to send and receive it, of which 1.2 to 2.4 ms were measured."""
+"""Core time of a batch from a worker, relative to that in the training process, as it is copied
+once more; and the time to send and receive it, of which 1.2 to 2.4 ms were measured."""
 WORTH = 0.03
-"""Part of a step: workers that would save less are not advised."""
+"""Workers that would save a smaller part of a step are not advised."""
 NEAR = 0.1
 """One more worker that makes a step faster by less than this part is not advised."""
 _LEAST_OF_WORKER = 0.125
-"""Cores of a worker that does nothing but wait: more than eight workers a core are never
-advised.
-"""
+"""Cores of a worker that only waits: more than eight workers per core are never advised."""
 _ALMOST = 0.25
-"""So much less than a core is enough for one more worker."""
+"""One more worker needs a core less this part of it."""
 IN_PROCESS, WORKERS, NONE = "loader_in_process", "loader_workers", "loader_none"
-BESIDE = (NONE, "input_ahead", "input_outside_tf_data", "map_serial", "prefetch_missing")
-"""Rules that let something run beside the steps which did not."""
-_OF_OTHERS = ("input_ahead", "input_outside_tf_data", "input_bottleneck")
+CONCURRENT = (NONE, "input_ahead", "input_outside_tf_data", "map_serial", "prefetch_missing")
+"""Rules that let something run during the steps that did not."""
+_RULES_ON_INPUT = ("input_ahead", "input_outside_tf_data", "input_bottleneck")
 """Rules of TensorFlow and JAX on input, which may come from a loader of PyTorch or Keras."""
 _GENERATOR = "**Generator**"
 _PARALLEL = "num_parallel_calls"
 
 _TITLE = "Make items cheaper: no core is free for more workers"
 _TITLE_SMALL = "Make items cheaper: a worker would cost as much time as it saves"
-_TITLE_BESIDE = "Make batches cheaper: no core is free to prepare them beside the steps"
+_TITLE_CONCURRENT = "Make batches cheaper: no core is free to prepare them beside the steps"
 _FIX = (
-    " class Items(Dataset):\n     def __getitem__(self, i):\n-        return"
-    " decode(self.paths[i])\n+        return self.decoded[i]  # decoded once, before training:"
-    " np.load(path, mmap_mode='r')"
+    " class Items(Dataset):\n"
+    "     def __getitem__(self, i):\n"
+    "-        return decode(self.paths[i])\n"
+    "+        return self.decoded[i]  # decoded once, before training: np.load(path,"
+    " mmap_mode='r')"
 )
 _FIX_OF_TF_DATA = (
-    "-ds = ds.map(fn)\n+ds.map(fn).save(path)  # once, before training\n+ds ="
-    " tf.data.Dataset.load(path)"
+    "-ds = ds.map(fn)\n"
+    "+ds.map(fn).save(path)  # once, before training\n"
+    "+ds = tf.data.Dataset.load(path)"
 )
 _FIX_OF_BATCHES = (
-    "-batch = make_batch(i)\n+batch = batches[i]  # made once, before training: np.load(path,"
-    " mmap_mode='r')"
+    "-batch = make_batch(i)\n"
+    "+batch = batches[i]  # made once, before training: np.load(path, mmap_mode='r')"
 )
 _CHEAPER_ITEMS = (
     "decode and transform once, before training; workers would not help on this machine"
@@ -66,8 +67,8 @@ _REFUTED = "{the} waits less with more workers"
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores, in numbers of them: of the machine that the process may use, those it kept busy with
-    its children, and those of others.
+    """Numbers of cores: of the machine as far as the process may use them, kept busy by the process
+    and its children, and kept busy by others.
     """
 
     cores: float
@@ -76,12 +77,12 @@ class Machine:
 
     @property
     def available(self) -> float:
-        """Those for this process and its workers: what others leave, and at least what it had."""
+        """Cores for this process and its workers: those that others leave, at least its own."""
         return max(self.cores - self.others, self.own, 0.0)
 
     @staticmethod
     def of(measured: Mapping[str, float]) -> Machine | None:
-        """As `nbprof.capture.contention` measured it; None where it could not."""
+        """From the figures of `nbprof.capture.contention`; None if it could not measure them."""
         if not measured.get("cores") or "own_cores" not in measured:
             return None
         return Machine(measured["cores"], measured["own_cores"], measured.get("other_cores", 0.0))
@@ -100,43 +101,41 @@ class Load:
 
     @property
     def rest(self) -> float:
-        """What a step takes when its batch is there."""
+        """Time of a step whose batch is ready."""
         return max(self.step - self.wait, 0.0)
 
     @staticmethod
     def of(step: float, wait: float, machine: Machine, loader: LoaderUse | None) -> Load:
-        """By what the process used while it waited and while it did not; else a wait takes one
-        core, and the rest what is left.
+        """From the cores that the process used during waits and otherwise; if unknown, a wait takes
+        one core, and the rest of the step the remaining work.
         """
         rest = max(step - wait, 0.0)
-        waiting = loader.wait_cores if loader is not None else None
-        between = loader.rest_cores if loader is not None else None
-        if waiting is not None and between is not None:
-            return Load(step, wait, waiting * wait, between * rest)
+        if loader is not None and loader.wait_cores is not None and loader.rest_cores is not None:
+            return Load(step, wait, loader.wait_cores * wait, loader.rest_cores * rest)
         used = machine.own * step
         waited = min(wait, used)
         return Load(step, wait, waited, used - waited)
 
     def with_workers(self, workers: int, machine: Machine) -> float:
-        """Ms of a step whose batches come from so many workers.
+        """Ms of a step whose batches come from a number of workers.
 
         The slowest of three decides: the rest of the step on the cores that the workers leave it,
-        the workers, of which each has one thread, and the cores that all share. More threads than
-        cores would be slower yet: threads of one op wait for each other.
+        the workers, each with one thread, and the cores that all share. More threads than cores
+        would be slower yet: threads of one op wait for each other.
         """
         work = HAND_OVER * self.wait_work
-        a_batch = max(self.wait, work)
+        batch = max(self.wait, work)
         least = 1e-9
         rest = max(self.rest, self.rest_work / max(self.left(workers, machine), least)) + RECEIVE_MS
         return max(
             rest,
-            (a_batch + RECEIVE_MS) / workers,
+            (batch + RECEIVE_MS) / workers,
             (work + self.rest_work) / max(machine.available, least),
         )
 
     def left(self, workers: int, machine: Machine) -> float:
-        """Cores that are left for the rest of the step while workers run, which need none while
-        they wait for a disk or a network.
+        """Cores left for the rest of the step while workers run; a worker that waits for a disk or
+        a network needs none.
         """
         return max(machine.available - workers * self.of_worker, 0.0)
 
@@ -152,11 +151,13 @@ class Load:
 
 
 def workers_for(load: Load, machine: Machine) -> tuple[int, float]:
-    """How many workers make a step fastest, no more than needed, and the ms of a step with them."""
-    most = max(int(machine.cores / max(load.of_worker, _LEAST_OF_WORKER)), 1)
-    steps = {workers: load.with_workers(workers, machine) for workers in range(1, most + 1)}
-    best = min(steps.values())
-    workers = next(workers for workers, step in steps.items() if step <= best * (1 + NEAR))
+    """The number of workers that makes a step fastest, no more than needed, and ms of a step with
+    them.
+    """
+    max_workers = max(int(machine.cores / max(load.of_worker, _LEAST_OF_WORKER)), 1)
+    steps = {workers: load.with_workers(workers, machine) for workers in range(1, max_workers + 1)}
+    fast_enough = min(steps.values()) * (1 + NEAR)
+    workers = next(workers for workers, step in steps.items() if step <= fast_enough)
     return workers, steps[workers]
 
 
@@ -166,58 +167,59 @@ def more_workers_for(
     """The same for a loader that has workers: as much faster as cores are free, but no faster than
     without the wait.
     """
-    faster = max(
-        step - wait, step * min(machine.own / machine.available, 1.0) if machine.available else step
-    )
-    most = workers + int((machine.available - machine.own + _ALMOST) / of_worker)
-    needed = min(ceil(workers * step / faster) if faster else workers, most)
-    return needed, max(faster, step * workers / max(needed, 1))
+    fastest = step
+    if machine.available:
+        fastest = step * min(machine.own / machine.available, 1.0)
+    fastest = max(step - wait, fastest)
+    needed = ceil(workers * step / fastest) if fastest else workers
+    max_workers = workers + int((machine.available - machine.own + _ALMOST) / of_worker)
+    needed = min(needed, max_workers)
+    return needed, max(fastest, step * workers / max(needed, 1))
 
 
 def fitted(
-    found: pd.DataFrame,
+    findings: pd.DataFrame,
     measured: Mapping[str, float],
     loaders: Iterable[LoaderUse],
     times: Times,
     unit: Unit = MARKED,
 ) -> pd.DataFrame:
-    """The findings, with numbers and gains that the machine has the cores for, and cheaper items
-    where it has none.
+    """The findings, with numbers and gains that the machine has the cores for, and cheaper items if
+    it has none.
 
     Parameters
     ----------
-    found : DataFrame
+    findings : DataFrame
         `p.advice`.
     measured : mapping
-        What `nbprof.capture.contention.Contention.measured` gave.
+        The figures of `nbprof.capture.contention.Contention.measured`.
     loaders : iterable of LoaderUse
-        What the program asked for its batches.
+        The loaders that the program used.
     times : Times
         Of an average step.
     unit : Unit
-        What the figures are given per.
+        The unit that the figures are given per.
     """
-    machine, uses = Machine.of(measured), list(loaders)
-    if not len(found) or times.step <= 0:
-        return found
-    names = [str(name) for name in found.columns]
-    records = [
-        dict(zip(names, values, strict=True)) for values in found.itertuples(index=False, name=None)
-    ]
-    rows = [_row(record, machine, uses, times, unit) for record in records]
-    kept = [row for row in rows if row is not None]
-    if not kept:
-        return found.head(0)
-    result = pd.DataFrame(kept, columns=found.columns).astype(found.dtypes.to_dict())
-    if result.equals(found.reset_index(drop=True)):
-        return found
+    if not len(findings) or times.step <= 0:
+        return findings
+    uses, step = list(loaders), Step(times, Machine.of(measured), unit)
+    rows = []
+    for values in findings.itertuples(index=False, name=None):
+        row = _fit(dict(zip(map(str, findings.columns), values, strict=True)), uses, step)
+        if row is not None:
+            rows.append(row)
+    if not rows:
+        return findings.head(0)
+    result = pd.DataFrame(rows, columns=findings.columns).astype(findings.dtypes.to_dict())
+    if result.equals(findings.reset_index(drop=True)):
+        return findings
     return result.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True)
 
 
 @dataclass(frozen=True)
 class Times:
-    """Ms of an average step and of its wait for input; whether devices compute that copies go to,
-    and whether Keras runs the loop.
+    """Ms of an average step and of its wait for input; whether there are devices to copy batches
+    to, and whether Keras runs the loop.
     """
 
     step: float
@@ -226,93 +228,107 @@ class Times:
     keras: bool = False
 
 
-def _row(
-    row: dict[str, Any], machine: Machine | None, uses: list[LoaderUse], times: Times, unit: Unit
-) -> dict[str, Any] | None:
-    """A finding, changed where it speaks of what runs beside the steps; None where that would save
+class Step(NamedTuple):
+    """An average step on its machine, if that is known, and the unit of the figures."""
+
+    times: Times
+    machine: Machine | None
+    unit: Unit
+
+    @property
+    def least_gain_ms(self) -> float:
+        """Workers that would save less are not advised."""
+        return WORTH * self.times.step
+
+
+def _fit(row: dict[str, Any], uses: list[LoaderUse], step: Step) -> dict[str, Any] | None:
+    """A finding, changed if its remedy runs at the same time as the steps; None if that would save
     nothing.
     """
     rule = row["rule"]
     if rule == "pinned_memory":
         loaders = [use for use in uses if use.kind == DATA_LOADER]
-        # What is copied from elsewhere did not come from them.
+        # Copies from pageable memory do not come from loaders that pin it.
         return None if loaders and all(use.pin_memory for use in loaders) else row
     loader = _loader(rule, uses)
-    generator = rule != "input_bottleneck" or _GENERATOR in str(row["evidence"])
-    if rule in _OF_OTHERS and generator and loader is not None and loader.kind != TF_DATA:
-        # The framework's profiler does not see whose batches these are.
-        rule = WORKERS if loader.workers and loader.kind == DATA_LOADER else IN_PROCESS
-        title = (
-            "Load batches in worker processes"
-            if rule == IN_PROCESS
-            else "Give the DataLoader more workers"
-        )
-        row = {**row, "title": title, "evidence": _of_loader(str(row["evidence"]), loader)}
+    if loader is not None and loader.kind != TF_DATA and _is_on_foreign_input(row):
+        # The framework's profiler does not record whose batches these are.
+        rule, title = IN_PROCESS, "Load batches in worker processes"
+        if loader.workers and loader.kind == DATA_LOADER:
+            rule, title = WORKERS, "Give the DataLoader more workers"
+        evidence = _name_loader(str(row["evidence"]), loader)
+        row = {**row, "title": title, "evidence": evidence}
     if rule == IN_PROCESS:
-        # Keras makes a loader of PyTorch around a dataset of its own: that is the one in the code.
-        written = (
-            next((use for use in uses if use.kind == PY_DATASET), loader) if times.keras else loader
-        )
-        return _in_process(row, machine, loader, times, unit, written)
+        return _in_process(row, loader, _loader_in_code(uses, loader, step), step)
     if rule == WORKERS:
-        return _with_workers(row, machine, loader, times, unit)
-    if machine is None or not (
-        rule in BESIDE or (rule == "input_bottleneck" and _PARALLEL in str(row["fix"]))
-    ):
-        return row
-    return _beside(row, machine, loader, times, unit)
+        return _with_workers(row, loader, step)
+    parallel = rule == "input_bottleneck" and _PARALLEL in str(row["fix"])
+    if step.machine is not None and (rule in CONCURRENT or parallel):
+        return _concurrent(row, step.machine, loader, step)
+    return row
 
 
-def _of_loader(text: str, loader: LoaderUse) -> str:
-    """The evidence, with the loader that makes the batches in place of what is said of pipelines of
+def _is_on_foreign_input(row: dict[str, Any]) -> bool:
+    """True if a finding of TensorFlow or JAX is on batches that may come from another loader."""
+    if row["rule"] == "input_bottleneck":
+        return _GENERATOR in str(row["evidence"])
+    return row["rule"] in _RULES_ON_INPUT
+
+
+def _loader_in_code(
+    uses: list[LoaderUse], loader: LoaderUse | None, step: Step
+) -> LoaderUse | None:
+    """The loader in the user's code: Keras makes a loader of PyTorch around a dataset."""
+    if step.times.keras:
+        for use in uses:
+            if use.kind == PY_DATASET:
+                return use
+    return loader
+
+
+def _name_loader(text: str, loader: LoaderUse) -> str:
+    """The evidence, with the loader that makes the batches in place of the sentence on pipelines of
     TensorFlow and JAX.
     """
-    for end in (
+    for sentence in (
         ", and no recorded pipeline prepares it",
         ", and no tf.data pipeline",
         " The slowest call took",
     ):
-        head, found, _ = text.partition(end)
-        if found:
+        head, separator, _ = text.partition(sentence)
+        if separator:
             text = f"{head.removesuffix('.')}."
             break
-    named = f" of **{loader.dataset}**" if loader.dataset else ""
-    return f"{text} The batches come from the {loader.kind.rpartition('.')[2]}{named}."
+    dataset = f" of **{loader.dataset}**" if loader.dataset else ""
+    return f"{text} The batches come from the {loader.kind.rpartition('.')[2]}{dataset}."
 
 
 def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
-    """The loader that a finding is about: the one that was waited for longest, of those that
-    fit.
-    """
-    if rule == IN_PROCESS:
-        fit = [
-            use
-            for use in uses
-            if (use.kind == DATA_LOADER and not use.workers) or use.kind == PY_DATASET
-        ]
-    elif rule == WORKERS:
-        fit = [use for use in uses if use.workers and use.kind != TF_DATA]
-    else:
-        fit = [use for use in uses if use.kind == TF_DATA or rule in _OF_OTHERS]
-    return fit[0] if fit else None
+    """The loader that a finding is about: the first that fits, which was waited for longest."""
+    for use in uses:
+        if rule == IN_PROCESS:
+            fits = use.kind == PY_DATASET or (use.kind == DATA_LOADER and not use.workers)
+        elif rule == WORKERS:
+            fits = bool(use.workers) and use.kind != TF_DATA
+        else:
+            fits = use.kind == TF_DATA or rule in _RULES_ON_INPUT
+        if fits:
+            return use
+    return None
 
 
 def _in_process(
-    row: dict[str, Any],
-    machine: Machine | None,
-    loader: LoaderUse | None,
-    times: Times,
-    unit: Unit,
-    written: LoaderUse | None,
+    row: dict[str, Any], loader: LoaderUse | None, loader_in_code: LoaderUse | None, step: Step
 ) -> dict[str, Any]:
-    """`loader` is the one that was waited for, `written` the one in the person's code."""
+    """A finding on batches that the training process loads; `loader` is the one waited for."""
+    times, machine, unit = step
     if machine is None:
-        # One worker hides the shorter of the two; how many more have a core is not known.
+        # One worker hides the shorter of the two; whether there are cores for more is unknown.
         return {**row, "gain_is": UP_TO}
     load = Load.of(times.step, times.wait, machine, loader)
-    workers, step = workers_for(load, machine)
-    gain = min(times.step - step, float(row["gain_ms_per_step"]))
-    if gain < WORTH * times.step:
+    workers, step_ms = workers_for(load, machine)
+    gain = min(times.step - step_ms, float(row["gain_ms_per_step"]))
+    if gain < step.least_gain_ms:
         if load.wait <= 2 * RECEIVE_MS and load.left(1, machine) >= load.rest_cores:
             text = (
                 f"{row['evidence']} A worker would save little: to send and receive its batch takes"
@@ -320,113 +336,112 @@ def _in_process(
             )
             return _cheaper(row, text, _TITLE_SMALL, unit, keras=times.keras)
         text = (
-            f"{row['evidence']} {_busy(load, machine, unit)}: workers would take their time from"
-            f" the rest of {unit.the}."
+            f"{row['evidence']} {_cores_of_rest(load, machine, unit)}: workers would take their"
+            f" time from the rest of {unit.the}."
         )
         return _cheaper(row, text, _TITLE, unit, keras=times.keras)
     text = (
-        f"{row['evidence']} {_free(load, machine, unit)}: with **{_of_workers(workers)}** {unit.a}"
-        " takes about "
+        f"{row['evidence']} {_cores_of_step(load, machine, unit)}: with"
+        f" **{wording.plural(workers, 'worker')}** {unit.a} takes about"
+        f" **{wording.millis(times.step - gain)}**."
     )
-    text += f"**{wording.millis(times.step - gain)}**."
-    fix = _code(workers, written, times, str(row["fix"]))
+    fix = _code(workers, loader_in_code, times, str(row["fix"]))
     if load.rest_cores > load.left(workers, machine) + _ALMOST and machine.cores > 1:
         threads = max(int(machine.cores) - workers, 1)
+        plural = "" if threads == 1 else "s"
         text += (
-            f" Leave them their cores: with more than **{threads}**"
-            f" thread{'' if threads == 1 else 's'} of its own, the training "
+            f" Leave them their cores: with more than **{threads}** thread{plural} of its own, the"
+            " training would wait for a core in each op."
         )
-        text += "would wait for a core in each op."
         fix += f"\n+torch.set_num_threads({threads})"
     return {**row, "evidence": text, "gain_ms_per_step": gain, "fix": fix}
 
 
-def _with_workers(
-    row: dict[str, Any], machine: Machine | None, loader: LoaderUse | None, times: Times, unit: Unit
-) -> dict[str, Any]:
-    workers = loader.workers if loader is not None else None
+def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> dict[str, Any]:
+    """A finding on a loader whose workers cannot keep up."""
+    times, machine, unit = step
     if machine is None:
         return {**row, "gain_is": UP_TO}
+    workers = loader.workers if loader is not None else None
     of_worker = _cores_of_worker(times, machine, loader)
-    needed, step = more_workers_for(times.step, times.wait, workers or 1, machine, of_worker)
-    gain = min(times.step - step, float(row["gain_ms_per_step"]))
-    if gain < WORTH * times.step or (workers is not None and needed <= workers):
-        of = _kept_busy(machine)
-        others = (
-            f", and others **{machine.others:.1f}**"
-            if machine.others >= contention.OTHERS * machine.cores
-            else ""
-        )
+    needed, step_ms = more_workers_for(times.step, times.wait, workers or 1, machine, of_worker)
+    gain = min(times.step - step_ms, float(row["gain_ms_per_step"]))
+    if gain < step.least_gain_ms or (workers is not None and needed <= workers):
+        other_processes = ""
+        if machine.others >= contention.OTHERS * machine.cores:
+            other_processes = f", and others **{machine.others:.1f}**"
+        busy = f"**{machine.own:.1f}** of the **{machine.cores:.0f}** cores"
+        if machine.cores <= 1:
+            busy = f"**{100 * machine.own:.0f}%** of the core"
         text = (
-            f"{row['evidence']} They and the training process kept {of} busy{others}: more workers"
-            " would have no free core."
+            f"{row['evidence']} They and the training process kept {busy}"
+            f" busy{other_processes}: more workers would have no free core."
         )
         return _cheaper(row, text, _TITLE, unit)
     free = machine.available - machine.own
     text = (
         f"{row['evidence']} About **{free:.1f}** of the **{machine.cores:.0f}** cores were free:"
-        f" {unit.a} can take about "
+        f" {unit.a} can take about **{wording.millis(times.step - gain)}**."
     )
-    text += f"**{wording.millis(times.step - gain)}**."
-    fix = (
-        _code(needed, loader, times, str(row["fix"]))
-        if workers is not None
-        else _plus(max(int(free), 1))
-    )
+    if workers is not None:
+        fix = _code(needed, loader, times, str(row["fix"]))
+    else:
+        fix = (
+            "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n"
+            "+loader = DataLoader(dataset, batch_size=n,"
+            f" num_workers=k + {max(int(free), 1)})"
+        )
     return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": UP_TO, "fix": fix}
 
 
 def _cores_of_worker(times: Times, machine: Machine, loader: LoaderUse | None) -> float:
-    """Cores that each worker of a loader keeps busy: less than one where it waits for a disk or a
+    """Cores that each worker of a loader keeps busy: less than one if it waits for a disk or a
     network.
     """
-    if (
-        loader is None
-        or not loader.workers
-        or loader.wait_cores is None
-        or loader.rest_cores is None
-    ):
+    if loader is None or not loader.workers:
         return 1.0
-    of_process = loader.wait_cores * times.wait + loader.rest_cores * max(
-        times.step - times.wait, 0.0
-    )
+    if loader.wait_cores is None or loader.rest_cores is None:
+        return 1.0
+    rest = max(times.step - times.wait, 0.0)
+    of_process = loader.wait_cores * times.wait + loader.rest_cores * rest
     of_workers = machine.own * times.step - of_process
     return min(max(of_workers / (loader.workers * times.step), _LEAST_OF_WORKER), 1.0)
 
 
-def _beside(
-    row: dict[str, Any], machine: Machine, loader: LoaderUse | None, times: Times, unit: Unit
+def _concurrent(
+    row: dict[str, Any], machine: Machine, loader: LoaderUse | None, step: Step
 ) -> dict[str, Any] | None:
-    """What lets a pipeline run beside the steps, or more of it at a time: all of the work is left,
-    on the cores that there are.
+    """A finding that lets a pipeline run during the steps, or more of it at a time: all of its work
+    remains, on the available cores.
     """
+    times, _, unit = step
     load = Load.of(times.step, times.wait, machine, loader)
-    least = (
-        (load.wait_work + load.rest_work) / machine.available if machine.available else times.step
-    )
-    gain = min(float(row["gain_ms_per_step"]), max(times.step - least, 0.0))
+    shortest = times.step
+    if machine.available:
+        shortest = (load.wait_work + load.rest_work) / machine.available
+    gain = min(float(row["gain_ms_per_step"]), max(times.step - shortest, 0.0))
     if gain >= float(row["gain_ms_per_step"]):
         return row
-    if gain >= WORTH * times.step:
-        text = f"{row['evidence']} {_free(load, machine, unit)}, which bounds the gain."
+    if gain >= step.least_gain_ms:
+        text = f"{row['evidence']} {_cores_of_step(load, machine, unit)}, which bounds the gain."
         return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": UP_TO}
     if row["rule"] == "prefetch_missing":
         return None
     text = (
-        f"{row['evidence']} {_busy(load, machine, unit)}: nothing more can run beside {unit.the}."
+        f"{row['evidence']} {_cores_of_rest(load, machine, unit)}: nothing more can run beside"
+        f" {unit.the}."
     )
     fix = _FIX_OF_TF_DATA if row["rule"] in ("map_serial", "input_bottleneck") else _FIX_OF_BATCHES
-    return {**_cheaper(row, text, _TITLE_BESIDE, unit), "fix": fix}
+    return {**_cheaper(row, text, _TITLE_CONCURRENT, unit), "fix": fix}
 
 
 def _cheaper(
     row: dict[str, Any], text: str, title: str, unit: Unit, *, keras: bool = False
 ) -> dict[str, Any]:
-    fix = (
-        _FIX.replace("class Items(Dataset)", "class Batches(keras.utils.PyDataset)")
-        if keras
-        else _FIX
-    )
+    """The finding with advice to make items cheaper instead."""
+    fix = _FIX
+    if keras:
+        fix = fix.replace("class Items(Dataset)", "class Batches(keras.utils.PyDataset)")
     return {
         **row,
         "evidence": text,
@@ -437,88 +452,70 @@ def _cheaper(
     }
 
 
-def without_workers(categories: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """The kinds of input work, without advice to add workers where the findings say that they would
+def without_workers(categories: pd.DataFrame, findings: pd.DataFrame) -> pd.DataFrame:
+    """The kinds of input work, without advice to add workers if the findings say that these would
     not help.
 
     Parameters
     ----------
     categories : DataFrame
         `p.input_pipeline.categories`.
-    found : DataFrame
+    findings : DataFrame
         `p.advice`.
     """
-    if not found["title"].isin([_TITLE, _TITLE_SMALL, _TITLE_BESIDE]).any():
+    if not findings["title"].isin([_TITLE, _TITLE_SMALL, _TITLE_CONCURRENT]).any():
         return categories
     concerned = categories["category"].isin(list(READING)) & (categories["advice"] != "")
     return categories.assign(advice=categories["advice"].mask(concerned, _CHEAPER_ITEMS))
 
 
-def _kept_busy(machine: Machine) -> str:
-    if machine.cores <= 1:
-        return f"**{100 * machine.own:.0f}%** of the core"
-    return f"**{machine.own:.1f}** of the **{machine.cores:.0f}** cores"
-
-
-def _of_others(machine: Machine) -> str:
-    return f", other processes **{machine.others:.1f}**" if machine.others >= 0.05 else ""
-
-
-def _busy(load: Load, machine: Machine, unit: Unit) -> str:
+def _cores_of_rest(load: Load, machine: Machine, unit: Unit) -> str:
     used = min(load.rest_cores, machine.cores) if load.rest else machine.own
     cores = "the core" if machine.cores <= 1 else f"the **{machine.cores:.0f}** cores"
-    return f"The rest of {unit.the} uses **{used:.1f}** of {cores}{_of_others(machine)}"
+    text = f"The rest of {unit.the} uses **{used:.1f}** of {cores}"
+    if machine.others >= 0.05:
+        text += f", other processes **{machine.others:.1f}**"
+    return text
 
 
-def _free(load: Load, machine: Machine, unit: Unit) -> str:
-    return (
-        f"{_busy(load, machine, unit)}, and a batch takes **{wording.millis(load.wait_work)}** of a"
-        " core"
-    )
-
-
-def _of_workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"
+def _cores_of_step(load: Load, machine: Machine, unit: Unit) -> str:
+    batch = f"a batch takes **{wording.millis(load.wait_work)}** of a core"
+    return f"{_cores_of_rest(load, machine, unit)}, and {batch}"
 
 
 def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str:
-    """The call with so many workers, with the arguments that the loader has."""
+    """The call with a number of workers, with the arguments that the loader has."""
     if loader is not None and loader.kind == PY_DATASET:
-        now = f"workers={loader.workers}" if loader.workers is not None else ""
-        now += ", use_multiprocessing=True" if loader.processes else ""
+        arguments = f"workers={loader.workers}" if loader.workers is not None else ""
+        if loader.processes:
+            arguments += ", use_multiprocessing=True"
         return (
-            f"-model.fit(Batches({now}))\n+model.fit(Batches(workers={workers},"
-            " use_multiprocessing=True))"
+            f"-model.fit(Batches({arguments}))\n"
+            f"+model.fit(Batches(workers={workers}, use_multiprocessing=True))"
         )
     if loader is None or times.keras:
-        return fix.replace("num_workers=1", f"num_workers={workers}").replace(
-            "workers=1", f"workers={workers}"
-        )
-    size = "n" if loader.batch_size is None else str(loader.batch_size)
-    given = [f"batch_size={size}", *(["shuffle=True"] if loader.shuffle else [])]
-    kept = [
-        *(["pin_memory=True"] if loader.pin_memory else []),
-        *(["persistent_workers=True"] if loader.persistent_workers else []),
-    ]
-    before = [*given, *([f"num_workers={loader.workers}"] if loader.workers else []), *kept]
-    added = [] if loader.pin_memory or not times.devices else ["pin_memory=True"]
-    # Workers that start anew in each epoch cost a second of it.
-    added += (
-        ["persistent_workers=True"]
-        if loader.iterations > 1 and not loader.persistent_workers
-        else []
-    )
-    after = [*given, f"num_workers={workers}"]
-    more = [*kept, *added]
-    rest = ",\n+                    " + ", ".join(more) if more else ""
+        fix = fix.replace("num_workers=1", f"num_workers={workers}")
+        return fix.replace("workers=1", f"workers={workers}")
+    first = [f"batch_size={'n' if loader.batch_size is None else loader.batch_size}"]
+    if loader.shuffle:
+        first.append("shuffle=True")
+    last = []
+    if loader.pin_memory:
+        last.append("pin_memory=True")
+    if loader.persistent_workers:
+        last.append("persistent_workers=True")
+    before = [*first, *last]
+    if loader.workers:
+        before.insert(len(first), f"num_workers={loader.workers}")
+    if times.devices and not loader.pin_memory:
+        last.append("pin_memory=True")
+    # Starting workers takes a second of each epoch.
+    if loader.iterations > 1 and not loader.persistent_workers:
+        last.append("persistent_workers=True")
+    after = ", ".join([*first, f"num_workers={workers}"])
+    if last:
+        after += ",\n+                    " + ", ".join(last)
     return (
-        f"-loader = DataLoader(dataset, {', '.join(before)})\n+loader = DataLoader(dataset,"
-        f" {', '.join(after)}{rest})"
-    )
-
-
-def _plus(free: int) -> str:
-    return (
-        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset,"
-        f" batch_size=n, num_workers=k + {free})"
+        f"-loader = DataLoader(dataset, {', '.join(before)})\n"
+        f"+loader = DataLoader(dataset, {after})"
     )

@@ -1,4 +1,4 @@
-"""Which devices of a process ran anything, and whether they receive their data at the same time."""
+"""Devices of a process that ran nothing, and copies that go to one device after the other."""
 
 from __future__ import annotations
 
@@ -82,5 +82,7 @@ def in_turn(activity: Activity, steps: pd.DataFrame) -> InTurn | None:
     if len(lengths) < 2 or not total:
         return None
     return InTurn(
-        len(lengths), total / 1e9 / len(of_host), 1 - Intervals.of_rows(rows).total() / total
+        devices=len(lengths),
+        ms=total / 1e9 / len(of_host),
+        overlap=1 - Intervals.of_rows(rows).total() / total,
     )

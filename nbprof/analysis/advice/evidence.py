@@ -1,13 +1,15 @@
-"""Evidence for advice beyond overview, kernels and input: compiled programs, memory, and the
-runtime's messages.
+"""Evidence for advice beyond overview, kernels and input, computed when a rule asks for it.
+
+`Evidence` declares each piece once, with the function that computes it from `Sources`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +42,8 @@ from nbprof.hlo.hlo import Program
 if TYPE_CHECKING:
     from nbprof.analysis.cpu import CpuSplit
     from nbprof.analysis.python import PythonUse
+
+T = TypeVar("T")
 
 MUCH_PADDING = 64 * 2**20
 """Programs with fewer bytes of padding are ignored."""
@@ -76,19 +80,20 @@ class Padding:
     @property
     def expansion(self) -> float:
         """Padded bytes divided by unpadded bytes."""
-        return self.peak_bytes / self.unpadded_bytes if self.unpadded_bytes else 1.0
+        if not self.unpadded_bytes:
+            return 1.0
+        return self.peak_bytes / self.unpadded_bytes
 
 
 MOSTLY_LONG = 2.0
-"""With a mean over so many times the median, a few long gaps are most of the time between steps."""
+"""If the mean is more than this times the median, a few long gaps dominate."""
 
 
 @dataclass(frozen=True)
 class LongGaps:
-    """Gaps between steps that are most of the time between them: how many, and their median in ms.
+    """Gaps that are most of the time between steps: their number, and their median in ms.
 
-    `left_out_ms` is the longest gap of all where it counts for nothing: it may lie between two
-    loops. Else None.
+    `left_out_ms` is the longest gap if it is not counted because it may be between two loops.
     """
 
     count: int
@@ -97,7 +102,7 @@ class LongGaps:
 
 
 @dataclass(frozen=True)
-class Placed:
+class HostProducts:
     """Matrix products that ran on the host: percent of host op time, ms per step, the longest op,
     and its time per call.
     """
@@ -110,9 +115,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Spread:
-    """How workers differ: the slowest worker, its mean time per step in a category in ms, and the
-    mean of all workers.
-    """
+    """The slowest worker, its mean time per step in ms, and the mean of all workers."""
 
     worker: str
     ms: float
@@ -122,10 +125,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Straggler:
-    """A rank that is slower than the others: which, what it costs a step in ms, in how many of how
-    many steps it is the slowest, and why.
+    """A rank that is slower than the others: its cost in ms per step, the number of steps in which
+    it is the slowest, and the reason.
 
-    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate; if not,
+    `waited_for` tells whether the others waited for it, as ranks do that communicate; if not,
     `saved_ms` is how far it is behind.
     """
 
@@ -139,7 +142,7 @@ class Straggler:
 
 @dataclass(frozen=True)
 class HostUse:
-    """What the host did, as a recording of nbprof states it beside the files.
+    """Use of the host, from a recording of nbprof.
 
     Attributes
     ----------
@@ -154,7 +157,7 @@ class HostUse:
     products : Products
         Matrix products and convolutions of 32-bit numbers.
     bf16 : str
-        Instructions of the CPU for bfloat16; "" where it has none, or where that is not known.
+        Instructions of the CPU for bfloat16; "" if it has none, or if unknown.
     """
 
     parts: dict[str, float]
@@ -165,256 +168,265 @@ class HostUse:
     bf16: str = ""
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """The evidence found; None or empty for what the profile does not have.
+@dataclass
+class Sources:
+    """Tables of a profile that evidence is computed from.
 
     Attributes
-    ----------
-    work : Work, optional
-        Of compiled programs.
-    padding : Padding, optional
-    fragmentation : float, optional
-        At the peak of the device's allocator: the share of its free memory outside the largest free
-        block.
-    reserved_bytes : int, optional
-        Memory that PyTorch's allocator has reserved at the peak; `fragmentation` is then the share
-        of it not in use.
-    device_bytes : int, optional
-        Memory of a device.
-    between_ms : float, optional
-        Time between one step and the next, of steps of one kind on one host: the median, or the
-        mean where that is mostly a few long gaps.
-    long_gaps : LongGaps, optional
-        Those that are most of `between_ms`, where it is the mean.
-    between_input_ms : float, optional
-        Median part of that in which the thread of the steps waits for an iterator of tf.data.
-    compiling : int, optional
-        How many of the steps that averages use compiled anything.
-    tracing : int, optional
-        In how many of them a tf.function was traced.
-    programs_per_step : float, optional
-        Runs of compiled programs per step of a host, for JAX.
-    python_calls : bool
-        Whether calls of Python are events of the trace.
-    idle_devices : Idle, optional
-        Devices that ran nothing beside others that did.
-    copies_in_turn : InTurn, optional
-        Copies from the host to several devices.
-    host_recorded : bool
-        Whether anything that the host did is in the profile: ops, calls of the device's runtime, or
-        calls of Python.
-    lost_kernels : bool
-        Whether a device was used, but none of its kernels was recorded, or most steps lost some.
-    code : StepCode
-        Of how the step is written.
-    unrolled : Unrolled, optional
-        Layers of the main program that a Python loop wrote out.
-    placed : Placed, optional
-    spread : Spread, optional
-        Of device compute.
-    straggler : Straggler, optional
-        The one that costs most.
-    serving : bool
-        Whether steps are iterations of an inference engine.
-    npu_rules : DataFrame, optional
-        `p.ascend.rules.frame`.
-    texts : tuple of str
-        Event names and error messages about the runtime's memory.
-    tpu_start_s : float, optional
-        Start time of the TPU system, if recorded.
-    periodic : Periodic, optional
-    growth : Growth, optional
-    later_input_percent : float, optional
-        Input in percent of step time without the first step of each host, in which a pipeline may
-        only start.
-    first_calls : mapping
-        By host and pipeline of tf.data: how long its first call took, ms.
-    waiting_percent : float
-        Share of step time in which the host waits for a device that runs nothing; 0 where that is
-        not known.
-    not_launched_ms : callable
-        Returns the time per step in which devices are idle and their next work is not launched, ms;
-        infinite where no launch is known.
-    copied_ms, copied_bytes : float, optional
-        Copies to devices that steps wait for, per step; bytes of all copies to devices.
-    iterators : mapping
-        What iterators of tf.data state about themselves, by id.
-    iterator_functions : mapping
-        Types of the ops that the functions of their pipelines ran, with their time in ms.
-    versions : mapping
-        Of the libraries, by their names, as the recording states them; the files alone do not.
-    host : HostUse, optional
-        What the host did, where nbprof recorded it beside the files.
-    in_use : InUse
-        What the program uses already of that which advice recommends.
-    functions : tuple of str
-        The person's functions with the most time outside of ops, where calls of Python were
-        recorded, longest first.
-    """
-
-    work: Work | None = None
-    padding: Padding | None = None
-    fragmentation: float | None = None
-    reserved_bytes: int | None = None
-    device_bytes: int | None = None
-    between_ms: float | None = None
-    long_gaps: LongGaps | None = None
-    between_input_ms: float | None = None
-    compiling: int | None = None
-    tracing: int | None = None
-    programs_per_step: float | None = None
-    python_calls: bool = False
-    host_recorded: bool = True
-    idle_devices: Idle | None = None
-    copies_in_turn: InTurn | None = None
-    lost_kernels: bool = False
-    code: StepCode = field(default_factory=StepCode)
-    unrolled: Unrolled | None = None
-    placed: Placed | None = None
-    spread: Spread | None = None
-    straggler: Straggler | None = None
-    serving: bool = False
-    npu_rules: pd.DataFrame | None = None
-    texts: tuple[str, ...] = ()
-    tpu_start_s: float | None = None
-    periodic: Periodic | None = None
-    growth: Growth | None = None
-    later_input_percent: float | None = None
-    first_calls: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    copied_ms: float | None = None
-    waiting_percent: float = 0.0
-    not_launched_ms: Callable[[], float] = lambda: float("inf")
-    copied_bytes: float | None = None
-    iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
-    iterator_functions: Mapping[str, float] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    host: HostUse | None = None
-    in_use: InUse = field(default_factory=InUse)
-    functions: tuple[str, ...] = ()
-
-
-def gather(
-    activity: Activity,
-    trace: Trace,
-    *,
-    steps: pd.DataFrame,
-    ops: pd.DataFrame,
-    kernels: pd.DataFrame,
-    memory: pd.DataFrame,
-    modules: Callable[[], pd.DataFrame],
-    compiled: Mapping[str, Named],
-    pods: pd.DataFrame,
-    stragglers: pd.DataFrame,
-    texts: Iterable[str] = (),
-    started: float | None = None,
-    npu_rules: pd.DataFrame | None = None,
-    rhythm: Periodic | None = None,
-    growth: Growth | None = None,
-    calls: pd.DataFrame,
-    marked: Int64s,
-    not_launched_ms: Callable[[], float],
-) -> Evidence:
-    """The evidence of a profile.
-
-    Parameters
     ----------
     activity : Activity
     trace : Trace
         Its events.
-    steps, ops, kernels, memory, pods, stragglers : DataFrame
-        `p.steps.frame` with its columns `kind` and `counted`,
-        `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.pods.frame`, `p.pods.stragglers`.
+    steps, ops, kernels : DataFrame
+        `p.steps.frame` with its columns `kind` and `counted`, `p.ops.frame`, `p.kernels.frame`.
+    memory, pods, stragglers : DataFrame
+        `p.memory.summary`, `p.pods.frame`, `p.pods.stragglers`.
     modules : callable
         Returns `p.memory_viewer.modules`; called only for TPUs, which store arrays in tiles.
     compiled : mapping
         Programs by name.
-    texts : iterable of str
-        Event names and messages about the runtime's memory.
-    started : float, optional
-        Start time of the TPU system, in s.
-    npu_rules : DataFrame, optional
-        `p.ascend.rules.frame`, where the devices are NPUs.
-    rhythm : Periodic, optional
-        Of the steps.
-    growth : Growth, optional
-        Of memory.
     calls : DataFrame
         `p.tf_data.calls`.
     marked : array of int64
         The lanes of `activity.markers`.
-    not_launched_ms : callable
-        As in the result; called only for findings that would blame the host.
     """
-    reserved = None
-    leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
-    fragmentation = (
-        leads["peak_fragmentation"].iloc[0]
-        if len(leads) and "peak_fragmentation" in leads
-        else None
+
+    activity: Activity
+    trace: Trace
+    steps: pd.DataFrame
+    ops: pd.DataFrame
+    kernels: pd.DataFrame
+    memory: pd.DataFrame
+    modules: Callable[[], pd.DataFrame]
+    compiled: Mapping[str, Named]
+    pods: pd.DataFrame
+    stragglers: pd.DataFrame
+    calls: pd.DataFrame
+    marked: Int64s
+
+    @cached_property
+    def between(self) -> Between:
+        """Time between steps."""
+        return between_steps(self)
+
+    @cached_property
+    def allocator(self) -> Allocator:
+        """State of the device's allocator at its peak."""
+        return allocator(self)
+
+
+class Piece(Generic[T]):
+    """One attribute of `Evidence`, computed when a rule first reads it.
+
+    Parameters
+    ----------
+    compute : callable or None
+        Computes it from the tables of a profile; None if only the caller can know it.
+    missing : object
+        Its value without tables.
+    """
+
+    def __init__(self, compute: Callable[[Sources], T] | None, missing: T) -> None:
+        self._compute = compute
+        self._missing = missing
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, evidence: Evidence | None, owner: type) -> T:
+        if evidence is None or evidence.sources is None or self._compute is None:
+            return self._missing
+        result = self._compute(evidence.sources)
+        # The instance's dictionary comes before a descriptor without __set__.
+        evidence.__dict__[self._name] = result
+        return result
+
+
+class Evidence:
+    """Evidence for the rules, by name; None or empty where the profile does not have it.
+
+    Parameters
+    ----------
+    sources : Sources, optional
+        Tables of the profile; without them only `values` are known.
+    **values : object
+        Attributes that are known already.
+    """
+
+    def __init__(self, sources: Sources | None = None, **values: Any) -> None:
+        unknown = [name for name in values if not isinstance(vars(Evidence).get(name), Piece)]
+        if unknown:
+            raise TypeError(f"Evidence has no attribute {', '.join(unknown)}.")
+        self.sources = sources
+        self.__dict__.update(values)
+
+    def with_values(self, **values: Any) -> Evidence:
+        """A copy with other values of some attributes."""
+        cached = {name: value for name, value in vars(self).items() if name != "sources"}
+        return Evidence(self.sources, **{**cached, **values})
+
+    # Compiled programs
+
+    work: Piece[Work | None] = Piece(lambda s: advice_programs.gather(s.activity), None)
+    """Ops of compiled programs on devices."""
+    programs_per_step: Piece[float | None] = Piece(
+        lambda s: programs_per_step(s.activity, s.steps), None
     )
-    if (
-        (fragmentation is None or pd.isna(fragmentation))
-        and activity.framework is PYTORCH
-        and len(leads)
-    ):
-        free, used = leads["peak_free_bytes"].iloc[0], leads["peak_bytes"].iloc[0]
-        if pd.notna(free) and pd.notna(used) and free + used > 0:
-            reserved, fragmentation = int(free + used), float(free / (free + used))
+    """Runs of compiled programs per step of a host, for JAX."""
+    unrolled: Piece[Unrolled | None] = Piece(lambda s: unrolled.find(s.activity), None)
+    """Layers of the main program that a Python loop wrote out."""
+    padding: Piece[Padding | None] = Piece(lambda s: _padding(s), None)
+    """The program with the most padding in its memory, on TPUs."""
+
+    # Memory
+
+    fragmentation: Piece[float | None] = Piece(lambda s: s.allocator.fragmentation, None)
+    """At the peak of the device's allocator, the share of its free memory outside the largest free
+    block; with `reserved_bytes`, the share of reserved memory that is not in use.
+    """
+    reserved_bytes: Piece[int | None] = Piece(lambda s: s.allocator.reserved_bytes, None)
+    """Memory that PyTorch's allocator has reserved at the peak."""
+    device_bytes: Piece[int | None] = Piece(lambda s: _device_bytes(s.activity), None)
+    """Memory of a device, the smallest if they differ."""
+    growth: Piece[Growth | None] = Piece(None, None)
+    """Memory that grows from step to step."""
+
+    # Steps
+
+    between_ms: Piece[float | None] = Piece(lambda s: s.between.ms, None)
+    """Time between one step and the next, of steps of one kind on one host: the median, or the mean
+    if that is mostly a few long gaps.
+    """
+    long_gaps: Piece[LongGaps | None] = Piece(lambda s: s.between.long_gaps, None)
+    """The gaps that are most of `between_ms`, if it is the mean."""
+    between_input_ms: Piece[float | None] = Piece(lambda s: s.between.input_ms, None)
+    """Part of `between_ms` in which the thread of the steps waits for an iterator of tf.data."""
+    compiling: Piece[int | None] = Piece(lambda s: _compiling_steps(s.steps), None)
+    """Number of steps that averages use in which anything was compiled."""
+    tracing: Piece[int | None] = Piece(lambda s: _tracing_steps(s.activity, counted(s.steps)), None)
+    """Number of these steps in which a tf.function was traced."""
+    later_input_percent: Piece[float | None] = Piece(lambda s: _later_input(s.steps), None)
+    """Input in percent of step time without the first step of each host, in which a pipeline may
+    only start.
+    """
+    waiting_percent: Piece[float] = Piece(lambda s: waiting_percent(s.steps), 0.0)
+    """Share of step time in which the host waits for a device that runs nothing; 0 if unknown."""
+    copied_ms: Piece[float | None] = Piece(lambda s: _mean(s.steps, "host_to_device_ms"), None)
+    """Copies to devices that steps wait for, in ms per step."""
+    copied_bytes: Piece[float | None] = Piece(lambda s: _mean(s.steps, COPIED["H2D"]), None)
+    """Bytes of all copies to devices per step."""
+    code: Piece[StepCode] = Piece(lambda s: step_code.gather(s.activity, s.steps), StepCode())
+    """How the step is written."""
+    periodic: Piece[Periodic | None] = Piece(None, None)
+    """Steps at equal distances that are slower than the others."""
+    not_launched_ms: Piece[Callable[[], float]] = Piece(None, lambda: float("inf"))
+    """Returns the time per step in which devices are idle and their next work is not launched, in
+    ms; infinite if no launch is known. Called only for findings that would blame the host.
+    """
+    serving: Piece[bool] = Piece(lambda s: SERVING in s.activity.traits, False)
+    """True if steps are iterations of an inference engine."""
+
+    # Host and devices
+
+    python_calls: Piece[bool] = Piece(lambda s: PYTHON_CALLS in s.activity.traits, False)
+    """True if calls of Python are events of the trace."""
+    functions: Piece[tuple[str, ...]] = Piece(
+        lambda s: python_calls.outside_ops(s.activity, s.trace, s.steps), ()
+    )
+    """The user's functions with the most time outside of ops, longest first, if calls of Python
+    were recorded.
+    """
+    host_recorded: Piece[bool] = Piece(lambda s: _host_recorded(s.activity), True)
+    """True if the profile has anything that the host did: ops, calls of the device's runtime, or
+    calls of Python.
+    """
+    host: Piece[HostUse | None] = Piece(None, None)
+    """Use of the host, if nbprof recorded it."""
+    host_products: Piece[HostProducts | None] = Piece(
+        lambda s: _host_products(s.activity, s.ops, s.kernels, len(s.steps)), None
+    )
+    """Matrix products that ran on the host despite a GPU."""
+    idle_devices: Piece[Idle | None] = Piece(lambda s: devices_used.idle(s.activity), None)
+    """Devices that ran nothing while others did."""
+    copies_in_turn: Piece[InTurn | None] = Piece(
+        lambda s: devices_used.in_turn(s.activity, s.steps), None
+    )
+    """Copies from the host to several devices, one after the other."""
+    lost_kernels: Piece[bool] = Piece(lambda s: _lost_kernels(s), False)
+    """True if a device was used but none of its kernels was recorded, or most steps lost some."""
+    spread: Piece[Spread | None] = Piece(lambda s: spread(s.pods), None)
+    """Device compute of the slowest worker."""
+    straggler: Piece[Straggler | None] = Piece(lambda s: straggler(s.stragglers), None)
+    """The slow rank that costs most."""
+    npu_rules: Piece[pd.DataFrame | None] = Piece(None, None)
+    """`p.ascend.rules.frame`, if the devices are NPUs."""
+    texts: Piece[tuple[str, ...]] = Piece(None, ())
+    """Event names and messages about the memory of the TPU's runtime."""
+    tpu_start_s: Piece[float | None] = Piece(None, None)
+    """Start time of the TPU system."""
+
+    # Program
+
+    first_calls: Piece[Mapping[tuple[str, str], float]] = Piece(lambda s: first_calls(s.calls), {})
+    """Duration of the first call of each tf.data pipeline in ms, by host and pipeline."""
+    iterators: Piece[Mapping[int, Mapping[str, object]]] = Piece(
+        lambda s: s.activity.iterator_params, {}
+    )
+    """Recorded parameters of tf.data iterators, by id."""
+    iterator_functions: Piece[Mapping[str, float]] = Piece(
+        lambda s: s.activity.iterator_functions, {}
+    )
+    """Types of the ops that the functions of their pipelines ran, with their time in ms."""
+    versions: Piece[Mapping[str, str]] = Piece(None, {})
+    """Versions of libraries by name, if the recording has them."""
+    in_use: Piece[InUse] = Piece(lambda s: in_use.find(s.activity, s.trace), InUse())
+    """Recommended features that the program uses already."""
+
+
+class Allocator(NamedTuple):
+    """State of a device's allocator at its peak; see the attributes of `Evidence`."""
+
+    fragmentation: float | None = None
+    reserved_bytes: int | None = None
+
+
+def allocator(sources: Sources) -> Allocator:
+    """Fragmentation at the peak; for PyTorch without it, reserved memory that is not in use."""
+    activity = sources.activity
+    peaks = leading(sources.memory, activity.hosts, on_device=len(activity.device_extents) > 0)
+    if not len(peaks):
+        return Allocator()
+    if "peak_fragmentation" in peaks and pd.notna(peaks["peak_fragmentation"].iloc[0]):
+        return Allocator(float(peaks["peak_fragmentation"].iloc[0]))
+    if activity.framework is not PYTORCH:
+        return Allocator()
+    free, used = peaks["peak_free_bytes"].iloc[0], peaks["peak_bytes"].iloc[0]
+    if pd.isna(free) or pd.isna(used) or free + used <= 0:
+        return Allocator()
+    return Allocator(float(free / (free + used)), int(free + used))
+
+
+def _device_bytes(activity: Activity) -> int | None:
     sizes = activity.devices["memory_bytes"].dropna()
-    gaps = _gaps(steps)
-    lengths = (gaps["end"] - gaps["start"]).to_numpy(np.float64) / 1e9
-    between, long_gaps = _between(lengths)
-    if long_gaps is not None and long_gaps.left_out_ms is not None:
-        gaps = gaps[np.arange(len(gaps)) != lengths.argmax()]
-    return Evidence(
-        work=advice_programs.gather(activity),
-        padding=_padding(modules(), compiled)
-        if (activity.devices["kind"] == "TPU").any()
-        else None,
-        fragmentation=None
-        if fragmentation is None or pd.isna(fragmentation)
-        else float(fragmentation),
-        reserved_bytes=reserved,
-        device_bytes=int(sizes.min()) if len(sizes) else None,
-        between_ms=between,
-        long_gaps=long_gaps,
-        between_input_ms=_between_input(
-            activity, gaps, marked, np.median if long_gaps is None else np.mean
-        ),
-        compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
-        tracing=_tracing(activity, counted(steps)),
-        programs_per_step=programs_per_step(activity, steps),
-        python_calls=PYTHON_CALLS in activity.traits,
-        idle_devices=devices_used.idle(activity),
-        copies_in_turn=devices_used.in_turn(activity, steps),
-        host_recorded=activity.has_host_ops
-        or PYTHON_CALLS in activity.traits
-        or len(activity.calls) > 0,
-        lost_kernels=(LOST_KERNELS in activity.traits and "kernels" in activity.missing)
-        or mostly_lost(steps) is not None,
-        code=step_code.gather(activity, steps),
-        unrolled=unrolled.find(activity),
-        placed=_placed(activity, ops, kernels, len(steps)),
-        spread=spread(pods),
-        straggler=straggler(stragglers),
-        serving=SERVING in activity.traits,
-        npu_rules=npu_rules,
-        texts=tuple(texts),
-        tpu_start_s=started,
-        periodic=rhythm,
-        growth=growth,
-        later_input_percent=_later_input(steps),
-        first_calls=first_calls(calls),
-        copied_ms=_mean(steps, "host_to_device_ms"),
-        waiting_percent=waiting_percent(steps),
-        not_launched_ms=not_launched_ms,
-        copied_bytes=_mean(steps, COPIED["H2D"]),
-        iterators=activity.iterator_params,
-        iterator_functions=activity.iterator_functions,
-        in_use=in_use.find(activity, trace),
-        functions=python_calls.outside_ops(activity, trace, steps),
-    )
+    return int(sizes.min()) if len(sizes) else None
+
+
+def _compiling_steps(steps: pd.DataFrame) -> int | None:
+    if not len(steps):
+        return None
+    return int(counted(steps)["compile_ms"].gt(0).sum())
+
+
+def _host_recorded(activity: Activity) -> bool:
+    return activity.has_host_ops or PYTHON_CALLS in activity.traits or len(activity.calls) > 0
+
+
+def _lost_kernels(sources: Sources) -> bool:
+    activity = sources.activity
+    if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
+        return True
+    return mostly_lost(sources.steps) is not None
 
 
 def _later_input(steps: pd.DataFrame) -> float | None:
@@ -426,50 +438,46 @@ def _later_input(steps: pd.DataFrame) -> float | None:
 
 
 def first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """How long the first call of each tf.data pipeline took, in ms, by host and pipeline."""
+    """Duration of the first call of each tf.data pipeline in ms, by host and pipeline."""
     first = calls.sort_values("start_ms", kind="stable").drop_duplicates(["host", "pipeline"])
-    return {
-        (host, pipeline): time / 1000
-        for host, pipeline, time in zip(
-            first["host"], first["pipeline"], first["duration_us"], strict=True
-        )
-    }
+    durations = {}
+    rows = zip(first["host"], first["pipeline"], first["duration_us"], strict=True)
+    for host, pipeline, duration_us in rows:
+        durations[host, pipeline] = duration_us / 1000
+    return durations
 
 
 def _mean(steps: pd.DataFrame, column: str) -> float | None:
-    """The mean over the steps that averages use; None where it was not measured."""
+    """The mean over the steps that averages use; None if it was not measured."""
     if column not in steps or not len(steps) or counted(steps)[column].isna().any():
         return None
     return float(counted(steps)[column].mean())
 
 
-def _tracing(activity: Activity, used: pd.DataFrame) -> int | None:
-    rows = activity.functions.frame()
-    if not len(rows) or not len(used):
+def _tracing_steps(activity: Activity, used: pd.DataFrame) -> int | None:
+    """Number of steps in which a tf.function was traced; None without functions or steps."""
+    calls = activity.functions.frame()
+    if not len(calls) or not len(used):
         return None
-    traced = [
+    modes = [
         code
-        for code in rows["mode"].unique().tolist()
+        for code in calls["mode"].unique().tolist()
         if str(activity.texts.values[code]).startswith(TRACED)
     ]
-    rows = rows[rows["mode"].isin(traced)]
-    rows = rows[begin_in_steps(rows, used, activity.hosts)]
-    begins = {
-        host: np.sort(mine["start_ms"].to_numpy(np.float64))
-        for host, mine in used.groupby("host", sort=False)
-    }
-    at = (rows["start"] / 1e9).groupby(rows["host"])
-    return sum(
-        len(np.unique(np.searchsorted(begins[activity.hosts[int(str(host))]], mine, side="right")))
-        for host, mine in at
-    )
+    calls = calls[calls["mode"].isin(modes)]
+    calls = calls[begin_in_steps(calls, used, activity.hosts)]
+    count = 0
+    for number, starts in (calls["start"] / 1e9).groupby(calls["host"]):
+        host = activity.hosts[int(str(number))]
+        begins = np.sort(used.loc[used["host"] == host, "start_ms"].to_numpy(np.float64))
+        count += len(np.unique(np.searchsorted(begins, starts, side="right")))
+    return count
 
 
 def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
-    """How many programs a host runs per step on each device: a program ran as often as its rarest
-    op, as loops repeat others.
+    """Programs that a JAX host runs per step on each device; None without programs.
 
-    None without programs.
+    A program ran as often as its rarest op, because loops repeat the others.
     """
     parts = hlo.ran(activity)[0]
     if activity.framework is not JAX or not len(parts) or not len(steps):
@@ -478,157 +486,189 @@ def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
     return float(runs.sum()) / len(steps) / max(len(activity.devices) / len(activity.hosts), 1.0)
 
 
+class Between(NamedTuple):
+    """Time between steps; see the attributes of `Evidence`."""
+
+    ms: float | None
+    long_gaps: LongGaps | None
+    input_ms: float | None
+
+
+def between_steps(sources: Sources) -> Between:
+    """Time between steps, its long gaps, and its part that is input."""
+    gaps = _gaps(sources.steps)
+    lengths = (gaps["end"] - gaps["start"]).to_numpy(np.float64) / 1e9
+    ms, long_gaps = _typical_gap(lengths)
+    middle: Callable[[Int64s], Any] = np.median if long_gaps is None else np.mean
+    if long_gaps is not None and long_gaps.left_out_ms is not None:
+        gaps = gaps[np.arange(len(gaps)) != lengths.argmax()]
+    spent = _input_in_gaps(sources, gaps)
+    return Between(ms, long_gaps, None if spent is None else float(middle(spent)) / 1e9)
+
+
 def _gaps(steps: pd.DataFrame) -> pd.DataFrame:
-    """From the end of each step to the begin of the next on its `host`, in ps; none of steps of
-    several kinds.
+    """`host`, `start` and `end` of the gaps between steps, in ps; empty for several kinds of
+    steps.
     """
-    rows = []
-    for host, of_host in steps.groupby("host", sort=False) if steps["kind"].nunique() <= 1 else ():
-        used = counted(of_host.reset_index(drop=True))
-        start, time = (
-            np.round(used[column].to_numpy(float) * 1e9).astype(np.int64)
-            for column in ("start_ms", "step_time_ms")
-        )
-        # The gap over a step that is not counted would be that step.
-        next_to = np.diff(used.index.to_numpy()) == 1
-        low, high = (start + time)[:-1][next_to], start[1:][next_to]
-        rows.append(pd.DataFrame({"host": host, "start": low, "end": np.maximum(low, high)}))
-    return (
-        pd.concat(rows, ignore_index=True)
-        if rows
-        else pd.DataFrame({"host": [], "start": [], "end": []})
-    )
+    tables = [pd.DataFrame({"host": [], "start": [], "end": []})]
+    if steps["kind"].nunique() <= 1:
+        for host, of_host in steps.groupby("host", sort=False):
+            used = counted(of_host.reset_index(drop=True))
+            start = np.round(used["start_ms"].to_numpy(float) * 1e9).astype(np.int64)
+            time = np.round(used["step_time_ms"].to_numpy(float) * 1e9).astype(np.int64)
+            # The gap over a step that is not counted would be that step.
+            adjacent = np.diff(used.index.to_numpy()) == 1
+            low, high = (start + time)[:-1][adjacent], start[1:][adjacent]
+            ends = np.maximum(low, high)
+            tables.append(pd.DataFrame({"host": host, "start": low, "end": ends}))
+    return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
-def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | None]:
+def _typical_gap(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | None]:
     """`Evidence.between_ms` and `Evidence.long_gaps` of gaps in ms.
 
-    The one longest gap says nothing of the loop where it takes more than all others together: it
-    may lie between two loops.
+    The longest gap is left out if it takes more than all others together: it may be between two
+    loops.
     """
     if not len(gaps):
         return None, None
-    usual, longest = float(np.median(gaps)), float(gaps.max())
-    others = float(gaps.sum()) - longest
-    if others <= MOSTLY_LONG * usual * len(gaps):
-        return usual, None
-    apart = longest > others
-    used = np.delete(gaps, gaps.argmax()) if apart else gaps
-    long = used[used > used.mean()]
-    return float(used.mean()), LongGaps(
-        len(long), float(np.median(long)), longest if apart else None
+    median, longest = float(np.median(gaps)), float(gaps.max())
+    rest = float(gaps.sum()) - longest
+    if rest <= MOSTLY_LONG * median * len(gaps):
+        return median, None
+    left_out_ms = None
+    if longest > rest:
+        left_out_ms = longest
+        gaps = np.delete(gaps, gaps.argmax())
+    long = gaps[gaps > gaps.mean()]
+    return float(gaps.mean()), LongGaps(
+        count=len(long), typical_ms=float(np.median(long)), left_out_ms=left_out_ms
     )
 
 
-def _between_input(
-    activity: Activity, gaps: pd.DataFrame, marked: Int64s, middle: Callable[[Int64s], Any]
-) -> float | None:
-    """Median or mean part of the gaps in which the thread of the steps calls an iterator, in ms;
-    None without such calls.
+def _input_in_gaps(sources: Sources, gaps: pd.DataFrame) -> Int64s | None:
+    """Time in ps of each gap in which the thread of the steps calls an iterator; None without such
+    calls.
     """
-    mine = activity.iterators.take(np.isin(activity.iterators.lane, marked)).frame()
-    if not len(gaps) or not len(mine):
+    iterators = sources.activity.iterators
+    calls = iterators.take(np.isin(iterators.lane, sources.marked)).frame()
+    if not len(gaps) or not len(calls):
         return None
     spent = np.zeros(len(gaps), np.int64)
-    for number, host in enumerate(activity.hosts):
-        calls, at = mine[mine["host"] == number], np.flatnonzero((gaps["host"] == host).to_numpy())
-        of_host = gaps.iloc[at]
-        begin, end = (of_host[side].to_numpy(np.int64) for side in ("start", "end"))
-        spent[at] = Intervals.of_rows(calls).covered_within(begin, end)
-    return float(middle(spent)) / 1e9
+    for number, host in enumerate(sources.activity.hosts):
+        rows = np.flatnonzero((gaps["host"] == host).to_numpy())
+        begin = gaps["start"].iloc[rows].to_numpy(np.int64)
+        end = gaps["end"].iloc[rows].to_numpy(np.int64)
+        of_host = calls[calls["host"] == number]
+        spent[rows] = Intervals.of_rows(of_host).covered_within(begin, end)
+    return spent
 
 
-def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | None:
-    known = modules[modules["peak_bytes"].notna() & modules["peak_unpadded_bytes"].notna()]
-    if not len(known):
+def _padding(sources: Sources) -> Padding | None:
+    """The program with the most padding; None on devices other than TPUs, and for little of it."""
+    if not (sources.activity.devices["kind"] == "TPU").any():
         return None
-    more = (known["peak_bytes"] - known["peak_unpadded_bytes"]).astype("i8")
-    if int(more.max()) < MUCH_PADDING:
+    modules = sources.modules()
+    sized = modules[modules["peak_bytes"].notna() & modules["peak_unpadded_bytes"].notna()]
+    if not len(sized):
         return None
-    row = known.iloc[int(more.to_numpy().argmax())]
-    name, peak, bare = str(row["module"]), int(row["peak_bytes"]), int(row["peak_unpadded_bytes"])
+    padding = (sized["peak_bytes"] - sized["peak_unpadded_bytes"]).astype("i8")
+    if int(padding.max()) < MUCH_PADDING:
+        return None
+    row = sized.iloc[int(padding.to_numpy().argmax())]
+    program = Padding(
+        program=str(row["module"]),
+        peak_bytes=int(row["peak_bytes"]),
+        unpadded_bytes=int(row["peak_unpadded_bytes"]),
+    )
     if int(row["instructions"]) > MOST_INSTRUCTIONS:
-        return Padding(name, peak, bare)
+        return program
     try:
-        at_peak = memory_viewer.view(Program(compiled[name].module.data)).at_peak
+        module = sources.compiled[program.program].module
+        buffers = memory_viewer.view(Program(module.data)).at_peak
     except (KeyError, ReadError):
-        return Padding(name, peak, bare)
-    if not len(at_peak):
-        return Padding(name, peak, bare)
-    one = at_peak.iloc[int((at_peak["size_bytes"] - at_peak["unpadded_bytes"]).to_numpy().argmax())]
-    return Padding(
-        name,
-        peak,
-        bare,
-        str(one["buffer"]),
-        str(one["shape"]),
-        int(one["size_bytes"]),
-        int(one["unpadded_bytes"]),
+        return program
+    if not len(buffers):
+        return program
+    worst = (buffers["size_bytes"] - buffers["unpadded_bytes"]).to_numpy().argmax()
+    buffer = buffers.iloc[int(worst)]
+    return replace(
+        program,
+        buffer=str(buffer["buffer"]),
+        shape=str(buffer["shape"]),
+        buffer_bytes=int(buffer["size_bytes"]),
+        buffer_unpadded_bytes=int(buffer["unpadded_bytes"]),
     )
 
 
 _PRODUCTS = (
-    r"(?:_Fused|_MklFused|_MklNative)?(?:MatMul|BatchMatMul(?:V\d)?|Einsum|Conv[23]D(?:Backprop\w+)?|DepthwiseConv2dNative\w*|"
-    r"CudnnRNN\w*|LSTMBlockCell)\Z"
+    r"(?:_Fused|_MklFused|_MklNative)?(?:MatMul|BatchMatMul(?:V\d)?|Einsum|"
+    r"Conv[23]D(?:Backprop\w+)?|DepthwiseConv2dNative\w*|CudnnRNN\w*|LSTMBlockCell)\Z"
 )
 
 
-def _placed(
+def _host_products(
     activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int
-) -> Placed | None:
-    """TensorFlow matrix products that ran on the host despite a GPU. One that also ran on the GPU
-    only launched kernels on the host.
+) -> HostProducts | None:
+    """TensorFlow matrix products that ran on the host despite a GPU.
+
+    One that also ran on the GPU only launched kernels on the host.
     """
-    if (
-        activity.framework in (JAX, PYTORCH)
-        or not len(activity.devices)
-        or not steps
-        or not len(ops)
-    ):
+    if activity.framework in (JAX, PYTORCH) or not len(activity.devices):
+        return None
+    if not steps or not len(ops):
         return None
     host = ops[ops["where"] == "host"]
-    whole = float(host["self_us"].sum())
+    host_us = float(host["self_us"].sum())
     kinds = [kind for kind in host["type"].unique() if re.match(_PRODUCTS, str(kind))]
-    mine = host[host["type"].isin(kinds)]
-    if len(mine):
-        on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str)) | set(
-            kernels["op"].astype(str) if len(kernels) else ()
-        )
-        mine = mine[~mine["op"].astype(str).isin(on_device)]
-    if not len(mine) or not whole:
+    products = host[host["type"].isin(kinds)]
+    if len(products):
+        on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str))
+        if len(kernels):
+            on_device |= set(kernels["op"].astype(str))
+        products = products[~products["op"].astype(str).isin(on_device)]
+    if not len(products) or not host_us:
         return None
-    worst = mine.iloc[int(mine["self_us"].to_numpy().argmax())]
-    own = float(mine["self_us"].sum())
-    return Placed(
-        100 * own / whole, own / 1000 / steps, str(worst["op"]), float(worst["avg_self_us"])
+    worst = products.iloc[int(products["self_us"].to_numpy().argmax())]
+    product_us = float(products["self_us"].sum())
+    return HostProducts(
+        percent=100 * product_us / host_us,
+        ms=product_us / 1000 / steps,
+        op=str(worst["op"]),
+        call_us=float(worst["avg_self_us"]),
     )
 
 
-def straggler(found: pd.DataFrame) -> Straggler | None:
-    """Among stragglers the one without which steps would be shortest; without communication the one
-    that is furthest behind.
+def straggler(ranks: pd.DataFrame) -> Straggler | None:
+    """The straggler without which steps would be shortest; without communication, the one that is
+    furthest behind.
     """
-    cost = found["saved_ms"].where(found["by"] == COLLECTIVES, found["excess_ms"])
-    known = found.assign(cost=cost)[found["straggler"].fillna(False).astype(bool) & cost.notna()]
-    if not len(known):
+    cost = ranks["saved_ms"].where(ranks["by"] == COLLECTIVES, ranks["excess_ms"])
+    is_straggler = ranks["straggler"].fillna(False).astype(bool) & cost.notna()
+    stragglers = ranks.assign(cost=cost)[is_straggler]
+    if not len(stragglers):
         return None
-    row = known.iloc[int(known["cost"].to_numpy(np.float64).argmax())]
-    waited_for = str(row["by"]) == COLLECTIVES
+    row = stragglers.iloc[int(stragglers["cost"].to_numpy(np.float64).argmax())]
     return Straggler(
-        str(row["host"]),
-        float(row["cost"]),
-        int(row["slowest_in"]),
-        int(row["steps"]),
-        str(row["why"] or ""),
-        waited_for,
+        host=str(row["host"]),
+        saved_ms=float(row["cost"]),
+        slowest_in=int(row["slowest_in"]),
+        steps=int(row["steps"]),
+        why=str(row["why"] or ""),
+        waited_for=str(row["by"]) == COLLECTIVES,
     )
 
 
 def spread(pods: pd.DataFrame) -> Spread | None:
-    """Among workers that step together: the one that computes longest."""
+    """Among workers that step together, the one that computes longest."""
     if not len(pods) or "device_compute_ms" not in pods or pods["worker"].nunique() < 2:
         return None
     mean: Any = pods.groupby("worker", sort=False)["device_compute_ms"].mean().dropna()
     if len(mean) < 2 or not mean.max():
         return None
-    return Spread(str(mean.idxmax()), float(mean.max()), float(mean.mean()), len(mean))
+    return Spread(
+        worker=str(mean.idxmax()),
+        ms=float(mean.max()),
+        mean_ms=float(mean.mean()),
+        workers=len(mean),
+    )

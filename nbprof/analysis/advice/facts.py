@@ -71,13 +71,23 @@ TRACE, KERNELS, OPS = (
 )
 MEMORY, INPUT = Target("memory", "Memory"), Target("input", "Steps & input")
 
+TORCH_COMPILE = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
+TORCH_CHANNELS_LAST = (
+    " model = model.to(device)\n"
+    "+model = model.to(memory_format=torch.channels_last)\n"
+    "+x = x.to(memory_format=torch.channels_last)"
+)
+JIT_COMPILE = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
+"""Fixes shared by several rules."""
+
 _T = TypeVar("_T")
 
 
 @dataclass
 class Facts:
-    """The input of the rules; `mean` is ms per step and `percent` the share of step time, by
-    category.
+    """The input of the rules.
+
+    `mean` is ms per step and `percent` the share of step time, by category.
     """
 
     overview: dict[str, Any]
@@ -88,23 +98,23 @@ class Facts:
     kernels: pd.DataFrame
     runtime: Runtime | None = None
     evidence: Evidence = field(default_factory=Evidence)
-    _known: dict[Callable[[Facts], Any], Any] = field(default_factory=dict, repr=False)
+    _cached: dict[Callable[[Facts], Any], Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def unit(self) -> Unit:
-        """What `mean` and `percent` are of: sentences take their words from it."""
+        """The unit of `mean` and `percent`, from which sentences take their words."""
         return Unit.of(self.overview)
 
     def once(self, look: Callable[[Facts], _T]) -> _T:
         """The result of a lookup that several rules share, computed once."""
-        if look not in self._known:
-            self._known[look] = look(self)
-        found: _T = self._known[look]
-        return found
+        if look not in self._cached:
+            self._cached[look] = look(self)
+        result: _T = self._cached[look]
+        return result
 
     @property
     def torch(self) -> bool:
-        """Whether PyTorch wrote the profile."""
+        """True if PyTorch wrote the profile."""
         return self.runtime is not None
 
     @property
@@ -115,8 +125,8 @@ class Facts:
     @cached_property
     def computing(self) -> tuple[pd.DataFrame, float]:
         """The compute kernels, and their total time in µs."""
-        mine = named(self.kernels, _COMMUNICATES, hit=False)
-        return mine, float(mine["total_us"].sum()) if len(mine) else 0.0
+        kernels = named(self.kernels, _COMMUNICATES, hit=False)
+        return kernels, float(kernels["total_us"].sum()) if len(kernels) else 0.0
 
     @property
     def compute_ms(self) -> float:
@@ -129,10 +139,10 @@ class Facts:
         return self.evidence.work if self.compute_ms > 0 else None
 
     def held_up_ms(self, time: float) -> float:
-        """Of host time while devices are idle, in ms per step: what devices can have waited for.
+        """The part of host time while devices are idle that these can have waited for, in ms.
 
-        Where their next work is launched already, they wait for something else: an event, another
-        stream, another rank.
+        Once their next work is launched, they wait for something else: an event, another stream,
+        another rank.
         """
         return min(time, self._not_launched_ms)
 
@@ -142,21 +152,19 @@ class Facts:
 
     @cached_property
     def gpu_busy_percent(self) -> float | None:
-        """Percent of step time in which GPUs are busy, where calls of the host that feeds them were
-        recorded as well; else None.
+        """Percent of step time in which GPUs are busy; None unless calls of the host that feeds
+        them were recorded as well.
         """
+        if not self.gpus or self.npu:
+            return None
+        if not self.percent["kernel_launch"] + self.percent["host_compute"]:
+            return None
         busy: float | None = self.overview.get("device_busy_percent")
-        return (
-            busy
-            if self._gpus
-            and not self.npu
-            and self.percent["kernel_launch"] + self.percent["host_compute"]
-            else None
-        )
+        return busy
 
     @property
     def device_may_be_slower(self) -> bool:
-        """Whether the loop may wait for its GPUs when nothing is recorded: recording slows the
+        """True if the loop may wait for its GPUs when nothing is recorded: recording slows the
         host, so that they wait for it more.
         """
         return self.gpu_busy_percent is not None and may_keep_up(
@@ -172,7 +180,9 @@ class Facts:
         """
         work = self.work
         return (
-            None if work is None else part_in_16_bit(work.ops["own"], work.ops["narrow"], work.own)
+            None
+            if work is None
+            else part_in_16_bit(work.ops["own"], work.ops["narrow"], work.total_ps)
         )
 
     @cached_property
@@ -182,7 +192,7 @@ class Facts:
 
     @property
     def in_host_memory(self) -> bool:
-        """Whether most input and output is moved by the TPU program itself, from and to host
+        """True if most input and output is moved by the TPU program itself, from and to host
         memory.
         """
         moved = self.overview.get("host_transfer_percent") or 0.0
@@ -191,28 +201,33 @@ class Facts:
         )
 
     def waits_for_input(self, limit: Threshold) -> bool:
-        """Whether steps wait for input, other than the first, in which a pipeline starts.
+        """True if steps wait for input, other than the first, in which a pipeline starts.
 
-        To ask for a batch that is there already takes some microseconds, most of them nbprof's own:
-        that is no wait of a step of 0.2 ms.
+        Asking for a batch that is ready takes some microseconds, most of them nbprof's own: a step
+        of 0.2 ms does not wait because of that.
         """
-        later, wait_us = self.evidence.later_input_percent, 1000 * self.mean["input"]
-        return (
-            wait_us > SLOW_CALL_US
-            and self.percent["input"] >= limit["moderate"]
-            and (later is None or later >= limit["moderate"])
-        )
+        if 1000 * self.mean["input"] <= SLOW_CALL_US or self.percent["input"] < limit["moderate"]:
+            return False
+        later = self.evidence.later_input_percent
+        return later is None or later >= limit["moderate"]
+
+    def percent_of_step(self, time_ms: float) -> float:
+        """Time per step in percent of step time; 0 without step time."""
+        step_time_ms = self.mean["step_time"]
+        return 100 * time_ms / step_time_ms if step_time_ms else 0.0
 
     def level(self, gain_ms: float) -> str:
         """Severity by the gain, as a share of step time: the levels are those of input."""
         return severity(100 * gain_ms / self.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)
 
-    def of_compute(self, own: float) -> float:
+    def of_compute(self, work_ps: float) -> float:
         """Device compute in ms per step that the part `own` (ps over all runs) of the compiled
         programs' work stands for.
         """
         work = self.evidence.work
-        return self.compute_ms * own / work.own if work is not None and work.own else 0.0
+        return (
+            self.compute_ms * work_ps / work.total_ps if work is not None and work.total_ps else 0.0
+        )
 
     @property
     def eager_percent(self) -> float:
@@ -223,9 +238,8 @@ class Facts:
         """
         host, top = self.overview["eager_host_percent"] or 0.0, self.overview.get("top_ops")
         if top is not None and len(top) and self.overview.get("top_ops_where") == "host":
-            host -= float(
-                top["percent"][top["type"].astype(str).str.startswith("__inference_")].sum()
-            )
+            compiled_by_xla = top["type"].astype(str).str.startswith("__inference_")
+            host -= float(top["percent"][compiled_by_xla].sum())
         return max(host, self.overview["eager_device_percent"] or 0.0)
 
     @cached_property
@@ -235,128 +249,113 @@ class Facts:
 
     @property
     def jax(self) -> bool:
-        """Whether JAX wrote the profile."""
+        """True if JAX wrote the profile."""
         return self.framework is JAX
 
     @property
     def keras(self) -> bool:
-        """Whether Keras runs the steps: one of its functions ran. Without any function, Keras is
-        assumed.
-        """
+        """True if Keras runs the steps: one of its functions ran, or no function was recorded."""
+        if self.jax:
+            return False
         functions = self.overview["tf_functions"]["function"].astype(str)
-        return not self.jax and (
-            not len(functions) or bool(functions.str.startswith(_OF_KERAS).any())
-        )
+        return not len(functions) or bool(functions.str.startswith(_OF_KERAS).any())
 
     @property
-    def _gpus(self) -> list[dict[str, Any]]:
-        return [
-            d
-            for d in (self.overview.get("environment") or {}).get("devices", [])
-            if d["kind"] == "GPU"
-        ]
+    def _devices(self) -> list[dict[str, Any]]:
+        devices: list[dict[str, Any]] = (self.overview.get("environment") or {}).get("devices", [])
+        return devices
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """The devices of the environment that are GPUs."""
+        return [device for device in self._devices if device["kind"] == "GPU"]
 
     @property
     def other_devices(self) -> bool:
-        """Whether the devices are none of GPU, TPU and NPU: what holds for those need not hold
+        """True if the devices are none of GPU, TPU and NPU: what holds for those need not hold
         there.
         """
-        kinds = {d["kind"] for d in (self.overview.get("environment") or {}).get("devices", [])}
+        kinds = {device["kind"] for device in self._devices}
         return bool(kinds) and not kinds & {"GPU", "TPU", "NPU"}
 
     @property
     def _capability(self) -> tuple[int, int] | None:
         """The lowest compute capability of the NVIDIA GPUs; None if unknown."""
-        stated = [
-            str(d["compute_capability"])
-            for d in self._gpus
-            if d["architecture"] and d["compute_capability"]
-        ]
-        known = [
-            (int(major), int(minor))
-            for major, _, minor in (s.partition(".") for s in stated)
-            if major.isdigit() and minor.isdigit()
-        ]
-        return min(known, default=None)
+        capabilities = []
+        for gpu in self.gpus:
+            if not gpu["architecture"] or not gpu["compute_capability"]:
+                continue
+            major, _, minor = str(gpu["compute_capability"]).partition(".")
+            if major.isdigit() and minor.isdigit():
+                capabilities.append((int(major), int(minor)))
+        return min(capabilities, default=None)
 
     @property
     def tpu(self) -> bool:
-        """Whether the devices are TPUs."""
-        return any(
-            d["kind"] == "TPU" for d in (self.overview.get("environment") or {}).get("devices", [])
-        )
+        """True if the devices are TPUs."""
+        return any(device["kind"] == "TPU" for device in self._devices)
 
     @property
     def npu(self) -> bool:
-        """Whether the devices are Ascend NPUs."""
-        return any(
-            d["kind"] == "NPU" for d in (self.overview.get("environment") or {}).get("devices", [])
-        )
+        """True if the devices are Ascend NPUs."""
+        return any(device["kind"] == "NPU" for device in self._devices)
 
     @property
     def before_ampere(self) -> bool:
-        """Whether a GPU supports neither bfloat16 nor TF32."""
+        """True if a GPU supports neither bfloat16 nor TF32."""
         capability = self._capability if self.runtime is None else self.runtime.capability
         return capability is not None and capability < (8, 0)
 
     @property
     def only_16_bit_cores(self) -> bool:
-        """Whether the matrix units take only 16-bit inputs: NVIDIA before Ampere."""
-        capability = (
-            self.runtime.capability
-            if self.runtime is not None and not self.runtime.amd
-            else self._capability
-        )
+        """True if the matrix units take only 16-bit inputs: NVIDIA before Ampere."""
+        capability = self._capability
+        if self.runtime is not None and not self.runtime.amd:
+            capability = self.runtime.capability
         return capability is not None and capability < (8, 0)
 
     @property
     def matrix_units(self) -> str:
-        """What the devices call their units for products of matrices.
+        """The vendor's name of the units for products of matrices.
 
-        '' where they have none (GPUs of NVIDIA before Volta), or are of a kind whose units are not
-        known.
+        '' if the devices have none (GPUs of NVIDIA before Volta), or if that is unknown.
         """
         if self.other_devices:
             return ""
-        capability = self._capability if self.runtime is None else self.runtime.capability
+        if self.runtime is None:
+            capability = self._capability
+            amd = any(_AMD.search(str(gpu["name"])) for gpu in self.gpus)
+        else:
+            capability, amd = self.runtime.capability, self.runtime.amd
         if capability is not None and capability < (7, 0):
             return ""
-        amd = (
-            any(_AMD.search(str(d["name"])) for d in self._gpus)
-            if self.runtime is None
-            else self.runtime.amd
-        )
-        # Old files of PyTorch do not say what the GPU is: only kernels that use such units tell
-        # that it has some.
-        unnamed = (
-            self.runtime is not None
-            and not amd
-            and bool(self._gpus)
-            and capability is None
-            and self._capability is None
-        )
-        if unnamed and not (
-            len(self.kernels) and self.kernels["uses_tensor_core"].fillna(False).any()
-        ):
+        if amd:
+            return "matrix cores"
+        # Old files of PyTorch do not name the GPU: it has such units if a kernel uses them.
+        unnamed = capability is None and self._capability is None and self.gpus
+        if self.runtime is not None and unnamed and not self._uses_tensor_cores:
             return ""
-        return "matrix cores" if amd else "its matrix units" if self.tpu else TENSOR_CORES
+        return "its matrix units" if self.tpu else TENSOR_CORES
+
+    @property
+    def _uses_tensor_cores(self) -> bool:
+        if not len(self.kernels):
+            return False
+        return bool(self.kernels["uses_tensor_core"].fillna(False).any())
 
     @property
     def maybe_input(self) -> bool:
-        """Whether no wait for input was recorded, so that unexplained time may be one. Copies to
-        devices are no wait for a batch.
+        """True if unexplained time may be a wait for input, because none was recorded.
+
+        Copies to devices do not count as a wait for a batch.
         """
-        waits = self.mean["input"] > (self.evidence.copied_ms or 0.0)
-        return (
-            not waits
-            and input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
-        )
+        if self.mean["input"] > (self.evidence.copied_ms or 0.0):
+            return False
+        return input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
 
     @property
     def unexplained_percent(self) -> float:
-        """Share of step time in which nothing was recorded: `other` without the time in which the
-        host waits for a device.
-        """
+        """Share of step time without any event: `other` without waits of the host for a device."""
         return max(0.0, self.percent["other"] - self.evidence.waiting_percent)
 
 
@@ -368,8 +367,13 @@ def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) 
         return kernels
     code, names = pd.factorize(kernels["kernel"].astype(object))
     hits = np.array([bool(pattern.search(str(name)[:_LONG])) == hit for name in names], np.bool_)
-    found: pd.DataFrame = kernels[hits[code]]
-    return found
+    result: pd.DataFrame = kernels[hits[code]]
+    return result
+
+
+def longest_kernel(kernels: pd.DataFrame) -> pd.Series:
+    """The row of the kernel with the most time."""
+    return kernels.iloc[int(kernels["total_us"].to_numpy().argmax())]
 
 
 def only(percent: float) -> str:
@@ -381,10 +385,10 @@ def only(percent: float) -> str:
     return "Less than **1%**" if percent < 1.0 else f"Only **{percent:.0f}%**"
 
 
-def several(count: float, what: str) -> str:
-    """A number of things, marked: "**1** kernel", "**1,200** kernels"."""
-    text = f"{count:,.0f}"
-    return f"**{text}** {what if text == '1' else f'{what}s'}"
+def several(count: float, noun: str) -> str:
+    """A count with its noun, marked: "**1** kernel", "**1,200** kernels"."""
+    number = f"{count:,.0f}"
+    return f"**{number}** {noun if number == '1' else f'{noun}s'}"
 
 
 def short(op: object) -> str:
@@ -393,15 +397,14 @@ def short(op: object) -> str:
 
 
 def compiled(facts: Facts) -> bool:
-    """Whether a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow, as
-    under JAX it always does.
+    """True if a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow.
+
+    JAX always compiles, so its programs do not count.
     """
     used = facts.evidence.in_use
-    return (
-        used.compiled
-        if facts.torch
-        else not facts.jax and (used.xla or facts.evidence.work is not None)
-    )
+    if facts.torch:
+        return used.compiled
+    return not facts.jax and (used.xla or facts.evidence.work is not None)
 
 
 AdviceRule: TypeAlias = Rule[Facts, Found]

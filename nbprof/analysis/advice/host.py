@@ -1,8 +1,7 @@
-"""Advice rules about the host's own time: Python code between ops, ops too small to be worth their
-dispatch, cores without work.
+"""Advice rules about the host's own time: Python between ops, tiny ops, idle cores.
 
-They need what nbprof records beside a framework's profiler: sampled Python stacks and the use of
-the cores.
+They need figures that nbprof records beside a framework's profiler: sampled Python stacks and the
+use of the cores.
 """
 
 from __future__ import annotations
@@ -35,14 +34,24 @@ _SHARE = Threshold(
 )
 _MOST = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=35.0, high=60.0)
 _EAGER_SHARE = Threshold(
-    "≥ {moderate:g} % of step time (high from {high:g} %), in ≥ {programs:g} programs per step of JAX, or with ≥ {eager:g} % of op time of "
-    "TensorFlow eager",
-    moderate=35.0, high=60.0, programs=2.0, eager=50.0,
-)  # fmt: skip
+    (
+        "≥ {moderate:g} % of step time (high from {high:g} %), in ≥ {programs:g} programs"
+        " per step of JAX, or with ≥ {eager:g} % of op time of TensorFlow eager"
+    ),
+    moderate=35.0,
+    high=60.0,
+    programs=2.0,
+    eager=50.0,
+)
 _THREADS = Threshold(
-    "≥ {moderate:g} % of step time in compute, ≥ {large:g} FLOPs a product on average, with ≤ {busy:percent} of the cores busy",
-    moderate=50.0, large=1e9, busy=0.6,
-)  # fmt: skip
+    (
+        "≥ {moderate:g} % of step time in compute, ≥ {large:g} FLOPs a product on average,"
+        " with ≤ {busy:percent} of the cores busy"
+    ),
+    moderate=50.0,
+    large=1e9,
+    busy=0.6,
+)
 _PRODUCTS = Threshold(
     "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {large:g} FLOPs each on average",
     moderate=40.0,
@@ -55,16 +64,20 @@ _DISPATCH_MS = 0.2
 100 µs with the profiler on.
 """
 _VECTORIZE = (
-    " def augment(batch):\n-    return [transform(row) for row in batch]\n"
+    " def augment(batch):\n"
+    "-    return [transform(row) for row in batch]\n"
     "+    return (batch - mean) / std  # one call for the whole array, not one a row"
 )
-_BESIDE = (
-    "+import concurrent.futures\n+pool = concurrent.futures.ThreadPoolExecutor()\n"
-    "-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
+_IN_BACKGROUND = (
+    "+import concurrent.futures\n"
+    "+pool = concurrent.futures.ThreadPoolExecutor()\n"
+    "-upload(result)\n"
+    "+pool.submit(upload, result)  # waits beside the next step"
 )
 _AUTOCAST = (
-    '-loss = criterion(model(x), y)\n+with torch.autocast("cpu", dtype=torch.bfloat16):\n+    loss'
-    " = criterion(model(x), y)"
+    "-loss = criterion(model(x), y)\n"
+    '+with torch.autocast("cpu", dtype=torch.bfloat16):\n'
+    "+    loss = criterion(model(x), y)"
 )
 
 
@@ -73,103 +86,93 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     share = _always(facts, "python")
     if host is None or host.python is None or share < limit["moderate"]:
         return None
-    top = host.python.top
     gain = share * facts.mean["step_time"] / 100
+    function = ""
+    if host.python.top is not None:
+        function = f", {100 * host.python.top.share:.0f}% of it in {place(host.python.top)}"
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code"
-        " outside ops"
+        f" outside ops{function}. See p.python.functions for all functions."
     )
-    if top is not None:
-        text += f", {100 * top.share:.0f}% of it in {place(top)}"
-    return Found(
-        f"{text}. See p.python.functions for all functions.",
-        limit.severity(share),
-        gain,
-        _VECTORIZE,
-    )
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_VECTORIZE)
 
 
 def _always(facts: Facts, part: str) -> float:
-    """Percent of a unit in a part of the host's time, without what only every k-th step has: that
-    is a finding of its own.
+    """Percent of a unit in a part of the host's time, without the extra time of every k-th step,
+    which is a finding of another rule.
     """
     host, rhythm = facts.evidence.host, facts.evidence.periodic
     if host is None or not facts.mean["step_time"]:
         return 0.0
-    of_some = 100 * rhythm.unrecorded_ms / facts.mean["step_time"] if rhythm is not None else 0.0
-    return max(host.parts.get(part, 0.0) - of_some, 0.0)
+    percent = host.parts.get(part, 0.0)
+    if rhythm is not None:
+        percent -= 100 * rhythm.unrecorded_ms / facts.mean["step_time"]
+    return max(percent, 0.0)
 
 
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
     share = _always(facts, "waiting")
-    if (
-        host is None
-        or host.python is None
-        or host.python.top_waiting is None
-        or share < limit["moderate"]
-    ):
+    if host is None or host.python is None or share < limit["moderate"]:
+        return None
+    if host.python.top_waiting is None:
         return None
     gain = share * facts.mean["step_time"] / 100
     text = (
         f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits"
         f" without using a core, most of it in {place(host.python.top_waiting)}."
     )
-    return Found(text, limit.severity(share), gain, _BESIDE)
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_IN_BACKGROUND)
 
 
 def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    if (
-        host is None
-        or host.cpu is None
-        or host.cpu.op_calls < 1
-        or host.parts.get("overhead", 0.0) < limit["moderate"]
-    ):
+    if host is None or host.cpu is None or host.cpu.op_calls < 1:
         return None
-    share, cpu = host.parts["overhead"], host.cpu
+    share, cpu = host.parts.get("overhead", 0.0), host.cpu
+    if share < limit["moderate"]:
+        return None
     gain = share * facts.mean["step_time"] / 100
     if gain > _DISPATCH_MS * cpu.op_calls:
-        # So much time is not the dispatch of so few ops: the framework does something else.
+        # Dispatching so few ops does not take so long: the framework does something else.
         return None
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops"
         f" rather than in them: **{cpu.tiny_calls:,.0f}** of **{cpu.op_calls:,.0f}** ops"
         f" {facts.unit.per} take less than 20 µs each."
     )
-    return Found(text, limit.severity(share), gain, facts.framework.words.compile_step)
+    fix = facts.framework.words.compile_step
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=fix)
 
 
 def _tiny_eager_ops(facts: Facts, limit: Threshold) -> Found | None:
-    """The same of TensorFlow and JAX, where ops are dispatched one by one: those of a compiled
+    """The same for TensorFlow and JAX, if ops are dispatched one by one: those of a compiled
     function are not.
     """
-    programs, eager = facts.evidence.programs_per_step, facts.overview.get("eager_host_percent")
-    one_by_one = (
-        (programs or 0.0) >= limit["programs"] if facts.jax else (eager or 0.0) >= limit["eager"]
-    )
+    if facts.jax:
+        one_by_one = (facts.evidence.programs_per_step or 0.0) >= limit["programs"]
+    else:
+        one_by_one = (facts.overview.get("eager_host_percent") or 0.0) >= limit["eager"]
     return _tiny_ops(facts, limit) if one_by_one else None
 
 
 def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    # Ops that are too small to be divided gain nothing by more threads.
-    if (
-        host is None
-        or host.parts.get("compute", 0.0) < limit["moderate"]
-        or host.products.flops < limit["large"]
-    ):
+    if host is None:
         return None
-    cores, used, others = (
-        host.contention.get(key, 0.0) for key in ("cores", "own_cores", "other_cores")
-    )
-    if cores < 2 or used + others > limit["busy"] * cores:
+    compute = host.parts.get("compute", 0.0)
+    # Ops that are too small to be divided gain nothing by more threads.
+    if compute < limit["moderate"] or host.products.flops < limit["large"]:
+        return None
+    cores = host.contention.get("cores", 0.0)
+    used = host.contention.get("own_cores", 0.0)
+    if cores < 2 or used + host.contention.get("other_cores", 0.0) > limit["busy"] * cores:
         return None
     text = (
-        f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {host.parts['compute']:.0f}% of"
+        f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {compute:.0f}% of"
         f" {facts.unit.time} is compute."
     )
-    return Found(text, "low", fix=f"+torch.set_num_threads({cores:.0f})")
+    return Found(text, severity="low", fix=f"+torch.set_num_threads({cores:.0f})")
 
 
 def _bf16(facts: Facts, limit: Threshold) -> Found | None:
@@ -185,47 +188,99 @@ def _bf16(facts: Facts, limit: Threshold) -> Found | None:
         f"**{share:.0f}%** of {facts.unit.time} is matrix products and convolutions in float32 on"
         f" the CPU, which has instructions for bfloat16 (**{host.bf16}**)."
     )
-    return Found(text, limit.severity(share), gain, _AUTOCAST)
+    return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_AUTOCAST)
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        PYTHON_CODE, _python_code, _SHARE, OURS, TRACE, ALL,
-        "Python code outside ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
-        certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=ABOUT, shortens=HOST_TIME,
+        PYTHON_CODE,
+        _python_code,
+        threshold=_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Python code outside ops, by sampled stacks",
+        title="Vectorize the Python code, or move it out of the loop",
+        certainty=MEASURED,
+        refuted_by="{the} takes as long without this code",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
         done=Shown("Little Python runs outside of ops"),
     ),
     Rule(
-        "host_waits", _waits, _SHARE, OURS, TRACE, ALL,
-        "Time in which the program waits without using a core, by sampled stacks", "Overlap the wait with other work",
-        certainty=MEASURED, refuted_by="{the} takes as long without this call", gain_is=ABOUT, shortens=HOST_TIME,
+        "host_waits",
+        _waits,
+        threshold=_SHARE,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at="Time in which the program waits without using a core, by sampled stacks",
+        title="Overlap the wait with other work",
+        certainty=MEASURED,
+        refuted_by="{the} takes as long without this call",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
         done=Shown("The program does not wait"),
     ),
     Rule(
-        "tiny_ops", _tiny_ops, _MOST, OURS, OPS, PYTORCH,
-        "Ops on the CPU that take less than it costs to dispatch them", "Give each op more work: compile, or take a larger batch",
-        certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
-        done=Shown("torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled),
+        "tiny_ops",
+        _tiny_ops,
+        threshold=_MOST,
+        source=OURS,
+        target=OPS,
+        applies=PYTORCH,
+        looks_at="Ops on the CPU that take less than it costs to dispatch them",
+        title="Give each op more work: compile, or take a larger batch",
+        certainty=INFERRED,
+        refuted_by="{the} takes as long for twice the batch, divided by two",
+        gain_is=UP_TO,
+        done=Shown(
+            "torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled
+        ),
     ),
     Rule(
-        "tiny_eager_ops", _tiny_eager_ops, _EAGER_SHARE, OURS, OPS, TENSORFLOW_JAX,
-        "The same of TensorFlow and JAX", "Give each op more work: compile, or take a larger batch",
-        certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
+        "tiny_eager_ops",
+        _tiny_eager_ops,
+        threshold=_EAGER_SHARE,
+        source=OURS,
+        target=OPS,
+        applies=TENSORFLOW_JAX,
+        looks_at="The same of TensorFlow and JAX",
+        title="Give each op more work: compile, or take a larger batch",
+        certainty=INFERRED,
+        refuted_by="{the} takes as long for twice the batch, divided by two",
+        gain_is=UP_TO,
         done=Shown("Fewer, larger ops"),
     ),
     Rule(
-        "idle_cores", _idle_cores, _THREADS, OURS, OPS, PYTORCH,
-        "Cores without work while the program computes", "Let ops use all cores",
-        certainty=INFERRED, refuted_by="more threads make {the} no faster",
+        "idle_cores",
+        _idle_cores,
+        threshold=_THREADS,
+        source=OURS,
+        target=OPS,
+        applies=PYTORCH,
+        looks_at="Cores without work while the program computes",
+        title="Let ops use all cores",
+        certainty=INFERRED,
+        refuted_by="more threads make {the} no faster",
         done=Shown("The cores are busy, or PyTorch may use as many threads as there are cores"),
     ),
     Rule(
-        "cpu_bf16", _bf16, _PRODUCTS, OURS, OPS, PYTORCH,
-        "Matrix products in float32 on a CPU with instructions for bfloat16", "Compute in bfloat16 on the CPU",
-        certainty=ESTIMATED, refuted_by="{the} takes as long under torch.autocast", gain_is=ABOUT, shortens=HOST_TIME,
+        "cpu_bf16",
+        _bf16,
+        threshold=_PRODUCTS,
+        source=OURS,
+        target=OPS,
+        applies=PYTORCH,
+        looks_at="Matrix products in float32 on a CPU with instructions for bfloat16",
+        title="Compute in bfloat16 on the CPU",
+        certainty=ESTIMATED,
+        refuted_by="{the} takes as long under torch.autocast",
+        gain_is=ABOUT,
+        shortens=HOST_TIME,
         done=Shown("The products are of bfloat16"),
     ),
-)  # fmt: skip
+)
 NAMES = tuple(rule.name for rule in RULES)
 TINY = ("tiny_ops", "tiny_eager_ops")
 CAUSES_OF_TINY = ("jit", "eager", "unrolled", "tiny_batch", "time_loop", "optimizer_loop")

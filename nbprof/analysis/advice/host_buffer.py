@@ -1,8 +1,7 @@
-"""Advice on a TPU's premapped buffer, the host memory that transfers go through, from the runtime's
-messages.
+"""Advice on a TPU's premapped buffer, the host memory of transfers, from the runtime's messages.
 
 Source: the troubleshooting and performance pages of Cloud TPU. The buffer has 4 GiB unless
-`TPU_PREMAPPED_BUFFER_SIZE` says otherwise; the size must be a multiple of 4,096 bytes. One that is
+`TPU_PREMAPPED_BUFFER_SIZE` sets it; the size must be a multiple of 4,096 bytes. A buffer that is
 too small fails, or copies larger transfers in pieces; a large one takes long to map when the
 program starts.
 """
@@ -30,8 +29,8 @@ _STATED = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|byte
 _START = re.compile(r"CreateTpuSystemState.*?took\s+([\d.]+)\s*s", re.IGNORECASE | re.DOTALL)
 _START_EVENT = re.compile(r"CreateTpuSystemState\b|InitializeTpuSystem\b")
 _SETTING = (
-    "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'"
-    "  # bytes, a multiple of 4096"
+    "+import os  # before JAX or TensorFlow starts\n"
+    "+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'  # bytes, a multiple of 4096"
 )
 _TO_CONSOLE = (
     "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_STDERR_LOG_LEVEL'] = '0'"
@@ -47,7 +46,7 @@ def speaks_of_it(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def started(trace: Trace) -> float | None:
-    """How long the start of the TPU system took, in s; None where no event is one."""
+    """Start time of the TPU system in s; None if no event is one."""
     codes = [
         code
         for code, name in enumerate(trace.names)
@@ -59,11 +58,12 @@ def started(trace: Trace) -> float | None:
     return float(trace.events.duration[rows].max()) / 1e12 if len(rows) else None
 
 
-def _bytes(found: re.Match[str] | None) -> int | None:
-    if found is None:
+def _bytes(match: re.Match[str] | None) -> int | None:
+    """The size that a pattern found in a text; None without one."""
+    if match is None:
         return None
-    number = found.group(1).replace(",", "").rstrip(".")
-    unit = (found.group(2) or "").upper()
+    number = match.group(1).replace(",", "").rstrip(".")
+    unit = (match.group(2) or "").upper()
     unit = "" if unit.startswith("BYTE") else unit[:1]
     try:
         return int(float(number) * _UNITS[unit])
@@ -71,13 +71,23 @@ def _bytes(found: re.Match[str] | None) -> int | None:
         return None
 
 
+def _sizes(texts: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
+    """The sizes that a pattern finds in texts."""
+    sizes = []
+    for text in texts:
+        size = _bytes(pattern.search(text))
+        if size is not None:
+            sizes.append(size)
+    return sizes
+
+
+def _buffer_bytes(texts: Iterable[str]) -> int | None:
+    """Bytes of the buffer, if a text has them."""
+    return next(iter(_sizes(texts, _STATED)), None)
+
+
 def _rounded(count: int) -> int:
     return -(-count // PAGE) * PAGE
-
-
-def _size(texts: Iterable[str]) -> int | None:
-    """Bytes of the buffer, where a text says so."""
-    return next((found for text in texts if (found := _bytes(_STATED.search(text)))), None)
 
 
 def _failed(texts: Iterable[str]) -> list[str]:
@@ -86,78 +96,96 @@ def _failed(texts: Iterable[str]) -> list[str]:
 
 def _too_small(facts: Facts, _: Threshold) -> Found | None:
     texts = facts.evidence.texts
-    size, failed = _size(texts), _failed(texts)
+    size, failed = _buffer_bytes(texts), _failed(texts)
     if not failed:
         return None
-    asked = max((count for text in failed if (count := _bytes(_ASKED.search(text)))), default=0)
-    times = f"**{len(failed)}** time{'s' if len(failed) > 1 else ''}"
-    text = f"The premapped buffer, through which host and TPU exchange data, ran out {times}"
+    asked = max(_sizes(failed, _ASKED), default=0)
+    count = len(failed)
+    plural = "s" if count > 1 else ""
+    text = (
+        "The premapped buffer, through which host and TPU exchange data, ran out"
+        f" **{count}** time{plural}"
+    )
     if asked:
         text += f"; a transfer requested **{size_text(asked)}**"
-    wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
-    text += (
-        f". Its size is **{size_text(size)}**."
-        if size
-        else f". Its size is **{size_text(DEFAULT_BYTES)}** by default."
-    )
-    text += f" A larger one {PRICE}."
-    fix = (
-        f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] ="
-        f" '{wanted}'"
-    )
-    return Found(text, "high", fix=fix)
+    default = "" if size else " by default"
+    text += f". Its size is **{size_text(size or DEFAULT_BYTES)}**{default}. A larger one {PRICE}."
+    proposed = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
+    threshold = "os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES']"
+    fix = f"{_SETTING.format(proposed)}\n+{threshold} = '{proposed}'"
+    return Found(text, severity="high", fix=fix)
 
 
 def _start_s(facts: Facts) -> float:
-    """How long the TPU system took to start, s; 0 where that is not known."""
-    stated = (
-        float(found.group(1)) for text in facts.evidence.texts if (found := _START.search(text))
-    )
-    return max(stated, default=facts.evidence.tpu_start_s or 0.0)
+    """Start time of the TPU system in s; 0 if unknown."""
+    matches = [_START.search(text) for text in facts.evidence.texts]
+    reported = [float(match.group(1)) for match in matches if match is not None]
+    return max(reported, default=facts.evidence.tpu_start_s or 0.0)
 
 
 def _too_large(facts: Facts, limit: Threshold) -> Found | None:
     texts = facts.evidence.texts
-    size, took = _size(texts), _start_s(facts)
-    if took <= limit["start_s"] or not size or _failed(texts):
+    size, start_s = _buffer_bytes(texts), _start_s(facts)
+    if start_s <= limit["start_s"] or not size or _failed(texts):
         return None
     text = (
-        f"The TPU system took **{duration_text(took)}** to start. The larger the premapped buffer,"
-        f" the longer the start; its size is **{size_text(size)}**."
+        f"The TPU system took **{duration_text(start_s)}** to start. The larger the premapped"
+        f" buffer, the longer the start; its size is **{size_text(size)}**."
     )
-    return Found(text, "low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
+    return Found(text, severity="low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
 
 
 def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
-    took = _start_s(facts)
-    if took <= limit["start_s"] or _size(facts.evidence.texts) or _failed(facts.evidence.texts):
+    texts, start_s = facts.evidence.texts, _start_s(facts)
+    if start_s <= limit["start_s"] or _buffer_bytes(texts) or _failed(texts):
         return None
     text = (
-        f"The TPU system took **{duration_text(took)}** to start; the profile does not show why. A"
-        " large premapped buffer is one reason: its size is in the log of the TPU's runtime,"
+        f"The TPU system took **{duration_text(start_s)}** to start; the profile does not show why."
+        " A large premapped buffer is one reason: its size is in the log of the TPU's runtime,"
         f" {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
     )
-    return Found(text, "low")
+    return Found(text, severity="low")
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "premapped_small", _too_small, ANY, "Cloud TPU troubleshooting", TRACE, TPU,
-        "Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)", "Increase the premapped buffer",
-        refuted_by="the messages remain with a larger buffer", gain_is="",
+        "premapped_small",
+        _too_small,
+        threshold=ANY,
+        source="Cloud TPU troubleshooting",
+        target=TRACE,
+        applies=TPU,
+        looks_at="Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)",
+        title="Increase the premapped buffer",
+        refuted_by="the messages remain with a larger buffer",
+        gain_is="",
         done=Shown("No such message"),
     ),
     Rule(
-        "premapped_large", _too_large, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "Start time of the TPU system, if the size of the premapped buffer is known", "Reduce the premapped buffer",
-        refuted_by="the TPU system takes as long to start with a smaller buffer", gain_is="",
+        "premapped_large",
+        _too_large,
+        threshold=Threshold("> {start_s:g} s", start_s=15.0),
+        source=TPU_GUIDE_CHOICE,
+        target=TRACE,
+        applies=TPU,
+        looks_at="Start time of the TPU system, if the size of the premapped buffer is known",
+        title="Reduce the premapped buffer",
+        refuted_by="the TPU system takes as long to start with a smaller buffer",
+        gain_is="",
         done=Shown("The start is short"),
     ),
     Rule(
-        "tpu_start", _slow_start, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "Start time of the TPU system, if the size of the premapped buffer is unknown", "Check the log for what delays the TPU start",
-        _TO_CONSOLE,
-        refuted_by="the log shows nothing that takes long", gain_is="",
+        "tpu_start",
+        _slow_start,
+        threshold=Threshold("> {start_s:g} s", start_s=15.0),
+        source=TPU_GUIDE_CHOICE,
+        target=TRACE,
+        applies=TPU,
+        looks_at="Start time of the TPU system, if the size of the premapped buffer is unknown",
+        title="Check the log for what delays the TPU start",
+        fix=_TO_CONSOLE,
+        refuted_by="the log shows nothing that takes long",
+        gain_is="",
         done=Shown("The size of the buffer is in the log"),
     ),
-)  # fmt: skip
+)

@@ -1,6 +1,4 @@
-"""Where in the ranges of the program is what a finding speaks of: the forward pass, the optimizer,
-a layer.
-"""
+"""The range of the program that has the time of a finding, as the forward pass or a layer."""
 
 from __future__ import annotations
 
@@ -28,38 +26,37 @@ PLACE_OF_RULE = {
         "input",
     ),
 }
-"""By rule, the kind of time that its finding speaks of, one of `nbprof.analysis.ranges.PLACES`."""
+"""The kind of time that a finding is about, by rule: one of `nbprof.analysis.ranges.PLACES`."""
 LEAST = 0.5
-"""Part of that time which a range must have to be named."""
+"""The part of that time that a range must have to be named."""
 
 
-def named(found: pd.DataFrame, totals: Totals, unit: Unit = MARKED) -> pd.DataFrame:
-    """The findings, with the range that has most of the time of which each speaks.
+def named(findings: pd.DataFrame, totals: Totals, unit: Unit = MARKED) -> pd.DataFrame:
+    """The findings, each with the range that has most of the time that it is about.
 
     Parameters
     ----------
-    found : DataFrame
+    findings : DataFrame
         `p.advice`.
     totals : Totals
         Time in ranges of the program.
     unit : Unit
-        What the figures are given per.
+        The unit that the figures are given per.
     """
-    if not len(totals.places) or not len(found):
-        return found
-    sentences = [
-        _sentence(totals, PLACE_OF_RULE.get(str(rule), ""), unit) for rule in found["rule"].tolist()
-    ]
-    return found.assign(evidence=found["evidence"] + sentences)
+    if not len(totals.places) or not len(findings):
+        return findings
+    kinds = [PLACE_OF_RULE.get(str(rule), "") for rule in findings["rule"].tolist()]
+    sentences = [_sentence(totals, kind, unit) for kind in kinds]
+    return findings.assign(evidence=findings["evidence"] + sentences)
 
 
-def _sentence(totals: Totals, what: str, unit: Unit) -> str:
-    place = innermost(totals, what)
-    if place is None:
+def _sentence(totals: Totals, kind: str, unit: Unit) -> str:
+    innermost_range = innermost(totals, kind)
+    if innermost_range is None:
         return ""
-    path, part = place
-    ms = part * _total(totals, what) / totals.steps / 1e9
-    subject = _SUBJECTS.get(what, "that time")
+    path, part = innermost_range
+    ms = part * _total(totals, kind) / totals.steps / 1e9
+    subject = _SUBJECTS.get(kind, "that time")
     return (
         f" **{100 * part:.0f}%** of {subject} is in your range **{path}** ({ms:.2f} ms {unit.per})."
     )
@@ -77,17 +74,17 @@ _SUBJECTS = {
 }
 
 
-def _total(totals: Totals, what: str) -> float:
+def _total(totals: Totals, kind: str) -> float:
     rows = totals.places
-    return float(rows.loc[(rows["what"] == what) & (rows["path"] == ""), "own"].sum())
+    return float(rows.loc[(rows["what"] == kind) & (rows["path"] == ""), "own"].sum())
 
 
-def innermost(totals: Totals, what: str) -> tuple[str, float] | None:
+def innermost(totals: Totals, kind: str) -> tuple[str, float] | None:
     """The innermost range that has at least half of a kind of time, by its names, and its part of
     it; None where none has.
     """
-    total = _total(totals, what)
-    rows = totals.places[(totals.places["what"] == what) & (totals.places["path"] != "")]
+    total = _total(totals, kind)
+    rows = totals.places[(totals.places["what"] == kind) & (totals.places["path"] != "")]
     rows = rows[rows["own"] >= LEAST * total]
     if not total or not len(rows):
         return None

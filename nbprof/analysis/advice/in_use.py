@@ -1,15 +1,13 @@
-"""What a recorded program uses already of that which advice recommends, by the names of its events
-and lanes.
+"""Recommended features that a program uses already, by the names of its events and lanes.
 
-A name that is not there proves nothing where its kind of event was not recorded: then the advice
-stands.
+A missing name proves nothing if its kind of event was not recorded: then the advice stays.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -19,14 +17,14 @@ from nbprof.frameworks.register import PYTORCH
 
 _NAMES: dict[str, re.Pattern[str]] = {
     "compiled": re.compile(
-        r"Torch-Compiled Region|TorchDynamo Cache"
-        r" Lookup|CompiledFxGraph|CompiledFunction(?:Backward)?\Z"
-        r"|triton_(?:poi|red|per|tem|for)_"
+        r"Torch-Compiled Region|TorchDynamo Cache Lookup|CompiledFxGraph|"
+        r"CompiledFunction(?:Backward)?\Z|triton_(?:poi|red|per|tem|for)_"
     ),
     "xla": re.compile(r"_?Xla(?:Compile|Launch|Run)\w*\b|XlaLocalLaunch"),
     "graphs": re.compile(r"(?:cuda|cu|hip)GraphLaunch"),
     "fused_optimizer": re.compile(
-        r"aten::_fused_(?:adam|adamw|sgd|adagrad)|Fused(?:Adam|AdamW|SGD|Adagrad)|multi_tensor_apply_kernel.*Fused"
+        r"aten::_fused_(?:adam|adamw|sgd|adagrad)|Fused(?:Adam|AdamW|SGD|Adagrad)|"
+        r"multi_tensor_apply_kernel.*Fused"
     ),
     "backward": re.compile(r"autograd::engine|Backward\d*\Z"),
     "distributed": re.compile(
@@ -38,13 +36,14 @@ _NAMES: dict[str, re.Pattern[str]] = {
     "expandable": re.compile(r"(?:cu|hip)Mem(?:Create|Map|AddressReserve|SetAccess)\b"),
 }
 _PRIVATE_THREADS = re.compile(r"tf_gpu_private_")
-"""What TensorFlow calls the threads that launch kernels with TF_GPU_THREAD_MODE=gpu_private."""
+"""Name of TensorFlow's threads that launch kernels with TF_GPU_THREAD_MODE=gpu_private."""
 
 
 @dataclass(frozen=True)
 class InUse:
-    """What is seen to be in use. What could not be seen is False, but `backward` and `optimizer`:
-    these are only denied where seen.
+    """Features that are seen to be in use.
+
+    A feature that could not be seen is False, except for `backward` and `optimizer`.
 
     Attributes
     ----------
@@ -59,7 +58,7 @@ class InUse:
     backward, optimizer : bool
         A backward pass, and an update of parameters.
     private_threads : bool
-        Threads of TensorFlow that do nothing but launch kernels.
+        Threads of TensorFlow that only launch kernels.
     distributed : bool
         DistributedDataParallel, or FullyShardedDataParallel.
     nccl : bool
@@ -87,7 +86,7 @@ class InUse:
 
 
 def find(activity: Activity, trace: Trace) -> InUse:
-    """What the events and lanes of a profile show.
+    """The features that events and lanes of a profile show.
 
     Parameters
     ----------
@@ -97,26 +96,21 @@ def find(activity: Activity, trace: Trace) -> InUse:
     """
     names = [str(name) for name in trace.names]
     seen = {use: _any(names, pattern.search) for use, pattern in _NAMES.items()}
-    ops = activity.ops.values
     for use in ("xla", "checkpoints", "several_steps"):
-        seen[use] = seen[use] or _any(map(str, ops), _NAMES[use].search)
-    if activity.framework is not PYTORCH:
-        # Only PyTorch's events have names that tell a backward pass and an update.
-        seen |= {"backward": True, "optimizer": True, "compiled": False}
-    else:
+        seen[use] = seen[use] or _any(map(str, activity.ops.values), _NAMES[use].search)
+    if activity.framework is PYTORCH:
         updates = len(activity.optimizer_calls) > 0
-        # Where the host was not recorded, neither was a backward pass of it.
+        # Without events of the host, its backward pass was not recorded either.
         seen["optimizer"] = updates or not activity.has_host_ops
-        seen["backward"] = seen["backward"] or updates or not activity.has_host_ops
-    seen["private_threads"] = has_private_threads(trace.lanes)
-    known = {one.name for one in fields(InUse)}
-    return InUse(**{use: value for use, value in seen.items() if use in known})
+        seen["backward"] = seen["backward"] or seen["optimizer"]
+    else:
+        # Only names of PyTorch's events show a backward pass and an update.
+        seen |= {"backward": True, "optimizer": True, "compiled": False}
+    return InUse(private_threads=has_private_threads(trace.lanes), **seen)
 
 
 def has_private_threads(lanes: pd.DataFrame) -> bool:
-    """Whether TensorFlow has threads that do nothing but launch kernels, by the names of
-    `trace.lanes`.
-    """
+    """True if TensorFlow has threads that only launch kernels, by the names of `trace.lanes`."""
     return "thread" in lanes and _any(lanes["thread"].astype(str), _PRIVATE_THREADS.search)
 
 

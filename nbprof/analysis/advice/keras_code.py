@@ -1,16 +1,17 @@
-"""Code of findings on input for those who train with Keras's `fit`: there Keras writes the loop and
-the DataLoader, not the user.
-"""
+"""Code of findings on input for Keras's `fit`, which has the loop and makes the DataLoader."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 _WORKERS = (
-    "+class Batches(keras.utils.PyDataset):\n+    def __len__(self):\n+        return len(x) //"
-    " n\n+    def __getitem__(self, i):\n+        return x[i * n : (i + 1) * n], y[i * n : (i + 1)"
-    " * n]\n-model.fit(x, y, batch_size=n)\n+model.fit(Batches(workers=1,"
-    " use_multiprocessing=True))  # more where more cores are free"
+    "+class Batches(keras.utils.PyDataset):\n"
+    "+    def __len__(self):\n"
+    "+        return len(x) // n\n"
+    "+    def __getitem__(self, i):\n"
+    "+        return x[i * n : (i + 1) * n], y[i * n : (i + 1) * n]\n"
+    "-model.fit(x, y, batch_size=n)\n"
+    "+model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free"
 )
 _FIXES = {
     "loader_none": _WORKERS,
@@ -20,8 +21,8 @@ _FIXES = {
         "+model.fit(Batches(workers=k + 1, use_multiprocessing=True, max_queue_size=20))"
     ),
     "pinned_memory": (
-        "-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset,"
-        " batch_size=n, pin_memory=True))"
+        "-model.fit(x, y, batch_size=n)\n"
+        "+model.fit(torch.utils.data.DataLoader(dataset, batch_size=n, pin_memory=True))"
     ),
     "tiny_batch": (
         "-model.fit(x, y, batch_size=2)\n+model.fit(x, y, batch_size=64)  # as accuracy permits"
@@ -62,7 +63,7 @@ CATEGORIES = {
 """
 
 
-def in_keras(found: pd.DataFrame) -> pd.DataFrame:
+def in_keras(findings: pd.DataFrame) -> pd.DataFrame:
     """The findings of a recording whose steps are batches of Keras.
 
     Parameters
@@ -70,12 +71,12 @@ def in_keras(found: pd.DataFrame) -> pd.DataFrame:
     found : DataFrame
         `p.advice`.
     """
-    rows = found["rule"].isin(list(_FIXES)) & found["fix"].astype(str).str.contains(
+    rows = findings["rule"].isin(list(_FIXES)) & findings["fix"].astype(str).str.contains(
         "DataLoader(", regex=False
     )
     if not rows.any():
-        return found
-    result = found.copy()
+        return findings
+    result = findings.copy()
     rules = result.loc[rows, "rule"]
     result.loc[rows, "fix"] = rules.map(_FIXES)
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(

@@ -26,57 +26,61 @@ _WORDS = (
 )
 
 
-def in_words_of_npus(found: list[Finding]) -> list[Finding]:
+def in_words_of_npus(findings: list[Finding]) -> list[Finding]:
     """PyTorch's findings with CUDA names replaced by those of torch_npu."""
-    out = []
-    for one in found:
-        texts = {name: getattr(one, name) for name in ("evidence", "fix")}
-        for there, here in _WORDS:
-            texts = {name: text.replace(there, here) for name, text in texts.items()}
-        if one.rule == "other":
-            # torch.compile needs a backend of its own there.
-            texts["fix"] = texts["fix"].replace(
+    translated = []
+    for finding in findings:
+        evidence, fix = finding.evidence, finding.fix
+        for cuda, torch_npu in _WORDS:
+            evidence, fix = evidence.replace(cuda, torch_npu), fix.replace(cuda, torch_npu)
+        if finding.rule == "other":
+            # torch.compile needs another backend there.
+            fix = fix.replace(
                 "torch.compile(Model().to(device))",
                 "torch.compile(Model().to(device), backend=npu_backend)",
             )
-        out.append(one._replace(**texts))
-    return out
+        translated.append(finding._replace(evidence=evidence, fix=fix))
+    return translated
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """Findings of the Ascend rules at 5 % of the time or more, excluding rules that only say where
-    to look.
+    """Findings of the Ascend rules at 5 % of the time or more, excluding rules that only refer to
+    other places.
     """
-    rules = facts.evidence.npu_rules
-    if rules is None or not len(rules):
+    table = facts.evidence.npu_rules
+    if table is None or not len(table):
         return []
-    known = {rule.name: rule for rule in every() if rule.advises}
-    found = rules[
-        (rules["state"] == FOUND)
-        & rules["severity"].isin(_SEVERE)
-        & rules["rule"].isin(list(known))
+    rules = {rule.name: rule for rule in every() if rule.advises}
+    severe = table[
+        (table["state"] == FOUND)
+        & table["severity"].isin(_SEVERE)
+        & table["rule"].isin(list(rules))
     ]
-    out = []
-    for _, row in found.iterrows():
-        rule = known[str(row["rule"])]
-        # What helps is a sentence there, and no code.
-        waits = ABOUT if row["about"] in _OF_ALL_TIME else UP_TO
-        out.append(
-            replace(
-                rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED, gain_is=waits
-            ).finding(_found(row, facts), facts.unit)
+    result = []
+    for _, row in severe.iterrows():
+        rule = rules[str(row["rule"])]
+        # The remedy is a sentence of the evidence, not code.
+        advising = replace(
+            rule,
+            name=f"{PREFIX}{rule.name}",
+            fix="",
+            refuted_by=_REFUTED,
+            gain_is=ABOUT if row["about"] in _OF_ALL_TIME else UP_TO,
         )
-    return out
+        result.append(advising.finding(_figures(row, facts), facts.unit))
+    return result
 
 
-def _found(row: pd.Series, facts: Facts) -> Found:
-    # Parts of an iteration and waits are of the time of the device, the others of that of its
-    # tasks.
-    whole = facts.mean["step_time"] if row["about"] in _OF_ALL_TIME else facts.compute_ms
-    gain = (
-        min(float(row["share"]), 1.0) * whole if whole and pd.notna(row["share"]) else float("nan")
+def _figures(row: pd.Series, facts: Facts) -> Found:
+    # Shares of iterations and waits are of the time of the device, others of that of its tasks.
+    total_ms = facts.mean["step_time"] if row["about"] in _OF_ALL_TIME else facts.compute_ms
+    gain = float("nan")
+    if total_ms and pd.notna(row["share"]):
+        gain = min(float(row["share"]), 1.0) * total_ms
+    evidence = _NUMBER.sub(r"**\g<0>**", str(row["evidence"]))
+    return Found(
+        f"{evidence} {row['fix']}",
+        severity=str(row["severity"]).lower(),
+        gain_ms=gain,
+        title=str(row["title"]),
     )
-    text = (
-        f"{_NUMBER.sub(lambda found: f'**{found.group(0)}**', str(row['evidence']))} {row['fix']}"
-    )
-    return Found(text, str(row["severity"]).lower(), gain, title=str(row["title"]))

@@ -12,106 +12,138 @@ from nbprof.analysis.steps.periodic import CHANCE
 from nbprof.display import wording
 
 _NAMED = 80
-# These have rules of their own, which say what to change.
+# Categories with other rules, which have a remedy.
 _OWN_RULES = ("input", "compile")
 
 
 def _periodic(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.periodic
-    if found is None or found.chance > limit["chance"] or found.updates:
+    rhythm = facts.evidence.periodic
+    if rhythm is None or rhythm.chance > limit["chance"] or rhythm.updates:
         return None
-    share = 100 * found.per_step_ms / facts.mean["step_time"]
-    named = bool(found.what) and found.what_ms >= limit["cause"] * found.extra_ms
-    unrecorded = found.category == "other" and found.category_ms >= limit["cause"] * found.extra_ms
-    if share < limit["moderate"] or not (named or unrecorded) or found.category in _OWN_RULES:
+    if rhythm.category in _OWN_RULES:
         return None
-    # A rhythm of validation has its own finding, too.
-    told = validation(facts, VALIDATED)
-    if told is not None and told.gain_ms >= limit["cause"] * found.per_step_ms:
+    share = 100 * rhythm.per_step_ms / facts.mean["step_time"]
+    explained_ms = limit["cause"] * rhythm.extra_ms
+    named = bool(rhythm.what) and rhythm.what_ms >= explained_ms
+    unrecorded = rhythm.category == "other" and rhythm.category_ms >= explained_ms
+    if share < limit["moderate"] or not (named or unrecorded):
         return None
-    nth = f"{found.every}{'nd' if found.every == 2 else 'rd' if found.every == 3 else 'th'}"
+    # A rhythm of validation has a finding of another rule as well.
+    validated = validation(facts, VALIDATED)
+    if validated is not None and validated.gain_ms >= limit["cause"] * rhythm.per_step_ms:
+        return None
+    nth = f"{rhythm.every}{_SUFFIXES.get(rhythm.every, 'th')}"
     text = (
-        f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(found.extra_ms)}** longer than"
-        f" the others (**{found.slow}** of **{found.steps}** {facts.unit.plural}):"
-        f" **{wording.millis(found.per_step_ms)}** {facts.unit.per} on average. "
+        f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(rhythm.extra_ms)}** longer than"
+        f" the others (**{rhythm.slow}** of **{rhythm.steps}** {facts.unit.plural}):"
+        f" **{wording.millis(rhythm.per_step_ms)}** {facts.unit.per} on average. "
     )
     if named:
-        name = wording.tail(found.what, _NAMED).replace("*", "")
+        name = wording.tail(rhythm.what, _NAMED).replace("*", "")
         text += (
-            f"{name} takes **{wording.millis(found.what_ms)}** more there: it runs"
-            f" **{found.more:,.3g}** times, "
+            f"{name} takes **{wording.millis(rhythm.what_ms)}** more there: it runs"
+            f" **{rhythm.more:,.3g}** times, in the others **{rhythm.fewer:,.3g}** times."
         )
-        text += f"in the others **{found.fewer:,.3g}** times."
     else:
         text += (
-            f"**{wording.millis(found.category_ms)}** of that are in no recorded event: a"
+            f"**{wording.millis(rhythm.category_ms)}** of that are in no recorded event: a"
             " checkpoint, logging, validation or garbage collection in Python would look like"
             " this."
         )
     fix = (
-        f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  #"
-        " or log, or validate"
+        f"-if step % {rhythm.every} == 0:\n"
+        f"+if step % {10 * rhythm.every} == 0:\n"
+        "     save(model)  # or log, or validate"
     )
     return Found(
         text,
-        limit.severity(share),
-        found.per_step_ms,
-        fix,
-        f"Do less in every {nth} {facts.unit.noun}",
+        severity=limit.severity(share),
+        gain_ms=rhythm.per_step_ms,
+        fix=fix,
+        title=f"Do less in every {nth} {facts.unit.noun}",
     )
+
+
+_SUFFIXES = {2: "nd", 3: "rd"}
 
 
 def _growth(facts: Facts, limit: Threshold) -> Found | None:
-    found = facts.evidence.growth
-    if (
-        found is None
-        or found.steps < limit["steps"]
-        or found.rising < limit["often"]
-        or found.each < limit["least"] * found.peak
-    ):
+    growth = facts.evidence.growth
+    if growth is None or growth.steps < limit["steps"] or growth.rising < limit["often"]:
+        return None
+    if growth.each < limit["least"] * growth.peak:
         return None
     text = (
-        f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** {facts.unit.per},"
-        f" **{wording.size(found.grown)}** over **{found.steps}** {facts.unit.plural}, and is not"
-        " freed"
+        f"Memory in use by {growth.memory} grows by **{wording.size(growth.each)}**"
+        f" {facts.unit.per}, **{wording.size(growth.grown)}** over **{growth.steps}**"
+        f" {facts.unit.plural}, and is not freed"
     )
-    if found.op:
-        text += f"; most of it was allocated by {wording.tail(found.op, _NAMED).replace('*', '')}"
-        text += f" ({found.shape})" if found.shape else ""
+    if growth.op:
+        text += f"; most of it was allocated by {wording.tail(growth.op, _NAMED).replace('*', '')}"
+        if growth.shape:
+            text += f" ({growth.shape})"
     text += "."
-    left = None if found.capacity is None else max(found.capacity - found.peak, 0) / found.each
-    if left is not None:
+    severity = "medium"
+    if growth.capacity is not None:
+        left = max(growth.capacity - growth.peak, 0) / growth.each
         text += f" At this rate memory is full after **{left:,.0f}** more {facts.unit.plural}."
+        if left < limit["soon"]:
+            severity = "high"
     scalar = "loss.item()" if facts.torch else "float(loss)"
-    return Found(
-        text,
-        "high" if left is not None and left < limit["soon"] else "medium",
-        fix=f"-losses.append(loss)\n+losses.append({scalar})",
-    )
+    fix = f"-losses.append(loss)\n+losses.append({scalar})"
+    return Found(text, severity=severity, fix=fix)
 
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "periodic", _periodic,
-        Threshold(
-            "chance ≤ {chance:percent}, ≥ {moderate:g} % of step time on average (high from {high:g} %), ≥ {cause:percent} of it explained",
-            chance=CHANCE, moderate=PART_MODERATE, high=PART_HIGH, cause=0.5,
+        "periodic",
+        _periodic,
+        threshold=Threshold(
+            (
+                "chance ≤ {chance:percent}, ≥ {moderate:g} % of step time on average (high"
+                " from {high:g} %), ≥ {cause:percent} of it explained"
+            ),
+            chance=CHANCE,
+            moderate=PART_MODERATE,
+            high=PART_HIGH,
+            cause=0.5,
         ),
-        OURS, TRACE, ALL, "Regularly spaced steps that are slower than the others, and what runs only in them", on_npu=True,
-        refuted_by="another recording has no such steps, or has them at another interval", gain_is=ABOUT, needs_units=True,
+        source=OURS,
+        target=TRACE,
+        applies=ALL,
+        looks_at=(
+            "Regularly spaced steps that are slower than the others, and what runs only in them"
+        ),
+        on_npu=True,
+        refuted_by="another recording has no such steps, or has them at another interval",
+        gain_is=ABOUT,
+        needs_units=True,
         done=Shown("The steps have no such rhythm"),
     ),
     Rule(
-        # What doubles within 1,000 steps ends any training run.
-        "memory_growth", _growth,
-        Threshold(
-            "≥ {steps:g} steps, more in ≥ {often:percent} of them than in the one before, by ≥ {least:percent} of the peak per step "
-            "(high if full within {soon:,.0f} steps)",
-            steps=10, often=0.9, least=0.001, soon=1000,
+        # Memory that doubles within 1,000 steps ends any training run.
+        "memory_growth",
+        _growth,
+        threshold=Threshold(
+            (
+                "≥ {steps:g} steps, more in ≥ {often:percent} of them than in the one before,"
+                " by ≥ {least:percent} of the peak per step (high if full within {soon:,.0f}"
+                " steps)"
+            ),
+            steps=10,
+            often=0.9,
+            least=0.001,
+            soon=1000,
         ),
-        OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Do not keep data from one {noun} to the next",
+        source=OURS,
+        target=MEMORY,
+        applies=ALL,
+        looks_at="Least memory in use in each step, after the warm-up",
+        title="Do not keep data from one {noun} to the next",
         on_npu=True,
-        refuted_by="a longer recording of the same loop stays at the same memory", gain_is="", needs_units=True,
+        refuted_by="a longer recording of the same loop stays at the same memory",
+        gain_is="",
+        needs_units=True,
         done=Shown("Memory stays the same"),
     ),
-)  # fmt: skip
+)

@@ -1,5 +1,5 @@
-"""Findings on the input where a probe measured the step without it: what was measured takes the
-place of what was predicted.
+"""Findings on the input after a probe measured the step without it: the measurement replaces the
+prediction.
 """
 
 from __future__ import annotations
@@ -33,67 +33,63 @@ steps of a probe.
 """
 
 _PROBED = "the first batch is repeated"
-"""The experiment of such a rule that a probe has made."""
+"""The experiment of such a rule that a probe makes."""
 _WHOLE = 0.95
 """A finding that predicts this part of the wait or more predicts all of it."""
 
 
 def measured(
-    found: pd.DataFrame,
+    findings: pd.DataFrame,
     probe: Mapping[str, Any],
     step_ms: float | None,
     worth_percent: float,
     unit: Unit = MARKED,
 ) -> pd.DataFrame:
-    """The findings, with what the input can save at most by the probe; without those on the input
-    where that is nothing.
+    """The findings, with the most that the input can save by the probe; without those on the input
+    if it saves nothing.
 
     Parameters
     ----------
-    found : DataFrame
+    findings : DataFrame
         `p.advice`.
     probe : mapping
-        `p.overview["probe"]`; empty where there was none.
+        `p.overview["probe"]`; empty without one.
     step_ms : float or None
         The mean step, as recorded.
     worth_percent : float
         Percent of the step from which on a saving is worth a finding.
     unit : Unit
-        What the figures are given per.
+        The unit that the figures are given per.
     """
     without = wording.real(probe.get("measured_ms"))
-    of_input = found["rule"].isin(OF_INPUT).to_numpy()
+    of_input = findings["rule"].isin(OF_INPUT).to_numpy()
     if without is None or step_ms is None or not of_input.any():
-        return found
+        return findings
     saved = step_ms - without
     slowed = bool(probe.get("slowed"))
     if 100 * saved < worth_percent * step_ms:
         # On a quiet machine the second run would have been faster.
-        return found if slowed else found[~of_input].reset_index(drop=True)
+        return findings if slowed else findings[~of_input].reset_index(drop=True)
+    bound = "about" if slowed else "up to"
+    sentence = (
+        f" Measured with instant input (--probe), {unit.a} takes **{wording.millis(without)}**:"
+        f" faster input saves {bound} **{wording.millis(saved)}**."
+    )
     predicted = wording.real(probe.get("predicted_ms"))
     wait = np.inf if predicted is None else step_ms - predicted
-    takes, less = wording.millis(without), wording.millis(saved)
-    most = "about" if slowed else "up to"
-    said = (
-        f" Measured with instant input (--probe), {unit.a} takes **{takes}**: faster input saves"
-        f" {most} **{less}**."
-    )
-    rows = []
-    for row in found.to_dict("records"):
-        if row["rule"] in OF_INPUT:
-            gain = row["gain_ms_per_step"]
-            # A part of the wait stays a part, unless it is more than there is to save.
-            all_of_it = not gain < min(_WHOLE * wait, saved)
-            row |= {
-                "evidence": row["evidence"] + said,
-                "gain_ms_per_step": saved if all_of_it else gain,
-            }
-            row |= (
-                {"gain_is": ABOUT if slowed else UP_TO, "certainty": MEASURED} if all_of_it else {}
-            )
-            row["refuted_by"] = "" if _PROBED in row["refuted_by"] else row["refuted_by"]
-        rows.append(row)
-    out = pd.DataFrame(rows, columns=found.columns)
-    return out.sort_values(
+    rows = findings.to_dict("records")
+    for row in rows:
+        if row["rule"] not in OF_INPUT:
+            continue
+        row["evidence"] += sentence
+        if _PROBED in row["refuted_by"]:
+            row["refuted_by"] = ""
+        # A finding on a part of the wait keeps its gain, unless that is more than can be saved.
+        if not row["gain_ms_per_step"] < min(_WHOLE * wait, saved):
+            row["gain_ms_per_step"] = saved
+            row["gain_is"] = ABOUT if slowed else UP_TO
+            row["certainty"] = MEASURED
+    result = pd.DataFrame(rows, columns=findings.columns)
+    return result.sort_values(
         "gain_ms_per_step", ascending=False, kind="stable", na_position="last", ignore_index=True
     )

@@ -1,5 +1,4 @@
-"""Evidence from the ops of compiled programs: their time, the sizes of their matrix products, and
-pure data movement.
+"""Evidence from the ops of compiled programs: time, sizes of matrix products, data movement.
 
 Only the ops with the most time are looked up in their programs, since a program may have a hundred
 thousand.
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -27,14 +26,15 @@ from nbprof.hlo.shapes import Shape
 MOST_OPS = 200
 """Ops that are looked up in their programs."""
 MOSTLY_KNOWN = 0.8
-"""Fraction of the time for which a property must be known before it is stated for the whole."""
+"""Fraction of the time for which a property must be known before it is stated for all of it."""
 ALMOST_ALL = 0.98
 """Fraction of the time of all ops; the rest are ops too small to matter."""
 _MOST_INSTRUCTIONS = 2000
 """In larger computations, readers are not traced."""
 
 _TRANSFERS = re.compile(
-    r"infeed|outfeed|send|recv|copy-start|copy-done|async|all-|reduce-scatter|collective|ragged-all|megascale|host|while|conditional|call\Z"
+    r"infeed|outfeed|send|recv|copy-start|copy-done|async|all-|reduce-scatter|collective|"
+    r"ragged-all|megascale|host|while|conditional|call\Z"
 )
 _MOVES = frozenset(
     {
@@ -56,8 +56,8 @@ _BACKWARD = re.compile(r"transpose\(|gradient_tape|Backprop|/grad")
 class Product(NamedTuple):
     """A dot or convolution as a matrix product: `rows` x `depth` by `depth` x `columns`.
 
-    `batch` is the number of examples if known (forward products), else 0; `spatial` tells whether
-    it is a convolution over space; `op` is its row in `Work.ops`.
+    `batch` is the number of examples of a forward product, else 0; `spatial` tells whether it is a
+    convolution over space; `op` is its row in `Work.ops`.
     """
 
     op: int
@@ -66,6 +66,11 @@ class Product(NamedTuple):
     columns: int
     batch: int
     spatial: bool
+
+    @property
+    def multiplications(self) -> int:
+        """Number of scalar multiplications."""
+        return self.rows * self.depth * self.columns
 
 
 @dataclass
@@ -80,8 +85,8 @@ class Work:
         (of the device's peaks; NaN: not known), `known` (whether FLOPs and bytes are), `moves` (it
         only moves values to another layout), `spreads` (it only broadcasts), `narrow` (16 bits or
         fewer), `shape`.
-    own : float
-        Self time of all ops that compute, also of those not looked up, in ps.
+    total_ps : float
+        Self time of all ops that compute, also of those not looked up.
     products : list of Product
     matrix_unit : int
         Rows and columns of a TPU's matrix unit; 0 for other devices.
@@ -97,7 +102,7 @@ class Work:
     """
 
     ops: pd.DataFrame
-    own: float
+    total_ps: float
     products: list[Product] = field(default_factory=list)
     matrix_unit: int = 0
     lonely: pd.DataFrame = field(
@@ -107,129 +112,134 @@ class Work:
     chain: str = ""
     chains: int = 0
 
-    def share(self, own: float) -> float:
+    def share(self, time_ps: float) -> float:
         """Percent of the time of all compute ops."""
-        return 100 * own / self.own if self.own else 0.0
+        return 100 * time_ps / self.total_ps if self.total_ps else 0.0
 
 
-def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """The ops that are not transfers, and those of them that take almost all the time; None if no
-    compiled program ran on a device.
-    """
+class Computing(NamedTuple):
+    """The ops of compiled programs that compute, and those of them with almost all the time."""
+
+    ops: pd.DataFrame
+    longest: pd.DataFrame
+
+    @property
+    def total_ps(self) -> float:
+        """Self time of all ops."""
+        return float(self.ops["own"].sum())
+
+
+def _computing(activity: Activity) -> Computing | None:
+    """The ops that are not transfers; None if no compiled program ran on a device."""
     if not len(activity.op_parts) or not activity.op_parts.hlo.any() or activity.programs is None:
         return None
-    found, _ = hlo.measured(activity)
-    found = found[~found["category"].astype(str).str.match(_TRANSFERS)]
-    whole = float(found["own"].sum())
-    if not whole:
+    ops, _ = hlo.measured(activity)
+    ops = ops[~ops["category"].astype(str).str.match(_TRANSFERS)]
+    total_ps = float(ops["own"].sum())
+    if not total_ps:
         return None
-    most = int((found["own"].cumsum() < ALMOST_ALL * whole).sum()) + 1
-    return found, found.head(min(most, MOST_OPS)).reset_index(drop=True)
+    count = int((ops["own"].cumsum() < ALMOST_ALL * total_ps).sum()) + 1
+    return Computing(ops, ops.head(min(count, MOST_OPS)).reset_index(drop=True))
 
 
 def share_of_16_bit(activity: Activity) -> float | None:
     """Percent of compiled programs' time in ops with numbers of 16 bits or fewer; None if
     unknown.
     """
-    if (most := _most(activity)) is None:
+    computing = _computing(activity)
+    if computing is None:
         return None
-    found, top = most
-    narrow = pd.array(
-        [_look(activity, row, *key).narrow for row, key in enumerate(_keys(top))], dtype="boolean"
+    narrow = [look.narrow for look in _looks(activity, computing.longest)]
+    return part_in_16_bit(
+        computing.longest["own"], pd.array(narrow, dtype="boolean"), computing.total_ps
     )
-    return part_in_16_bit(top["own"], narrow, float(found["own"].sum()))
 
 
 def share_of_64_bit(activity: Activity) -> tuple[float | None, str]:
-    """Percent of compiled programs' time, on devices or the CPU, in ops on float64 arrays, and the
-    one with the most; None if unknown.
+    """Percent of compiled programs' time in ops on float64 arrays, on devices or the CPU, and the
+    longest of these ops; None if unknown.
     """
-    found, _ = hlo.measured(activity)
-    whole = float(found["own"].sum())
-    top = found.head(MOST_OPS)
-    if not whole or activity.programs is None:
+    measured, _ = hlo.measured(activity)
+    total_ps = float(measured["own"].sum())
+    if not total_ps or activity.programs is None:
         return None, ""
-    wide = pd.array([_is_wide(activity, *key) for key in _keys(top)], dtype="boolean")
-    told = ~pd.isna(wide)
-    known, mine = float(top["own"][told].sum()), top[wide.fillna(False).to_numpy(bool)]
-    if not known or known < MOSTLY_KNOWN * whole:
+    longest = measured.head(MOST_OPS)
+    wide = pd.array([_is_wide(activity, *key) for key in _keys(longest)], dtype="boolean")
+    typed_ps = float(longest["own"][~pd.isna(wide)].sum())
+    if not typed_ps or typed_ps < MOSTLY_KNOWN * total_ps:
         return None, ""
-    return 100 * float(mine["own"].sum()) / known, str(mine["name"].iloc[0]) if len(mine) else ""
+    wide_ops = longest[wide.fillna(False).to_numpy(bool)]
+    name = str(wide_ops["name"].iloc[0]) if len(wide_ops) else ""
+    return 100 * float(wide_ops["own"].sum()) / typed_ps, name
 
 
 def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | None:
-    """Whether an op reads or writes a float64 array; None if its program is damaged or not in the
+    """True if an op reads or writes a float64 array; None if its program is damaged or not in the
     file.
     """
     program: Program | None = activity.programs.program(host, ident)
-    place = None if program is None else program.place(name)
-    if program is None or place is None:
+    index = None if program is None else program.place(name)
+    if program is None or index is None:
         return None
     try:
-        shapes = [
-            part
-            for shape in (program.shape(place), *_operands(program, place))
-            for part in shape.arrays()
-        ]
+        arrays = _arrays(program, index)
     except ReadError:
         return None
-    return any(part.element in ("f64", "c128") and part.elements > 1 for part in shapes)
+    return any(array.element in ("f64", "c128") and array.elements > 1 for array in arrays)
 
 
-def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
-    """Percent of the time `own` in ops with narrow numbers; None if that is known for too little of
-    the `whole`.
+def _arrays(program: Program, index: int) -> list[Shape]:
+    """The arrays that an op writes and reads."""
+    arrays: list[Shape] = []
+    for shape in (program.shape(index), *_operands(program, index)):
+        arrays += shape.arrays()
+    return arrays
+
+
+def part_in_16_bit(op_times: pd.Series, narrow: Any, total_ps: float) -> float | None:
+    """Percent of the time of ops in those with narrow numbers; None if that is known for too little
+    of the total.
     """
-    told = ~pd.isna(narrow)
-    time = float(own[told].sum())
-    return (
-        100 * float(own[told][narrow[told].astype(bool)].sum()) / time
-        if time and time >= MOSTLY_KNOWN * whole
-        else None
-    )
+    typed = ~pd.isna(narrow)
+    typed_ps = float(op_times[typed].sum())
+    if not typed_ps or typed_ps < MOSTLY_KNOWN * total_ps:
+        return None
+    return 100 * float(op_times[typed][narrow[typed].astype(bool)].sum()) / typed_ps
 
 
 def gather(activity: Activity) -> Work | None:
     """The work of compiled programs on devices; None if none ran there."""
-    if (most := _most(activity)) is None:
+    computing = _computing(activity)
+    if computing is None:
         return None
-    found, top = most
-    whole = float(found["own"].sum())
-    rates = hlo.rates(top, *all_ops.peaks(activity), impossible=False)
+    longest = computing.longest
     peak_flops, peak_bytes = all_ops.peaks(activity)
-    titles = [title for title, _ in hlo.titles(activity, top)]
+    rates = hlo.rates(longest, peak_flops, peak_bytes, impossible=False)
+    looks = _looks(activity, longest)
+    flops_and_bytes = longest["flops"].notna() & longest["memory"].notna()
     table = pd.DataFrame(
         {
-            "program": titles,
-            "name": top["name"].astype(str),
-            "category": top["category"].astype(str),
-            "framework_op": top["framework_op"].astype(str).str.removesuffix(":"),
-            "own": top["own"].astype(float),
-            "runs": top["runs"].astype(float),
+            "program": [title for title, _ in hlo.titles(activity, longest)],
+            "name": longest["name"].astype(str),
+            "category": longest["category"].astype(str),
+            "framework_op": longest["framework_op"].astype(str).str.removesuffix(":"),
+            "own": longest["own"].astype(float),
+            "runs": longest["runs"].astype(float),
             "compute_fraction": rates["normalized_flops_per_second"] / peak_flops,
             "bandwidth_fraction": rates["memory_bytes_per_second"] / peak_bytes,
-            "known": top["flops"].notna()
-            & top["memory"].notna()
-            & ((top["flops"] > 0) | (top["memory"] > 0)),
+            "known": flops_and_bytes & ((longest["flops"] > 0) | (longest["memory"] > 0)),
+            "moves": [look.moves for look in looks],
+            "spreads": [look.spreads for look in looks],
+            "narrow": pd.Series([look.narrow for look in looks], dtype="boolean"),
+            "shape": [look.shape for look in looks],
         }
     )
-    looks = [
-        _look(activity, row, host, ident, name)
-        for row, (host, ident, name) in enumerate(_keys(top))
-    ]
-    table["moves"] = [look.moves for look in looks]
-    table["spreads"] = [look.spreads for look in looks]
-    table["narrow"] = pd.Series([look.narrow for look in looks], dtype="boolean")
-    table["shape"] = [look.shape for look in looks]
-    out = Work(
-        table,
-        whole,
-        [product for look in looks for product in look.products],
-        _matrix_unit(activity),
-    )
-    out.lonely = _lonely(found, activity)
-    out.chained, out.chain, out.chains = _chained(activity, top, table)
-    return out
+    work = Work(table, computing.total_ps, matrix_unit=_matrix_unit(activity))
+    for look in looks:
+        work.products += look.products
+    work.lonely = _lonely(computing.ops, activity)
+    work.chained, work.chain, work.chains = _chained(activity, longest, table)
+    return work
 
 
 def _keys(top: pd.DataFrame) -> Iterator[tuple[int, int, str]]:
@@ -245,6 +255,8 @@ def _matrix_unit(activity: Activity) -> int:
 
 
 class _Look(NamedTuple):
+    """Properties of an op, from its program; see `Work.ops`."""
+
     moves: bool = False
     spreads: bool = False
     narrow: bool | None = None
@@ -252,161 +264,184 @@ class _Look(NamedTuple):
     products: tuple[Product, ...] = ()
 
 
+def _looks(activity: Activity, ops: pd.DataFrame) -> list[_Look]:
+    """Each of the ops, looked up in its program."""
+    return [_look(activity, row, *key) for row, key in enumerate(_keys(ops))]
+
+
 def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Look:
-    """What one op consists of; empty if its program is damaged or not in the file."""
+    """The properties of one op; none if its program is damaged or not in the file."""
     program: Program | None = activity.programs.program(host, ident)
-    place = None if program is None else program.place(name)
-    if program is None or place is None:
+    index = None if program is None else program.place(name)
+    if program is None or index is None:
         return _Look()
     try:
-        places = [place, *_inside(program, place)]
-        opcodes = {program.opcodes[at] for at in places[1:]} or {program.opcodes[place]}
-        left = opcodes - _PLAIN
-        shape = program.shape(place)
-        products = tuple(
-            made
-            for at in places
-            if program.opcodes[at] in ("dot", "convolution")
-            and (made := _product(program, row, at)) is not None
-        )
-        return _Look(
-            ("transpose" in left and left <= _MOVES)
-            or (left == {"copy"} and _relaid(program, place)),
-            left == {"broadcast"},
-            _narrow(program, place),
-            shape.short if not shape.is_tuple else "",
-            products,
-        )
+        return _read_op(program, row, index)
     except ReadError:
         return _Look()
 
 
-def _inside(program: Program, place: int) -> list[int]:
-    """The instructions of the computations that a fusion calls."""
-    if program.opcodes[place] != "fusion":
-        return []
-    out: list[int] = []
-    for ident in program.instruction(place).called:
-        one = program.computation(ident)
-        if one is not None:
-            out += range(one.first, one.first + one.count)
-    return out
-
-
-def _operands(program: Program, place: int) -> list[Shape]:
-    places = [program.place_of(ident) for ident in program.instruction(place).operands]
-    return [program.shape(at) for at in places if at is not None]
-
-
-def _relaid(program: Program, place: int) -> bool:
-    """Whether a copy has a different layout than its source."""
-    return program.opcodes[place] == "copy" and any(
-        s.minor_to_major != program.shape(place).minor_to_major for s in _operands(program, place)
+def _read_op(program: Program, row: int, index: int) -> _Look:
+    fused = _fused_instructions(program, index)
+    opcodes = {program.opcodes[instruction] for instruction in fused or [index]} - _PLAIN
+    moves = "transpose" in opcodes and opcodes <= _MOVES
+    if opcodes == {"copy"}:
+        moves = _relaid(program, index)
+    shape = program.shape(index)
+    products = []
+    for instruction in (index, *fused):
+        if program.opcodes[instruction] in ("dot", "convolution"):
+            product = _product(program, row, instruction)
+            if product is not None:
+                products.append(product)
+    return _Look(
+        moves=moves,
+        spreads=opcodes == {"broadcast"},
+        narrow=_narrow(program, index),
+        shape="" if shape.is_tuple else shape.short,
+        products=tuple(products),
     )
 
 
-def _narrow(program: Program, place: int) -> bool | None:
-    """Whether an op reads or writes an array of numbers of 16 bits or fewer; None if it has no
+def _fused_instructions(program: Program, index: int) -> list[int]:
+    """The instructions of the computations that a fusion calls."""
+    if program.opcodes[index] != "fusion":
+        return []
+    instructions: list[int] = []
+    for ident in program.instruction(index).called:
+        computation = program.computation(ident)
+        if computation is not None:
+            instructions += range(computation.first, computation.first + computation.count)
+    return instructions
+
+
+def _operands(program: Program, index: int) -> list[Shape]:
+    shapes = []
+    for ident in program.instruction(index).operands:
+        operand = program.place_of(ident)
+        if operand is not None:
+            shapes.append(program.shape(operand))
+    return shapes
+
+
+def _relaid(program: Program, index: int) -> bool:
+    """True if a copy has a different layout than its source."""
+    if program.opcodes[index] != "copy":
+        return False
+    layout = program.shape(index).minor_to_major
+    return any(source.minor_to_major != layout for source in _operands(program, index))
+
+
+def _narrow(program: Program, index: int) -> bool | None:
+    """True if an op reads or writes an array of numbers of 16 bits or fewer; None if it has no
     floating-point arrays.
     """
-    shapes = [
-        part
-        for shape in (program.shape(place), *_operands(program, place))
-        for part in shape.arrays()
-    ]
-    wide = [part for part in shapes if part.element[:1] in ("f", "b", "c") and part.elements > 1]
-    return any(part.element_bytes <= 2 for part in wide) if wide else None
+    arrays = [array for array in _arrays(program, index) if array.element[:1] in ("f", "b", "c")]
+    sizes = [array.element_bytes for array in arrays if array.elements > 1]
+    return min(sizes) <= 2 if sizes else None
 
 
-def _product(program: Program, row: int, place: int) -> Product | None:
+def _product(program: Program, row: int, index: int) -> Product | None:
     """The sizes of a dot or a convolution; None if they are inconsistent."""
-    one = program.instruction(place)
-    shapes = _operands(program, place)
+    instruction = program.instruction(index)
+    shapes = _operands(program, index)
     if len(shapes) < 2:
         return None
     left, right = shapes[0].dimensions, shapes[1].dimensions
-    details = hlo_details.read(program, place)
-    backward = bool(_BACKWARD.search(one.op_name))
+    details = hlo_details.read(program, index)
+    backward = bool(_BACKWARD.search(instruction.op_name))
     try:
-        if one.opcode == "dot":
+        if instruction.opcode == "dot":
             dot = details.dot
-            rows = prod(
-                size
-                for d, size in enumerate(left)
-                if d not in (*dot.lhs_contracting, *dot.lhs_batch)
-            )
-            columns = prod(
-                size
-                for d, size in enumerate(right)
-                if d not in (*dot.rhs_contracting, *dot.rhs_batch)
-            )
-            depth = prod(left[d] for d in dot.lhs_contracting)
+            rows = _size_without(left, (*dot.lhs_contracting, *dot.lhs_batch))
             return Product(
-                row, rows, depth, columns, 0 if backward or dot.lhs_batch else rows, False
+                op=row,
+                rows=rows,
+                depth=prod(left[d] for d in dot.lhs_contracting),
+                columns=_size_without(right, (*dot.rhs_contracting, *dot.rhs_batch)),
+                batch=0 if backward or dot.lhs_batch else rows,
+                spatial=False,
             )
         dims = details.convolution
         if details.batch_groups > 1 or details.feature_groups > 1:
             return None
-        made = program.shape(place).dimensions
-        rows = left[dims.input_batch] * prod(made[d] for d in dims.output_spatial)
-        depth = right[dims.kernel_input] * prod(right[d] for d in dims.kernel_spatial)
-        batch = 0 if backward else left[dims.input_batch]
-        return Product(row, rows, depth, right[dims.kernel_output], batch, bool(dims.input_spatial))
+        batch = left[dims.input_batch]
+        output = program.shape(index).dimensions
+        return Product(
+            op=row,
+            rows=batch * prod(output[d] for d in dims.output_spatial),
+            depth=right[dims.kernel_input] * prod(right[d] for d in dims.kernel_spatial),
+            columns=right[dims.kernel_output],
+            batch=0 if backward else batch,
+            spatial=bool(dims.input_spatial),
+        )
     except IndexError:
         return None
 
 
-def most_rows(activity: Activity) -> int | None:
-    """The most rows of a forward product in any program that ran on the CPU; None where there is
-    none, or one of them is not known.
+def _size_without(dimensions: Sequence[int], excluded: Sequence[int]) -> int:
+    """The product of all dimensions but some, given by their positions."""
+    return prod(size for d, size in enumerate(dimensions) if d not in excluded)
 
-    Of products of many matrices all rows count, of a convolution all places.
+
+def most_rows(activity: Activity) -> int | None:
+    """The most rows of a forward product in any program that ran on the CPU; None if there is none,
+    or if one of them is unknown.
+
+    Products of many matrices count all rows, convolutions all positions.
     """
-    found, _ = hlo.measured(activity)
-    if activity.has_device or activity.programs is None or not len(found):
+    measured, _ = hlo.measured(activity)
+    if activity.has_device or activity.programs is None or not len(measured):
         return None
-    most = 0
-    for host, ident in found[["host", "program"]].drop_duplicates().itertuples(index=False):
+    largest = 0
+    for host, ident in measured[["host", "program"]].drop_duplicates().itertuples(index=False):
         program: Program | None = activity.programs.program(int(host), int(ident))
         if program is None:
             return None
         try:
-            for place, opcode in enumerate(program.opcodes):
-                if opcode in ("dot", "convolution") and not _BACKWARD.search(
-                    program.instruction(place).op_name
-                ):
-                    made = _product(program, 0, place)
-                    if made is None:
-                        return None
-                    # What is no side of the second matrix: rows, times matrices.
-                    most = max(most, program.shape(place).elements // max(made.columns, 1))
-                elif (
-                    opcode == "custom-call" and "callback" not in program.instruction(place).target
-                ):
-                    # A library may multiply there.
-                    return None
+            rows = _most_rows_of(program)
         except ReadError:
             return None
-    return most or None
+        if rows is None:
+            return None
+        largest = max(largest, rows)
+    return largest or None
 
 
-def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
-    """Programs of a single elementwise op, which a framework compiles for each op run on its
-    own.
+def _most_rows_of(program: Program) -> int | None:
+    """The most rows of a forward product; None if one of them is unknown."""
+    largest = 0
+    for index, opcode in enumerate(program.opcodes):
+        if opcode in ("dot", "convolution"):
+            if _BACKWARD.search(program.instruction(index).op_name):
+                continue
+            product = _product(program, 0, index)
+            if product is None:
+                return None
+            # Sizes that are not the second matrix's: rows, times matrices.
+            largest = max(largest, program.shape(index).elements // max(product.columns, 1))
+        elif opcode == "custom-call" and "callback" not in program.instruction(index).target:
+            # A library may multiply there.
+            return None
+    return largest
+
+
+def _lonely(computing: pd.DataFrame, activity: Activity) -> pd.DataFrame:
+    """Programs of a single elementwise op, which a framework compiles for each op that runs outside
+    of a program.
     """
-    count = found.groupby(["host", "program"], sort=False)["own"].transform("size")
-    alone = found[(count == 1) & found["category"].isin(ELEMENTWISE_KINDS)]
-    names = [title for title, _ in hlo.titles(activity, alone)]
+    count = computing.groupby(["host", "program"], sort=False)["own"].transform("size")
+    alone = computing[(count == 1) & computing["category"].isin(ELEMENTWISE_KINDS)]
     return pd.DataFrame(
         {
-            "program": names,
+            "program": [title for title, _ in hlo.titles(activity, alone)],
             "own": alone["own"].to_numpy(float),
             "runs": alone["runs"].to_numpy(float),
         }
     )
 
 
-def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tuple[float, str, int]:
+def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> Chains:
     """The most that fusing neighbours would save: for an op that is the only reader of another, the
     time of the shorter one.
     """
@@ -417,32 +452,47 @@ def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tupl
     for row, (host, ident, name) in enumerate(_keys(top)):
         if plain.iloc[row]:
             rows.setdefault((host, ident), {})[name] = row
-    own = table["own"].to_numpy(float)
-    total, best, count, which = 0.0, 0.0, 0, ""
+    times = table["own"].to_numpy(float)
+    total, best, count, longest = 0.0, 0.0, 0, ""
     for (host, ident), names in rows.items():
         program: Program | None = activity.programs.program(host, ident)
         if program is None or len(names) < 2:
             continue
         for name, producers in _readers(program, names):
-            saved = [min(own[names[name]], own[names[made]]) for made in producers]
-            if saved:
-                total, count = total + min(sum(saved), own[names[name]]), count + 1
-                if max(saved) > best:
-                    best, which = max(saved), name
-    return total, which, count
+            time = times[names[name]]
+            saved = [min(time, times[names[producer]]) for producer in producers]
+            if not saved:
+                continue
+            total += min(sum(saved), time)
+            count += 1
+            if max(saved) > best:
+                best, longest = max(saved), name
+    return Chains(total, longest, count)
+
+
+class Chains(NamedTuple):
+    """Ops that are the only readers of another one: time saved in ps, the longest op, and how many
+    there are.
+    """
+
+    saved_ps: float
+    longest: str
+    ops: int
 
 
 def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, list[str]]]:
     """Ops by name, each with the ops whose only reader it is, through tuples and bitcasts."""
-    for one in program.computations:
-        places = range(one.first, one.first + one.count)
-        if one.count > _MOST_INSTRUCTIONS or sum(program.names[at] in names for at in places) < 2:
+    for computation in program.computations:
+        indices = range(computation.first, computation.first + computation.count)
+        if computation.count > _MOST_INSTRUCTIONS:
+            continue
+        if sum(program.names[index] in names for index in indices) < 2:
             continue
         through: dict[int, int] = {}
         readers: Counter[int] = Counter()
         reads: dict[str, list[int]] = {}
-        for at in places:
-            instruction = program.instruction(at)
+        for index in indices:
+            instruction = program.instruction(index)
             if instruction.opcode in ("get-tuple-element", "bitcast") and instruction.operands:
                 through[instruction.ident] = instruction.operands[0]
                 continue
@@ -454,16 +504,14 @@ def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, lis
         for ident, count in readers.items():
             origin[_source(ident, through)] += count
         for name, operands in reads.items():
-            made = []
-            for ident in {_source(i, through) for i in operands}:
-                at_producer = program.place_of(ident)
-                if (
-                    at_producer is not None
-                    and origin[ident] == 1
-                    and program.names[at_producer] in names
-                ):
-                    made.append(program.names[at_producer])
-            yield name, made
+            producers = []
+            for ident in {_source(operand, through) for operand in operands}:
+                index_of_producer = program.place_of(ident)
+                if index_of_producer is None or origin[ident] != 1:
+                    continue
+                if program.names[index_of_producer] in names:
+                    producers.append(program.names[index_of_producer])
+            yield name, producers
 
 
 def _source(ident: int, through: dict[int, int]) -> int:

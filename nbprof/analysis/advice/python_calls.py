@@ -1,7 +1,6 @@
-"""The functions of the person's code with the most time in no op, where PyTorch recorded calls of
-Python.
+"""The user's functions with the most time outside of ops, if PyTorch recorded calls of Python.
 
-Of TensorFlow and JAX a recorded call of Python is work of the host, as XProf has it, and no time
+For TensorFlow and JAX a recorded call of Python is work of the host, as in XProf, and not time
 outside of ops.
 """
 
@@ -51,30 +50,33 @@ def outside_ops(activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[
 
 
 def _longest(trace: Trace, unexplained: Intervals, *, persons: bool) -> tuple[str, ...]:
-    """The functions with the most time in some intervals, of the person's or of all."""
+    """The functions with the most time in some intervals, of the user's code or of all."""
     events = trace.events
-    places = {
-        code: place
-        for code in np.unique(events.name).tolist()
-        if (place := _place(trace.names[code], persons=persons))
-    }
-    rows = np.flatnonzero(np.isin(events.name, list(places)))
+    labels = {}
+    for code in np.unique(events.name).tolist():
+        label = _label(trace.names[code], persons=persons)
+        if label:
+            labels[code] = label
+    rows = np.flatnonzero(np.isin(events.name, list(labels)))
     if not len(rows):
         return ()
     start = events.start[rows]
     time = unexplained.covered_within(start, start + events.duration[rows])
     parent = nesting.parents(events.lane[rows], start, events.duration[rows])
     alone = np.maximum(nesting.self_times(parent, time), 0)
-    # Threads beside the one of the steps do what they do meanwhile.
+    # Other threads than the one of the steps run at the same time.
     lane = events.lane[rows]
     alone[lane != int(np.bincount(lane, alone).argmax())] = 0
     by_code = np.bincount(events.name[rows], alone)
     total = unexplained.total()
-    longest = np.argsort(-by_code, kind="stable")[:MOST].tolist()
-    shares = [(code, by_code[code] / total) for code in longest] if total else []
-    return tuple(
-        f"{places[code]} (**{100 * share:.0f}%**)" for code, share in shares if share >= _LEAST
-    )
+    if not total:
+        return ()
+    longest = []
+    for code in np.argsort(-by_code, kind="stable")[:MOST].tolist():
+        share = by_code[code] / total
+        if share >= _LEAST:
+            longest.append(f"{labels[code]} (**{100 * share:.0f}%**)")
+    return tuple(longest)
 
 
 def _unexplained(activity: Activity, used: pd.DataFrame) -> Intervals:
@@ -86,16 +88,16 @@ def _unexplained(activity: Activity, used: pd.DataFrame) -> Intervals:
     return Intervals.union(pieces.start, pieces.end)
 
 
-def _place(name: str, *, persons: bool) -> str:
-    """A function, by the name of its event; "" for other events, for what started the code, and for
-    libraries where these do not count.
+def _label(name: str, *, persons: bool) -> str:
+    """A function, by the name of its event; "" for other events, for code that starts a program,
+    and for libraries if only the user's code counts.
     """
-    found = _KINETO.fullmatch(name)
-    # PyTorch leaves out the folders that Python imports from, so that a library's file has a short
-    # path, too.
-    if found is None or (persons and person_call(name) is None):
+    match = _KINETO.fullmatch(name)
+    # PyTorch leaves out the folders that Python imports from, so a library's file has a short path
+    # as well.
+    if match is None or (persons and person_call(name) is None):
         return ""
     if around.KINETO.starts.match(name) or around.KINETO.beside.match(name):
         return ""
-    function = "" if found["name"] == "<module>" else f"{found['name']}, "
-    return f"{function}{title(found['file'], {})} line {found['line']}"
+    function = "" if match["name"] == "<module>" else f"{match['name']}, "
+    return f"{function}{title(match['file'], {})} line {match['line']}"

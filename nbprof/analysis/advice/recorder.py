@@ -1,6 +1,4 @@
-"""How to record the Python calls, in the words of whatever recorded the profile: nobody has a
-magic's line in a script of their own.
-"""
+"""The way to record Python calls, in the words of the profiler that recorded the profile."""
 
 from __future__ import annotations
 
@@ -9,21 +7,21 @@ import pandas as pd
 from nbprof.frameworks.framework import Framework
 
 IN_CELL = "again with this first line in the cell"
-"""What the rule `other` says, as for a cell; `in_words_of` says it for others."""
+"""The words of the rule `other`, for a cell; `in_words_of` replaces them for other recorders."""
 CELL, BLOCK = "cell", "block"
-"""What nbprof recorded."""
+"""Recorders of nbprof."""
 
 _WITH_OPTION = "again with this option"
 _NSYS = (
-    "-nsys profile python train.py\n+nsys profile --python-sampling=true python train.py  # at a"
-    " prompt"
+    "-nsys profile python train.py\n"
+    "+nsys profile --python-sampling=true python train.py  # at a prompt"
 )
 
 
 def in_words_of(
-    found: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
+    findings: pd.DataFrame, recorder: str, framework: Framework, form: str = ""
 ) -> pd.DataFrame:
-    """The findings, with the way to record Python calls of who recorded the profile.
+    """The findings, with the option of their profiler that records Python calls.
 
     Parameters
     ----------
@@ -35,12 +33,12 @@ def in_words_of(
     form : str
         The format of the files: Nsight Systems has options of its own.
     """
-    if not len(found):
-        return found
-    rows = (found["rule"] == "other") & found["fix"].astype(str).str.startswith("-%%nbprof")
+    if not len(findings):
+        return findings
+    rows = (findings["rule"] == "other") & findings["fix"].astype(str).str.startswith("-%%nbprof")
     if recorder == CELL or not rows.any():
-        return found
-    result = found.copy()
+        return findings
+    result = findings.copy()
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(
         IN_CELL, _WITH_OPTION, regex=False
     )

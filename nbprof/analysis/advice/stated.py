@@ -1,6 +1,4 @@
-"""Advice that the recording shows to be followed by what it states beside the files: settings, and
-the precision of Keras.
-"""
+"""Advice that the recording shows to be followed already, by its settings and Keras's precision."""
 
 from __future__ import annotations
 
@@ -13,23 +11,28 @@ _Settings = Mapping[str, str]
 
 
 def _allocator(settings: _Settings) -> bool:
-    """Whether the allocator of any framework is set up against fragmentation."""
+    """True if the allocator of any framework is set up against fragmentation."""
     expandable = any(
         "expandable_segments:true" in text.lower()
         for name, text in settings.items()
         if name.startswith("PYTORCH_")
     )
-    others = settings.get("TF_GPU_ALLOCATOR", ""), settings.get("XLA_PYTHON_CLIENT_ALLOCATOR", "")
-    return expandable or any("async" in text for text in others)
+    allocators = (
+        settings.get("TF_GPU_ALLOCATOR", ""),
+        settings.get("XLA_PYTHON_CLIENT_ALLOCATOR", ""),
+    )
+    return expandable or any("async" in text for text in allocators)
 
 
 def _threads(settings: _Settings, cores: float) -> bool:
-    """Whether an op may use as many threads as there are cores."""
+    """True if an op may use as many threads as there are cores."""
     count = settings.get("torch.get_num_threads", "")
     return count.isdecimal() and 0 < cores <= int(count)
 
 
-def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: float) -> pd.DataFrame:
+def without(
+    findings: pd.DataFrame, settings: _Settings, precision: str, cores: float
+) -> pd.DataFrame:
     """The findings without those whose remedy is set already, and without the lines of code that
     are.
 
@@ -49,10 +52,10 @@ def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: flo
         "idle_cores": lambda: _threads(settings, cores),
         "mixed_precision": lambda: precision.startswith("mixed_"),
     }
-    if not len(found):
-        return found
-    kept = found[[rule not in done or not done[rule]() for rule in found["rule"]]]
-    result = kept if len(kept) == len(found) else kept.reset_index(drop=True)
+    if not len(findings):
+        return findings
+    remaining = findings[[rule not in done or not done[rule]() for rule in findings["rule"]]]
+    result = remaining if len(remaining) == len(findings) else remaining.reset_index(drop=True)
     if (
         settings.get("TF_GPU_THREAD_MODE") == "gpu_private"
         and result["fix"].astype(str).str.contains(_PRIVATE, regex=False).any()

@@ -1,5 +1,4 @@
-"""Evidence of how the code of a step is written: its element types, calls back into Python, loops,
-attention, passes without gradients.
+"""Evidence of how a step is written: types, callbacks, loops, attention, ungraded passes.
 
 All times are of the steps that averages use, in ms per step.
 """
@@ -57,9 +56,7 @@ _UPDATE = re.compile(r"Optimizer\.step#")
 
 
 class Part(NamedTuple):
-    """Something that a step does: how often, for how many ms, what it is called, and the number of
-    its ops.
-    """
+    """A part of a step: how often it runs, its ms, its name, and the number of its ops."""
 
     times: float = 0.0
     ms: float = 0.0
@@ -68,11 +65,11 @@ class Part(NamedTuple):
 
 
 class Callbacks(NamedTuple):
-    """Calls back into Python per step: how often, for how many ms, the one with the most time.
+    """Calls back into Python per step: their number, ms, and the one with the most time.
 
-    `alone_ms`: of these ms, in how many nothing else of the step was recorded as running. In the
-    others an op runs beside the callback, and the step may take as long without it; or the op is
-    slower for it, as they share cores.
+    `alone_ms` is the part of the time in which nothing else of the step was recorded as running. In
+    the rest an op runs at the same time, and the step may take as long without the callback; or the
+    op is slower because of it, as they share cores.
     """
 
     times: float
@@ -83,7 +80,7 @@ class Callbacks(NamedTuple):
 
 @dataclass(frozen=True)
 class StepCode:
-    """What was found; None for what the profile does not tell, or does not have.
+    """Properties of the code of a step; None if the profile does not have or show them.
 
     Attributes
     ----------
@@ -100,8 +97,8 @@ class StepCode:
     ungraded : Part, optional
         Forward passes of the model without gradients.
     most_rows : int, optional
-        The most rows that a product of the training pass has; of JAX, on the CPU alone, that a
-        forward product has.
+        The most rows of a product of the training pass; for JAX, on the CPU alone, of a forward
+        product.
     """
 
     float64_percent: float | None = None
@@ -114,18 +111,18 @@ class StepCode:
 
 
 def gather(activity: Activity, steps: pd.DataFrame) -> StepCode:
-    """What is to be seen in the counted ones of the steps `Run.steps`."""
+    """The code of the counted ones of the steps `Run.steps`."""
     used = counted(steps)
     if not len(used):
         return StepCode()
     if activity.framework is PYTORCH:
-        ran = _Ran(activity, used)
-        return ran.found() if len(ran.rows) else StepCode()
+        ops = _TorchOps(activity, used)
+        return ops.step_code() if len(ops.rows) else StepCode()
     percent, op = share_of_64_bit(activity)
     return StepCode(
-        percent,
-        op,
-        _callbacks(activity, used),
+        float64_percent=percent,
+        float64_op=op,
+        callbacks=_callbacks(activity, used),
         most_rows=most_rows(activity) if activity.framework is JAX else None,
     )
 
@@ -140,43 +137,71 @@ def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int
 def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     """Custom calls of compiled programs, or TensorFlow's ops, that run Python.
 
-    What a program calls on the CPU is an op of its own; what it calls from a GPU is in events of
-    the thread that launches.
+    On the CPU a callback is an op of the program; from a GPU it is in events of the thread that
+    launches.
+    """
+    calls = _custom_calls(activity)
+    if calls is None:
+        calls = _python_calls(activity)
+    step = _step_of(activity, used, calls.rows)
+    rows, names = calls.rows[step >= 0], calls.names[step >= 0]
+    if not len(rows):
+        return None
+    time = (rows["end"] - rows["start"]).to_numpy(np.float64)
+    totals = _totals_over_hosts(rows, calls.other_work)
+    per_step = 1.0 / len(used)
+    return Callbacks(
+        times=per_step * totals.calls,
+        ms=per_step * totals.any_ps / 1e9,
+        name=str(pd.Series(time).groupby(names).sum().idxmax()),
+        alone_ms=per_step * totals.alone_ps / 1e9,
+    )
+
+
+class _PythonCalls(NamedTuple):
+    """Calls back into Python: their rows and names, and other work at the same time."""
+
+    rows: pd.DataFrame
+    names: npt.NDArray[Any]
+    other_work: pd.DataFrame
+
+
+def _custom_calls(activity: Activity) -> _PythonCalls | None:
+    """Custom calls of compiled programs that run Python; None without them, or if the calls are
+    recorded as events of the host.
     """
     parts, runs = hlo.ran(activity)
     category = parts["category"].astype(str)
     custom = parts[category == "custom-call"]
-    python = [
-        part
-        for part, host, program, name in zip(
-            custom.index, custom["host"], custom["program"], custom["name"].astype(str), strict=True
-        )
-        if activity.programs is not None
-        and (one := activity.programs.find(int(host), int(program), name)) is not None
-        and CALLS_PYTHON.search(one.target)
-    ]
+    python = []
+    if activity.programs is not None:
+        keys = zip(custom["host"], custom["program"], custom["name"].astype(str), strict=True)
+        for part, (host, program, name) in zip(custom.index, keys, strict=True):
+            instruction = activity.programs.find(int(host), int(program), name)
+            if instruction is not None and CALLS_PYTHON.search(instruction.target):
+                python.append(part)
     calling = runs["part"].isin(python).to_numpy(np.bool_)
-    found = runs[calling]
-    names = parts["name"].astype(str).to_numpy()[found["part"].to_numpy(np.int64)]
-    if len(found) and not len(activity.python_calls):
-        others = runs[
-            ~calling
-            & ~runs["part"].isin(parts.index[category.isin(hlo.CONTAINERS)]).to_numpy(np.bool_)
-        ]
-    else:
-        found = activity.python_calls.frame() if len(activity.python_calls) else _py_funcs(activity)
-        # What runs for tf.data belongs to no step.
-        found = found[found["event"].isin(activity.work.event)] if len(found) else found
-        names = activity.ops.values[found["op"].to_numpy()] if len(found) else names
-        others = _ops_besides(activity, found) if len(found) else found
-    step = _step_of(activity, used, found)
-    found, names = found[step >= 0], names[step >= 0]
-    if not len(found):
+    rows = runs[calling]
+    if not len(rows) or len(activity.python_calls):
         return None
-    time = (found["end"] - found["start"]).to_numpy(np.float64)
-    longest = str(pd.Series(time).groupby(names).sum().idxmax())
-    count, whole, alone = (1.0 / len(used) * each for each in _on_each_host(found, others))
-    return Callbacks(count, whole / 1e9, longest, alone_ms=alone / 1e9)
+    names = parts["name"].astype(str).to_numpy()[rows["part"].to_numpy(np.int64)]
+    containers = parts.index[category.isin(hlo.CONTAINERS)]
+    other_work = runs[~calling & ~runs["part"].isin(containers).to_numpy(np.bool_)]
+    return _PythonCalls(rows, names, other_work)
+
+
+def _python_calls(activity: Activity) -> _PythonCalls:
+    """Events of the host in which a program runs Python, or TensorFlow's ops that do."""
+    rows = activity.python_calls.frame() if len(activity.python_calls) else _py_funcs(activity)
+    if not len(rows):
+        return _PythonCalls(rows, np.empty(0, object), rows)
+    # Calls for tf.data belong to no step.
+    rows = rows[rows["event"].isin(activity.work.event)]
+    if not len(rows):
+        return _PythonCalls(rows, np.empty(0, object), rows)
+    return _PythonCalls(
+        rows, activity.ops.values[rows["op"].to_numpy()], _other_work(activity, rows)
+    )
 
 
 def _py_funcs(activity: Activity) -> pd.DataFrame:
@@ -185,11 +210,11 @@ def _py_funcs(activity: Activity) -> pd.DataFrame:
     return activity.host_ops.take(np.isin(activity.host_ops.type, types)).frame()
 
 
-def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
-    """What else a step does of TensorFlow's, on host threads or devices, while ops run Python:
-    their `host`, `start` and `end`.
+def _other_work(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
+    """Other work of a TensorFlow step, on host threads or devices, while ops run Python: `host`,
+    `start` and `end`.
 
-    What lies in such an op is its own, what lies around it waits for it, and so does a function
+    Events inside such an op are part of it, events around it wait for it, and so does a function
     that another thread called.
     """
     ops = activity.host_ops.frame()
@@ -198,50 +223,50 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
         for kind, code in activity.types.codes.items()
         if kind in _FUNCTION_CALLS or kind.startswith("__")
     ]
-    besides = ops[~ops["dataset"] & ~ops["event"].isin(python["event"]) & ~ops["type"].isin(kinds)]
-    parts = []
-    for lane, mine in besides.groupby("lane", sort=False):
-        own = python[python["lane"] == lane]
-        # Spans of a thread are nested, or apart.
-        inner, _ = Intervals.of_rows(own).overlapping(
-            mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
-        )
-        apart = np.ones(len(mine), np.bool_)
-        apart[inner] = False
-        parts.append(mine[apart])
-    work = activity.work.frame()
+    ops = ops[~ops["dataset"] & ~ops["event"].isin(python["event"]) & ~ops["type"].isin(kinds)]
     columns = ["host", "start", "end"]
-    out: pd.DataFrame = pd.concat(
-        [work.loc[work["device"] >= 0, columns], *(part[columns] for part in parts)],
-        ignore_index=True,
-    )
-    return out
-
-
-def _on_each_host(found: pd.DataFrame, others: pd.DataFrame) -> tuple[float, float, float]:
-    """How many callbacks there are, the ps in which any runs, and the ps in which only they do; on
-    a host's device with the most of it.
-    """
-    rows = []
-    places = ["host", "device"] if "device" in found else ["host"]
-    beside = dict(iter(others.groupby(places, sort=False)))
-    for at, mine in found.groupby(places, sort=False):
-        spans = pd.concat(
-            [mine[["start", "end"]], beside.get(at, others.head(0))[["start", "end"]]]
+    work = activity.work.frame()
+    tables = [work.loc[work["device"] >= 0, columns]]
+    for lane, ops_of_lane in ops.groupby("lane", sort=False):
+        # Spans of a thread are nested or separate.
+        nested, _ = Intervals.of_rows(python[python["lane"] == lane]).overlapping(
+            ops_of_lane["start"].to_numpy(np.int64), ops_of_lane["end"].to_numpy(np.int64)
         )
-        kinds = np.repeat(np.asarray([1, 2], np.int16), [len(mine), len(spans) - len(mine)])
+        separate = np.ones(len(ops_of_lane), np.bool_)
+        separate[nested] = False
+        tables.append(ops_of_lane.loc[separate, columns])
+    return pd.concat(tables, ignore_index=True)
+
+
+class _Totals(NamedTuple):
+    """Number of callbacks, time in ps in which any runs, and time in which nothing else does."""
+
+    calls: float
+    any_ps: float
+    alone_ps: float
+
+
+def _totals_over_hosts(callbacks: pd.DataFrame, other_work: pd.DataFrame) -> _Totals:
+    """The sums over hosts, each with its device with the most time."""
+    keys = ["host", "device"] if "device" in callbacks else ["host"]
+    other_by_key = dict(iter(other_work.groupby(keys, sort=False)))
+    columns = ["start", "end"]
+    rows = []
+    for key, calls in callbacks.groupby(keys, sort=False):
+        other = other_by_key.get(key, other_work.head(0))
+        spans = pd.concat([calls[columns], other[columns]])
+        kinds = np.repeat(np.asarray([1, 2], np.int16), [len(calls), len(other)])
         starts, ends = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
         begins, stops, kind = sweep.flatten(starts, ends, kinds)
-        alone = (stops - begins)[kind == 1]
-        rows.append(
-            (mine["host"].iloc[0], len(mine), Intervals.of_rows(mine).total(), int(alone.sum()))
-        )
-    of_devices = pd.DataFrame(rows, columns=["host", "count", "whole", "alone"])
-    most = of_devices.loc[of_devices.groupby("host")["whole"].idxmax()]
-    return float(most["count"].sum()), float(most["whole"].sum()), float(most["alone"].sum())
+        alone = int((stops - begins)[kind == 1].sum())
+        any_ps = Intervals.of_rows(calls).total()
+        rows.append((calls["host"].iloc[0], len(calls), any_ps, alone))
+    devices = pd.DataFrame(rows, columns=["host", *_Totals._fields])
+    busiest = devices.loc[devices.groupby("host")["any_ps"].idxmax()]
+    return _Totals(*(float(busiest[name].sum()) for name in _Totals._fields))
 
 
-class _Ran:
+class _TorchOps:
     """PyTorch's ops in the counted steps."""
 
     def __init__(self, activity: Activity, used: pd.DataFrame) -> None:
@@ -250,110 +275,118 @@ class _Ran:
         self.step = _step_of(activity, used, table)
         self.rows = np.flatnonzero(self.step >= 0)
         self.parent = table["parent"].to_numpy(np.int64)
-        self.start, self.end = table["start"].to_numpy(np.int64), table["end"].to_numpy(np.int64)
-        self.on_host = table["own"].to_numpy(np.float64)
-        self.own = table["device_own"].to_numpy(np.float64) if activity.has_device else self.on_host
+        self.start = table["start"].to_numpy(np.int64)
+        self.end = table["end"].to_numpy(np.int64)
+        self.host_time = table["own"].to_numpy(np.float64)
+        self.time = self.host_time
+        if activity.has_device:
+            self.time = table["device_own"].to_numpy(np.float64)
         self.is_op = table["kind"].to_numpy() == TORCH_OP
-        self.op, self.forward = table["op"].to_numpy(np.int64), table["forward"].to_numpy(np.int64)
-        self.shape, self.types = (
-            table["shape"].to_numpy(np.int64),
-            table["types"].to_numpy(np.int64),
-        )
+        self.op = table["op"].to_numpy(np.int64)
+        self.forward = table["forward"].to_numpy(np.int64)
+        self.shape = table["shape"].to_numpy(np.int64)
+        self.types = table["types"].to_numpy(np.int64)
         self.names = [str(name) for name in activity.ops.values]
         self.texts = [*activity.texts.codes]
         levels = nesting.levels(self.parent.astype(np.int32))[1:] if len(table) else []
         self._levels = [level for level in levels if len(level)]
         self.numbered = self._with_inner(table["numbered"].to_numpy(np.bool_))
-        self.inputs: dict[int, list[Any]] = {}
+        self._lists: dict[int, list[Any]] = {}
 
-    def found(self) -> StepCode:
+    def step_code(self) -> StepCode:
+        """All that the ops tell about the code of a step."""
         percent, op = self._float64()
         return StepCode(
-            percent, op, None, self._cells(), self._attention(), self._ungraded(), self._most_rows()
+            float64_percent=percent,
+            float64_op=op,
+            cells=self._cells(),
+            attention=self._attention(),
+            ungraded=self._ungraded(),
+            most_rows=self._most_rows(),
         )
 
-    def _with_inner(self, these: Flags) -> Flags:
-        """Events, and all that lies in them."""
-        out = these.copy()
+    def _with_inner(self, flags: Flags) -> Flags:
+        """Events, and all events inside them."""
+        result = flags.copy()
         for level in self._levels:
-            out[level] |= out[self.parent[level]]
-        return out
+            result[level] |= result[self.parent[level]]
+        return result
 
-    def _called(self, pattern: re.Pattern[str]) -> Flags:
+    def _matching(self, pattern: re.Pattern[str]) -> Flags:
         """Events whose name matches."""
         codes = [code for code in np.unique(self.op).tolist() if pattern.search(self.names[code])]
         return np.isin(self.op, codes)
 
-    def _of(self, *names: str) -> Int64s:
+    def _named(self, *names: str) -> Int64s:
         """The ops of these names in the counted steps."""
         codes = [self.activity.ops.codes[name] for name in names if name in self.activity.ops.codes]
-        found: Int64s = self.rows[np.isin(self.op[self.rows], codes) & self.is_op[self.rows]]
-        return found
+        rows: Int64s = self.rows[np.isin(self.op[self.rows], codes) & self.is_op[self.rows]]
+        return rows
 
     def _shapes(self, row: int) -> list[Any]:
-        """The shapes of the inputs of an op; [] where they were not recorded."""
-        return self._parsed(int(self.shape[row]))
+        """The shapes of the inputs of an op; [] if they were not recorded."""
+        return self._list(int(self.shape[row]))
 
-    def _parsed(self, code: int) -> list[Any]:
-        if code not in self.inputs:
+    def _list(self, code: int) -> list[Any]:
+        """A recorded text parsed as a list; [] for anything else."""
+        if code not in self._lists:
             try:
-                made = json.loads(self.texts[code]) if code >= 0 else []
+                parsed = json.loads(self.texts[code]) if code >= 0 else []
             except ValueError:
-                made = []
-            self.inputs[code] = made if isinstance(made, list) else []
-        return self.inputs[code]
+                parsed = []
+            self._lists[code] = parsed if isinstance(parsed, list) else []
+        return self._lists[code]
 
-    def _part(self, own: npt.NDArray[np.float64], count: int, these: Flags, name: str = "") -> Part:
-        """The time of ops, and of those of the backward pass that belong to them; `own` is that of
-        each.
-        """
-        with_backward = these | ((self.forward >= 0) & these[self.forward])
-        mine = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
+    def _part(
+        self, times: npt.NDArray[np.float64], count: int, flags: Flags, name: str = ""
+    ) -> Part:
+        """The time of ops, and of those of the backward pass that belong to them."""
+        with_backward = flags | ((self.forward >= 0) & flags[self.forward])
+        rows = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
         return Part(
-            count / self.steps,
-            float(own[mine].sum()) / 1e9 / self.steps,
-            name,
-            len(mine) / self.steps,
+            times=count / self.steps,
+            ms=float(times[rows].sum()) / 1e9 / self.steps,
+            name=name,
+            ops=len(rows) / self.steps,
         )
 
     def _float64(self) -> tuple[float | None, str]:
-        """Percent of op time on tensors of float64, and the op with the most. What has no
-        dimensions may be a Python number.
+        """Percent of op time on tensors of float64, and the op with the most.
+
+        An input without dimensions may be a Python number and does not count.
         """
         rows = self.rows[self.is_op[self.rows]]
         if not (self.types[rows] >= 0).any():
             return None, ""
         first, kind = unique_rows(self.types[rows], self.shape[rows])
-        kinds = zip(self.types[rows[first]].tolist(), self.shape[rows[first]].tolist(), strict=True)
-        wide = np.array(
-            [_on_float64(self._parsed(types), self._parsed(shapes)) for types, shapes in kinds],
-            np.bool_,
-        )
-        mine = rows[wide[kind]]
-        whole = float(self.own[rows].sum())
-        if not whole:
+        wide = np.zeros(len(first), np.bool_)
+        for index, row in enumerate(rows[first].tolist()):
+            wide[index] = _on_float64(self._list(int(self.types[row])), self._shapes(row))
+        wide_rows = rows[wide[kind]]
+        total = float(self.time[rows].sum())
+        if not total:
             return None, ""
-        time = np.bincount(self.op[mine], self.own[mine], len(self.names))
-        return 100 * float(time.sum()) / whole, self.names[int(time.argmax())] if len(mine) else ""
+        times = np.bincount(self.op[wide_rows], self.time[wide_rows], len(self.names))
+        longest = self.names[int(times.argmax())] if len(wide_rows) else ""
+        return 100 * float(times.sum()) / total, longest
 
     def _cells(self) -> Part | None:
-        """Cells that no op runs over a whole sequence: Python calls each."""
-        cells = self._called(_CELL) & ~self._with_inner(
-            np.isin(np.arange(len(self.op)), self._of(*_RECURRENT))
-        )
-        at = self.rows[cells[self.rows] & (self.forward[self.rows] < 0)]
-        if not len(at):
+        """Cells of recurrent networks that Python calls, outside of ops over a sequence."""
+        in_layers = self._with_inner(np.isin(np.arange(len(self.op)), self._named(*_RECURRENT)))
+        cells = self._matching(_CELL) & ~in_layers
+        rows = self.rows[cells[self.rows] & (self.forward[self.rows] < 0)]
+        if not len(rows):
             return None
-        name = self.names[int(np.bincount(self.op[at]).argmax())]
-        return self._part(self.on_host, len(at), self._with_inner(cells), name)
+        name = self.names[int(np.bincount(self.op[rows]).argmax())]
+        return self._part(self.host_time, len(rows), self._with_inner(cells), name)
 
     def _attention(self) -> Part | None:
-        """Softmax over what a batched product made, and whose result goes into the next one."""
-        softmax, products = self._of(_SOFTMAX), self._of(*_BATCHED)
+        """Softmax between two batched products, of which the second reads its result."""
+        softmax, products = self._named(_SOFTMAX), self._named(*_BATCHED)
         if not len(softmax) or len(products) < 2:
             return None
-        fused = self._with_inner(self._called(_FUSED_ATTENTION))
-        mine, count = np.zeros(len(self.op), np.bool_), 0
+        fused = self._with_inner(self._matching(_FUSED_ATTENTION))
+        attention, count = np.zeros(len(self.op), np.bool_), 0
         for row in softmax[~fused[softmax] & (self.forward[softmax] < 0)].tolist():
             after = int(np.searchsorted(products, row))
             if not 0 < after < len(products):
@@ -363,79 +396,69 @@ class _Ran:
             if self.step[first] == self.step[last] and _attends(
                 self._shapes(first)[-2:], over, self._shapes(last)
             ):
-                mine[first : last + 1] = True
+                attention[first : last + 1] = True
                 count += 1
-        return self._part(self.own, count, mine) if count else None
+        return self._part(self.time, count, attention) if count else None
 
     def _ungraded(self) -> Part | None:
-        """Passes through the whole model that autograd does not see.
+        """Passes through the entire model that autograd does not record.
 
-        Each of its weights is multiplied in the training pass and also outside of it. What a
-        function of autograd computes itself, such as the first pass of a checkpoint, lies in an op
-        that autograd numbers; an optimizer is no pass.
+        Each of its weights is multiplied in the training pass and also outside of it. Work of a
+        function of autograd, such as the first pass of a checkpoint, is inside an op that autograd
+        numbers; an optimizer is not a pass.
         """
-        products = self._of(*_PRODUCTS)
+        products = self._named(*_PRODUCTS)
         products = products[self.forward[products] < 0]
         if not len(products):
             return None
-        update = self._with_inner(self._called(_UPDATE))
-        trains = products[self.numbered[products]]
-        others = products[~self.numbered[products] & ~update[products]]
-        weights = {row: self._weights(row) for row in [*trains.tolist(), *others.tolist()]}
-        model = {weights[row] for row in trains.tolist()}
+        update = self._with_inner(self._matching(_UPDATE))
+        training = products[self.numbered[products]]
+        ungraded = products[~self.numbered[products] & ~update[products]]
+        model = {self._weights(row) for row in training.tolist()}
+        weights = [self._weights(row) for row in ungraded.tolist()]
         # Without shapes, all weights look alike.
-        if not model or "" in model or not model <= {weights[row] for row in others.tolist()}:
+        if not model or "" in model or not model <= set(weights):
             return None
-        others = others[[weights[row] in model for row in others.tolist()]]
-        begin = pd.Series(self.start[others]).groupby(self.step[others]).min()
-        end = pd.Series(self.end[others]).groupby(self.step[others]).max()
-        outer = self.rows[
-            self.is_op[self.rows]
-            & ~self.numbered[self.rows]
-            & ~update[self.rows]
-            & (self.forward[self.rows] < 0)
-        ]
-        own = self.own[outer]
-        of = self.step[outer]
-        inside = (self.start[outer] >= begin.reindex(of).to_numpy()) & (
-            self.start[outer] <= end.reindex(of).to_numpy()
-        )
+        ungraded = ungraded[[name in model for name in weights]]
+        begin = pd.Series(self.start[ungraded]).groupby(self.step[ungraded]).min()
+        end = pd.Series(self.end[ungraded]).groupby(self.step[ungraded]).max()
+        outside = self.is_op & ~self.numbered & ~update & (self.forward < 0)
+        rows = self.rows[outside[self.rows]]
+        first = begin.reindex(self.step[rows]).to_numpy()
+        last = end.reindex(self.step[rows]).to_numpy()
+        in_pass = (self.start[rows] >= first) & (self.start[rows] <= last)
         return Part(
-            len(begin) / self.steps,
-            float(own[inside].sum()) / 1e9 / self.steps,
-            "",
-            float(inside.sum()) / self.steps,
+            times=len(begin) / self.steps,
+            ms=float(self.time[rows][in_pass].sum()) / 1e9 / self.steps,
+            ops=float(in_pass.sum()) / self.steps,
         )
 
     def _most_rows(self) -> int | None:
-        products = self._of(*_PRODUCTS, *_BATCHED)
-        rows = [
-            self._rows_of(row)
-            for row in products[(self.forward[products] < 0) & self.numbered[products]].tolist()
-        ]
-        # What runs inside a recurrent layer is not recorded, nor how many rows it has; 0 rows are
-        # unknown.
-        return None if not rows or 0 in rows or len(self._of(*_RECURRENT)) else max(rows)
+        """The most rows of a product of the training pass; None if one of them is unknown."""
+        if len(self._named(*_RECURRENT)):
+            # Products inside a recurrent layer are not recorded.
+            return None
+        products = self._named(*_PRODUCTS, *_BATCHED)
+        training = products[(self.forward[products] < 0) & self.numbered[products]]
+        rows = [self._rows_of_product(row) for row in training.tolist()]
+        return max(rows) if rows and 0 not in rows else None
 
-    def _rows_of(self, row: int) -> int:
-        """How many rows a product has: examples, times their positions; 0 where no shapes were
-        recorded.
-        """
-        shapes = self._shapes(row)
-        at = _PRODUCTS.get(self.names[int(self.op[row])], 0)
-        given: list[int] = shapes[at] if len(shapes) > at else []
-        if not given:
+    def _rows_of_product(self, row: int) -> int:
+        """Examples times their positions; 0 if no shapes were recorded."""
+        shapes, name = self._shapes(row), self.names[int(self.op[row])]
+        position = _PRODUCTS.get(name, 0)
+        batch: list[int] = shapes[position] if len(shapes) > position else []
+        if not batch:
             return 0
-        return (
-            prod(given[:1] + given[2:])
-            if self.names[int(self.op[row])] == "aten::convolution"
-            else prod(given[:-1])
-        )
+        if name == "aten::convolution":
+            return prod(batch[:1] + batch[2:])
+        return prod(batch[:-1])
 
     def _weights(self, row: int) -> str:
+        """The shape of the weights of a product; '' if it was not recorded."""
         shapes = self._shapes(row)
-        at = _PRODUCTS[self.names[int(self.op[row])]] + 1
-        return str(shapes[at]) if len(shapes) > at else ""
+        position = _PRODUCTS[self.names[int(self.op[row])]] + 1
+        return str(shapes[position]) if len(shapes) > position else ""
 
 
 def _on_float64(types: Iterable[Any], shapes: Iterable[Any]) -> bool:
@@ -446,20 +469,15 @@ def _on_float64(types: Iterable[Any], shapes: Iterable[Any]) -> bool:
 
 
 def _attends(factors: list[Any], over: list[int], then: list[Any]) -> bool:
-    """Whether products of these shapes and a softmax between them are attention of several
+    """True if products of these shapes and a softmax between them are attention of several
     queries.
     """
-    if (
-        len(factors) != 2
-        or not then
-        or len(over) < 3
-        or any(len(one) != 3 for one in (*factors, then[0]))
-    ):
+    if len(factors) != 2 or not then or len(over) < 3:
         return False
-    scores = [factors[0][0], factors[0][1], factors[1][2]]
-    return (
-        scores == then[0]
-        and scores[1:] == over[-2:]
-        and prod(scores) == prod(over)
-        and scores[1] > 1
-    )
+    if any(len(shape) != 3 for shape in (*factors, then[0])):
+        return False
+    queries, keys = factors
+    scores = [queries[0], queries[1], keys[2]]
+    if scores != then[0] or scores[1:] != over[-2:]:
+        return False
+    return bool(prod(scores) == prod(over) and scores[1] > 1)

@@ -1,4 +1,4 @@
-"""What helps a tf.data pipeline, by the kind and the parameters of its bottleneck iterator.
+"""Advice for a tf.data pipeline, by the kind and the parameters of its bottleneck iterator.
 
 The kinds are those of TensorFlow Profiler's tf.data bottleneck analysis and of TensorFlow's guide
 on the performance of tf.data.
@@ -52,27 +52,24 @@ _FILES = {
     "FixedLengthRecord": "tf.data.FixedLengthRecordDataset",
 }
 SOURCES = (
-    *(
-        "TFRecord",
-        "SSTable",
-        "RecordIO",
-        "ArrayRecord",
-        "Spanner",
-        "TFColumn",
-        "SleepwalkRemoteDataset",
-        "TextLine",
-    ),
-    *(
-        "StitchedTimelineDataset",
-        "DateKeyDataset",
-        "CapacitorProto",
-        "LMDB",
-        "ExternalDataset",
-        "PearModel",
-        "FixedLengthRecord",
-        "CSV",
-    ),
-    *("SyntheticDatasetOp", "Sql"),
+    "TFRecord",
+    "SSTable",
+    "RecordIO",
+    "ArrayRecord",
+    "Spanner",
+    "TFColumn",
+    "SleepwalkRemoteDataset",
+    "TextLine",
+    "StitchedTimelineDataset",
+    "DateKeyDataset",
+    "CapacitorProto",
+    "LMDB",
+    "ExternalDataset",
+    "PearModel",
+    "FixedLengthRecord",
+    "CSV",
+    "SyntheticDatasetOp",
+    "Sql",
 )
 _IN_MEMORY = ("FromTensor", "Tensor", "TensorSlice", "SparseTensorSlice")
 _REMOTE = (
@@ -180,59 +177,125 @@ _PLAIN = {
 }
 _FIXES = {
     "Filter": (
-        "-ds = ds.map(fn).filter(test)\n+ds = ds.filter(test).map(fn,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(fn).filter(test)\n"
+        "+ds = ds.filter(test).map(fn, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "Batch": "-ds = ds.batch(n)\n+ds = ds.batch(n, num_parallel_calls=tf.data.AUTOTUNE)",
     "PaddedBatch": (
-        "-ds = ds.padded_batch(n)\n+ds = ds.bucket_by_sequence_length(length, boundaries,"
-        " batch_sizes)"
+        "-ds = ds.padded_batch(n)\n"
+        "+ds = ds.bucket_by_sequence_length(length, boundaries, batch_sizes)"
     ),
     "FlatMap": (
-        "-ds = files.flat_map(read)\n+ds = files.interleave(read,"
-        " num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+        "-ds = files.flat_map(read)\n"
+        "+ds = files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
     ),
     "Unbatch": (
-        "-ds = ds.map(fn).unbatch()\n+ds = ds.map(fn_of_a_batch,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(fn).unbatch()\n"
+        "+ds = ds.map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "Shuffle": (
-        "-ds = ds.map(decode).shuffle(n)\n+ds = ds.shuffle(n).map(decode,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(decode).shuffle(n)\n"
+        "+ds = ds.shuffle(n).map(decode, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "ParseExample": (
-        "-ds = ds.map(parse_one).batch(n)\n+ds = ds.batch(n).map(parse_batch,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = ds.map(parse_one).batch(n)\n"
+        "+ds = ds.batch(n).map(parse_batch, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
     "Shard": (
-        "-ds = files.interleave(read).shard(workers, index)\n+ds = files.shard(workers,"
-        " index).interleave(read)"
+        "-ds = files.interleave(read).shard(workers, index)\n"
+        "+ds = files.shard(workers, index).interleave(read)"
     ),
     "Window": (
         "-ds = ds.window(n).flat_map(lambda w: w.batch(n))\n+ds = ds.batch(n, drop_remainder=True)"
     ),
 }
 _OPTIONS = (
-    " options = tf.data.Options()\n+import os\n+options.threading.{} = os.cpu_count()\n ds ="
-    " ds.with_options(options)"
+    " options = tf.data.Options()\n"
+    "+import os\n"
+    "+options.threading.{} = os.cpu_count()\n"
+    " ds = ds.with_options(options)"
 )
 _FIXES["MaxIntraOpParallelism"] = _OPTIONS.format("max_intra_op_parallelism")
 _FIXES["PrivateThreadPool"] = _OPTIONS.format("private_threadpool_size")
 _PARALLEL_FIX = {
     "Map": "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
     "Interleave": (
-        "-ds = files.interleave(read)\n+ds = files.interleave(read,"
-        " num_parallel_calls=tf.data.AUTOTUNE)"
+        "-ds = files.interleave(read)\n"
+        "+ds = files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE)"
     ),
 }
 
 
-# The pipeline that Keras builds from arrays (`fit(x, y)`), and what the user can do about it.
+_READING = (
+    "Reading is slow. Keep the files close to the machine, split them into shards, and read several"
+    " at a time."
+)
+
+
+_INTERLEAVED = (
+    "-ds = {0}(paths)\n"
+    "+ds = tf.data.Dataset.from_tensor_slices(paths).interleave(\n"
+    "+    {0}, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+)
+
+
+_SLICING = (
+    "It slices single elements from tensors in memory. Slice whole batches, or keep the data in"
+    " sharded files."
+)
+
+
+_SLICED_BATCHES = (
+    "-ds = tf.data.Dataset.from_tensor_slices((x, y)).map(fn).batch(n)\n"
+    "+ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(n).map(fn_of_a_batch,"
+    " num_parallel_calls=tf.data.AUTOTUNE)"
+)
+
+
+_FETCHING = (
+    "It fetches from another machine. Check the network and the server; fetch larger chunks, ahead"
+    " of time."
+)
+
+
+_WITH_CODE = {
+    "Generator": (
+        (
+            "A Python generator produces one element at a time while holding the GIL. Read files"
+            " with tf.data, or yield only indices and load the data in a parallel map."
+        ),
+        (
+            "-ds = tf.data.Dataset.from_generator(load_all, output_signature=spec)\n"
+            "+ds = tf.data.Dataset.range(count)\n"
+            "+ds = ds.map(lambda i: tf.numpy_function(load_one, [i], tf.float32),\n"
+            "+            num_parallel_calls=tf.data.AUTOTUNE)"
+        ),
+    ),
+    "DataService": (
+        "The tf.data service workers cannot keep up: add workers, or give each less to do.",
+        (
+            "+service = tf.data.experimental.service  # on each additional machine\n"
+            "+worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))\n"
+            "+worker.join()"
+        ),
+    ),
+}
+
+
+_NO_SPECIFIC_ADVICE = (
+    "nbprof has no specific advice for this iterator. A cache before it, a parallel map instead of"
+    " it, or a prefetch after it may help."
+)
+
+
+# The pipeline that Keras builds from arrays (`fit(x, y)`), and the change for the user.
 OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
 FROM_ARRAYS = "Keras assembles each batch from the arrays that it was given."
 FIT = (
-    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds ="
-    " ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
+    "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n"
+    "+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n"
+    "-model.fit(x, y)\n"
+    "+model.fit(ds)"
 )
 
 
@@ -256,15 +319,13 @@ def threads(params: Mapping[str, object], kind: str) -> int | None:
 def note(params: Mapping[str, object], long_name: str) -> str:
     """The line below a node's name: threads, batch, buffer, cycle."""
     texts = []
-    if (count := threads(params, base(long_name))) is not None:
-        texts.append("1 thread" if count == 1 else f"{count} threads")
-    for key, word in (
-        ("batch_size", "batch"),
-        ("buffer_size", "buffer"),
-        ("cycle_length", "cycle"),
-    ):
+    count = threads(params, base(long_name))
+    if count is not None:
+        texts.append(wording.plural(count, "thread"))
+    labels = {"batch_size": "batch", "buffer_size": "buffer", "cycle_length": "cycle"}
+    for key, label in labels.items():
         if key in params and str(params[key]) != str(AUTOTUNE):
-            texts.append(f"{word} {params[key]}")
+            texts.append(f"{label} {params[key]}")
     return ", ".join(texts)
 
 
@@ -276,16 +337,16 @@ AHEAD = (
     "ParallelInterleave",
     "DataService",
 )
-"""Iterators that make elements before they are asked for."""
+"""Iterators that make elements before these are needed."""
 
 
 def works_ahead(long_names: Iterable[str]) -> bool:
-    """Whether a pipeline of these iterators goes on while the step does something else."""
-    return any(part.startswith(AHEAD) for name in long_names for part in name.split("::"))
+    """True if a pipeline of these iterators goes on while the step does something else."""
+    return any(kind.startswith(AHEAD) for name in long_names for kind in name.split("::"))
 
 
 def over_generator(long_name: str, names: Iterable[str]) -> bool:
-    """Whether an iterator is the FlatMap that `Dataset.from_generator` builds around its generator;
+    """True if an iterator is the FlatMap that `Dataset.from_generator` builds around its generator;
     `names` are those of its pipeline.
     """
     return base(long_name) == "FlatMap" and f"{long_name}[0]::Generator" in set(names)
@@ -298,114 +359,58 @@ def advice(
     of_arrays: bool = False,
     of_generator: bool = False,
 ) -> tuple[str, str]:
-    """What helps a pipeline with this bottleneck, and the code for it ('' if there is none).
+    """Advice for a pipeline with this bottleneck, and its code ('' if there is none).
 
     Parameters
     ----------
     long_name : str
         Of the bottleneck, from its root down.
     max_us : float
-        The longest call of the pipeline; a pipeline without a slow call needs nothing.
+        The longest call of the pipeline; a pipeline without a slow call needs no change.
     params : mapping, optional
-        The iterator's stated parameters: parallelism, deterministic, buffer_size, cycle_length,
+        The iterator's recorded parameters: parallelism, deterministic, buffer_size, cycle_length,
         batch_size …
     of_arrays : bool, optional
         Whether Keras built the pipeline from arrays (`OF_ARRAYS`): then the user cannot change its
         iterators.
     of_generator : bool, optional
-        Whether the bottleneck stands for a generator (`over_generator`): then what helps is what
-        helps the generator.
+        Whether the bottleneck stands for a generator (`over_generator`): then advice for the
+        generator helps.
     """
-    head = f"The slowest call took **{wording.micros(max_us)}**"
+    start = f"The slowest call took **{wording.micros(max_us)}**"
     if max_us <= SLOW_CALL_US:
-        return f"{head}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck.", ""
-    params = params or {}
-    kind = long_name.rpartition("::")[2].partition("[")[0]
-    known = "Generator" if of_generator else base(long_name)
+        return f"{start}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck.", ""
     if long_name.startswith(OF_DEVICE):
         text, fix = ON_DEVICE, ""
+    elif of_arrays:
+        text, fix = f"{FROM_ARRAYS} Give it a tf.data dataset instead.", FIT
     else:
-        text, fix = (
-            (f"{FROM_ARRAYS} Give it a tf.data dataset instead.", FIT)
-            if of_arrays
-            else _by_kind(known, params)
-        )
-    return f"{head}, most of it in **{kind}**. {text}", fix
+        text, fix = _by_kind("Generator" if of_generator else base(long_name), params or {})
+    kind = long_name.rpartition("::")[2].partition("[")[0]
+    return f"{start}, most of it in **{kind}**. {text}", fix
 
 
 def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
+    """Advice for an iterator, and its code."""
     count = threads(params, kind)
     if kind in _PARALLEL or (kind in ASYNC and count == 1 and kind != "Prefetch"):
-        return "It runs on a single thread: run it in parallel.", _PARALLEL_FIX.get(
-            kind, _PARALLEL_FIX["Map"]
-        )
+        fix = _PARALLEL_FIX.get(kind, _PARALLEL_FIX["Map"])
+        return "It runs on a single thread: run it in parallel.", fix
     if kind in SOURCES:
-        reader = _FILES.get(kind, "tf.data.TFRecordDataset")
-        return (
-            (
-                "Reading is slow. Keep the files close to the machine, split them into shards, and"
-                " read several at a time."
-            ),
-            (
-                f"-ds = {reader}(paths)\n+ds ="
-                f" tf.data.Dataset.from_tensor_slices(paths).interleave(\n+    {reader},"
-                " num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
-            ),
-        )
-    if kind == "Generator":
-        return (
-            (
-                "A Python generator produces one element at a time while holding the GIL. Read"
-                " files with tf.data, or yield only indices and load the data in a parallel map."
-            ),
-            (
-                "-ds = tf.data.Dataset.from_generator(load_all, output_signature=spec)\n+ds ="
-                " tf.data.Dataset.range(count)\n+ds = ds.map(lambda i: tf.numpy_function(load_one,"
-                " [i], tf.float32),\n+            num_parallel_calls=tf.data.AUTOTUNE)"
-            ),
-        )
+        return _READING, _INTERLEAVED.format(_FILES.get(kind, "tf.data.TFRecordDataset"))
     if kind in _IN_MEMORY:
-        return (
-            (
-                "It slices single elements from tensors in memory. Slice whole batches, or keep the"
-                " data in sharded files."
-            ),
-            (
-                "-ds = tf.data.Dataset.from_tensor_slices((x, y)).map(fn).batch(n)\n+ds ="
-                " tf.data.Dataset.from_tensor_slices((x, y)).batch(n).map(fn_of_a_batch,"
-                " num_parallel_calls=tf.data.AUTOTUNE)"
-            ),
-        )
-    if kind == "DataService":
-        return (
-            "The tf.data service workers cannot keep up: add workers, or give each less to do.",
-            (
-                "+service = tf.data.experimental.service  # on each additional machine\n"
-                "+worker ="
-                " service.WorkerServer(service.WorkerConfig(dispatcher_address=address))\n+worker.join()"
-            ),
-        )
+        return _SLICING, _SLICED_BATCHES
     if kind in _REMOTE:
-        return (
-            (
-                "It fetches from another machine. Check the network and the server; fetch larger"
-                " chunks, ahead of time."
-            ),
-            "-ds = remote\n+ds = remote.prefetch(tf.data.AUTOTUNE)",
-        )
+        return _FETCHING, "-ds = remote\n+ds = remote.prefetch(tf.data.AUTOTUNE)"
     if kind == "Prefetch":
         return _prefetch(params)
-    if kind in ASYNC:
+    if kind in ASYNC and kind not in _WITH_CODE:
         return _asynchronous(kind, params, count)
+    if kind in _WITH_CODE:
+        return _WITH_CODE[kind]
     if kind in _PLAIN:
         return _PLAIN[kind], _FIXES.get(kind, "")
-    return (
-        (
-            "nbprof has no specific advice for this iterator. A cache before it, a parallel map"
-            " instead of it, or a prefetch after it may help."
-        ),
-        "+ds = ds.prefetch(tf.data.AUTOTUNE)",
-    )
+    return _NO_SPECIFIC_ADVICE, "+ds = ds.prefetch(tf.data.AUTOTUNE)"
 
 
 def _prefetch(params: Mapping[str, object]) -> tuple[str, str]:
@@ -423,27 +428,23 @@ def _prefetch(params: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) -> tuple[str, str]:
-    on = f"It runs on {count} threads already" if count else "It runs in parallel already"
-    text = f"{on}: raise the parallelism while cores are free, and make its function cheaper."
+    """Advice for an iterator that runs on threads already, and its code."""
+    threads = f"on {count} threads" if count else "in parallel"
+    text = (
+        f"It runs {threads} already: raise the parallelism while cores are free, and make its"
+        " function cheaper."
+    )
+    call = _CALLS.get(kind, "ds.map(fn")
+    autotuned = f"{call}, num_parallel_calls=tf.data.AUTOTUNE"
     fix = ""
-    call = {
-        "ParallelInterleave": "files.interleave(read",
-        "LegacyParallelInterleave": "files.interleave(read",
-        "ParallelBatch": "ds.batch(n",
-    }.get(kind, "ds.map(fn")
-    if count and str(params.get("autotune", "")).lower() not in ("1", "true"):
-        fix = (
-            f"-ds = {call}, num_parallel_calls={count})\n+ds = {call},"
-            " num_parallel_calls=tf.data.AUTOTUNE)"
-        )
-    if str(params.get("deterministic", "")).lower() in ("1", "true"):
+    if count and not _is_true(params, "autotune"):
+        fix = f"-ds = {call}, num_parallel_calls={count})\n+ds = {autotuned})"
+    if _is_true(params, "deterministic"):
         text += (
             " It preserves element order, so one slow element holds up all that follow:"
             " deterministic=False avoids this."
         )
-        fix = (
-            fix or f" ds = {call}, num_parallel_calls=tf.data.AUTOTUNE,\n+    deterministic=False)"
-        )
+        fix = fix or f" ds = {autotuned},\n+    deterministic=False)"
     if kind == "ParseExample":
         text += f" {_PLAIN[kind]}"
     if "Interleave" in kind and isinstance(params.get("cycle_length"), int):
@@ -451,18 +452,28 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
     return text, fix
 
 
+_CALLS = {
+    "ParallelInterleave": "files.interleave(read",
+    "LegacyParallelInterleave": "files.interleave(read",
+    "ParallelBatch": "ds.batch(n",
+}
+
+
+def _is_true(params: Mapping[str, object], name: str) -> bool:
+    return str(params.get(name, "")).lower() in ("1", "true")
+
+
 class Cause(NamedTuple):
-    """Why steps wait for input: the one answer that the advice, the tab, the frames and the text
-    give.
+    """The cause of waits for input: one answer for the advice, the tab, the frames and the text.
 
     Attributes
     ----------
     kind : str
-        HARDLY: they do not, so that nothing about the input is worth a change. ELSEWHERE: they
-        wait, but for something other than the recorded pipeline. PIPELINE: for its work. UNKNOWN:
-        how long they wait, or what the pipeline does, was not recorded.
+        HARDLY: steps do not wait, so a change to the input gains little. ELSEWHERE: they wait for
+        something other than the recorded pipeline. PIPELINE: they wait for its work. UNKNOWN: the
+        wait or the pipeline was not recorded.
     text : str
-        That in a sentence; '' for PIPELINE and UNKNOWN.
+        The cause in a sentence; '' for PIPELINE and UNKNOWN.
     """
 
     kind: str = UNKNOWN
@@ -470,7 +481,7 @@ class Cause(NamedTuple):
 
     @property
     def excuses(self) -> bool:
-        """Whether nothing in the pipeline needs a change."""
+        """True if nothing in the pipeline needs a change."""
         return self.kind in (HARDLY, ELSEWHERE)
 
 
@@ -478,7 +489,7 @@ NO_CAUSE = Cause()
 
 
 class Waits(NamedTuple):
-    """What a mean step waits for, in ms.
+    """Waits of a mean step, in ms.
 
     Attributes
     ----------
@@ -487,9 +498,9 @@ class Waits(NamedTuple):
     work : float or None
         Work in the calls of the main tf.data pipeline; None if it was not recorded.
     returned : float or None
-        How long the pipeline took to return an element, without its start; None if unknown.
+        Time until the pipeline returned an element, without its start; None if unknown.
     hidden : bool
-        Whether time without any recorded event may be input, too.
+        Whether time without any recorded event may be input as well.
     """
 
     step: float
@@ -500,47 +511,43 @@ class Waits(NamedTuple):
 
 
 def cause(waits: Waits, device: bool, unit: Unit = MARKED) -> Cause:
-    """Why steps wait for input; `device` says whether batches are copied to a device."""
+    """The cause of waits for input; `device` tells whether batches are copied to a device."""
     if not waits.step > 0 or math.isnan(waits.input):
         return NO_CAUSE
     little = INPUT_MODERATE * waits.step / 100
-    calls = (
-        None
-        if waits.work is None
-        else f"the calls of tf.data take only {wording.millis(waits.work)}"
-    )
     if waits.input < little:
-        if not waits.hidden:
-            share = wording.percent(100 * waits.input / waits.step)
-            return Cause(
-                HARDLY,
-                f"Only {share} of {unit.time} is spent waiting for input: little can be gained"
-                " here.",
-            )
-        if calls is None or waits.work is None or waits.work >= little:
-            return NO_CAUSE
-        return Cause(
-            HARDLY,
-            f"{calls[0].upper()}{calls[1:]} of {wording.millis(waits.step)} {unit.per}: little can"
-            " be gained here.",
-        )
+        return _little_input(waits, little, unit)
     if waits.work is None:
         return NO_CAUSE
-    said = f"{unit.the.capitalize()} waits {wording.millis(waits.input)} for input, but "
+    start = f"{unit.the.capitalize()} waits {wording.millis(waits.input)} for input, but"
     if waits.work < PIPELINE_PART * waits.input:
-        rest = (
-            "copying batches to the device. Copy less, ahead of time."
-            if device
-            else "not their work."
-        )
-        return Cause(ELSEWHERE, f"{said}{calls}: the rest is {rest}")
+        rest = "not their work."
+        if device:
+            rest = "copying batches to the device. Copy less, ahead of time."
+        calls = f"the calls of tf.data take only {wording.millis(waits.work)}"
+        return Cause(ELSEWHERE, f"{start} {calls}: the rest is {rest}")
     if waits.returned is not None and waits.returned < little:
-        return Cause(
-            ELSEWHERE,
-            f"{said}tf.data returns its element within {wording.millis(waits.returned)}: the rest"
-            " is not its work.",
+        text = (
+            f"{start} tf.data returns its element within {wording.millis(waits.returned)}: the rest"
+            " is not its work."
         )
+        return Cause(ELSEWHERE, text)
     return Cause(PIPELINE)
+
+
+def _little_input(waits: Waits, little: float, unit: Unit) -> Cause:
+    """The cause if steps wait less for input than is worth a change."""
+    if not waits.hidden:
+        share = wording.percent(100 * waits.input / waits.step)
+        text = f"Only {share} of {unit.time} is spent waiting for input: little can be gained here."
+        return Cause(HARDLY, text)
+    if waits.work is None or waits.work >= little:
+        return NO_CAUSE
+    text = (
+        f"The calls of tf.data take only {wording.millis(waits.work)} of"
+        f" {wording.millis(waits.step)} {unit.per}: little can be gained here."
+    )
+    return Cause(HARDLY, text)
 
 
 def summary(
@@ -550,61 +557,66 @@ def summary(
     unit: Unit = MARKED,
     why: Cause = NO_CAUSE,
 ) -> dict[str, Any]:
-    """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and
-    what to do next.
+    """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and the
+    next step.
 
-    `missing` says why no pipeline was recorded, `input_percent` is the share of step time, or of
-    that of another `unit`, spent waiting for input: one long call does not mean that the program
-    waits. `why` is the answer of `cause`.
+    Parameters
+    ----------
+    pipelines : DataFrame
+        `p.tf_data.pipelines`.
+    missing : str
+        The reason for which no pipeline was recorded.
+    input_percent : float, optional
+        Share of the time of units that is spent waiting for input: one long call does not mean that
+        the program waits.
+    unit : Unit
+    why : Cause
+        The answer of `cause`.
     """
+    columns = ("host", "pipeline", "max_us", "bottleneck", "bottleneck_us")
+    result: dict[str, Any] = {"input_bound": None, **dict.fromkeys(columns)}
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
-    out: dict[str, Any] = {
-        "input_bound": None,
-        "host": None,
-        "pipeline": None,
-        "max_us": None,
-        "bottleneck": None,
-        "bottleneck_us": None,
-    }
     if not len(on_host):
-        text = missing or "This profile has no calls of tf.data iterators."
+        result["statement"] = missing or "This profile has no calls of tf.data iterators."
         if len(pipelines):
-            text = (
+            result["statement"] = (
                 "Only device pipelines were recorded. They pass on the elements of a host pipeline,"
                 " which is not in this profile."
             )
-        return {**out, "statement": text, "next_step": ""}
+        return {**result, "next_step": ""}
     slowest = on_host.iloc[0]
-    bound = float(slowest["max_us"]) > SLOW_CALL_US
-    where = f"{slowest['pipeline']} of {slowest['host']}"
-    out |= {key: slowest[key] for key in ("host", "pipeline", "bottleneck")}
-    out |= {key: float(slowest[key]) for key in ("max_us", "bottleneck_us")}
-    out["input_bound"] = bound
-    if bound:
-        took = f"the slowest call of pipeline {where} took {wording.micros(slowest['max_us'])}"
-        usual = f"calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck"
-        out["statement"] = f"{took[0].upper()}{took[1:]}; {usual}."
-        out["next_step"] = (
-            f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
+    result |= {key: slowest[key] for key in ("host", "pipeline", "bottleneck")}
+    result |= {key: float(slowest[key]) for key in ("max_us", "bottleneck_us")}
+    result["input_bound"] = result["max_us"] > SLOW_CALL_US
+    statement, next_step = _of_slowest(slowest, input_percent, unit, why)
+    return {**result, "statement": statement, "next_step": next_step}
+
+
+def _of_slowest(
+    slowest: pd.Series, input_percent: float | None, unit: Unit, why: Cause
+) -> tuple[str, str]:
+    """A statement on the slowest pipeline, and the next step."""
+    elsewhere = "Look elsewhere: see the step breakdown."
+    name = f"{slowest['pipeline']} of {slowest['host']}"
+    took = f"took {wording.micros(slowest['max_us'])}"
+    slow = f"slowest call of pipeline {name} {took}"
+    if float(slowest["max_us"]) <= SLOW_CALL_US:
+        text = (
+            f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs;"
+            f" the slowest, of {name}, {took}."
         )
-        if input_percent is not None and input_percent < INPUT_MODERATE:
-            slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])
-            waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
-            out["statement"] = (
-                f"Single calls are slow, but {waits}: {took}, {slow:,} of its {calls:,} calls over"
-                f" {SLOW_CALL_US:.0f} µs, yet only {input_percent:.1f}% of {unit.time} is spent"
-                " waiting for input."
-            )
-            out["next_step"] = "Look elsewhere: see the step breakdown."
-        elif why.kind == ELSEWHERE:
-            out["statement"] = (
-                f"{took[0].upper()}{took[1:]}, but that is not what {unit.the} waits for."
-            )
-            out["next_step"] = why.text
-    else:
-        out["statement"] = (
-            f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs; "
-            f"the slowest, of {where}, took {wording.micros(slowest['max_us'])}."
+        return text, elsewhere
+    if input_percent is not None and input_percent < INPUT_MODERATE:
+        count, calls = int(slowest["slow_calls"]), int(slowest["calls"])
+        waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
+        text = (
+            f"Single calls are slow, but {waits}: the {slow}, {count:,} of its {calls:,} calls over"
+            f" {SLOW_CALL_US:.0f} µs, yet only {input_percent:.1f}% of {unit.time} is spent"
+            " waiting for input."
         )
-        out["next_step"] = "Look elsewhere: see the step breakdown."
-    return out
+        return text, elsewhere
+    if why.kind == ELSEWHERE:
+        return f"The {slow}, but that is not what {unit.the} waits for.", why.text
+    text = f"The {slow}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck."
+    advice_text = slowest["advice"].replace("**", "")
+    return text, f"Start with {slowest['bottleneck']}: {advice_text}"

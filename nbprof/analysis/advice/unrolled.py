@@ -1,8 +1,6 @@
-"""Whether a compiled program has the same layer many times over, each fed by the one before: a
-Python loop that tracing unrolled.
+"""Layers that a Python loop wrote out in a compiled program, because tracing unrolls loops.
 
-Only products are looked at, as every layer has one, and as they keep the line of the code that made
-them.
+Only products are examined: every layer has one, and they keep the line of the code that made them.
 """
 
 from __future__ import annotations
@@ -19,25 +17,25 @@ from nbprof.hlo.hlo import Instruction, Program
 
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 _OPCODES = ("dot", "convolution", "custom-call")
-# What JAX names the backward pass and the body of a loop that was not unrolled.
+# Names that JAX gives to the backward pass and to the body of a loop that was not unrolled.
 _NOT_FORWARD = ("transpose(", "while")
 _LEAST = 8
-"""Fewer products alike are not followed."""
+"""Fewer equal products are not followed."""
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """Products alike, each of which needs what the one before it gave.
+    """A chain of equal products, each of which reads the result of the one before.
 
     Attributes
     ----------
     program : str
     instructions : int
-        Of the whole program.
+        Of the entire program.
     times : int
-        How many products the longest such chain has.
+        Number of products of the longest chain.
     shape : str
-        Of what each gives.
+        Of each result.
     source : str
         The line that made them: `model.py:12`.
     """
@@ -62,9 +60,11 @@ def find(activity: Activity) -> Unrolled | None:
     measured, _ = hlo.measured(activity)
     if not len(measured):
         return None
-    own = measured.groupby(["host", "program"], sort=False, as_index=False)["own"].sum()
-    most = own.iloc[int(own["own"].to_numpy().argmax())]
-    program: Program | None = activity.programs.program(int(most["host"]), int(most["program"]))
+    times = measured.groupby(["host", "program"], sort=False, as_index=False)["own"].sum()
+    longest = times.iloc[int(times["own"].to_numpy().argmax())]
+    program: Program | None = activity.programs.program(
+        int(longest["host"]), int(longest["program"])
+    )
     if program is None:
         return None
     try:
@@ -74,68 +74,84 @@ def find(activity: Activity) -> Unrolled | None:
 
 
 def in_program(program: Program) -> Unrolled | None:
-    """The longest chain of products of the most frequent kind; None with few of them. Raises
-    ReadError where the program is damaged.
+    """The longest chain of products of the most frequent kind; None if there are few.
+
+    Raises ReadError if the program is damaged.
     """
-    kinds: dict[int, Hashable] = {}
-    for place, opcode in enumerate(program.opcodes):
-        one = program.instruction(place) if opcode in _OPCODES else None
-        if one is not None and _is_forward_product(one):
-            shapes = [program.shape(at) for at in program.operands(place) if at >= 0]
-            kinds[place] = (
-                one.source_file,
-                one.source_line,
-                program.shape(place).short,
-                tuple(shape.dimensions for shape in shapes),
-            )
+    kinds = _kinds_of_products(program)
     if not kinds:
         return None
     kind, count = Counter(kinds.values()).most_common(1)[0]
     if count < _LEAST:
         return None
-    mine = {place for place, each in kinds.items() if each == kind}
-    one = program.instruction(min(mine))
-    source = f"{one.source_file.replace(chr(92), '/').rpartition('/')[2]}:{one.source_line}"
-    shape = next((part.short for part in program.shape(min(mine)).arrays()), "")
-    return Unrolled(program.name, len(program), _longest(program, mine), shape, source)
-
-
-def _is_forward_product(one: Instruction) -> bool:
-    primitive = one.op_name.rpartition("/")[2]
-    return (
-        primitive in _PRODUCTS
-        and bool(one.source_file and one.source_line)
-        and not any(part in one.op_name for part in _NOT_FORWARD)
+    products = {index for index, other in kinds.items() if other == kind}
+    first = min(products)
+    instruction = program.instruction(first)
+    file = instruction.source_file.replace("\\", "/").rpartition("/")[2]
+    return Unrolled(
+        program=program.name,
+        instructions=len(program),
+        times=_longest_chain(program, products),
+        shape=next((array.short for array in program.shape(first).arrays()), ""),
+        source=f"{file}:{instruction.source_line}",
     )
 
 
-def _longest(program: Program, mine: set[int]) -> int:
-    """The most of these instructions that lie on one path through a computation and those that it
-    calls.
-    """
-    within: dict[int, int] = {}
+def _kinds_of_products(program: Program) -> dict[int, Hashable]:
+    """Forward products by instruction; equal kinds have the same line of code and shapes."""
+    kinds: dict[int, Hashable] = {}
+    for index, opcode in enumerate(program.opcodes):
+        if opcode not in _OPCODES:
+            continue
+        instruction = program.instruction(index)
+        if not _is_forward_product(instruction):
+            continue
+        operands = [operand for operand in program.operands(index) if operand >= 0]
+        kinds[index] = (
+            instruction.source_file,
+            instruction.source_line,
+            program.shape(index).short,
+            tuple(program.shape(operand).dimensions for operand in operands),
+        )
+    return kinds
+
+
+def _is_forward_product(instruction: Instruction) -> bool:
+    primitive = instruction.op_name.rpartition("/")[2]
+    return (
+        primitive in _PRODUCTS
+        and bool(instruction.source_file and instruction.source_line)
+        and not any(part in instruction.op_name for part in _NOT_FORWARD)
+    )
+
+
+def _longest_chain(program: Program, products: set[int]) -> int:
+    """The most of these instructions on one path through a computation and those that it calls."""
+    longest_in: dict[int, int] = {}
     longest = 0
     depth = [0] * len(program)
-    # In the file a computation stands after those that it calls, and an instruction after its
-    # operands; where not, the path is cut.
+    # In the file a computation follows those that it calls, and an instruction its operands;
+    # otherwise the path is truncated.
     for computation in program.computations:
         deepest = 0
-        for place in range(computation.first, computation.first + computation.count):
-            before = max(
-                (depth[at] for at in program.operands(place) if computation.first <= at < place),
-                default=0,
-            )
-            depth[place] = before + (place in mine) + _called(program, place, within)
-            deepest = max(deepest, depth[place])
-        within[computation.ident] = deepest
+        for index in range(computation.first, computation.first + computation.count):
+            depth[index] = (index in products) + _longest_in_call(program, index, longest_in)
+            earlier = [
+                depth[operand]
+                for operand in program.operands(index)
+                if computation.first <= operand < index
+            ]
+            depth[index] += max(earlier, default=0)
+            deepest = max(deepest, depth[index])
+        longest_in[computation.ident] = deepest
         longest = max(longest, deepest)
     return longest
 
 
-def _called(program: Program, place: int, within: Mapping[int, int]) -> int:
-    """What an instruction adds by the computation that it calls once; a loop or a branch is another
-    matter.
+def _longest_in_call(program: Program, index: int, longest_in: Mapping[int, int]) -> int:
+    """The longest chain of the computations that an instruction calls once; loops and branches do
+    not count.
     """
-    if program.opcodes[place] not in ("fusion", "call"):
+    if program.opcodes[index] not in ("fusion", "call"):
         return 0
-    return max((within.get(ident, 0) for ident in program.called(place)), default=0)
+    return max((longest_in.get(ident, 0) for ident in program.called(index)), default=0)

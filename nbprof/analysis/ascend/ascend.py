@@ -29,7 +29,7 @@ AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER = (
     "Other",
 )
 CORES = (AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER)
-"""Where a task runs, in display order."""
+"""Kinds of cores of tasks, in display order."""
 _CORE_OF = {
     "AI_CORE": AI_CORE,
     "AICORE": AI_CORE,
@@ -63,8 +63,8 @@ class Table(Protocol):
 
 
 def gathered(tables: Mapping[str, Sequence[Any]], hosts: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """The tables of each kind one behind the other, with the columns `host` (name of the recording)
-    and `device` in front.
+    """The tables of each kind as one, with the columns `host` (name of the recording) and `device`
+    in front.
 
     Parameters
     ----------
@@ -73,16 +73,16 @@ def gathered(tables: Mapping[str, Sequence[Any]], hosts: Sequence[str]) -> dict[
     hosts : sequence of str
         Names of the recordings.
     """
-    out = {}
+    result = {}
     for kind, parts in tables.items():
-        frames = [_placed(part, hosts) for part in parts]
+        frames = [_with_device(part, hosts) for part in parts]
         frames = [frame for frame in frames if len(frame)]
         if frames:
-            out[kind] = pd.concat(frames, ignore_index=True)
-    return out
+            result[kind] = pd.concat(frames, ignore_index=True)
+    return result
 
 
-def _placed(table: Table, hosts: Sequence[str]) -> pd.DataFrame:
+def _with_device(table: Table, hosts: Sequence[str]) -> pd.DataFrame:
     frame = table.frame.copy()
     for name in frame.columns[frame.dtypes == "category"]:
         # Other tables have other texts.
@@ -97,13 +97,13 @@ def _placed(table: Table, hosts: Sequence[str]) -> pd.DataFrame:
 
 
 def floats(frame: pd.DataFrame, name: str) -> Floats:
-    """A column as float64; NaN for what is no number, and where there is no such column."""
+    """A column as float64; NaN for anything but numbers, and without such a column."""
     if name not in frame.columns:
         return np.full(len(frame), np.nan)
-    out = np.asarray(
+    numbers = np.asarray(
         pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
     )
-    return np.where(np.isfinite(out), out, np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def moments(frame: pd.DataFrame, name: str) -> tuple[Int64s, npt.NDArray[np.bool_]]:
@@ -113,18 +113,18 @@ def moments(frame: pd.DataFrame, name: str) -> tuple[Int64s, npt.NDArray[np.bool
     if name not in frame.columns:
         return np.zeros(len(frame), np.int64), np.zeros(len(frame), np.bool_)
     column = frame[name]
-    known = column.notna().to_numpy(np.bool_)
+    recorded = column.notna().to_numpy(np.bool_)
     if not pd.api.types.is_integer_dtype(column.dtype):
         numbers = floats(frame, name)
-        known = np.isfinite(numbers)
-        return np.where(known, numbers, 0).astype(np.int64), known
-    return column.fillna(0).to_numpy(np.int64), known
+        recorded = np.isfinite(numbers)
+        return np.where(recorded, numbers, 0).astype(np.int64), recorded
+    return column.fillna(0).to_numpy(np.int64), recorded
 
 
 def integers(frame: pd.DataFrame, name: str, missing: int = NOT_TOLD) -> Int64s:
-    """A column as int64 with `missing` for what is no number, and where there is no such column."""
-    values, known = moments(frame, name)
-    return np.where(known, values, missing)
+    """A column as int64; `missing` for anything but numbers, and without such a column."""
+    values, recorded = moments(frame, name)
+    return np.where(recorded, values, missing)
 
 
 def texts(frame: pd.DataFrame, name: str) -> Texts:
@@ -141,7 +141,7 @@ def nullable(values: Int64s) -> pd.Series[Any]:
 
 
 def cores(task_types: Texts) -> Texts:
-    """Where tasks of these types run: one of `CORES`, '' if the type is missing."""
+    """The kind of core of each task type: one of `CORES`, '' if the type is missing."""
     upper = pd.Series(task_types, dtype=object).astype(str).str.upper().str.strip()
     return np.asarray(
         upper.map(_CORE_OF).fillna(OTHER).where(~upper.isin(["", "N/A"]), "").to_numpy(object)
@@ -149,14 +149,19 @@ def cores(task_types: Texts) -> Texts:
 
 
 def most(rows: pd.DataFrame, column: str) -> float:
-    """The largest sum of a device: what each of several ranks does alike does not add up."""
-    return (
-        float(rows.groupby(KEYS, sort=False, dropna=False)[column].sum().max())
-        if len(rows)
-        else 0.0
-    )
+    """The largest sum of a device: equal work of several ranks does not add up."""
+    if not len(rows):
+        return 0.0
+    return float(rows.groupby(KEYS, sort=False, dropna=False)[column].sum().max())
 
 
-def part(numerator: float, whole: float) -> float:
-    """A share; NaN if the whole is 0."""
-    return numerator / whole if whole > 0 else float("nan")
+def part(numerator: float, total: float) -> float:
+    """A share; NaN if the total is 0."""
+    return numerator / total if total > 0 else float("nan")
+
+
+def quotients(numerators: Floats, denominators: npt.NDArray[Any]) -> Floats:
+    """Quotients; NaN for a denominator that is not positive."""
+    result = np.full(len(numerators), np.nan)
+    np.divide(numerators, denominators, out=result, where=denominators > 0)
+    return result

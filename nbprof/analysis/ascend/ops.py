@@ -17,6 +17,7 @@ from nbprof.analysis.ascend.ascend import (
     integers,
     moments,
     nullable,
+    quotients,
     texts,
 )
 from nbprof.core.intervals import Intervals
@@ -38,6 +39,9 @@ _COMPUTE = (ascend.AI_CORE, ascend.VECTOR, ascend.MIX, ascend.AI_CPU)
 CORE_COLUMNS = frames.names("ascend.op_types.cores")
 
 
+_SUMS = {"size": "tasks", "sum": "total_us", "mean": "avg_us", "min": "min_us", "max": "max_us"}
+
+
 def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per task in the order of the file; the columns of `SCHEMA["ascend.ops.frame"]`.
 
@@ -51,7 +55,7 @@ def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.Dat
     iterations : DataFrame, optional
         Of `ascend_iterations.frame`: which iteration a task began in.
     """
-    start, known = moments(tasks, "start_ps")
+    start, recorded = moments(tasks, "start_ps")
     duration = floats(tasks, "duration_us")
     task_type = texts(tasks, "task_type")
     stream = integers(tasks, "stream_id")
@@ -66,10 +70,10 @@ def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.Dat
         "task_type": task_type,
         "core": ascend.cores(task_type),
         "op_state": texts(tasks, "op_state"),
-        "iteration": _iteration(tasks, start, known, iterations),
-        "start_ms": np.where(known, start / _PS_OF_MS, np.nan),
+        "iteration": _iteration(tasks, start, recorded, iterations),
+        "start_ms": np.where(recorded, start / _PS_OF_MS, np.nan),
         "duration_us": duration,
-        "wait_us": waits(tasks, stream, start, known, duration),
+        "wait_us": waits(tasks, stream, start, recorded, duration),
         "reported_wait_us": floats(tasks, "wait_us"),
         "block_num": nullable(integers(tasks, "block_num")),
         "mix_block_num": nullable(integers(tasks, "mix_block_num")),
@@ -79,13 +83,15 @@ def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.Dat
     return pd.DataFrame(data)[OPS]
 
 
-def waits(tasks: pd.DataFrame, group: Int64s, start: Int64s, known: Any, duration_us: Any) -> Any:
+def waits(
+    tasks: pd.DataFrame, group: Int64s, start: Int64s, recorded: Any, duration_us: Any
+) -> Any:
     """Time in us from the end of all earlier tasks of a group on a device to the start of each; NaN
-    of the first, and where not known.
+    for the first, and if unknown.
 
     A negative group is none.
     """
-    known = known & np.isfinite(duration_us) & (group >= 0)
+    recorded = recorded & np.isfinite(duration_us) & (group >= 0)
     end = start + np.nan_to_num(duration_us * _PS_OF_US).astype(np.int64)
     rows = pd.DataFrame(
         {
@@ -96,37 +102,34 @@ def waits(tasks: pd.DataFrame, group: Int64s, start: Int64s, known: Any, duratio
             "end": end,
         }
     )
-    rows = rows[known].sort_values([*KEYS, "group", "start"], kind="stable")
+    rows = rows[recorded].sort_values([*KEYS, "group", "start"], kind="stable")
     groups = rows.groupby([*KEYS, "group"], sort=False)["end"]
     reach, first = groups.cummax(), groups.cumcount() == 0
     gap = rows["start"] - reach.shift(1, fill_value=0)
-    out = np.full(len(tasks), np.nan)
-    out[rows.index] = np.where(first, np.nan, np.maximum(gap, 0) / _PS_OF_US)
-    return out
+    result = np.full(len(tasks), np.nan)
+    result[rows.index] = np.where(first, np.nan, np.maximum(gap, 0) / _PS_OF_US)
+    return result
 
 
 def _iteration(
-    tasks: pd.DataFrame, start: Int64s, known: Any, iterations: pd.DataFrame | None
+    tasks: pd.DataFrame, start: Int64s, recorded: Any, iterations: pd.DataFrame | None
 ) -> Any:
-    """The iteration of the model of each task, or of the main model of its device, that it began
-    in; NA where none.
-    """
-    out = np.full(len(tasks), NOT_TOLD, np.int64)
-    if iterations is None or not len(iterations) or not known.any():
-        return nullable(out)
-    placed = iterations[
-        iterations["start_ms"].notna() & iterations["iteration_ms"].notna() & iterations["main"]
-    ]
+    """The iteration of the main model of its device in which each task began; NA without one."""
+    result = np.full(len(tasks), NOT_TOLD, np.int64)
+    if iterations is None or not len(iterations) or not recorded.any():
+        return nullable(result)
+    timed = iterations["start_ms"].notna() & iterations["iteration_ms"].notna()
     host, device = tasks["host"].to_numpy(), tasks["device"].to_numpy()
-    for key, own in placed.groupby(KEYS):
-        own = own.sort_values("start_ms", kind="stable")
-        low = own["start_ms"].to_numpy(np.float64) * _PS_OF_MS
-        high = low + own["iteration_ms"].to_numpy(np.float64) * _PS_OF_MS
-        rows = np.flatnonzero((host == key[0]) & (device == key[1]) & known)
-        at = np.searchsorted(low, start[rows], "right") - 1
-        inside = (at >= 0) & (start[rows] < high[at])
-        out[rows[inside]] = own["iteration"].to_numpy(np.int64)[at[inside]]
-    return nullable(out)
+    for key, of_device in iterations[timed & iterations["main"]].groupby(KEYS):
+        of_device = of_device.sort_values("start_ms", kind="stable")
+        low = of_device["start_ms"].to_numpy(np.float64) * _PS_OF_MS
+        high = low + of_device["iteration_ms"].to_numpy(np.float64) * _PS_OF_MS
+        rows = np.flatnonzero((host == key[0]) & (device == key[1]) & recorded)
+        index = np.searchsorted(low, start[rows], "right") - 1
+        in_iteration = (index >= 0) & (start[rows] < high[index])
+        numbers = of_device["iteration"].to_numpy(np.int64)
+        result[rows[in_iteration]] = numbers[index[in_iteration]]
+    return nullable(result)
 
 
 def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFrame:
@@ -136,36 +139,37 @@ def types(ops: pd.DataFrame | None, statistic: pd.DataFrame | None) -> pd.DataFr
     Parameters
     ----------
     ops : DataFrame or None
-        Of `frame`. A device that has rows in `statistic` is told by those: they are of all its
-        tasks, where op_summary may be cut.
+        Of `frame`; used only for devices that have no rows in `statistic`, which has all tasks,
+        while op_summary may be truncated.
     statistic : DataFrame or None
         The tables `op_statistic`, gathered.
     """
-    parts = [] if statistic is None or not len(statistic) else [_stated(statistic)]
+    tables = []
+    if statistic is not None and len(statistic):
+        tables.append(_counted_types(statistic))
     if ops is not None and len(ops):
-        of_ops = _summed(ops)
-        if parts:
-            told = pd.MultiIndex.from_frame(parts[0][KEYS])
-            of_ops = of_ops[~pd.MultiIndex.from_frame(of_ops[KEYS]).isin(told)]
-        parts.append(of_ops)
-    parts = [one for one in parts if len(one)]
-    if not parts:
+        listed = _listed_types(ops)
+        for counted in tables[:1]:
+            devices = pd.MultiIndex.from_frame(counted[KEYS])
+            listed = listed[~pd.MultiIndex.from_frame(listed[KEYS]).isin(devices)]
+        tables.append(listed)
+    tables = [table for table in tables if len(table)]
+    if not tables:
         return pd.DataFrame(columns=TYPES)
-    out = pd.concat(parts, ignore_index=True)
-    whole = out.groupby(KEYS)["total_us"].transform("sum").to_numpy(np.float64)
-    out["fraction"] = np.divide(
-        out["total_us"].to_numpy(np.float64), whole, out=np.full(len(out), np.nan), where=whole > 0
-    )
-    out = out.sort_values(
+    result = pd.concat(tables, ignore_index=True)
+    device_us = result.groupby(KEYS)["total_us"].transform("sum").to_numpy(np.float64)
+    result["fraction"] = quotients(result["total_us"].to_numpy(np.float64), device_us)
+    result = result.sort_values(
         [*KEYS, "total_us", "op_type"],
         ascending=[True, True, False, True],
         kind="stable",
         ignore_index=True,
     )
-    return out[TYPES]
+    return result[TYPES]
 
 
-def _stated(statistic: pd.DataFrame) -> pd.DataFrame:
+def _counted_types(statistic: pd.DataFrame) -> pd.DataFrame:
+    """The types of op_statistic."""
     count, total = integers(statistic, "count", 0), floats(statistic, "total_us")
     task_type = texts(statistic, "core_type")
     return pd.DataFrame(
@@ -178,7 +182,7 @@ def _stated(statistic: pd.DataFrame) -> pd.DataFrame:
             "core": ascend.cores(task_type),
             "tasks": count,
             "total_us": total,
-            "avg_us": np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0),
+            "avg_us": quotients(total, count),
             "min_us": floats(statistic, "min_us"),
             "max_us": floats(statistic, "max_us"),
             "source": "op_statistic",
@@ -186,35 +190,33 @@ def _stated(statistic: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _summed(ops: pd.DataFrame) -> pd.DataFrame:
-    """As op_statistic counts: communication is not in it."""
+def _listed_types(ops: pd.DataFrame) -> pd.DataFrame:
+    """The types of op_summary as op_statistic counts them, without communication."""
     rows = ops[(ops["core"] != ascend.COMMUNICATION) & ops["duration_us"].notna()]
     keys = [*KEYS, "op_type", "task_type", "core"]
-    out = (
-        rows.groupby(keys, sort=False)["duration_us"]
-        .agg(["size", "sum", "mean", "min", "max"])
-        .reset_index()
-    )
-    names = {"size": "tasks", "sum": "total_us", "mean": "avg_us", "min": "min_us", "max": "max_us"}
-    return out.rename(columns=names).assign(model="", source="op_summary")
+    durations = rows.groupby(keys, sort=False)["duration_us"]
+    sums = durations.agg(["size", "sum", "mean", "min", "max"]).reset_index()
+    return sums.rename(columns=_SUMS).assign(model="", source="op_summary")
 
 
 def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
-    """A sentence where op_statistic counts other tasks than op_summary lists; '' where they agree
-    to a thousandth, or one is absent.
+    """A sentence if op_statistic counts other tasks than op_summary lists; '' if they agree to a
+    thousandth, or if one is absent.
     """
     if not len(ops) or not len(statistic) or "total_us" not in statistic:
         return ""
-    stated, summed = _stated(statistic), _summed(ops)
-    keys = [pd.MultiIndex.from_frame(table[KEYS]) for table in (stated, summed)]
-    a = float(stated["total_us"][keys[0].isin(keys[1])].sum())
-    b = float(summed["total_us"][keys[1].isin(keys[0])].sum())
-    if not (a > 0 and b > 0) or abs(a - b) <= 1e-3 * max(a, b):
+    counted, listed = _counted_types(statistic), _listed_types(ops)
+    counted_keys = pd.MultiIndex.from_frame(counted[KEYS])
+    listed_keys = pd.MultiIndex.from_frame(listed[KEYS])
+    counted_us = float(counted["total_us"][counted_keys.isin(listed_keys)].sum())
+    listed_us = float(listed["total_us"][listed_keys.isin(counted_keys)].sum())
+    if not (counted_us > 0 and listed_us > 0):
         return ""
-    counted, listed = wording.micros(a), wording.micros(b)
+    if abs(counted_us - listed_us) <= 1e-3 * max(counted_us, listed_us):
+        return ""
     return (
-        f"op_statistic counts {counted} of tasks, and the tasks that op_summary lists take"
-        f" {listed}: one of them is not complete."
+        f"op_statistic counts {wording.micros(counted_us)} of tasks, and the tasks that op_summary"
+        f" lists take {wording.micros(listed_us)}: one of them is not complete."
     )
 
 
@@ -225,48 +227,40 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
     another kind did.
     """
     rows = []
-    whole: dict[Any, float] = ops.groupby(KEYS)["duration_us"].sum().to_dict()
-    for key, own in _timed(ops).groupby(KEYS):
-        start, end = _span(own)
-        core = own["core"].to_numpy(object)
-        total_busy = Intervals.union(start, end).total()
+    device_us: dict[Any, float] = ops.groupby(KEYS)["duration_us"].sum().to_dict()
+    for key, device_ops in _timed(ops).groupby(KEYS):
+        start, end = _span(device_ops)
+        core = device_ops["core"].to_numpy(object)
+        all_busy = Intervals.union(start, end).total()
         for name in [*CORES, ""]:
-            mine = core == name
-            if not mine.any():
+            on_core = core == name
+            if not on_core.any():
                 continue
-            total = float(own["duration_us"][mine].sum())
-            busy, others = (
-                Intervals.union(start[rows], end[rows]).total() for rows in (mine, ~mine)
-            )
-            rows.append(
-                (
-                    *key,
-                    name,
-                    int(mine.sum()),
-                    total,
-                    busy / _PS_OF_US,
-                    (total_busy - others) / _PS_OF_US,
-                    total / whole[key] if whole[key] else np.nan,
-                )
-            )
+            total = float(device_ops["duration_us"][on_core].sum())
+            busy = Intervals.union(start[on_core], end[on_core]).total()
+            other_busy = Intervals.union(start[~on_core], end[~on_core]).total()
+            fraction = total / device_us[key] if device_us[key] else np.nan
+            alone = (all_busy - other_busy) / _PS_OF_US
+            busy_us = busy / _PS_OF_US
+            rows.append((*key, name, int(on_core.sum()), total, busy_us, alone, fraction))
     return pd.DataFrame(rows, columns=CORE_COLUMNS)
 
 
 def ai_cpu_alone(ops: pd.DataFrame) -> tuple[float, float]:
-    """Time in us in which the AI CPU ran tasks and no core computed, and that in which any of them
-    did, of all devices together.
+    """Time in us in which only the AI CPU ran tasks, and in which it or any core did, over all
+    devices.
 
     The terms of msprof's rule about an AI CPU that runs serially (prof_rule): only AI CPU, by the
     same and only AI Core and both at once.
     """
-    alone = whole = 0
-    for _, own in _timed(ops[ops["core"].isin(_COMPUTE)]).groupby(KEYS):
-        start, end = _span(own)
-        on_core = (own["core"] != ascend.AI_CPU).to_numpy(np.bool_)
+    alone = total = 0
+    for _, device_ops in _timed(ops[ops["core"].isin(_COMPUTE)]).groupby(KEYS):
+        start, end = _span(device_ops)
+        on_core = (device_ops["core"] != ascend.AI_CPU).to_numpy(np.bool_)
         busy = Intervals.union(start, end).total()
         alone += busy - Intervals.union(start[on_core], end[on_core]).total()
-        whole += busy
-    return alone / _PS_OF_US, whole / _PS_OF_US
+        total += busy
+    return alone / _PS_OF_US, total / _PS_OF_US
 
 
 def _timed(ops: pd.DataFrame) -> pd.DataFrame:
@@ -284,13 +278,13 @@ def grouped(ops: pd.DataFrame, column: str) -> pd.DataFrame:
     fraction`.
     """
     groups = ops.groupby(column, sort=False, dropna=False)
-    out = groups["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
-    out.columns = pd.Index([column, "tasks", "total_us", "avg_us", "min_us", "max_us"])
-    out["wait_us"] = groups["wait_us"].sum(min_count=1).to_numpy(np.float64)
-    out["fraction"] = (
-        out["total_us"] / out["total_us"].sum() if out["total_us"].sum() > 0 else np.nan
+    table = groups["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
+    table.columns = pd.Index([column, "tasks", "total_us", "avg_us", "min_us", "max_us"])
+    table["wait_us"] = groups["wait_us"].sum(min_count=1).to_numpy(np.float64)
+    table["fraction"] = (
+        table["total_us"] / table["total_us"].sum() if table["total_us"].sum() > 0 else np.nan
     )
-    return out.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)
+    return table.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)
 
 
 def scoped(names: pd.Series[Any]) -> pd.Series[Any]:

@@ -6,12 +6,12 @@ with `aic_` (cube core) and `aiv_` (vector core) on Atlas A2 and A3, without on 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.ascend.ascend import COMMUNICATION, Floats, floats
+from nbprof.analysis.ascend.ascend import COMMUNICATION, Floats, floats, quotients
 from nbprof.schema import frames
 
 PIPES = {
@@ -51,7 +51,10 @@ _HITS = (
     ("read_local_l2_hit", "read_local_l2_miss"),
     ("write_local_l2_hit", "write_local_l2_miss"),
 )
-_KEPT = [
+
+
+_FRACTIONS = [f"{name.lower()}_fraction" for name in PIPES.values()]
+_COLUMNS_OF_OPS = [
     "host",
     "device",
     "op",
@@ -69,15 +72,14 @@ COLUMNS = frames.names("ascend.pmu.frame")
 
 
 def groups(tasks: pd.DataFrame) -> list[str]:
-    """The groups of counters that a table of tasks has a number of."""
+    """The groups of counters of which a table of tasks has a number."""
     columns = {_bare(str(name)): str(name) for name in tasks.columns}
-    return [
-        group
-        for group, marks in GROUPS.items()
-        if any(
-            mark in columns and np.isfinite(floats(tasks, columns[mark])).any() for mark in marks
-        )
-    ]
+    result = []
+    for group, marks in GROUPS.items():
+        recorded = [floats(tasks, columns[mark]) for mark in marks if mark in columns]
+        if any(np.isfinite(counter).any() for counter in recorded):
+            result.append(group)
+    return result
 
 
 def frame(
@@ -95,42 +97,39 @@ def frame(
         The tables `l2_cache`, gathered: hit rates by device, stream and task, where op_summary has
         none.
     """
-    out = ops[_KEPT].copy()
-    ran = {side: _ran(tasks, side) for side in _SIDES}
+    table = ops[_COLUMNS_OF_OPS].copy()
+    ran = {side: _used(tasks, side) for side in _SIDES}
     for word, name in PIPES.items():
-        out[f"{name.lower()}_fraction"] = _most(tasks, f"{word}_ratio", ran)
-    ratios = out[[f"{name.lower()}_fraction" for name in PIPES.values()]].to_numpy(np.float64)
-    best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
-    high = ratios[np.arange(len(out)), best] if len(out) else np.zeros(0)
-    labels = np.array(list(PIPES.values()), object)
-    out["core_us"] = np.fmax(
-        _most(tasks, "aicore_time_us", {"": ran["aic_"] | ran[""]}),
-        _most(tasks, "aiv_time_us", {"": ran["aiv_"]}),
+        table[f"{name.lower()}_fraction"] = _largest(tasks, f"{word}_ratio", ran)
+    table["core_us"] = np.fmax(
+        _largest(tasks, "aicore_time_us", {"": ran["aic_"] | ran[""]}),
+        _largest(tasks, "aiv_time_us", {"": ran["aiv_"]}),
     )
-    out["bound_by"] = np.where(high > 0, labels[best], "")
-    out["bound_fraction"] = high
-    out["memory_bound"] = _memory_bound(tasks, out)
-    out["cube_utilization_fraction"] = floats(tasks, "cube_utilization_percent") / 100
-    out["icache_miss_fraction"] = _most(tasks, "icache_miss_rate", ran)
-    out["bank_group_conflict_fraction"] = _most(tasks, "vec_bankgroup_cflt_ratio", ran)
-    out["bank_conflict_fraction"] = _most(tasks, "vec_bank_cflt_ratio", ran)
-    out["cache_hit_fraction"] = _hits(tasks, out, cache)
-    out["read_bytes_per_second"] = _sum(tasks, "main_mem_read_bw_gb_per_second") * 1e9
-    out["write_bytes_per_second"] = _sum(tasks, "main_mem_write_bw_gb_per_second") * 1e9
-    numbers = [name for name in COLUMNS if name not in _KEPT and name != "bound_by"]
-    known = np.isfinite(out[numbers].to_numpy(np.float64)).any(axis=1) & (
-        out["core"] != COMMUNICATION
+    busiest = _busiest_pipe(table)
+    table["bound_by"], table["bound_fraction"] = busiest.name, busiest.fraction
+    table["memory_bound"] = _memory_bound(tasks, table)
+    table["cube_utilization_fraction"] = floats(tasks, "cube_utilization_percent") / 100
+    table["icache_miss_fraction"] = _largest(tasks, "icache_miss_rate", ran)
+    table["bank_group_conflict_fraction"] = _largest(tasks, "vec_bankgroup_cflt_ratio", ran)
+    table["bank_conflict_fraction"] = _largest(tasks, "vec_bank_cflt_ratio", ran)
+    table["cache_hit_fraction"] = _hits(tasks, table, cache)
+    table["read_bytes_per_second"] = _sum(tasks, "main_mem_read_bw_gb_per_second") * 1e9
+    table["write_bytes_per_second"] = _sum(tasks, "main_mem_write_bw_gb_per_second") * 1e9
+    numbers = [name for name in COLUMNS if name not in _COLUMNS_OF_OPS and name != "bound_by"]
+    recorded = np.isfinite(table[numbers].to_numpy(np.float64)).any(axis=1) & (
+        table["core"] != COMMUNICATION
     ).to_numpy(np.bool_)
-    rows: pd.DataFrame = out.loc[known, COLUMNS]
+    rows: pd.DataFrame = table.loc[recorded, COLUMNS]
     return rows.reset_index(drop=True)
 
 
 def _bare(name: str) -> str:
+    """The name of a counter without its side."""
     return name[4:] if name.startswith(("aic_", "aiv_")) else name
 
 
-def _ran(tasks: pd.DataFrame, side: str) -> Any:
-    """Whether a task used the cores of a side: those that it did not have zeros in all columns."""
+def _used(tasks: pd.DataFrame, side: str) -> Any:
+    """True if a task used the cores of a side; the unused side has zeros in all columns."""
     cycles = floats(tasks, f"{side}total_cycles")
     time = floats(tasks, "aiv_time_us" if side == "aiv_" else "aicore_time_us")
     used = np.where(np.isfinite(cycles), cycles, time)
@@ -138,12 +137,27 @@ def _ran(tasks: pd.DataFrame, side: str) -> Any:
     return ~(used <= 0)
 
 
-def _most(tasks: pd.DataFrame, name: str, ran: dict[str, Any]) -> Floats:
-    """A counter of the side that ran; of both the larger; NaN where neither has it."""
-    out = np.full(len(tasks), np.nan)
-    for side, used in ran.items():
-        out = np.fmax(out, np.where(used, floats(tasks, f"{side}{name}"), np.nan))
-    return out
+def _largest(tasks: pd.DataFrame, name: str, used: dict[str, Any]) -> Floats:
+    """A counter of the side that was used; the larger of both; NaN if neither has it."""
+    largest = np.full(len(tasks), np.nan)
+    for side, ran in used.items():
+        largest = np.fmax(largest, np.where(ran, floats(tasks, f"{side}{name}"), np.nan))
+    return largest
+
+
+class _Busiest(NamedTuple):
+    """The busiest pipe of each row, '' if none is busy, and the fraction of its cycles."""
+
+    name: Any
+    fraction: Floats
+
+
+def _busiest_pipe(table: pd.DataFrame) -> _Busiest:
+    ratios = table[_FRACTIONS].to_numpy(np.float64)
+    best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
+    fraction = ratios[np.arange(len(table)), best] if len(table) else np.zeros(0)
+    labels = np.array(list(PIPES.values()), object)
+    return _Busiest(np.where(fraction > 0, labels[best], ""), fraction)
 
 
 def _sum(tasks: pd.DataFrame, name: str) -> Floats:
@@ -152,26 +166,34 @@ def _sum(tasks: pd.DataFrame, name: str) -> Floats:
     return np.where(np.isfinite(values).any(axis=0), np.nansum(values, axis=0), np.nan)
 
 
-def _memory_bound(tasks: pd.DataFrame, out: pd.DataFrame) -> Floats:
+def _memory_bound(tasks: pd.DataFrame, table: pd.DataFrame) -> Floats:
     """MTE2 by the larger of cube and vector, which msprof writes for older chips itself."""
     compute = np.fmax(
-        out["cube_fraction"].to_numpy(np.float64), out["vector_fraction"].to_numpy(np.float64)
+        table["cube_fraction"].to_numpy(np.float64), table["vector_fraction"].to_numpy(np.float64)
     )
-    moved = out["mte2_fraction"].to_numpy(np.float64)
-    ratio = np.divide(moved, compute, out=np.full(len(out), np.nan), where=compute > 0)
-    stated = floats(tasks, "memory_bound")
-    return np.asarray(np.where(np.isfinite(stated), stated, ratio))
+    moved = table["mte2_fraction"].to_numpy(np.float64)
+    ratio = np.divide(moved, compute, out=np.full(len(table), np.nan), where=compute > 0)
+    reported = floats(tasks, "memory_bound")
+    return np.asarray(np.where(np.isfinite(reported), reported, ratio))
 
 
-def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) -> Floats:
+def _hits(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None) -> Floats:
+    """The hit rate of the L2 cache of each task, from its counters or the table l2_cache."""
     hit, miss = np.zeros(len(tasks)), np.zeros(len(tasks))
     for good, bad in _HITS:
-        found, lost = _sum(tasks, good), _sum(tasks, bad)
-        known = np.isfinite(found) & np.isfinite(lost)
-        hit, miss = hit + np.where(known, found, 0), miss + np.where(known, lost, 0)
-    rate: Floats = np.divide(hit, hit + miss, out=np.full(len(tasks), np.nan), where=hit + miss > 0)
+        hits, misses = _sum(tasks, good), _sum(tasks, bad)
+        recorded = np.isfinite(hits) & np.isfinite(misses)
+        hit, miss = hit + np.where(recorded, hits, 0), miss + np.where(recorded, misses, 0)
+    rate: Floats = np.full(len(tasks), np.nan)
+    np.divide(hit, hit + miss, out=rate, where=hit + miss > 0)
     if cache is None or not len(cache):
         return rate
+    return np.asarray(np.where(np.isfinite(rate), rate, _hit_rates_of_tasks(ops, cache)))
+
+
+def _hit_rates_of_tasks(ops: pd.DataFrame, cache: pd.DataFrame) -> Floats:
+    """The hit rates of l2_cache by device, stream and task; NaN if it does not have a task."""
+    keys = ["host", "device", "stream", "task"]
     table = pd.DataFrame(
         {
             "host": cache["host"].to_numpy(object),
@@ -180,19 +202,10 @@ def _hits(tasks: pd.DataFrame, out: pd.DataFrame, cache: pd.DataFrame | None) ->
             "task": pd.array(floats(cache, "task_id"), dtype="Float64"),
             "rate": floats(cache, "hit_rate"),
         }
-    ).drop_duplicates(["host", "device", "stream", "task"])
-    asked = (
-        out[["host", "device", "stream", "task"]]
-        .astype({"stream": "Float64", "task": "Float64"})
-        .dropna()
-    )
-    by_task = (
-        asked.reset_index()
-        .merge(table, on=["host", "device", "stream", "task"])
-        .set_index("index")["rate"]
-    )
-    told = by_task.reindex(out.index).to_numpy(np.float64)
-    return np.asarray(np.where(np.isfinite(rate), rate, told))
+    ).drop_duplicates(keys)
+    tasks = ops[keys].astype({"stream": "Float64", "task": "Float64"}).dropna()
+    rates = tasks.reset_index().merge(table, on=keys).set_index("index")["rate"]
+    return np.asarray(rates.reindex(ops.index).to_numpy(np.float64))
 
 
 def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
@@ -218,40 +231,28 @@ def by_type(pmu: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=names)
     keys = ["op_type", "core"]
     weight = pmu["duration_us"].fillna(0).to_numpy(np.float64)
-    work = pmu[keys].copy()
+    weighted, weights = pmu[keys].copy(), pmu[keys].copy()
     for name in averaged:
         values = pmu[name].to_numpy(np.float64)
-        known = np.isfinite(values)
-        work[name], work[f"{name} by"] = (
-            np.where(known, values, 0) * weight,
-            np.where(known, weight, 0),
-        )
-    work["saturated"] = (pmu["bound_fraction"].to_numpy(np.float64) > SATURATED) * weight
-    sums = work.groupby(keys, sort=False).sum()
-    out = pmu.groupby(keys, sort=False).agg(
-        tasks=("op", "size"), duration_us=("duration_us", "sum")
-    )
-    out["core_us"] = pmu.groupby(keys, sort=False)["core_us"].sum(min_count=1)
+        recorded = np.isfinite(values)
+        weighted[name] = np.where(recorded, values, 0) * weight
+        weights[name] = np.where(recorded, weight, 0)
+    weighted["saturated"] = (pmu["bound_fraction"].to_numpy(np.float64) > SATURATED) * weight
+    weighted = weighted.groupby(keys, sort=False).sum()
+    weights = weights.groupby(keys, sort=False).sum()
+    groups = pmu.groupby(keys, sort=False)
+    table = groups.agg(tasks=("op", "size"), duration_us=("duration_us", "sum"))
+    table["core_us"] = groups["core_us"].sum(min_count=1)
     for name in averaged:
-        by = sums[f"{name} by"].to_numpy(np.float64)
-        out[name] = np.divide(
-            sums[name].to_numpy(np.float64), by, out=np.full(len(out), np.nan), where=by > 0
+        table[name] = quotients(
+            weighted[name].to_numpy(np.float64), weights[name].to_numpy(np.float64)
         )
-    pipes = [f"{name.lower()}_fraction" for name in PIPES.values()]
-    ratios = out[pipes].to_numpy(np.float64)
-    best = np.nan_to_num(ratios, nan=-1.0).argmax(axis=1)
-    high = ratios[np.arange(len(out)), best]
-    out["bound_by"] = np.where(high > 0, np.array(list(PIPES.values()), object)[best], "")
-    out["bound_fraction"] = high
-    whole = out["duration_us"].to_numpy(np.float64)
-    out["saturated_fraction"] = np.divide(
-        sums["saturated"].to_numpy(np.float64),
-        whole,
-        out=np.full(len(out), np.nan),
-        where=whole > 0,
-    )
-    out.loc[np.isnan(high), "saturated_fraction"] = np.nan
-    out = out.reset_index().sort_values(
+    busiest = _busiest_pipe(table)
+    table["bound_by"], table["bound_fraction"] = busiest.name, busiest.fraction
+    duration = table["duration_us"].to_numpy(np.float64)
+    table["saturated_fraction"] = quotients(weighted["saturated"].to_numpy(np.float64), duration)
+    table.loc[np.isnan(busiest.fraction), "saturated_fraction"] = np.nan
+    table = table.reset_index().sort_values(
         "duration_us", ascending=False, kind="stable", ignore_index=True
     )
-    return out[names]
+    return table[names]

@@ -1,4 +1,4 @@
-"""What to change on an NPU: the rules of Ascend's own tools, computed from the tables of msprof.
+"""The rules of Ascend's own tools, computed from the tables of msprof.
 
 msprof wrote its advice to `prof_rule_*.json` until 2024, and asks for those of PyTorch and
 MindSpore since; for TensorFlow no tool computes them. Thresholds are those of msprof,
@@ -44,104 +44,105 @@ def every() -> tuple[AscendRule, ...]:
     return (*rules_run.RULES, *rules_ops.RULES)
 
 
-def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
+def frame(facts: Facts, reported: pd.DataFrame | None = None) -> pd.DataFrame:
     """Every rule with its result, findings first, by the time that they concern; the columns of
     `SCHEMA["ascend.rules.frame"]`.
 
     Parameters
     ----------
     facts : Facts
-    stated : DataFrame, optional
-        The tables `prof_rule`, gathered: what msprof itself found.
+    reported : DataFrame, optional
+        The tables `prof_rule`, gathered: findings of msprof itself.
     """
-    computed = [
-        guarded(
+    rows = []
+    for rule in every():
+        row = guarded(
             f"The rule {rule.name} of the Ascend rules", partial(_row, rule, facts), lambda _: None
         )
-        for rule in every()
-    ]
-    rows = [row for row in computed if row is not None]
-    if stated is not None and len(stated):
-        rows += _stated(stated)
-    out = pd.DataFrame(rows, columns=COLUMNS)
-    order = out["state"].map({FOUND: 0, CLEAR: 1, UNKNOWN: 2})
-    share = out["share"].fillna(-1)
-    return (
-        out.assign(_state=order, _share=-share)
-        .sort_values(["_state", "_share"], kind="stable", ignore_index=True)
-        .drop(columns=["_state", "_share"])
-        .astype({"value": "float64", "limit": "float64", "share": "float64"})
+        if row is not None:
+            rows.append(row)
+    if reported is not None and len(reported):
+        rows += _reported(reported)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    order = table["state"].map({FOUND: 0, CLEAR: 1, UNKNOWN: 2})
+    table = table.assign(_state=order, _share=-table["share"].fillna(-1))
+    table = table.sort_values(["_state", "_share"], kind="stable", ignore_index=True)
+    return table.drop(columns=["_state", "_share"]).astype(
+        {"value": "float64", "limit": "float64", "share": "float64"}
     )
 
 
-def _row(rule: AscendRule, facts: Facts) -> tuple[object, ...]:
-    there = all(
-        getattr(facts, name) is not None and len(getattr(facts, name)) for name in rule.needs
-    )
-    found = rule.ask(facts) if there else None
-    limit = rule.threshold.numbers.get("limit")
-    if found is None:
-        return (
-            rule.name,
-            rule.about,
-            rule.title,
-            UNKNOWN,
-            "",
-            None,
-            limit,
-            rule.unit,
-            None,
-            rule.lacks,
-            "",
-            "",
-            "computed",
-        )
-    return (
-        rule.name,
-        rule.about,
-        rule.title,
-        FOUND if found.found else CLEAR,
-        severity(found.share) if found.found else "",
-        found.value,
-        limit,
-        rule.unit,
-        found.share,
-        found.evidence,
-        rule.fix if found.found else "",
-        ", ".join(list(dict.fromkeys(map(str, found.ops)))[:MOST_OPS]) if found.found else "",
-        "computed",
-    )
+def _row(rule: AscendRule, facts: Facts) -> dict[str, object]:
+    """The result of a rule; its state is UNKNOWN if its tables were not recorded."""
+    row: dict[str, object] = {
+        "rule": rule.name,
+        "about": rule.about,
+        "title": rule.title,
+        "state": UNKNOWN,
+        "severity": "",
+        "value": None,
+        "limit": rule.threshold.numbers.get("limit"),
+        "unit": rule.unit,
+        "share": None,
+        "evidence": rule.lacks,
+        "fix": "",
+        "ops": "",
+        "source": "computed",
+    }
+    tables = [getattr(facts, name) for name in rule.needs]
+    if any(table is None or not len(table) for table in tables):
+        return row
+    measured = rule.ask(facts)
+    if measured is None:
+        return row
+    row |= {
+        "state": CLEAR,
+        "value": measured.value,
+        "share": measured.share,
+        "evidence": measured.evidence,
+    }
+    if measured.found:
+        names = list(dict.fromkeys(map(str, measured.ops)))
+        row |= {
+            "state": FOUND,
+            "severity": severity(measured.share),
+            "fix": rule.fix,
+            "ops": ", ".join(names[:MOST_OPS]),
+        }
+    return row
 
 
 def severity(share: float | None) -> str:
     """High from 20 % of the time, Medium from 5 %, otherwise Low."""
-    return next(
-        (name for least, name in _SEVERE if share is not None and share >= least), _NO_SHARE
-    )
+    if share is not None:
+        for least, name in _SEVERE:
+            if share >= least:
+                return name
+    return _NO_SHARE
 
 
-def _stated(table: pd.DataFrame) -> list[tuple[object, ...]]:
-    """Findings of msprof itself, as its file has them; one without a suggestion found nothing."""
+def _reported(table: pd.DataFrame) -> list[dict[str, object]]:
+    """Findings of msprof itself, from its file; one without a suggestion found nothing."""
     columns = ("part", "rule_type", "description", "subtype", "suggestion", "tuning_data")
-    rows = zip(*(texts(table, name).tolist() for name in columns), strict=True)
-    out: list[tuple[object, ...]] = []
-    for part, kind, description, subtype, suggestion, tuning in rows:
-        about = " · ".join(text for text in (part, kind, subtype) if text)
-        state = FOUND if suggestion else CLEAR
-        out.append(
-            (
-                "prof_rule",
-                "msprof",
-                about,
-                state,
-                _NO_SHARE if suggestion else "",
-                None,
-                None,
-                "",
-                None,
-                description,
-                suggestion,
-            )
+    result: list[dict[str, object]] = []
+    for part, kind, description, subtype, suggestion, tuning in zip(
+        *(texts(table, name).tolist() for name in columns), strict=True
+    ):
+        result.append(
+            {
+                "rule": "prof_rule",
+                "about": "msprof",
+                "title": " · ".join(text for text in (part, kind, subtype) if text),
+                "state": FOUND if suggestion else CLEAR,
+                "severity": _NO_SHARE if suggestion else "",
+                "value": None,
+                "limit": None,
+                "unit": "",
+                "share": None,
+                "evidence": description,
+                "fix": suggestion,
+                "ops": wording.cut(tuning, 400),
+                "source": "prof_rule",
+            }
         )
-        out[-1] += (wording.cut(tuning, 400), "prof_rule")
-    return out
+    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,27 +34,37 @@ _MATRIX = ("matmul", "conv", "batchmatmul", "gemm")
 
 
 def _time(facts: Facts) -> float:
-    """Time in us of the tasks of op_summary but communication."""
+    """Time in us of the tasks of op_summary, without communication."""
     ops = facts.ops
-    return (
-        0.0 if ops is None else float(ops[ops["core"] != ascend.COMMUNICATION]["duration_us"].sum())
-    )
+    if ops is None:
+        return 0.0
+    return float(ops[ops["core"] != ascend.COMMUNICATION]["duration_us"].sum())
 
 
 def _types_time(types: pd.DataFrame) -> float:
     return float(types["total_us"].sum())
 
 
-def _said(count: int, what: str, share: float) -> str:
-    return (
-        f"{count:,} {'task' if count == 1 else 'tasks'} {what}{_of_time(share)}."
-        if count
-        else f"No tasks {what}."
+def _tasks(count: int, predicate: str, share: float) -> str:
+    """A sentence on a number of tasks and their share of time."""
+    if not count:
+        return f"No tasks {predicate}."
+    of_time = f", {percent(share)} of op time" if np.isfinite(share) else ""
+    return f"{wording.plural(count, 'task')} {predicate}{of_time}."
+
+
+def _measure_tasks(
+    rows: pd.DataFrame, facts: Facts, predicate: str, *, limit: float = 0
+) -> Measured:
+    """The number of tasks; a finding above the limit."""
+    share = part(float(rows["duration_us"].sum()), _time(facts))
+    return Measured(
+        value=len(rows),
+        found=len(rows) > limit,
+        evidence=_tasks(len(rows), predicate, share),
+        ops=_longest(rows),
+        share=share,
     )
-
-
-def _of_time(share: float) -> str:
-    return f", {percent(share)} of op time" if np.isfinite(share) else ""
 
 
 def _longest(rows: pd.DataFrame) -> Any:
@@ -72,17 +83,18 @@ def _conversions(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     rows = types[types["op_type"].str.lower().isin(CONVERSIONS)]
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
-    data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
-    kinds = ", ".join(
-        f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items()
-    )
-    text = (
-        f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of op time."
-        if count
-        else "No tasks convert formats."
-    )
+    trans_data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
+    text = "No tasks convert formats."
+    if count:
+        sums = rows.groupby("op_type")["tasks"].sum()
+        kinds = ", ".join(f"{name} {number:,}" for name, number in sums.items())
+        text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of op time."
     return Measured(
-        share, share > limit["limit"] or data > limit["trans_data"], text, rows["op_type"], share
+        value=share,
+        found=share > limit["limit"] or trans_data > limit["trans_data"],
+        evidence=text,
+        ops=rows["op_type"],
+        share=share,
     )
 
 
@@ -92,40 +104,38 @@ def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     rows = types[types["core"] == ascend.AI_CPU]
     if not len(rows):
-        return Measured(0.0, False, "No op ran on the AI CPU.")
+        return Measured(value=0.0, found=False, evidence="No op ran on the AI CPU.")
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    # A table without a column of the longest says by its means how long that was at least.
-    longest, stated = (
-        float(rows["max_us"].fillna(rows["avg_us"]).max()),
-        bool(rows["max_us"].notna().all()),
-    )
-    text = _said(int(rows["tasks"].sum()), "ran on the AI CPU", share)
+    text = _tasks(int(rows["tasks"].sum()), "ran on the AI CPU", share)
+    # Without the longest duration, the mean of a type is a lower bound for it.
+    longest = float(rows["max_us"].fillna(rows["avg_us"]).max())
     if not np.isfinite(longest):
-        return Measured(
-            None, True, f"{text} The longest duration was not recorded.", rows["op_type"], share
-        )
-    text = (
-        f"{text.removesuffix('.')}; the longest took"
-        f" {'' if stated else 'at least '}{wording.micros(longest)}."
+        text = f"{text} The longest duration was not recorded."
+        return Measured(value=None, found=True, evidence=text, ops=rows["op_type"], share=share)
+    at_least = "" if rows["max_us"].notna().all() else "at least "
+    text = f"{text.removesuffix('.')}; the longest took {at_least}{wording.micros(longest)}."
+    return Measured(
+        value=longest,
+        found=longest >= limit["limit"],
+        evidence=text,
+        ops=rows["op_type"],
+        share=share,
     )
-    return Measured(longest, longest >= limit["limit"], text, rows["op_type"], share)
 
 
 def _get_next(facts: Facts, limit: Threshold) -> Measured | None:
     types = facts.types
     if types is None or not _types_time(types) > 0:
         return None
-    rows = types[
-        (types["core"] == ascend.AI_CPU)
-        & types["op_type"].str.lower().str.contains("getnext", regex=False)
-    ]
+    is_get_next = types["op_type"].str.lower().str.contains("getnext", regex=False)
+    rows = types[(types["core"] == ascend.AI_CPU) & is_get_next]
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    text = (
-        f"GetNext on the AI CPU takes {percent(share)} of op time."
-        if len(rows)
-        else "No GetNext ran on the AI CPU."
+    text = "No GetNext ran on the AI CPU."
+    if len(rows):
+        text = f"GetNext on the AI CPU takes {percent(share)} of op time."
+    return Measured(
+        value=share, found=share > limit["limit"], evidence=text, ops=rows["op_type"], share=share
     )
-    return Measured(share, share > limit["limit"], text, rows["op_type"], share)
 
 
 def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
@@ -136,12 +146,15 @@ def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
     name, share = str(sums.idxmax()), part(float(sums.max()), _types_time(types))
     # A hint where to look, not a defect: it is listed after those.
     return Measured(
-        share, share > limit["limit"], f"{name} takes {percent(share)} of op time.", [name]
+        value=share,
+        found=share > limit["limit"],
+        evidence=f"{name} takes {percent(share)} of op time.",
+        ops=[name],
     )
 
 
-def _present(words: tuple[str, ...], what: str) -> AscendCheck:
-    """A check that counts tasks whose type begins with one of some words; `what` follows their
+def _present(words: tuple[str, ...], predicate: str) -> AscendCheck:
+    """A check that counts tasks whose type begins with one of some words; `predicate` follows their
     number.
     """
 
@@ -150,13 +163,14 @@ def _present(words: tuple[str, ...], what: str) -> AscendCheck:
         if types is None or not len(types):
             return None
         rows = types[_kind(types["op_type"], words)]
-        count, share = (
-            int(rows["tasks"].sum()),
-            part(float(rows["total_us"].sum()), _types_time(types)),
-        )
-        of_one = ascend.most(rows, "tasks")
+        share = part(float(rows["total_us"].sum()), _types_time(types))
+        of_one_device = ascend.most(rows, "tasks")
         return Measured(
-            of_one, of_one > limit["limit"], _said(count, what, share), rows["op_type"], share
+            value=of_one_device,
+            found=of_one_device > limit["limit"],
+            evidence=_tasks(int(rows["tasks"].sum()), predicate, share),
+            ops=rows["op_type"],
+            share=share,
         )
 
     return check
@@ -175,15 +189,7 @@ def _ops_where(
         ops = facts.ops
         if ops is None or not needs(ops):
             return None
-        rows = ops[chosen(ops, limit)]
-        share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(
-            len(rows),
-            len(rows) > limit["limit"],
-            _said(len(rows), text, share),
-            _longest(rows),
-            share,
-        )
+        return _measure_tasks(ops[chosen(ops, limit)], facts, text, limit=limit["limit"])
 
     return check
 
@@ -191,17 +197,13 @@ def _ops_where(
 def _counters_where(
     chosen: Callable[[pd.DataFrame, Threshold], Any], text: str, *needs: str
 ) -> AscendCheck:
-    """The same of counters; nothing is known where a column of `needs` has no number."""
+    """The same for counters; unknown if a column of `needs` has no number."""
 
     def check(facts: Facts, limit: Threshold) -> Measured | None:
         pmu = facts.pmu
         if pmu is None or any(pmu[name].isna().all() for name in needs):
             return None
-        rows = pmu[chosen(pmu, limit)]
-        share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(
-            len(rows), len(rows) > 0, _said(len(rows), text, share), _longest(rows), share
-        )
+        return _measure_tasks(pmu[chosen(pmu, limit)], facts, text)
 
     return check
 
@@ -211,14 +213,9 @@ def _memory_bound(facts: Facts, limit: Threshold) -> Measured | None:
     if pmu is None or pmu["memory_bound"].isna().all():
         return None
     rows = pmu[pmu["memory_bound"] > limit["bound"]]
+    tasks = _measure_tasks(rows, facts, "move more than they compute")
     share = part(float(rows["duration_us"].sum()), _time(facts))
-    return Measured(
-        share,
-        share > limit["limit"],
-        _said(len(rows), "move more than they compute", share),
-        _longest(rows),
-        share,
-    )
+    return replace(tasks, value=share, found=share > limit["limit"])
 
 
 def _affinity(facts: Facts, limit: Threshold) -> Measured | None:
@@ -228,9 +225,11 @@ def _affinity(facts: Facts, limit: Threshold) -> Measured | None:
     cube = float(pmu[pmu["bound_by"] == "cube"]["duration_us"].sum())
     share = part(cube, float(pmu["duration_us"].sum()))
     return Measured(
-        share,
-        share < limit["limit"],
-        f"The cube is the busiest pipe for {percent(share)} of the time of tasks with counters.",
+        value=share,
+        found=share < limit["limit"],
+        evidence=(
+            f"The cube is the busiest pipe for {percent(share)} of the time of tasks with counters."
+        ),
     )
 
 
@@ -249,19 +248,12 @@ def _blocks(wrong: Callable[[Any, Any], Any], text: str) -> AscendCheck:
         cores = np.where(ops["core"] == ascend.VECTOR, vector, matrix)
         blocks = ops["block_num"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
         on_core = ops["core"].isin([ascend.AI_CORE, ascend.VECTOR, ascend.MIX]).to_numpy(np.bool_)
-        known = on_core & (cores > 0) & (blocks > 0)
-        if not known.any():
+        comparable = on_core & (cores > 0) & (blocks > 0)
+        if not comparable.any():
             return None
         with np.errstate(invalid="ignore", divide="ignore"):
-            rows = ops[known & wrong(blocks, cores)]
-        share = part(float(rows["duration_us"].sum()), _time(facts))
-        return Measured(
-            len(rows),
-            len(rows) > limit["limit"],
-            _said(len(rows), text, share),
-            _longest(rows),
-            share,
-        )
+            rows = ops[comparable & wrong(blocks, cores)]
+        return _measure_tasks(rows, facts, text, limit=limit["limit"])
 
     return check
 
@@ -270,15 +262,15 @@ def _dynamic(facts: Facts, limit: Threshold) -> Measured | None:
     ops = facts.ops
     if ops is None or (ops["op_state"] == "").all():
         return None
-    told = ops[ops["op_state"].isin(["dynamic", "static"])]
-    if not len(told):
+    typed = ops[ops["op_state"].isin(["dynamic", "static"])]
+    if not len(typed):
         return None
-    share = float((told["op_state"] == "dynamic").mean())
+    share = float((typed["op_state"] == "dynamic").mean())
     return Measured(
-        share,
-        share >= limit["limit"],
-        f"{percent(share)} of the tasks have dynamic shapes.",
-        _longest(told[told["op_state"] == "dynamic"]),
+        value=share,
+        found=share >= limit["limit"],
+        evidence=f"{percent(share)} of the tasks have dynamic shapes.",
+        ops=_longest(typed[typed["op_state"] == "dynamic"]),
     )
 
 
@@ -311,13 +303,12 @@ def _full_precision(ops: pd.DataFrame, _: Threshold) -> Any:
 
 
 def _unaligned(ops: pd.DataFrame, limit: Threshold) -> Any:
-    """Matrix products whose inner size is no multiple of 256; without transposes, that is the last
-    size of the first input.
+    """Matrix products whose inner size is not a multiple of 256; without transposes, that is the
+    last size of the first input.
     """
     matrix = ops["op_type"].str.lower().str.contains("matmul", regex=False) & _long(ops, limit)
-    inner = pd.to_numeric(
-        ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0], errors="coerce"
-    )
+    last_size = ops["input_shapes"].str.extract(r"^[^;]*?(\d+)\s*(?:;|$)")[0]
+    inner = pd.to_numeric(last_size, errors="coerce")
     return matrix & inner.notna() & (inner % limit["multiple"] != 0)
 
 
@@ -349,150 +340,389 @@ def _has(name: str) -> Callable[[pd.DataFrame], bool]:
 
 RULES: tuple[AscendRule, ...] = (
     Rule(
-        "conversions", _conversions,
-        Threshold("> {limit:percent} of op time, or > {trans_data:g} TransData", limit=0.1, trans_data=2),
-        f"{MSPROF}; nbprof's share of time", ASCEND, NPU, "Tasks that convert formats and types", "Convert formats less often",
-        "Keep one format throughout the network (channels a multiple of 16), merge casts, drop transposes of the input.",
-        about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
+        "conversions",
+        _conversions,
+        threshold=Threshold(
+            "> {limit:percent} of op time, or > {trans_data:g} TransData", limit=0.1, trans_data=2
+        ),
+        source=f"{MSPROF}; nbprof's share of time",
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks that convert formats and types",
+        title="Convert formats less often",
+        fix=(
+            "Keep one format throughout the network (channels a multiple of 16), merge casts,"
+            " drop transposes of the input."
+        ),
+        about="Ops",
+        unit="fraction",
+        needs=("types",),
+        lacks=_NO_TYPES,
     ),
     Rule(
-        "ai_cpu", _ai_cpu, Threshold("the longest ≥ {limit:g} µs", limit=LONG_US), MSPROF_ANALYZE, ASCEND, NPU,
-        "Tasks on the AI CPU", "Move ops off the AI CPU",
-        "Change the data type, or replace the op: AI Core has float, float16 and int32 kernels for most ops.",
-        about="AI CPU", unit="us", needs=("types",), lacks=_NO_TYPES,
+        "ai_cpu",
+        _ai_cpu,
+        threshold=Threshold("the longest ≥ {limit:g} µs", limit=LONG_US),
+        source=MSPROF_ANALYZE,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks on the AI CPU",
+        title="Move ops off the AI CPU",
+        fix=(
+            "Change the data type, or replace the op: AI Core has float, float16 and int32"
+            " kernels for most ops."
+        ),
+        about="AI CPU",
+        unit="us",
+        needs=("types",),
+        lacks=_NO_TYPES,
     ),
     Rule(
-        "ai_cpu_int64", _ops_where(_int64, "on the AI CPU have INT64 inputs and take more than 20 µs"),
-        Threshold("any > {long_us:g} µs", limit=0, long_us=LONG_US), MSPROF, ASCEND, NPU,
-        "Tasks on the AI CPU with INT64 inputs", "Cast INT64 inputs to INT32", "tf.cast(x, tf.int32) before the op, if the values fit.",
-        about="AI CPU", needs=("ops",), lacks=NO_OPS,
+        "ai_cpu_int64",
+        _ops_where(_int64, "on the AI CPU have INT64 inputs and take more than 20 µs"),
+        threshold=Threshold("any > {long_us:g} µs", limit=0, long_us=LONG_US),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks on the AI CPU with INT64 inputs",
+        title="Cast INT64 inputs to INT32",
+        fix="tf.cast(x, tf.int32) before the op, if the values fit.",
+        about="AI CPU",
+        needs=("ops",),
+        lacks=NO_OPS,
     ),
     Rule(
-        "strided_slice_grad", _ops_where(_strided_slice_grad, "of StridedSliceGrad on the AI CPU take more than 20 µs"),
-        Threshold("any > {long_us:g} µs", limit=0, long_us=LONG_US), MSPROF, ASCEND, NPU,
-        "StridedSliceGrad on the AI CPU", "Move StridedSliceGrad to the AI Core",
-        "Slice along the first dimension, or use tf.split or tf.gather.",
-        about="AI CPU", needs=("ops",), lacks=NO_OPS,
+        "strided_slice_grad",
+        _ops_where(_strided_slice_grad, "of StridedSliceGrad on the AI CPU take more than 20 µs"),
+        threshold=Threshold("any > {long_us:g} µs", limit=0, long_us=LONG_US),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="StridedSliceGrad on the AI CPU",
+        title="Move StridedSliceGrad to the AI Core",
+        fix="Slice along the first dimension, or use tf.split or tf.gather.",
+        about="AI CPU",
+        needs=("ops",),
+        lacks=NO_OPS,
     ),
     Rule(
-        "get_next", _get_next, Threshold("> {limit:percent} of op time", limit=0.1), OURS, ASCEND, NPU,
-        "GetNext on the AI CPU", "Sink the data queue to the device",
-        "Set enable_data_pre_proc so that the next batch is already on the device when GetNext needs it.",
-        about="AI CPU", unit="fraction", needs=("types",), lacks=_NO_TYPES,
+        "get_next",
+        _get_next,
+        threshold=Threshold("> {limit:percent} of op time", limit=0.1),
+        source=OURS,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="GetNext on the AI CPU",
+        title="Sink the data queue to the device",
+        fix=(
+            "Set enable_data_pre_proc so that the next batch is already on the device when"
+            " GetNext needs it."
+        ),
+        about="AI CPU",
+        unit="fraction",
+        needs=("types",),
+        lacks=_NO_TYPES,
     ),
     Rule(
-        "one_type", _one_type, Threshold("> {limit:percent} of op time", limit=0.2), OURS, ASCEND, NPU,
-        "The op type with the most time", "Look at the op type with the most time",
-        "See its pipes below: an op that keeps no pipe busy can be tuned (AOE), a memory-bound one should be fused.",
-        advises=False, about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
+        "one_type",
+        _one_type,
+        threshold=Threshold("> {limit:percent} of op time", limit=0.2),
+        source=OURS,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="The op type with the most time",
+        title="Look at the op type with the most time",
+        fix=(
+            "See its pipes below: an op that keeps no pipe busy can be tuned (AOE), a"
+            " memory-bound one should be fused."
+        ),
+        advises=False,
+        about="Ops",
+        unit="fraction",
+        needs=("types",),
+        lacks=_NO_TYPES,
     ),
     Rule(
-        "full_precision", _ops_where(_full_precision, "multiply FLOAT matrices without HF32", _has("input_data_types")),
-        Threshold("any", limit=0), OURS, ASCEND, NPU, "Matrix ops on FLOAT only, without HF32", "Use mixed precision for matrix ops",
-        "Set precision_mode to allow_mix_precision, or allow HF32.",
-        about="Ops", needs=("ops",), lacks=NO_OPS,
+        "full_precision",
+        _ops_where(
+            _full_precision, "multiply FLOAT matrices without HF32", _has("input_data_types")
+        ),
+        threshold=Threshold("any", limit=0),
+        source=OURS,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Matrix ops on FLOAT only, without HF32",
+        title="Use mixed precision for matrix ops",
+        fix="Set precision_mode to allow_mix_precision, or allow HF32.",
+        about="Ops",
+        needs=("ops",),
+        lacks=NO_OPS,
     ),
     Rule(
         "unaligned",
         _ops_where(
-            _unaligned, "longer than 20 µs multiply matrices with an inner dimension that is not a multiple of 256", _has("input_shapes")
+            _unaligned,
+            (
+                "longer than 20 µs multiply matrices with an inner dimension that is not a"
+                " multiple of 256"
+            ),
+            _has("input_shapes"),
         ),
-        Threshold("any > {long_us:g} µs, not a multiple of {multiple:g}", limit=0, long_us=LONG_US, multiple=256),
-        MSPROF_ANALYZE, ASCEND, NPU,
-        "Inner dimension of matrix products", "Pad matrices to a multiple of 256",
-        "Round the inner dimension up to a multiple of 256.",
-        about="Ops", needs=("ops",), lacks=NO_OPS,
+        threshold=Threshold(
+            "any > {long_us:g} µs, not a multiple of {multiple:g}",
+            limit=0,
+            long_us=LONG_US,
+            multiple=256,
+        ),
+        source=MSPROF_ANALYZE,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Inner dimension of matrix products",
+        title="Pad matrices to a multiple of 256",
+        fix="Round the inner dimension up to a multiple of 256.",
+        about="Ops",
+        needs=("ops",),
+        lacks=NO_OPS,
     ),
     Rule(
-        "is_finite", _present(("isfinite",), "check numbers for overflow"), Threshold("any", limit=0), MSADVISOR, ASCEND, NPU,
-        "Tasks of IsFinite", "Check for overflow on the device",
-        "Use the adapter's loss scale manager, which reads a flag on the device.",
-        about="Ops", needs=("types",), lacks=_NO_TYPES,
+        "is_finite",
+        _present(("isfinite",), "check numbers for overflow"),
+        threshold=Threshold("any", limit=0),
+        source=MSADVISOR,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks of IsFinite",
+        title="Check for overflow on the device",
+        fix="Use the adapter's loss scale manager, which reads a flag on the device.",
+        about="Ops",
+        needs=("types",),
+        lacks=_NO_TYPES,
     ),
     Rule(
-        "sync_batch_norm", _present(("syncbatchnorm", "synclbn"), "synchronize batch norm across devices"),
-        Threshold("> {limit:g}", limit=20), MSPROF_ANALYZE, ASCEND, NPU, "Tasks of SyncBatchNorm", "Synchronize batch norm less often",
-        "Remove SyncBatchNorm, or use its fast version.",
-        about="Ops", needs=("types",), lacks=_NO_TYPES,
+        "sync_batch_norm",
+        _present(("syncbatchnorm", "synclbn"), "synchronize batch norm across devices"),
+        threshold=Threshold("> {limit:g}", limit=20),
+        source=MSPROF_ANALYZE,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks of SyncBatchNorm",
+        title="Synchronize batch norm less often",
+        fix="Remove SyncBatchNorm, or use its fast version.",
+        about="Ops",
+        needs=("types",),
+        lacks=_NO_TYPES,
     ),
     Rule(
-        "dynamic", _dynamic, Threshold("{limit:percent} of the tasks", limit=1), MSPROF_ANALYZE, ASCEND, NPU,
-        "Tasks with dynamic shapes", "Use static shapes", "Pad or bucket inputs; with dynamic shapes set jit_compile to False.",
-        about="Ops", unit="fraction", needs=("ops",), lacks="op_summary does not say whether shapes are dynamic.",
+        "dynamic",
+        _dynamic,
+        threshold=Threshold("{limit:percent} of the tasks", limit=1),
+        source=MSPROF_ANALYZE,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks with dynamic shapes",
+        title="Use static shapes",
+        fix="Pad or bucket inputs; with dynamic shapes set jit_compile to False.",
+        about="Ops",
+        unit="fraction",
+        needs=("ops",),
+        lacks="op_summary does not say whether shapes are dynamic.",
     ),
     Rule(
-        "few_blocks", _blocks(lambda blocks, cores: blocks < cores, "use fewer blocks than there are cores"), Threshold("any", limit=0),
-        MSPROF, ASCEND, NPU, "Tasks with fewer blocks than there are cores", "Use all cores", "Use larger inputs, or tune the op (AOE).",
-        about="Blocks", needs=("ops",), lacks=_NO_BLOCKS,
+        "few_blocks",
+        _blocks(lambda blocks, cores: blocks < cores, "use fewer blocks than there are cores"),
+        threshold=Threshold("any", limit=0),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks with fewer blocks than there are cores",
+        title="Use all cores",
+        fix="Use larger inputs, or tune the op (AOE).",
+        about="Blocks",
+        needs=("ops",),
+        lacks=_NO_BLOCKS,
     ),
     Rule(
         "uneven_blocks",
-        _blocks(lambda blocks, cores: (blocks > cores) & (blocks % cores != 0), "leave cores idle in their last round of blocks"),
-        Threshold("any", limit=0), MSPROF_ANALYZE, ASCEND, NPU,
-        "Tasks with more blocks than cores, but not a multiple of them", "Spread blocks evenly over the cores",
-        "Tune the op (AOE) so that its blocks are a multiple of the cores.",
-        about="Blocks", needs=("ops",), lacks=_NO_BLOCKS,
+        _blocks(
+            lambda blocks, cores: (blocks > cores) & (blocks % cores != 0),
+            "leave cores idle in their last round of blocks",
+        ),
+        threshold=Threshold("any", limit=0),
+        source=MSPROF_ANALYZE,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks with more blocks than cores, but not a multiple of them",
+        title="Spread blocks evenly over the cores",
+        fix="Tune the op (AOE) so that its blocks are a multiple of the cores.",
+        about="Blocks",
+        needs=("ops",),
+        lacks=_NO_BLOCKS,
     ),
     Rule(
-        "memory_bound", _memory_bound,
-        Threshold("> {limit:percent} of the time, in tasks with memory bound > {bound:g}", limit=0.5, bound=1), MSPROF, ASCEND, NPU,
-        "Tasks that move more than they compute", "Move less data",
-        "Fuse ops, move larger chunks, avoid moving the same data twice.",
-        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+        "memory_bound",
+        _memory_bound,
+        threshold=Threshold(
+            "> {limit:percent} of the time, in tasks with memory bound > {bound:g}",
+            limit=0.5,
+            bound=1,
+        ),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks that move more than they compute",
+        title="Move less data",
+        fix="Fuse ops, move larger chunks, avoid moving the same data twice.",
+        about="Pipes",
+        unit="fraction",
+        needs=("pmu",),
+        lacks=_NO_PMU,
     ),
     Rule(
-        "no_bound", _counters_where(_no_bound, "of 20 µs or more keep no pipe busy for more than 80%", "bound_fraction"),
-        Threshold("any ≥ {long_us:g} µs with no pipe > {busy:percent} busy", long_us=LONG_US, busy=SATURATED),
-        MSPROF_ANALYZE, ASCEND, NPU, "Pipes of long tasks", "Tune long ops that keep no pipe busy",
-        "Tune the op (AOE), or use another implementation.",
-        about="Pipes", needs=("pmu",), lacks=_NO_PMU,
+        "no_bound",
+        _counters_where(
+            _no_bound, "of 20 µs or more keep no pipe busy for more than 80%", "bound_fraction"
+        ),
+        threshold=Threshold(
+            "any ≥ {long_us:g} µs with no pipe > {busy:percent} busy",
+            long_us=LONG_US,
+            busy=SATURATED,
+        ),
+        source=MSPROF_ANALYZE,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Pipes of long tasks",
+        title="Tune long ops that keep no pipe busy",
+        fix="Tune the op (AOE), or use another implementation.",
+        about="Pipes",
+        needs=("pmu",),
+        lacks=_NO_PMU,
     ),
     Rule(
-        "scalar", _counters_where(_over("scalar_fraction"), "keep the scalar unit busy for more than 80%", "scalar_fraction"),
-        Threshold("any > {limit:percent} busy", limit=SATURATED), MSPROF, ASCEND, NPU, "The scalar unit", "Reduce scalar work",
-        "Reduce branches and address computations: use larger tiles.",
-        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+        "scalar",
+        _counters_where(
+            _over("scalar_fraction"),
+            "keep the scalar unit busy for more than 80%",
+            "scalar_fraction",
+        ),
+        threshold=Threshold("any > {limit:percent} busy", limit=SATURATED),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="The scalar unit",
+        title="Reduce scalar work",
+        fix="Reduce branches and address computations: use larger tiles.",
+        about="Pipes",
+        unit="fraction",
+        needs=("pmu",),
+        lacks=_NO_PMU,
     ),
     Rule(
-        "vector_bound", _counters_where(_vector_bound, "are bound by the vector unit", "vector_fraction"), Threshold("any"),
-        MSPROF, ASCEND, NPU, "Tasks whose vector unit is busier than the cube and MTE2", "Use the vector unit better",
-        "Use longer repeats and full masks in vector instructions.",
-        about="Pipes", needs=("pmu",), lacks=_NO_PMU,
+        "vector_bound",
+        _counters_where(_vector_bound, "are bound by the vector unit", "vector_fraction"),
+        threshold=Threshold("any"),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Tasks whose vector unit is busier than the cube and MTE2",
+        title="Use the vector unit better",
+        fix="Use longer repeats and full masks in vector instructions.",
+        about="Pipes",
+        needs=("pmu",),
+        lacks=_NO_PMU,
     ),
     Rule(
         "cube_on_vector",
-        _counters_where(_cube_on_vector, "that use the cube spend more than 80% on the vector unit", "vector_fraction", "cube_fraction"),
-        Threshold("any > {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US), MSPROF, ASCEND, NPU,
-        "The vector unit in tasks that use the cube", "Keep matrix ops off the vector unit",
-        "Fuse the ops around the product, or use another format.",
-        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+        _counters_where(
+            _cube_on_vector,
+            "that use the cube spend more than 80% on the vector unit",
+            "vector_fraction",
+            "cube_fraction",
+        ),
+        threshold=Threshold(
+            "any > {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US
+        ),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="The vector unit in tasks that use the cube",
+        title="Keep matrix ops off the vector unit",
+        fix="Fuse the ops around the product, or use another format.",
+        about="Pipes",
+        unit="fraction",
+        needs=("pmu",),
+        lacks=_NO_PMU,
     ),
     Rule(
-        "low_cube", _counters_where(_low_cube, "longer than 20 µs keep the cube busy for less than 80%", "cube_fraction"),
-        Threshold("any < {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US), MSPROF, ASCEND, NPU,
-        "The cube in tasks that use it", "Use the cube better", "Use larger sizes, multiples of 16; see what the ops are bound by.",
-        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+        "low_cube",
+        _counters_where(
+            _low_cube, "longer than 20 µs keep the cube busy for less than 80%", "cube_fraction"
+        ),
+        threshold=Threshold(
+            "any < {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US
+        ),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="The cube in tasks that use it",
+        title="Use the cube better",
+        fix="Use larger sizes, multiples of 16; see what the ops are bound by.",
+        about="Pipes",
+        unit="fraction",
+        needs=("pmu",),
+        lacks=_NO_PMU,
     ),
     Rule(
         "bank_group_conflict",
         _counters_where(
-            _over("bank_group_conflict_fraction"), "lose more than 4% to bank group conflicts", "bank_group_conflict_fraction"
+            _over("bank_group_conflict_fraction"),
+            "lose more than 4% to bank group conflicts",
+            "bank_group_conflict_fraction",
         ),
-        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Bank group conflicts",
-        "Avoid bank group conflicts", "Change the addresses or strides of the vector operands.",
-        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_CONFLICTS,
+        threshold=Threshold("any > {limit:percent} of its cycles", limit=0.04),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Bank group conflicts",
+        title="Avoid bank group conflicts",
+        fix="Change the addresses or strides of the vector operands.",
+        about="Pipes",
+        unit="fraction",
+        needs=("pmu",),
+        lacks=_NO_CONFLICTS,
     ),
     Rule(
         "bank_conflict",
-        _counters_where(_over("bank_conflict_fraction"), "lose more than 4% to bank conflicts", "bank_conflict_fraction"),
-        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Bank conflicts",
-        "Avoid bank conflicts", "Change the addresses or strides of the vector operands.",
-        about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_CONFLICTS,
+        _counters_where(
+            _over("bank_conflict_fraction"),
+            "lose more than 4% to bank conflicts",
+            "bank_conflict_fraction",
+        ),
+        threshold=Threshold("any > {limit:percent} of its cycles", limit=0.04),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Bank conflicts",
+        title="Avoid bank conflicts",
+        fix="Change the addresses or strides of the vector operands.",
+        about="Pipes",
+        unit="fraction",
+        needs=("pmu",),
+        lacks=_NO_CONFLICTS,
     ),
     Rule(
-        "affinity", _affinity, Threshold("< {limit:percent} of the time", limit=0.5), MSPROF, ASCEND, NPU,
-        "Time in which the cube is the busiest pipe", "Move more work to the cube",
-        "Use matrix products and convolutions instead of elementwise ops.",
-        advises=False, about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
+        "affinity",
+        _affinity,
+        threshold=Threshold("< {limit:percent} of the time", limit=0.5),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Time in which the cube is the busiest pipe",
+        title="Move more work to the cube",
+        fix="Use matrix products and convolutions instead of elementwise ops.",
+        advises=False,
+        about="Pipes",
+        unit="fraction",
+        needs=("pmu",),
+        lacks=_NO_PMU,
     ),
-)  # fmt: skip
+)

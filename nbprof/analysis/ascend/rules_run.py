@@ -43,9 +43,11 @@ def _input(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "data_aug_fraction")
     share = float(row["data_aug_fraction"])
-    of = wording.millis_two(row["data_aug_ms"], row["iteration_ms"], " of ")
-    text = f"{percent(share)} of an iteration{_where(main, row)} ({of}) is before FP Start."
-    return Measured(share, share > limit["limit"], text, share=share)
+    duration = wording.millis_two(row["data_aug_ms"], row["iteration_ms"], " of ")
+    text = (
+        f"{percent(share)} of an iteration{_on_device(main, row)} ({duration}) is before FP Start."
+    )
+    return Measured(value=share, found=share > limit["limit"], evidence=text, share=share)
 
 
 def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
@@ -54,17 +56,15 @@ def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
+    overlap = "none overlaps"
+    if hidden > 0:
+        overlap = f"another {wording.millis(hidden)} overlaps"
     text = (
-        f"{percent(share)} of an iteration{_where(main, row)}"
-        f" ({wording.millis(row['all_reduce_ms'])}) is all-reduce "
+        f"{percent(share)} of an iteration{_on_device(main, row)}"
+        f" ({wording.millis(row['all_reduce_ms'])}) is all-reduce of gradients after BP End;"
+        f" {overlap} the backward pass."
     )
-    text += "of gradients after BP End; "
-    text += (
-        f"another {wording.millis(hidden)} overlaps the backward pass."
-        if hidden > 0
-        else "none overlaps the backward pass."
-    )
-    return Measured(share, share > limit["limit"], text, share=share)
+    return Measured(value=share, found=share > limit["limit"], evidence=text, share=share)
 
 
 def _first(facts: Facts, limit: Threshold) -> Measured | None:
@@ -73,20 +73,22 @@ def _first(facts: Facts, limit: Threshold) -> Measured | None:
     if iterations is None or main is None:
         return None
     mean = float(main["iteration_ms"].iloc[0])
-    own = iterations[
+    device_iterations = iterations[
         iterations["main"]
         & (iterations["device"] == main["device"].iloc[0])
         & (iterations["host"] == main["host"].iloc[0])
     ]
-    first = own["iteration_ms"].iloc[0]
+    first = device_iterations["iteration_ms"].iloc[0]
     if pd.isna(first) or not mean > 0:
         return None
     ratio = float(first) / mean
     return Measured(
-        ratio,
-        ratio > limit["limit"],
-        f"The first iteration took {wording.millis(first)}, {ratio:.1f} times the mean after"
-        " warm-up.",
+        value=ratio,
+        found=ratio > limit["limit"],
+        evidence=(
+            f"The first iteration took {wording.millis(first)}, {ratio:.1f} times the mean after"
+            " warm-up."
+        ),
     )
 
 
@@ -96,31 +98,31 @@ def _slow(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     times = main["iteration_ms"]
     spread = float((times.max() - times.min()) / times.mean())
-    slow, longest = _largest(main, "iteration_ms"), wording.millis(times.max())
+    slowest = _device(_largest(main, "iteration_ms"))
     text = (
         f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is"
-        f" {_device(slow)}: {longest}."
+        f" {slowest}: {wording.millis(times.max())}."
     )
-    return Measured(
-        spread, spread > limit["limit"], text, share=spread if spread > limit["limit"] else None
-    )
+    found = spread > limit["limit"]
+    return Measured(value=spread, found=found, evidence=text, share=spread if found else None)
 
 
 def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     main = facts.main
-    if (
-        main is None
-        or len(main) < 2
-        or main["data_aug_ms"].isna().any()
-        or not main["data_aug_ms"].mean() > 0
-    ):
+    if main is None or len(main) < 2:
         return None
-    mean = float(main["data_aug_ms"].mean())
-    off = (main["data_aug_ms"] - mean).abs() / mean
+    input_ms = main["data_aug_ms"]
+    mean = float(input_ms.mean())
+    if input_ms.isna().any() or not mean > 0:
+        return None
+    off = (input_ms - mean).abs() / mean
     worst = _largest(main.assign(off=off), "off")
-    own, usual = wording.millis(worst["data_aug_ms"]), wording.millis(mean)
-    text = f"The Data Aug Bound of {_device(worst)} is {own}; the mean over all devices is {usual}."
-    return Measured(float(off.max()), float(off.max()) > limit["limit"], text)
+    text = (
+        f"The Data Aug Bound of {_device(worst)} is {wording.millis(worst['data_aug_ms'])}; the"
+        f" mean over all devices is {wording.millis(mean)}."
+    )
+    largest = float(off.max())
+    return Measured(value=largest, found=largest > limit["limit"], evidence=text)
 
 
 def _device(row: dict[Hashable, Any]) -> str:
@@ -128,45 +130,51 @@ def _device(row: dict[Hashable, Any]) -> str:
     return f"device {row['device']} of {row['host']}" if row["host"] else f"device {row['device']}"
 
 
-def _where(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
-    """The device that a sentence is about, if there are several."""
+def _on_device(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
+    """The device of a sentence, if there are several."""
     return f" on {_device(row)}" if len(main) > 1 else ""
 
 
 def _on_one(rows: pd.DataFrame) -> str:
-    """That a number is of the device that has the most, where there are several."""
+    """Words for a number of the device that has the most, if there are several."""
     return " on one device" if len(rows[ascend.KEYS].drop_duplicates()) > 1 else ""
 
 
 def _wait(facts: Facts, limit: Threshold) -> Measured | None:
-    if facts.ops is None or facts.ops["wait_us"].isna().all():
+    ops = facts.ops
+    if ops is None or ops["wait_us"].isna().all():
         return None
-    share = ascend_waits.rule_share(facts.ops, limit["long_us"])
-    long = facts.ops[facts.ops["wait_us"] > limit["long_us"]]
+    share = ascend_waits.rule_share(ops, limit["long_us"])
+    long = ops[ops["wait_us"] > limit["long_us"]]
     text = (
         f"Streams waited for {percent(share)} of their busy and waiting time, in {len(long):,}"
         " waits of more than 10 µs each."
     )
-    before = long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index
-    still, for_input = _standing(facts.waits)
-    if for_input > 0:
-        text += f" {percent(for_input)} of the device's idle time was Data Aug Bound."
-    return Measured(share, share > limit["limit"], text, before, still)
+    idle_share, input_share = _idle_shares(facts.waits)
+    if input_share > 0:
+        text += f" {percent(input_share)} of the device's idle time was Data Aug Bound."
+    return Measured(
+        value=share,
+        found=share > limit["limit"],
+        evidence=text,
+        ops=long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index,
+        share=idle_share,
+    )
 
 
-def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
+def _idle_shares(waits: pd.DataFrame | None) -> tuple[float | None, float]:
     """Share of time in which devices were idle for another reason than input; and share of idle
     time that was for input.
     """
-    rows = None if waits is None else waits[waits["stream"].isna()]
-    if rows is None or not len(rows):
+    if waits is None:
         return None, 0.0
-    wait, busy, for_input = (
-        float(rows[name].sum()) for name in ("wait_us", "busy_us", "input_wait_us")
-    )
-    return ascend.part(max(wait - for_input, 0.0), wait + busy), (
-        min(1.0, ascend.part(for_input, wait)) if wait > 0 else 0.0
-    )
+    rows = waits[waits["stream"].isna()]
+    if not len(rows):
+        return None, 0.0
+    wait, busy = float(rows["wait_us"].sum()), float(rows["busy_us"].sum())
+    for_input = float(rows["input_wait_us"].sum())
+    idle_share = ascend.part(max(wait - for_input, 0.0), wait + busy)
+    return idle_share, min(1.0, for_input / wait) if wait > 0 else 0.0
 
 
 def _sync(facts: Facts, limit: Threshold) -> Measured | None:
@@ -181,7 +189,7 @@ def _sync(facts: Facts, limit: Threshold) -> Measured | None:
     calls = int(waiting["count"].sum())
     waits = "call that waits" if calls == 1 else "calls that wait"
     text = f"{percent(share)} of the time in AscendCL calls is in {calls:,} {waits} for the device."
-    return Measured(share, share > limit["limit"], text, waiting["api"])
+    return Measured(value=share, found=share > limit["limit"], evidence=text, ops=waiting["api"])
 
 
 def _compile(facts: Facts, limit: Threshold) -> Measured | None:
@@ -191,7 +199,7 @@ def _compile(facts: Facts, limit: Threshold) -> Measured | None:
     calls = api[api["api"].str.contains("aclopCompile", case=False, regex=False)]
     count = int(ascend.most(calls, "count"))
     text = f"{wording.plural(count, 'call')}{_on_one(calls)} compiled an op while the program ran."
-    return Measured(count, count > limit["limit"], text, calls["api"])
+    return Measured(value=count, found=count > limit["limit"], evidence=text, ops=calls["api"])
 
 
 def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
@@ -204,7 +212,7 @@ def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
         f"{wording.millis(total)}{_on_one(calls)} went to calls that allocate and free device"
         " memory."
     )
-    return Measured(total, total > limit["limit"], text, calls["api"])
+    return Measured(value=total, found=total > limit["limit"], evidence=text, ops=calls["api"])
 
 
 def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
@@ -220,94 +228,208 @@ def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
     )
     total_mib = total / 2**20
     return Measured(
-        total_mib,
-        total_mib > limit["limit"],
-        text,
-        used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"],
+        value=total_mib,
+        found=total_mib > limit["limit"],
+        evidence=text,
+        ops=used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"],
     )
 
 
 def _serial(facts: Facts, limit: Threshold) -> Measured | None:
     if facts.ops is None:
         return None
-    alone, whole = ascend_ops.ai_cpu_alone(facts.ops)
-    if not whole > 0:
+    alone, total = ascend_ops.ai_cpu_alone(facts.ops)
+    if not total > 0:
         return None
-    share = alone / whole
+    share = alone / total
     text = f"AI CPU tasks ran alone for {percent(share)} of the time in which the device computed."
-    return Measured(share, share > limit["limit"], text, share=share)
+    return Measured(value=share, found=share > limit["limit"], evidence=text, share=share)
 
 
 RULES: tuple[AscendRule, ...] = (
     Rule(
-        "input", _input, Threshold("> {limit:percent} of an iteration", limit=0.1), MSADVISOR, ASCEND, NPU,
-        "Data Aug Bound: the part of an iteration before FP Start", "Feed the device faster",
-        "Read and decode in parallel (num_parallel_calls), prefetch, cache; sink the data queue to the device.",
-        about="Iterations", unit="fraction", needs=("summary",), lacks=_NO_ITERATIONS,
-    ),
-    Rule(
-        "all_reduce", _reduce, Threshold("> {limit:percent} of an iteration", limit=0.1), OURS, ASCEND, NPU,
-        "Exposed all-reduce of gradients after BP End", "Overlap the all-reduce with the backward pass",
-        "Split the gradients into more all-reduce groups (hccl set_split_strategy) so that the first starts before BP End.",
-        about="Iterations", unit="fraction", needs=("summary",), lacks="No all-reduce was recorded with the iterations.",
-    ),
-    Rule(
-        "first_iteration", _first, Threshold("> {limit:g} times the mean after warm-up", limit=2), OURS, ASCEND, NPU,
-        "Time of the first iteration", "Exclude the first iterations from measurements",
-        "It compiles the graph and fills the queues: start the profiler after it, or cache compiled ops.",
-        about="Iterations", unit="times", needs=("summary", "iterations"), lacks=_NO_ITERATIONS,
-    ),
-    Rule(
-        "slow_device", _slow, Threshold("> {limit:percent} of the mean", limit=0.05), f"{MSPROF_ANALYZE} (slow rank)", ASCEND, NPU,
-        "Spread of the devices' mean iteration times", "Find what slows down the slowest device",
-        "Compare the parts of its iterations with the others': input points to its host, compute to its clock, all-reduce to its link.",
-        about="Iterations", unit="fraction", needs=("summary",), lacks=_ONE_DEVICE,
-    ),
-    Rule(
-        "slow_input", _slow_input, Threshold("> {limit:percent} off the mean", limit=0.2), f"{MSPROF} (slow node)", ASCEND, NPU,
-        "Data Aug Bound of each device against the mean", "Even out the input of the devices",
-        "Give each device an equal share of the data and its own host cores.",
-        about="Iterations", unit="fraction", needs=("summary",), lacks=_ONE_DEVICE,
-    ),
-    Rule(
-        "wait", _wait,
-        Threshold(
-            "> {limit:percent} of busy and waiting time, in waits of > {long_us:g} µs", limit=0.03, long_us=ascend_waits.LONG_US
+        "input",
+        _input,
+        threshold=Threshold("> {limit:percent} of an iteration", limit=0.1),
+        source=MSADVISOR,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Data Aug Bound: the part of an iteration before FP Start",
+        title="Feed the device faster",
+        fix=(
+            "Read and decode in parallel (num_parallel_calls), prefetch, cache; sink the data"
+            " queue to the device."
         ),
-        MSPROF, ASCEND, NPU, "Waits between the tasks of a stream", "Close the gaps between tasks",
-        "Run more iterations in one call (iterations_per_loop), use a graph instead of single ops, a larger batch; check what the host "
-        "does during the longest gap.",
-        about="Schedule", unit="fraction", needs=("ops",), lacks=NO_OPS,
+        about="Iterations",
+        unit="fraction",
+        needs=("summary",),
+        lacks=_NO_ITERATIONS,
     ),
     Rule(
-        "aicpu_serial", _serial, Threshold("> {limit:percent} of the time in which the device computes", limit=0.05), MSPROF, ASCEND, NPU,
-        "AI CPU tasks that run alone", "Move exclusive work off the AI CPU",
-        "Replace the ops, or use types for which AI Core has a kernel.",
-        about="AI CPU", unit="fraction", needs=("ops",), lacks=NO_OPS,
+        "all_reduce",
+        _reduce,
+        threshold=Threshold("> {limit:percent} of an iteration", limit=0.1),
+        source=OURS,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Exposed all-reduce of gradients after BP End",
+        title="Overlap the all-reduce with the backward pass",
+        fix=(
+            "Split the gradients into more all-reduce groups (hccl set_split_strategy) so that"
+            " the first starts before BP End."
+        ),
+        about="Iterations",
+        unit="fraction",
+        needs=("summary",),
+        lacks="No all-reduce was recorded with the iterations.",
     ),
     Rule(
-        "sync", _sync, Threshold("> {limit:percent} of the time in AscendCL calls", limit=0.5),
-        f"{MSPROF_ANALYZE} (stream synchronization); nbprof's threshold", ASCEND, NPU,
-        "AscendCL calls that wait for the device", "Synchronize less often",
-        "Unset ASCEND_LAUNCH_BLOCKING; read losses and metrics only every few iterations.",
-        about="Host", unit="fraction", needs=("api",), lacks=_NO_API,
+        "first_iteration",
+        _first,
+        threshold=Threshold("> {limit:g} times the mean after warm-up", limit=2),
+        source=OURS,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Time of the first iteration",
+        title="Exclude the first iterations from measurements",
+        fix=(
+            "It compiles the graph and fills the queues: start the profiler after it, or cache"
+            " compiled ops."
+        ),
+        about="Iterations",
+        unit="times",
+        needs=("summary", "iterations"),
+        lacks=_NO_ITERATIONS,
     ),
     Rule(
-        "compile", _compile, Threshold("> {limit:g} calls", limit=20), "MindStudio Insight (operators dispatch)", ASCEND, NPU,
-        "Calls that compile an op at run time", "Avoid compiling ops at run time",
-        "Set jit_compile to False, or keep shapes the same.",
-        about="Host", needs=("api",), lacks=_NO_API,
+        "slow_device",
+        _slow,
+        threshold=Threshold("> {limit:percent} of the mean", limit=0.05),
+        source=f"{MSPROF_ANALYZE} (slow rank)",
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Spread of the devices' mean iteration times",
+        title="Find what slows down the slowest device",
+        fix=(
+            "Compare the parts of its iterations with the others': input points to its host,"
+            " compute to its clock, all-reduce to its link."
+        ),
+        about="Iterations",
+        unit="fraction",
+        needs=("summary",),
+        lacks=_ONE_DEVICE,
     ),
     Rule(
-        "allocations", _allocations, Threshold("> {limit:g} ms", limit=10), f"{MSPROF_ANALYZE} (memory)", ASCEND, NPU,
-        "Calls that allocate or free device memory", "Allocate device memory less often",
-        "Enable expandable segments, do not empty the cache, or use a smaller batch.",
-        about="Host", unit="ms", needs=("api",), lacks=_NO_API,
+        "slow_input",
+        _slow_input,
+        threshold=Threshold("> {limit:percent} off the mean", limit=0.2),
+        source=f"{MSPROF} (slow node)",
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Data Aug Bound of each device against the mean",
+        title="Even out the input of the devices",
+        fix="Give each device an equal share of the data and its own host cores.",
+        about="Iterations",
+        unit="fraction",
+        needs=("summary",),
+        lacks=_ONE_DEVICE,
     ),
     Rule(
-        "workspace", _workspace, Threshold("any", limit=0), MSPROF, ASCEND, NPU,
-        "Workspace of graph ops", "Reduce the workspace of ops",
-        "If memory is short, choose other implementations of these ops.",
-        about="Memory", unit="MiB", needs=("fusion",), lacks="No fusion_op was recorded: it exists only for graphs.",
+        "wait",
+        _wait,
+        threshold=Threshold(
+            "> {limit:percent} of busy and waiting time, in waits of > {long_us:g} µs",
+            limit=0.03,
+            long_us=ascend_waits.LONG_US,
+        ),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Waits between the tasks of a stream",
+        title="Close the gaps between tasks",
+        fix=(
+            "Run more iterations in one call (iterations_per_loop), use a graph instead of single"
+            " ops, a larger batch; check what the host does during the longest gap."
+        ),
+        about="Schedule",
+        unit="fraction",
+        needs=("ops",),
+        lacks=NO_OPS,
     ),
-)  # fmt: skip
+    Rule(
+        "aicpu_serial",
+        _serial,
+        threshold=Threshold(
+            "> {limit:percent} of the time in which the device computes", limit=0.05
+        ),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="AI CPU tasks that run alone",
+        title="Move exclusive work off the AI CPU",
+        fix="Replace the ops, or use types for which AI Core has a kernel.",
+        about="AI CPU",
+        unit="fraction",
+        needs=("ops",),
+        lacks=NO_OPS,
+    ),
+    Rule(
+        "sync",
+        _sync,
+        threshold=Threshold("> {limit:percent} of the time in AscendCL calls", limit=0.5),
+        source=f"{MSPROF_ANALYZE} (stream synchronization); nbprof's threshold",
+        target=ASCEND,
+        applies=NPU,
+        looks_at="AscendCL calls that wait for the device",
+        title="Synchronize less often",
+        fix="Unset ASCEND_LAUNCH_BLOCKING; read losses and metrics only every few iterations.",
+        about="Host",
+        unit="fraction",
+        needs=("api",),
+        lacks=_NO_API,
+    ),
+    Rule(
+        "compile",
+        _compile,
+        threshold=Threshold("> {limit:g} calls", limit=20),
+        source="MindStudio Insight (operators dispatch)",
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Calls that compile an op at run time",
+        title="Avoid compiling ops at run time",
+        fix="Set jit_compile to False, or keep shapes the same.",
+        about="Host",
+        needs=("api",),
+        lacks=_NO_API,
+    ),
+    Rule(
+        "allocations",
+        _allocations,
+        threshold=Threshold("> {limit:g} ms", limit=10),
+        source=f"{MSPROF_ANALYZE} (memory)",
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Calls that allocate or free device memory",
+        title="Allocate device memory less often",
+        fix="Enable expandable segments, do not empty the cache, or use a smaller batch.",
+        about="Host",
+        unit="ms",
+        needs=("api",),
+        lacks=_NO_API,
+    ),
+    Rule(
+        "workspace",
+        _workspace,
+        threshold=Threshold("any", limit=0),
+        source=MSPROF,
+        target=ASCEND,
+        applies=NPU,
+        looks_at="Workspace of graph ops",
+        title="Reduce the workspace of ops",
+        fix="If memory is short, choose other implementations of these ops.",
+        about="Memory",
+        unit="MiB",
+        needs=("fusion",),
+        lacks="No fusion_op was recorded: it exists only for graphs.",
+    ),
+)

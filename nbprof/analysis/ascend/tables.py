@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.ascend.ascend import Floats, floats, integers, nullable, texts
+from nbprof.analysis.ascend.ascend import floats, integers, nullable, quotients, texts
 from nbprof.schema import frames
 
-_NAMES = re.compile(r"[;,]")
+_SEPARATORS = re.compile(r"[;,]")
 FUSION = frames.names("ascend.fusion.frame")
 API = frames.names("ascend.api.frame")
 
 
 def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row an op of the compiled graph with the ops that it was made of; the columns of
+    """One row per op of the compiled graph with the ops that it was made of; the columns of
     `SCHEMA["ascend.fusion.frame"]`.
 
     Parameters
@@ -25,14 +25,11 @@ def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame
     table : DataFrame
         The tables `fusion_op`, gathered.
     ops : DataFrame, optional
-        Of `ascend_ops.frame`: what ran of each, by its name.
+        Of `ascend_ops.frame`: the tasks of each op, by its name.
     """
-    originals = [
-        [name for part in _NAMES.split(text) if (name := part.strip())]
-        for text in texts(table, "original_ops").tolist()
-    ]
+    originals = [_names(text) for text in texts(table, "original_ops").tolist()]
     name = texts(table, "fusion_op")
-    out = pd.DataFrame(
+    result = pd.DataFrame(
         {
             "host": table["host"],
             "device": nullable(table["device"].to_numpy(np.int64)),
@@ -41,31 +38,35 @@ def fusion(table: pd.DataFrame, ops: pd.DataFrame | None = None) -> pd.DataFrame
             "original_ops": [", ".join(names) for names in originals],
             "originals": np.array([len(names) for names in originals], np.int64),
             **_ran(table["host"].to_numpy(object), name, ops),
-            **{
-                key: pd.array(np.round(floats(table, key)), dtype="Float64").astype("Int64")
-                for key in FUSION
-                if key.endswith("_bytes")
-            },
         }
     )
+    for key in FUSION:
+        if key.endswith("_bytes"):
+            result[key] = pd.array(np.round(floats(table, key)), dtype="Float64").astype("Int64")
     order = ["originals", "memory_total_bytes", "fused_op"]
-    return out[FUSION].sort_values(
+    return result[FUSION].sort_values(
         order, ascending=[False, False, True], kind="stable", ignore_index=True
     )
 
 
+def _names(text: str) -> list[str]:
+    """Names of ops, separated by commas or semicolons."""
+    names = [name.strip() for name in _SEPARATORS.split(text)]
+    return [name for name in names if name]
+
+
 def _ran(host: Any, name: Any, ops: pd.DataFrame | None) -> dict[str, Any]:
-    """Tasks and time of each op; missing where nothing of its name ran."""
+    """Tasks and time of each op; missing if no task has its name."""
     if ops is None or not len(ops):
         return {
             "tasks": pd.array([pd.NA] * len(name), dtype="Int64"),
             "total_us": np.full(len(name), np.nan),
         }
     sums = ops.groupby(["host", "op"])["duration_us"].agg(["size", "sum"])
-    found = sums.reindex(pd.MultiIndex.from_arrays([host, name]))
+    by_op = sums.reindex(pd.MultiIndex.from_arrays([host, name]))
     return {
-        "tasks": pd.array(found["size"].to_numpy(), dtype="Int64"),
-        "total_us": found["sum"].to_numpy(np.float64),
+        "tasks": pd.array(by_op["size"].to_numpy(), dtype="Int64"),
+        "total_us": by_op["sum"].to_numpy(np.float64),
     }
 
 
@@ -75,12 +76,12 @@ def fused_away(frame: pd.DataFrame) -> tuple[int, int]:
 
 
 def api(table: pd.DataFrame) -> pd.DataFrame:
-    """One row an API of the host at a level, most time first; the columns of
+    """One row per API of the host at a level, most time first; the columns of
     `SCHEMA["ascend.api.frame"]`.
     """
     total, count = floats(table, "time_us"), integers(table, "count", 0)
     variance = floats(table, "variance")
-    out = pd.DataFrame(
+    calls = pd.DataFrame(
         {
             "host": table["host"],
             "device": nullable(table["device"].to_numpy(np.int64)),
@@ -88,15 +89,15 @@ def api(table: pd.DataFrame) -> pd.DataFrame:
             "api": texts(table, "api_name"),
             "count": count,
             "total_us": total,
-            "avg_us": np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0),
+            "avg_us": quotients(total, count),
             "min_us": floats(table, "min_us"),
             "max_us": floats(table, "max_us"),
             "sd_us": np.sqrt(np.where(variance >= 0, variance, np.nan)),
         }
     )
-    whole: Floats = out.groupby(["host", "level"])["total_us"].transform("sum").to_numpy(np.float64)
-    # Levels lie inside one another: a share is of its own.
-    out["fraction"] = np.divide(total, whole, out=np.full(len(out), np.nan), where=whole > 0)
-    return out[API].sort_values(
+    # Levels are nested: a share is of the level.
+    level_us = calls.groupby(["host", "level"])["total_us"].transform("sum").to_numpy(np.float64)
+    calls["fraction"] = quotients(total, level_us)
+    return calls[API].sort_values(
         ["total_us", "api"], ascending=[False, True], kind="stable", ignore_index=True
     )

@@ -1,4 +1,4 @@
-"""What limits an iteration on an NPU: a sentence with its figure."""
+"""The limit of an iteration on an NPU, in a sentence with its figure."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _WORDS = {
 _OTHER_MEANING = {
     OWN_START: (
         "Iteration Time in the file is measured from the start of the iteration itself: it misses"
-        " {apart:.0%} of the time between the ends of two iterations."
+        " {missing:.0%} of the time between the ends of two iterations."
     ),
     FROM_FP: "Iteration Time in the file is measured from FP Start, without the Data Aug Bound.",
 }
 
 
 def verdict(summary: pd.DataFrame, ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
-    """What limits the main model of the slowest device; without iterations, whether the device was
+    """The limit of the main model of the slowest device; without iterations, whether the device was
     idle.
 
     Parameters
@@ -69,37 +69,34 @@ def verdict(summary: pd.DataFrame, ops: pd.DataFrame, waits: pd.DataFrame) -> di
     if not len(rows):
         return _of_waits(ops, waits)
     row = rows.loc[rows["iteration_ms"] == rows["iteration_ms"].max()].iloc[0]
+    shares = _shares(row)
+    largest = max(shares, key=lambda part: shares[part])
+    detail = _detail(row, "data_aug" in shares)
+    if shares[largest] < _LEAST:
+        by_share = sorted(shares.items(), key=lambda item: -item[1])
+        parts = ", ".join(f"{_NAMES[part]} {share:.0%}" for part, share in by_share)
+        return _verdict("", "No single bottleneck", f"an iteration is {parts}", detail)
+    bound, word, text = _WORDS[largest]
+    return _verdict(bound, word, f"{shares[largest]:.0%} {text}", detail)
+
+
+def _verdict(bound: str, word: str, text: str, detail: str) -> dict[str, Any]:
+    return {"bound": bound, "verdict": word, "text": text, "detail": detail}
+
+
+def _shares(row: pd.Series[Any]) -> dict[str, float]:
+    """Parts of an iteration as fractions; without those that are unknown."""
     parts = {"data_aug": row["data_aug_fraction"]}
     if pd.notna(row["all_reduce_fraction"]):
-        parts |= {
-            "all_reduce": row["all_reduce_fraction"],
-            "compute": row["fp_to_bp_fraction"] + row["update_fraction"],
-        }
+        parts["all_reduce"] = row["all_reduce_fraction"]
+        parts["compute"] = row["fp_to_bp_fraction"] + row["update_fraction"]
     else:
-        parts |= {
-            "grad_refresh": row["grad_refresh_fraction"],
-            "fp_to_bp": row["fp_to_bp_fraction"],
-        }
-    known = {name: float(value) for name, value in parts.items() if pd.notna(value)}
-    name = max(known, key=lambda key: known[key])
-    bound, word, text = _WORDS[name]
-    share = known[name]
-    detail = _detail(row, "data_aug" in known)
-    if share < _LEAST:
-        said = ", ".join(
-            f"{_TOLD[key]} {value:.0%}"
-            for key, value in sorted(known.items(), key=lambda item: -item[1])
-        )
-        return {
-            "bound": "",
-            "verdict": "No single bottleneck",
-            "text": f"an iteration is {said}",
-            "detail": detail,
-        }
-    return {"bound": bound, "verdict": word, "text": f"{share:.0%} {text}", "detail": detail}
+        parts["grad_refresh"] = row["grad_refresh_fraction"]
+        parts["fp_to_bp"] = row["fp_to_bp_fraction"]
+    return {part: float(share) for part, share in parts.items() if pd.notna(share)}
 
 
-_TOLD = {
+_NAMES = {
     "data_aug": "Data Aug Bound",
     "compute": "compute",
     "fp_to_bp": "FP to BP",
@@ -108,82 +105,66 @@ _TOLD = {
 }
 
 
-def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    """The verdict of `p.overview` where the marks of iterations are all that is known of them: no
-    task of the device lies in them.
+def of_marks(overview: dict[str, Any], iterations: dict[str, Any]) -> dict[str, Any]:
+    """The verdict of `p.overview` if only the marks of iterations are known: no task of the device
+    is inside them.
     """
-    evidence = [
-        (
-            False,
-            "No device tasks were recorded in the iterations: based on the iteration trace alone",
-        ),
-        *out["confidence_evidence"][1:],
-    ]
+    unproven = "No device tasks were recorded in the iterations: based on the iteration trace alone"
+    evidence = [(False, unproven), *overview["confidence_evidence"][1:]]
     failed = sum(not ok for ok, _ in evidence)
+    detail = (
+        f"{iterations['detail']} The Ascend tab shows its parts, from the iteration trace; tasks"
+        " were not recorded."
+    )
     return {
-        "bound": said["bound"] or None,
-        "verdict": said["verdict"],
-        "verdict_text": said["text"],
-        "verdict_detail": (
-            f"{said['detail']} The Ascend tab shows its parts, from the iteration trace; tasks were"
-            " not recorded.".strip()
-        ),
+        "bound": iterations["bound"] or None,
+        "verdict": iterations["verdict"],
+        "verdict_text": iterations["text"],
+        "verdict_detail": detail.strip(),
         "confidence": "medium" if failed == 1 else "low",
         "confidence_evidence": evidence,
     }
 
 
 def _detail(row: pd.Series[Any], gap: bool) -> str:
-    parts = []
+    """Sentences on the Data Aug Bound and on the file's Iteration Time."""
+    sentences = []
     if gap and row["data_aug_ms"] > 0:
         less = float(row["iteration_ms"] - row["data_aug_ms"])
-        parts.append(
+        sentences.append(
             f"Without the Data Aug Bound an iteration would take {wording.millis(less)} instead of"
             f" {wording.millis(row['iteration_ms'])}."
         )
-    said = float(row["reported_iteration_ms"])
-    if row["convention"] in _OTHER_MEANING and said < row["iteration_ms"]:
-        parts.append(
-            _OTHER_MEANING[row["convention"]].format(apart=1 - said / float(row["iteration_ms"]))
-        )
-    return " ".join(parts)
+    reported_ms = float(row["reported_iteration_ms"])
+    if row["convention"] in _OTHER_MEANING and reported_ms < row["iteration_ms"]:
+        missing = 1 - reported_ms / float(row["iteration_ms"])
+        sentences.append(_OTHER_MEANING[row["convention"]].format(missing=missing))
+    return " ".join(sentences)
 
 
 def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
-    all_streams = waits[waits["stream"].isna() & waits["wait_fraction"].notna()]
-    if not len(all_streams):
-        return {
-            "bound": "",
-            "verdict": "Unknown",
-            "text": "",
-            "detail": "The profile has neither iterations nor start times of tasks.",
-        }
-    wait, busy = float(all_streams["wait_us"].sum()), float(all_streams["busy_us"].sum())
+    """The verdict without iterations, from the idle time of devices."""
+    devices = waits[waits["stream"].isna() & waits["wait_fraction"].notna()]
+    if not len(devices):
+        detail = "The profile has neither iterations nor start times of tasks."
+        return _verdict("", "Unknown", "", detail)
+    if len(devices) == 1:
+        subject, period = "the device was", "between its first and its last task"
+    else:
+        subject = f"the {len(devices)} devices were"
+        period = "between the first and the last task of each"
+    wait, busy = float(devices["wait_us"].sum()), float(devices["busy_us"].sum())
     share = ascend.part(wait, wait + busy)
-    where = (
-        "between its first and its last task"
-        if len(all_streams) == 1
-        else "between the first and the last task of each"
-    )
-    who = "the device" if len(all_streams) == 1 else f"the {len(all_streams)} devices"
     if share >= _LEAST:
-        text = (
-            f"{who} {'was' if len(all_streams) == 1 else 'were'} idle for {_percent(share)} of the"
-            f" time {where}"
-        )
-        # The cause, launches or the program between them, is not in the tables.
-        return {"bound": "", "verdict": "Mostly idle", "text": text, "detail": _NO_MARKS}
-    comm = float(ops[ops["core"] == ascend.COMMUNICATION]["duration_us"].sum())
-    if busy > 0 and comm / (wait + busy) >= _LEAST:
-        text = f"communication takes {comm / (wait + busy):.0%} of the time {where}"
-        return {
-            "bound": "device_collectives",
-            "verdict": "Communication-bound",
-            "text": text,
-            "detail": _NO_MARKS,
-        }
-    text = f"tasks ran for {_percent(1 - share)} of the time {where}"
-    return {"bound": "device_compute", "verdict": "Device-bound", "text": text, "detail": _NO_MARKS}
+        text = f"{subject} idle for {_percent(share)} of the time {period}"
+        # The tables do not have the cause: launches, or the program between them.
+        return _verdict("", "Mostly idle", text, _NO_MARKS)
+    communication = float(ops[ops["core"] == ascend.COMMUNICATION]["duration_us"].sum())
+    if busy > 0 and communication / (wait + busy) >= _LEAST:
+        text = f"communication takes {communication / (wait + busy):.0%} of the time {period}"
+        return _verdict("device_collectives", "Communication-bound", text, _NO_MARKS)
+    text = f"tasks ran for {_percent(1 - share)} of the time {period}"
+    return _verdict("device_compute", "Device-bound", text, _NO_MARKS)
 
 
 def _percent(share: float) -> str:

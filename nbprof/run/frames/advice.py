@@ -113,7 +113,7 @@ class AdviceFrames(OverviewFrames, HostFrames):
     def _evidence(self) -> advice_evidence.Evidence:
         """Evidence for advice beyond the public frames."""
         has_npu = (self.activity.devices["kind"] == "NPU").any()
-        return advice_evidence.gather(
+        sources = advice_evidence.Sources(
             self.activity,
             self.trace,
             steps=self.steps,
@@ -124,17 +124,20 @@ class AdviceFrames(OverviewFrames, HostFrames):
             compiled=self.programs.compiled,
             pods=self.pods,
             stragglers=self.pod_frames.stragglers,
+            calls=self.tf_data.calls,
+            marked=np.unique(self.trace.events.lane[self.activity.markers.event]),
+        )
+        return advice_evidence.Evidence(
+            sources,
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
-            started=advice_host_buffer.started(self.trace),
+            tpu_start_s=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if has_npu else None,
-            rhythm=guarded(
+            periodic=guarded(
                 "The search for periodic steps",
                 lambda: periodic.find(self.steps, self.trace),
                 lambda _: None,
             ),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
-            calls=self.tf_data.calls,
-            marked=np.unique(self.trace.events.lane[self.activity.markers.event]),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
         )
 
