@@ -99,11 +99,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def how_steps_were_found(clock: StepClock) -> list[str]:
     """A sentence on where the steps come from; none where nbprof saw no step while the cell ran."""
-    if not clock.found:
+    if not clock.origins:
         return []
-    if len(clock.found) == 1:
-        return [f"steps: {next(iter(clock.found))}"]
-    return ["steps: " + ", ".join(f"{count:,} {how}" for how, count in clock.found.items())]
+    if len(clock.origins) == 1:
+        return [f"steps: {next(iter(clock.origins))}"]
+    return ["steps: " + ", ".join(f"{count:,} {how}" for how, count in clock.origins.items())]
 
 
 def cells() -> dict[str, int]:

@@ -23,6 +23,9 @@ from nbprof.frameworks.register import JAX
 
 NOTHING_RAN = "JAX was imported, but nothing ran on it: nothing was recorded"
 
+ANNOTATION = "marked by jax.profiler.StepTraceAnnotation"
+"""Origin of steps that the user marks by JAX."""
+
 WAIT_S = 30.0
 """How long the start and the end of a recording wait for the device to finish pending work."""
 
@@ -168,7 +171,7 @@ class JaxBackend:
 
         @wraps(enter)
         def opened(self: Any) -> Any:
-            clock.root_begins(of_framework=True, found="marked by jax.profiler.StepTraceAnnotation")
+            clock.root_begins(of_framework=True, origin=ANNOTATION)
             return enter(self)
 
         @wraps(leave)

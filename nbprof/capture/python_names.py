@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from nbprof.capture.lines import MOST_CELLS, MOST_CHARACTERS, cell_text
+from nbprof.capture.lines import MAX_CELLS, MAX_CHARACTERS, cell_text
 from nbprof.capture.python_places import Code, Spot
 from nbprof.core.cells import stem
 from nbprof.core.python_samples import Function, Place
@@ -76,9 +76,9 @@ class Names:
         found: dict[str, str] = {}
         for path in dict.fromkeys(code.co_filename for code in self._codes.values()):
             name = stem(path)
-            if name and len(found) < MOST_CELLS:
+            if name and len(found) < MAX_CELLS:
                 text = cell_text(path)
-                if text and len(text) <= MOST_CHARACTERS:
+                if text and len(text) <= MAX_CHARACTERS:
                     found[name] = text
         return found
 

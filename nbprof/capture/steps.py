@@ -33,13 +33,13 @@ def input_of(iterable: Iterable[T]) -> Iterable[T]:
 class _Root:
     """One marker of the user, from ``nbprof.step`` or ``nbprof.steps``."""
 
-    def __init__(self, name: str, number: int | None, found: str) -> None:
+    def __init__(self, name: str, number: int | None, origin: str) -> None:
         self.name = name
         self.clock = current()
         self.marker: Marker | None = None
         self.number = number or 0
         self.thread = threading.get_ident()
-        self._safely(lambda clock: self._open(clock, number, found))
+        self._safely(lambda clock: self._open(clock, number, origin))
 
     def waiting(self) -> Waiting:
         """Around what the step waits for."""
@@ -49,8 +49,8 @@ class _Root:
         """End it as ``done``, ``failed`` or ``unused`` (there was nothing left to do)."""
         self._safely(lambda clock: self._close(clock, outcome))
 
-    def _open(self, clock: StepClock, number: int | None, found: str) -> None:
-        counted = clock.root_begins(found=found)
+    def _open(self, clock: StepClock, number: int | None, origin: str) -> None:
+        counted = clock.root_begins(origin=origin)
         if not counted:
             return
         self.number = counted if number is None else number

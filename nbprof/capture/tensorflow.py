@@ -146,7 +146,7 @@ class TensorFlowBackend:
             if windows.clock.seen:
                 self._note(remedies.ADAPTER_LATE)
             else:
-                windows.again()
+                windows.restart()
         self._join(windows.options, patches)
 
     def _join(self, options: Options, patches: Patches) -> None:
@@ -250,7 +250,7 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
         # A step range may have to start recording before the span opens.
         root = bool(kwargs.get("_r")) and clock.alive
         if root:
-            clock.root_begins(of_framework=True, found="marked by tf.profiler.experimental.Trace")
+            clock.root_begins(of_framework=True, origin="marked by tf.profiler.experimental.Trace")
             setattr(self, mark, name)
         init(self, name, **kwargs)
 

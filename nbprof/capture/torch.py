@@ -90,7 +90,7 @@ class TorchBackend:
         """Whether an optimizer has made a step, or another thread ran PyTorch, whatever was
         recorded of it.
         """
-        return bool(self._unseen) or (self._steps is not None and self._steps.told > 0)
+        return bool(self._unseen) or (self._steps is not None and self._steps.step_count > 0)
 
     def unrecorded(self) -> list[str]:
         """What ran and is not in the recording: the first that a reader should know."""
@@ -193,9 +193,9 @@ class TorchBackend:
         if windows.clock.seen:
             self._note(remedies.NPU_LATE.format(step=windows.clock.seen))
         elif self._steps is not None:
-            self._steps.begins_again(windows.again)
+            self._steps.begins_again(windows.restart)
         else:
-            windows.again()
+            windows.restart()
 
     def _devices(self, profiler: Any) -> list[str]:
         """Why no GPU will be in the trace, where one could be expected."""

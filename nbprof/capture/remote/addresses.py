@@ -10,7 +10,10 @@ from typing import Any
 from nbprof.core.errors import CaptureError
 
 # A name or IPv4 address, or an IPv6 address in brackets.
-_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]"
+_HOST = (
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?"
+    r"|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]"
+)
 _EXAMPLE = "write it as host:6009, with the port of the profiler server"
 
 
@@ -59,7 +62,8 @@ class Tpu:
     port: int
 
     def __str__(self) -> str:
-        return f"tpu://{'/'.join(part for part in (self.project, self.zone, self.name) if part)}:{self.port}"
+        path = "/".join(filter(None, (self.project, self.zone, self.name)))
+        return f"tpu://{path}:{self.port}"
 
 
 def parse(given: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:

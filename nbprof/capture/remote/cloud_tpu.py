@@ -100,9 +100,10 @@ def _metadata(tpu: Tpu, path: str) -> str:
 
 
 def _node(tpu: Tpu, project: str, zone: str, token: str) -> dict[str, Any]:
-    place = f"projects/{quote(project, safe='')}/locations/{quote(zone, safe='')}/nodes/{quote(tpu.name, safe='')}"
-    request = urllib.request.Request(f"{API}/{place}")  # noqa: S310
-    # To nobody else, should the answer lead elsewhere.
+    project, zone, name = (quote(part, safe="") for part in (project, zone, tpu.name))
+    path = f"projects/{project}/locations/{zone}/nodes/{name}"
+    request = urllib.request.Request(f"{API}/{path}")  # noqa: S310
+    # Not sent to another host, should the answer redirect to one.
     request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=API_S) as answer:  # noqa: S310

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nbprof.capture.options import Options
-from nbprof.capture.place import Place
+from nbprof.capture.place import RunFolder
 from nbprof.capture.remote import cloud_tpu
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import library
@@ -81,16 +81,16 @@ def record(
     named, notes = parse(addresses)
     library()
     targets = cloud_tpu.workers_of(named, tell)
-    place = _place(sampling)
+    run_folder = _run_folder(sampling)
     try:
         started = datetime.now().astimezone()
         name = sampling.name or time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
-        folder = place.scratch / "plugins" / "profile" / name
+        folder = run_folder.scratch / "plugins" / "profile" / name
         try:
             folder.mkdir(parents=True)
         except OSError as error:
             raise CaptureError(
-                f"{place.logdir} cannot be written ({error.strerror}): choose another location with"
+                f"{run_folder.logdir} cannot be written ({error.strerror}): choose another location with"
                 " --logdir DIR"
             ) from error
         workers = Workers(targets, sampling, folder, tell, watch)
@@ -100,8 +100,8 @@ def record(
                 raise KeyboardInterrupt
             raise CaptureError(_nothing(workers.all))
     except BaseException:
-        place.discard()
-        place.remove()
+        run_folder.discard()
+        run_folder.remove()
         raise
     info = CaptureInfo(
         started=started.isoformat(timespec="seconds"),
@@ -123,12 +123,12 @@ def record(
     with shielded():
         name_hosts(workers.recorded)
         recording = Recording(
-            place.settle(),
+            run_folder.settle(),
             info,
-            temporary=place.logdir if place.temporary else None,
-            upload=place.upload,
+            temporary=run_folder.logdir if run_folder.temporary else None,
+            upload=run_folder.upload,
         )
-        info.notes += [note for note in place.notes if note not in info.notes]
+        info.notes += [note for note in run_folder.notes if note not in info.notes]
         try:
             recording.write()
         except OSError as error:
@@ -137,26 +137,26 @@ def record(
             )
         recording.note_upload()
     if recording.temporary is None:
-        place.keep()
-    if place.temporary:
+        run_folder.keep()
+    if run_folder.temporary:
         # The profile holds the info for as long as anybody holds the profile; at the latest the
         # files go with the process.
-        weakref.finalize(info, place.remove)
+        weakref.finalize(info, run_folder.remove)
     return recording
 
 
-def _place(sampling: Sampling) -> Place:
+def _run_folder(sampling: Sampling) -> RunFolder:
     """The folder of the run; one that was asked for must be writable, since nothing is lost yet by
     saying so.
     """
-    place = Place(Options(logdir=sampling.logdir, save=sampling.save))
-    if sampling.logdir and place.notes:
-        shutil.rmtree(place.logdir, ignore_errors=True)
-        reason = place.notes[0].partition(":")[0]
+    run_folder = RunFolder(Options(logdir=sampling.logdir, save=sampling.save))
+    if sampling.logdir and run_folder.notes:
+        shutil.rmtree(run_folder.logdir, ignore_errors=True)
+        reason = run_folder.notes[0].partition(":")[0]
         raise CaptureError(
             f"{reason}; nothing was recorded. Choose a --logdir that you can write to"
         )
-    return place
+    return run_folder
 
 
 def name_hosts(recorded: list[Worker]) -> None:
