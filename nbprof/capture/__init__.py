@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
 
 
-class Room(ModuleType):
+class RemoteCapture(ModuleType):
     """The module `nbprof.capture`, which can be called."""
 
     # A module and a function of one name: whichever is imported last would hide the other.
@@ -108,4 +108,4 @@ class Room(ModuleType):
         return capture(addresses, sampling, progress)
 
 
-sys.modules[__name__].__class__ = Room
+sys.modules[__name__].__class__ = RemoteCapture

@@ -147,9 +147,9 @@ class Loaders:
                 sums.wait_s += ended.wall - began.wall
                 # Threads of ops that have ended spin for a while: they make no part of a batch that
                 # this thread makes.
-                own = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
+                in_process = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
                 sums.wait_cpu_s += (
-                    ended.thread - began.thread if own else ended.process - began.process
+                    ended.thread - began.thread if in_process else ended.process - began.process
                 )
                 sums.rest_s += began.wall - iteration.last.wall
                 sums.rest_cpu_s += began.process - iteration.last.process
@@ -205,8 +205,8 @@ def _of_py_dataset(dataset: Any, shuffle: object) -> LoaderUse:
 
 def _stored(thing: Any) -> dict[str, Any]:
     """The attributes of an object, without asking a class that has ways of its own to find them."""
-    found: dict[str, Any] = object.__getattribute__(thing, "__dict__")
-    return found
+    attributes: dict[str, Any] = object.__getattribute__(thing, "__dict__")
+    return attributes
 
 
 def _count(value: object) -> int | None:

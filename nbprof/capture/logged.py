@@ -26,7 +26,7 @@ def stderr_lines() -> Iterator[list[str]]:
     lines: list[str] = []
     try:
         sys.stderr.flush()
-        kept = os.dup(2)
+        original = os.dup(2)
     except (OSError, ValueError, AttributeError):
         # There is no stderr here.
         yield lines
@@ -37,11 +37,11 @@ def stderr_lines() -> Iterator[list[str]]:
             try:
                 yield lines
             finally:
-                os.dup2(kept, 2)
+                os.dup2(original, 2)
                 caught.seek(0)
                 lines += caught.read().decode(errors="replace").splitlines()
                 rest = "".join(f"{line}\n" for line in lines if not _CHATTER.match(line))
                 with contextlib.suppress(OSError):
                     os.write(2, rest.encode())
     finally:
-        os.close(kept)
+        os.close(original)

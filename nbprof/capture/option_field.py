@@ -177,10 +177,12 @@ def _reader(each: Declared) -> Callable[[str], Any]:
     return read
 
 
-def values(given: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
+def values(parsed: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
     """The options of a dataclass that a parser read, by name."""
     return {
-        each.name: getattr(given, each.name) for each in declared(cls) if hasattr(given, each.name)
+        each.name: getattr(parsed, each.name)
+        for each in declared(cls)
+        if hasattr(parsed, each.name)
     }
 
 

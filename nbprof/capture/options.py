@@ -296,13 +296,13 @@ def options_of(given: Mapping[str, Any]) -> Options:
     CaptureError
         Unknown option, or invalid value.
     """
-    known = [field.name for field in fields(Options)]
+    names = [field.name for field in fields(Options)]
     for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
             raise CaptureError(
                 f"unknown option {name!r}: "
-                + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}")
+                + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(names)}")
             )
     values = dict(given)
     steps = values.get("steps")

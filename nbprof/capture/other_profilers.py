@@ -75,9 +75,9 @@ class OtherProfilers:
                     threading.setprofile(self._of_threads)
                 names += self._tools_again(still)
             if names:
-                which = ", ".join(dict.fromkeys(names))
+                listed = ", ".join(dict.fromkeys(names))
                 notes.append(
-                    f"another profiler of Python calls was running ({which}): Python has one at a"
+                    f"another profiler of Python calls was running ({listed}): Python has one at a"
                     " time, so it was suspended while Python calls were recorded, and resumed"
                     " afterwards; it lacks what ran in between"
                 )

@@ -24,10 +24,10 @@ class Patches:
 
         An attribute that a class inherits is given back to the parent at the end, not copied down.
         """
-        own = name in vars(owner)
-        original = vars(owner)[name] if own else None
+        in_owner = name in vars(owner)
+        original = vars(owner)[name] if in_owner else None
         setattr(owner, name, replacement)
-        self._kept.append((owner, name, original, replacement, own))
+        self._kept.append((owner, name, original, replacement, in_owner))
 
     def restore(self) -> None:
         """Put everything back, last first.
@@ -38,10 +38,10 @@ class Patches:
         while self._actions:
             self._actions.pop()()
         while self._kept:
-            owner, name, original, replacement, own = self._kept.pop()
+            owner, name, original, replacement, in_owner = self._kept.pop()
             if vars(owner).get(name) is not replacement:
                 continue
-            if own:
+            if in_owner:
                 setattr(owner, name, original)
             else:
                 delattr(owner, name)

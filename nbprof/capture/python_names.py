@@ -58,39 +58,39 @@ class Names:
             caller = tree.node[above] if above >= 0 else -1
             if (code, offset) not in spots:
                 spots[code, offset] = self._spot(code, offset)
-            place, spot = spots[code, offset]
+            place_index, spot = spots[code, offset]
             if spot.begins and caller >= 0:
                 # The time before a function begins is its caller's.
                 tree.node.append(caller)
                 continue
-            if (caller, place) not in numbers:
-                numbers[caller, place] = len(numbers)
+            if (caller, place_index) not in numbers:
+                numbers[caller, place_index] = len(numbers)
                 tree.parent.append(caller)
-                tree.place.append(place)
-            tree.node.append(numbers[caller, place])
+                tree.place.append(place_index)
+            tree.node.append(numbers[caller, place_index])
         tree.functions, tree.places = list(self._functions), list(self._places)
         return tree
 
     def source(self) -> dict[str, str]:
         """The text of the cells, by the stem of their files."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for path in dict.fromkeys(code.co_filename for code in self._codes.values()):
             name = stem(path)
-            if name and len(found) < MAX_CELLS:
+            if name and len(texts) < MAX_CELLS:
                 text = cell_text(path)
                 if text and len(text) <= MAX_CHARACTERS:
-                    found[name] = text
-        return found
+                    texts[name] = text
+        return texts
 
     def _spot(self, number: int, offset: int) -> tuple[int, Spot]:
         code = self._codes[number]
         if number not in self._known:
             self._known[number] = Code(code, self._variables[number])
-        known = self._known[number]
-        spot = known.outer(offset) if offset >= 0 else known.inner(-2 - offset)
+        cached = self._known[number]
+        spot = cached.outer(offset) if offset >= 0 else cached.inner(-2 - offset)
         name = str(getattr(code, "co_qualname", code.co_name))[:MOST_TEXT]
         function = Function(code.co_filename[-MOST_TEXT:], name, max(code.co_firstlineno, 0))
-        place = Place(
+        location = Place(
             self._functions.setdefault(function, len(self._functions)), max(spot.line, 0), spot.call
         )
-        return self._places.setdefault(place, len(self._places)), spot
+        return self._places.setdefault(location, len(self._places)), spot

@@ -104,15 +104,15 @@ class TensorFlowBackend:
         if asked == (2, 0):
             return
         for path in folder.rglob("*.xplane.pb"):
-            found = recorded_levels(path)
-            if found is not None and found != asked:
-                words = [f"--host-level {asked[0]}"] * (found[0] != asked[0]) + ["--python"] * (
-                    found[1] != asked[1]
+            levels = recorded_levels(path)
+            if levels is not None and levels != asked:
+                words = [f"--host-level {asked[0]}"] * (levels[0] != asked[0]) + ["--python"] * (
+                    levels[1] != asked[1]
                 )
-                calls = "with" if found[1] else "without"
+                calls = "with" if levels[1] else "without"
                 self._note(
                     f"TensorFlow {self._tf.__version__} ignored {' and '.join(words)}: it recorded"
-                    f" with host level {found[0]} and {calls} Python's calls"
+                    f" with host level {levels[0]} and {calls} Python's calls"
                 )
 
     def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[str]:
@@ -315,13 +315,13 @@ def _levels_of(data: wire.Data) -> tuple[int, int] | None:
 
 def _options_stat(data: wire.Data, start: int, end: int) -> bytes | None:
     """The value of the plane's stat that holds the options."""
-    wanted, values = 0, {}
-    for number, kind, at, stop in wire.fields(data, start, end):
+    requested, values = 0, {}
+    for number, kind, offset, stop in wire.fields(data, start, end):
         if kind != wire.LENGTH or number not in (_STAT_NAMES, _STATS):
             continue
-        inner = {field: (value, upto) for field, _, value, upto in wire.fields(data, at, stop)}
-        if number == _STAT_NAMES and _STAT in bytes(data[at:stop]):
-            wanted = inner.get(_ID, (0, 0))[0]
+        inner = {field: (value, upto) for field, _, value, upto in wire.fields(data, offset, stop)}
+        if number == _STAT_NAMES and _STAT in bytes(data[offset:stop]):
+            requested = inner.get(_ID, (0, 0))[0]
         elif number == _STATS and _BYTES in inner:
             values[inner.get(_ID, (0, 0))[0]] = bytes(data[slice(*inner[_BYTES])])
-    return values.get(wanted)
+    return values.get(requested)

@@ -42,5 +42,5 @@ def _wait() -> None:
 
 def _held() -> list[weakref.ref[contextvars.Context]]:
     """The contexts that no object of Python refers to: native code holds them."""
-    found = [weakref.ref(each) for each in gc.get_objects() if type(each) is contextvars.Context]
-    return [ref for ref in found if not gc.get_referrers(ref())]
+    contexts = [weakref.ref(each) for each in gc.get_objects() if type(each) is contextvars.Context]
+    return [ref for ref in contexts if not gc.get_referrers(ref())]

@@ -22,14 +22,14 @@ def loaded() -> list[ModuleType]:
     installed = tuple(
         {str(Path(paths[name])) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     )
-    found = []
+    modules = []
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if type(module) is not ModuleType or not isinstance(file, str) or not file.endswith(".py"):
             continue
         if file.startswith((*installed, _PACKAGE)) or not _INSTALLED.isdisjoint(Path(file).parts):
             continue
-        found.append(module)
-        if len(found) > _MOST:
+        modules.append(module)
+        if len(modules) > _MOST:
             return []
-    return found
+    return modules

@@ -113,8 +113,8 @@ class Inputs:
         if not sum(1 for _ in iterate(first)):
             self._note("tf.data", dataset, 0)
             return first
-        known = int(dataset.cardinality())
-        number = known if known >= _INFINITE else self._count(iterate(dataset))
+        cardinality = int(dataset.cardinality())
+        number = cardinality if cardinality >= _INFINITE else self._count(iterate(dataset))
         self._note("tf.data", dataset, None if number == _INFINITE else max(number, 1))
         return first.repeat(number if number == _INFINITE else max(number, 1))
 
@@ -160,8 +160,8 @@ class Inputs:
             break
         item, number = self._first("nbprof.steps", iterable, iterator)
         if isinstance(iterable, enumerate) and number:
-            for at in range(number):
-                yield item[0] + at, item[1]
+            for index in range(number):
+                yield item[0] + index, item[1]
         else:
             yield from _Repeated(self, item, number)
 

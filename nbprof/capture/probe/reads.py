@@ -38,12 +38,14 @@ def names_in(code: CodeType) -> set[str]:
 
 def globals_in(code: CodeType) -> set[str]:
     """The names of variables outside of it that a function and those inside it read."""
-    own = {
+    module_globals = {
         each.argval
         for each in dis.get_instructions(code)
         if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
-    return own.union(*(globals_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+    return module_globals.union(
+        *(globals_in(part) for part in code.co_consts if isinstance(part, CodeType))
+    )
 
 
 def reads_by_text(code: CodeType) -> bool:
@@ -54,7 +56,7 @@ def reads_by_text(code: CodeType) -> bool:
 
 
 def _block(
-    body: list[ast.stmt], known: set[str], reads: set[str], inner: Callable[[str], set[str]]
+    body: list[ast.stmt], local_names: set[str], reads: set[str], inner: Callable[[str], set[str]]
 ) -> None:
     """Adds to `reads`, and to `known` what is set in any case; a loop is taken to run at least
     once, as it did before.
@@ -68,13 +70,13 @@ def _block(
         if not nested or isinstance(
             statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         ):
-            _reads(statement, known, reads, inner)
-            known |= _set_by(statement)
+            _reads(statement, local_names, reads, inner)
+            local_names |= _set_by(statement)
             continue
         for part in ast.iter_child_nodes(statement):
             if not isinstance(part, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-                _reads(part, known, reads, inner)
-                known |= set(_stored(part))
+                _reads(part, local_names, reads, inner)
+                local_names |= set(_stored(part))
         branches = [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
         for part in (
             child
@@ -82,16 +84,16 @@ def _block(
             for child in ast.iter_child_nodes(branch)
             if not isinstance(child, ast.stmt)
         ):
-            _reads(part, known, reads, inner)
+            _reads(part, local_names, reads, inner)
         for part in [*nested, *(branch.body for branch in branches)]:
             certain = part is nested[0] and isinstance(
                 statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try)
             )
-            _block(part, known if certain else set(known), reads, inner)
+            _block(part, local_names if certain else set(local_names), reads, inner)
 
 
 def _reads(
-    part: ast.AST, known: set[str], reads: set[str], inner: Callable[[str], set[str]]
+    part: ast.AST, local_names: set[str], reads: set[str], inner: Callable[[str], set[str]]
 ) -> None:
     for node in ast.walk(part):
         name = ""
@@ -99,9 +101,9 @@ def _reads(
             name = node.id
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             name = node.target.id
-        if name and name not in known:
+        if name and name not in local_names:
             reads.add(name)
-            reads |= inner(name) - known
+            reads |= inner(name) - local_names
 
 
 def _set_by(statement: ast.stmt) -> set[str]:

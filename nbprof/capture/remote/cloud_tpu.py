@@ -37,14 +37,14 @@ def workers_of(named: Iterable[Address | Tpu], tell: Tell) -> list[Address]:
     CaptureError
         A TPU that cannot be looked up, or has no workers.
     """
-    found: dict[Address, None] = {}
-    for one in named:
-        if isinstance(one, Tpu):
-            tell(f"looking up the workers of {one.name}")
-            found.update(dict.fromkeys(_workers(one)))
+    addresses: dict[Address, None] = {}
+    for address in named:
+        if isinstance(address, Tpu):
+            tell(f"looking up the workers of {address.name}")
+            addresses.update(dict.fromkeys(_workers(address)))
         else:
-            found[one] = None
-    return list(found)
+            addresses[address] = None
+    return list(addresses)
 
 
 def _workers(tpu: Tpu) -> list[Address]:
@@ -68,14 +68,14 @@ def _workers(tpu: Tpu) -> list[Address]:
         if isinstance(ends, list)
         else []
     )
-    out = [
+    endpoints = [
         Address(f"[{host}]" if ":" in host else host, tpu.port)
         for host in hosts
         if isinstance(host, str) and host
     ]
-    if not out:
+    if not endpoints:
         raise CaptureError(f"{tpu}: the Cloud TPU API lists no worker of it")
-    return out
+    return endpoints
 
 
 def _metadata(tpu: Tpu, path: str) -> str:

@@ -101,7 +101,7 @@ class ProfileResponse:
         ReadError
             They are no protobuf message.
         """
-        whole = memoryview(data)
+        message = memoryview(data)
         xspace: memoryview | None = None
         empty = False
         tool: memoryview | None = None
@@ -109,9 +109,9 @@ class ProfileResponse:
             if number_ == 7 and kind == VARINT:
                 empty = bool(value)
             elif number_ == 8 and kind == LENGTH:
-                xspace = whole[value:end]
+                xspace = message[value:end]
             elif number_ == 6 and kind == LENGTH:
-                tool = _tool(whole, value, end) or tool
+                tool = _tool(message, value, end) or tool
         return cls(tool if xspace is None else xspace, empty)
 
 

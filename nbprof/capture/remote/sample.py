@@ -90,8 +90,8 @@ def record(
             folder.mkdir(parents=True)
         except OSError as error:
             raise CaptureError(
-                f"{run_folder.logdir} cannot be written ({error.strerror}): choose another location with"
-                " --logdir DIR"
+                f"{run_folder.logdir} cannot be written ({error.strerror}): choose another location"
+                " with --logdir DIR"
             ) from error
         workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
@@ -164,15 +164,15 @@ def name_hosts(recorded: list[Worker]) -> None:
     file names its worker before that.
     """
     names = Counter(worker.hostname for worker in recorded)
-    wanted = {
+    names_by_worker = {
         id(w): w.hostname if names[w.hostname] == 1 else f"{w.hostname}:{w.address.port}"
         for w in recorded
     }
-    same = Counter(wanted.values())
+    same = Counter(names_by_worker.values())
     for worker in recorded:
         name = (
-            wanted[id(worker)]
-            if same[wanted[id(worker)]] == 1 and worker.hostname
+            names_by_worker[id(worker)]
+            if same[names_by_worker[id(worker)]] == 1 and worker.hostname
             else str(worker.address)
         )
         if name == worker.hostname or worker.file is None:
