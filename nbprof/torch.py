@@ -59,14 +59,14 @@ def schedule(
     --------
     >>> nbprof.torch.schedule(wait=10, warmup=2, active=5)  # doctest: +SKIP
     """
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "wait": wait,
         "warmup": warmup,
         "active": active,
         "repeat": repeat,
         "skip_first": skip_first,
     }
-    for name, value in given.items():
+    for name, value in values.items():
         least = 1 if name == "active" else 0
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise CaptureError(
@@ -78,7 +78,7 @@ def schedule(
     with warnings.catch_warnings():
         # That a recording without warm-up is less exact is for whoever asks for it to know.
         warnings.simplefilter("ignore")
-        plan: Callable[[int], Any] = torch.profiler.schedule(**given)
+        plan: Callable[[int], Any] = torch.profiler.schedule(**values)
     return plan
 
 

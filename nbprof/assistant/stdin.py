@@ -22,7 +22,7 @@ _ESCAPE = re.compile(rb"\\(?:%b|(%b)|.)" % (_PAIR, _HALF), re.DOTALL)
 def readable(line: bytes) -> bytes:
     """A line of JSON with the replacement character for each half of a surrogate pair."""
     # From left to right, so that a backslash that is escaped itself begins nothing.
-    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], line)
+    return _ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], line)
 
 
 class Messages(io.BufferedIOBase):

@@ -32,7 +32,7 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def run(self, job: Callable[[], Any]) -> Any:
-        """What `job` returns.
+        """The result of `job`.
 
         Raises
         ------

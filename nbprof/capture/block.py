@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import Recording
 
 
-class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
+class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
     """Record a block, or each call of a function; after the block, the object has everything that a
     `Profile` has.
 
@@ -304,7 +304,8 @@ def decorate(function: Callable[..., Any], options: Options) -> Callable[..., An
     CaptureError
         If it is not a function.
     """
-    if isinstance(function, type) or not hasattr(function, "__call__"):  # noqa: B004 - what is typed is not what is given
+    # Not `callable`: mypy takes it for always true here.
+    if isinstance(function, type) or not hasattr(function, "__call__"):  # noqa: B004
         raise CaptureError(f"@nbprof.profile decorates a function, not {function!r}")
     calls = Calls(options)
     wrapper: Any

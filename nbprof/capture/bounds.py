@@ -1,4 +1,4 @@
-"""What ends a recording automatically: the requested duration, and the memory it may use."""
+"""Bounds that end a recording: the requested duration, and the memory it may use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARE = 4
 
 GB = 1e9
 
-# Where a container says how much of the machine's memory it has.
+# Files with the memory limit of a container.
 _OF_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -50,8 +50,7 @@ def free_bytes() -> int:
 
 
 class Bounds:
-    """Watches the clock and the process from a thread of its own, and says once that a bound was
-    reached.
+    """Watches the clock and the process on a thread, and reports once that a bound was reached.
 
     Profilers keep what they record in the memory of the process until they are stopped, and none of
     them tells how much that is. So the growth of the process is what is bounded; it is counted from

@@ -57,8 +57,8 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     if namespace is not None:
         expected |= dict.fromkeys(_led_to(source, namespace))
     if backend != "auto":
-        others = tuple(name for name in expected if name != backend)
-        return Choice((backend,), others, expected=(backend,))
+        further = tuple(name for name in expected if name != backend)
+        return Choice((backend,), further, expected=(backend,))
     if expected:
         first, *further = expected
         return Choice((first,), tuple(further), expected=tuple(expected))

@@ -199,7 +199,7 @@ class JaxBackend:
         def stop_trace(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             if self._recording and not self._ours:
-                # What runs is nbprof's; the user would meet this without it.
+                # The current profiler is nbprof's: without it the user would get this error.
                 raise RuntimeError("No profile started")
             return stop(*args, **kwargs)
 
@@ -219,7 +219,7 @@ class JaxBackend:
 
     def _begin(self, folder: str, arguments: dict[str, Any]) -> None:
         """Start the profiler; a failure is kept. Devices must have been started."""
-        # What an earlier cell left to the device is no part of this one.
+        # Work of an earlier cell on the device is not part of this one.
         self._settled()
         choice: Any = arguments.get("profiler_options")
         # Unless it is asked to, JAX does not say that a recorder did not start.
@@ -229,11 +229,11 @@ class JaxBackend:
                 choice.raise_error_on_start_failure = True
             self._call("start_trace", folder, **arguments)
         except Exception as error:
-            known = remedies.named([str(error)])
-            if not (strict and known):
+            remedy = remedies.named([str(error)])
+            if not (strict and remedy):
                 self._failure = f"JAX's profiler did not start: {error}"
                 return
-            self._note(known[0])
+            self._note(remedy[0])
             choice.raise_error_on_start_failure = False
             try:
                 self._call("start_trace", folder, **arguments)
@@ -257,7 +257,7 @@ class JaxBackend:
         def backends(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             try:
-                found = original(*args, **kwargs)
+                started = original(*args, **kwargs)
             except BaseException as error:
                 self._failure = remedies.no_jax_device(error)
                 raise
@@ -272,13 +272,13 @@ class JaxBackend:
                 except Exception as error:
                     # Nothing of ours may fail what the user calls.
                     self._failure = f"JAX's profiler did not start: {type(error).__name__}: {error}"
-            return found
+            return started
 
         bridge.backends = backends
         self._waiting = forget
 
     def _devices_are_there(self) -> bool:
-        """Whether JAX has started its devices; True where this JAX does not tell."""
+        """Return whether JAX has started its devices; True if this JAX does not report it."""
         tells = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
         return True if tells is None else bool(tells())
 

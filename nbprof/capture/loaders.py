@@ -1,8 +1,7 @@
-"""Which loaders the recorded code asks for its batches, with which arguments, and how many cores it
-uses meanwhile.
+"""Loaders that the recorded code uses, their arguments, and the cores that they use.
 
-No loader is kept alive and none of its code runs: what its constructor stored is read, once an
-iteration.
+No loader is kept alive and none of its code runs: the attributes that its constructor set are read
+once per iteration.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Clocks(NamedTuple):
 
 @dataclass
 class _Sums:
-    """What `LoaderUse` states of the batches."""
+    """Sums over the batches for `LoaderUse`."""
 
     iterations: int = 0
     batches: int = 0
@@ -204,7 +203,7 @@ def _of_py_dataset(dataset: Any, shuffle: object) -> LoaderUse:
 
 
 def _stored(thing: Any) -> dict[str, Any]:
-    """The attributes of an object, without asking a class that has ways of its own to find them."""
+    """The attributes of an object, without calling methods of its class."""
     attributes: dict[str, Any] = object.__getattribute__(thing, "__dict__")
     return attributes
 

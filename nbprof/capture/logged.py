@@ -1,5 +1,6 @@
-"""What native libraries write to stderr while a profiler starts or stops: collected, and passed on
-except for the profiler's own log lines.
+"""Collect the output of native libraries on stderr while a profiler starts or stops.
+
+It is passed on, except for log lines of the profiler.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def stderr_lines() -> Iterator[list[str]]:
         sys.stderr.flush()
         original = os.dup(2)
     except (OSError, ValueError, AttributeError):
-        # There is no stderr here.
+        # This process has no stderr.
         yield lines
         return
     try:

@@ -303,7 +303,7 @@ def _called_name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else ""
 
 
-# Functions that are plain code which the cell calls.
+# Functions of plain code that the cell calls.
 
 
 @dataclass

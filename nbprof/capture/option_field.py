@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Option:
-    """What is known of an option besides its name, type and default.
+    """Metadata of an option besides its name, type and default.
 
     Attributes
     ----------

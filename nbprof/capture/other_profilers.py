@@ -102,12 +102,12 @@ class OtherProfilers:
 
 
 def _of_threads() -> Any:
-    """What `threading.setprofile` was given."""
+    """The argument of `threading.setprofile`."""
     return threading.getprofile() if hasattr(threading, "getprofile") else None
 
 
 def _set_again(profile: Any) -> None:
-    # A profiler written in C, as that of cProfile, is no function to set: it sets itself.
+    # A profiler written in C, such as cProfile, is not a function: it sets itself.
     if not callable(profile) and hasattr(profile, "enable"):
         profile.enable()
     else:

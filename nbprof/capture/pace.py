@@ -135,9 +135,7 @@ class Pace:
         return min(max(waited / took, 0.0), 1.0)
 
     def waits_now(self) -> bool:
-        """Whether the step that runs has waited for input for longer than steps take, and for a
-        second.
-        """
+        """Return whether the current step has waited for longer than a step and than a second."""
         return self._waits.open_s > max(1.0, (self.step_ms() or 0.0) / 1e3)
 
     def _recent(self) -> list[tuple[float, float, int]]:

@@ -18,9 +18,7 @@ from nbprof.core.sample_limits import MOST_TEXT
 
 @dataclass
 class Tree:
-    """Named stacks, as `PythonSamples` has them; `node` has the number of each node that was
-    sampled.
-    """
+    """Named stacks, as in `PythonSamples`; `node` has the number of each sampled node."""
 
     functions: list[Function] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -30,7 +28,7 @@ class Tree:
 
 
 class Names:
-    """Names of the code that was sampled.
+    """Names of the sampled code.
 
     Parameters
     ----------
@@ -43,14 +41,12 @@ class Names:
     def __init__(self, codes: dict[int, CodeType], variables: dict[int, dict[str, Any]]) -> None:
         self._codes = codes
         self._variables = variables
-        self._known: dict[int, Code] = {}
+        self._by_id: dict[int, Code] = {}
         self._functions: dict[Function, int] = {}
         self._places: dict[Place, int] = {}
 
     def tree(self, nodes: Mapping[tuple[int, int, int], int]) -> Tree:
-        """The named tree of nodes, each of which has its caller, code and instruction; several may
-        become one.
-        """
+        """The named tree of nodes with a caller, code and instruction; equal ones are merged."""
         tree = Tree()
         numbers: dict[tuple[int, int], int] = {}
         spots: dict[tuple[int, int], tuple[int, Spot]] = {}
@@ -84,9 +80,9 @@ class Names:
 
     def _spot(self, number: int, offset: int) -> tuple[int, Spot]:
         code = self._codes[number]
-        if number not in self._known:
-            self._known[number] = Code(code, self._variables[number])
-        cached = self._known[number]
+        if number not in self._by_id:
+            self._by_id[number] = Code(code, self._variables[number])
+        cached = self._by_id[number]
         spot = cached.outer(offset) if offset >= 0 else cached.inner(-2 - offset)
         name = str(getattr(code, "co_qualname", code.co_name))[:MOST_TEXT]
         function = Function(code.co_filename[-MOST_TEXT:], name, max(code.co_firstlineno, 0))

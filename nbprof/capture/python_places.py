@@ -1,5 +1,4 @@
-"""Where a thread was in its Python code: the line, and the C function or operator that it was in,
-by the instruction of its frame.
+"""The line, and the C function or operator, of a thread by the instruction of its frame.
 
 A thread lets others run only between some instructions: where a function begins, at the end of a
 pass of a loop and after a call, and inside calls that release the GIL. Time is therefore seen a
@@ -22,7 +21,7 @@ _MOST_CALL = 2_000
 """Characters of a call in the source that are parsed for the name of what it calls."""
 _CALLS = ("CALL", "PRECALL")
 UNKNOWN = "(…)"
-"""What stands for an object that has no name, in the name of a method of it."""
+"""Placeholder of an object without a name, in the name of a method of it."""
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, type)
 
 
@@ -35,7 +34,7 @@ class Spot(NamedTuple):
 
 
 class Code:
-    """What the places of one code object are.
+    """The places of one code object.
 
     Parameters
     ----------
@@ -112,7 +111,7 @@ class Code:
         return steps
 
     def _call(self, offset: int) -> str:
-        """What is called by the instruction, as far as the source has a name for it."""
+        """The function that the instruction calls, if the source names it."""
         operation = self._operation(offset)
         if not operation.startswith((*_CALLS, "BINARY_OP")) or not self._positions:
             return ""
@@ -123,13 +122,13 @@ class Code:
             return ""
         names = _dotted(node.func)
         # The file may have changed since it was imported.
-        known = {
+        variables = {
             *self._code.co_names,
             *self._code.co_varnames,
             *self._code.co_freevars,
             *self._code.co_cellvars,
         }
-        if not names or names[-1] not in known:
+        if not names or names[-1] not in variables:
             return ""
         return self._resolved(names)[:MOST_TEXT]
 
@@ -148,7 +147,7 @@ class Code:
             return f"{UNKNOWN}{text}"
         if local:
             return text
-        # Of dict itself: names may be of a class that runs code of its own.
+        # The method of dict: the class of the globals may override it with the program's code.
         value = dict.get(self._names, root, getattr(builtins, root, None))
         if type(value) is ModuleType:
             return ".".join([value.__name__, *names[1:]])

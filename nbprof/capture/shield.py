@@ -56,7 +56,7 @@ class Shield:
         before, self._before = self._before, None
         if before is not None:
             _shields.remove(self)
-            # A block that runs the user's code may have put a handler of its own there.
+            # The user's code in the block may have set another handler.
             if signal.getsignal(signal.SIGINT) == self.arrived:
                 signal.signal(signal.SIGINT, before)
 
@@ -143,7 +143,7 @@ class shielded(Shield):  # noqa: N801 - reads as a verb
 
 
 def pressed() -> bool:
-    """Whether a Ctrl-C is being held back: what waits there need not wait any longer."""
+    """Return whether a Ctrl-C is being held back, so that waits should end."""
     return any(shield.pressed for shield in _shields)
 
 
@@ -167,8 +167,7 @@ def _interrupt_main() -> None:
 
 
 def _must_end(frame: FrameType | None) -> bool:
-    """Whether an interrupt would do harm there: in an import it leaves half a module, in a
-    finalizer or what `gc` calls it is lost.
+    """Return whether an interrupt would do harm: in an import, a finalizer or a callback of `gc`.
 
     A module that is left half imported fails every later use of it, and a thread that waits for it
     may wait for ever.

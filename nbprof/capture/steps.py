@@ -378,7 +378,7 @@ class AsyncSteps(AsyncIterator[T]):
             root.close(outcome)
 
     def _left(self, frame: FrameType) -> str:
-        """How the last round ended, by what the frame does that drops the iterator."""
+        """The end of the last round, by the instruction of the frame that drops the iterator."""
         if id(frame) != self._loop:
             return "done" if self._loop else "unused"
         name = _instruction(frame)

@@ -192,7 +192,7 @@ class TensorFlowBackend:
         )
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Hook the user's own step markers and their own use of the profiler.
+        """Hook the step markers of the user, and their use of the profiler.
 
         Parameters
         ----------

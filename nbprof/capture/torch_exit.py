@@ -31,8 +31,7 @@ def wait_at_exit() -> None:
 
 
 def _wait() -> None:
-    # Run in a context of its own, which refers to that of this thread; else nothing in Python
-    # would.
+    # Run in a copy of the context, so that Python refers to that of this thread.
     held = contextvars.copy_context().run(_held)
     end = time.monotonic() + LIMIT_S
     while any(ref() is not None for ref in held) and time.monotonic() < end:

@@ -89,12 +89,12 @@ class Commands(Group):
                 stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(*args, **extra)
-            # Here, and not when the interpreter ends: a reader that has gone is no error.
+            # Now, not when the interpreter ends: a closed pipe is not an error.
             sys.stdout.flush()
         except NbprofError as error:
             # In Python a host is opened by a call, here by an option.
-            said = _CAPTURE.sub("--graph-capture", _RANK.sub(r"--rank \1", str(error)))
-            click.echo(f"nbprof: {said}", err=True)
+            message = _CAPTURE.sub("--graph-capture", _RANK.sub(r"--rank \1", str(error)))
+            click.echo(f"nbprof: {message}", err=True)
             code = BAD
         except click.ClickException as error:
             error.show()
@@ -102,7 +102,7 @@ class Commands(Group):
         except click.Abort:
             code = INTERRUPTED
         except (BrokenPipeError, _ClosedPipeError):
-            # What is still buffered must not fail once more at exit.
+            # The rest of the buffer must not fail once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = CLOSED_PIPE
         except Exception:
@@ -112,7 +112,7 @@ class Commands(Group):
         sys.exit(code or GOOD)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; a reader that has gone is told apart from what click makes of it."""
+        """Call the command; a closed pipe is distinguished from other errors of click."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

@@ -13,10 +13,10 @@ from nbprof.cli.progress import shown
 @click.command(name="summary")
 @source.one_run
 @output.as_json
-def command(as_json: bool, **which: Any) -> None:
+def command(as_json: bool, **options: Any) -> None:
     """What bounds the step, with the supporting figures."""
     with shown() as tell:
-        profile = source.opened(tell, **which)
+        profile = source.opened(tell, **options)
         answer = (
             {
                 "run": output.about(profile),

@@ -81,5 +81,5 @@ def titled(text: str) -> Framework:
 
 
 def is_imported(name: str) -> bool:
-    """Whether the framework of a name is imported in this process."""
+    """Return whether the framework of a name is imported in this process."""
     return named(name).recorder.imported

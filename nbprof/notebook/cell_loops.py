@@ -84,16 +84,16 @@ class LoopTransformer:
         return changed
 
     def _text(self, tree: ast.Module) -> Text:
-        """Where the code stands in the cell: below its magics, if it has some."""
+        """The text of the cell, and the offset of the code below its magics."""
         from nbprof.capture.loop_code import Text
 
         raw = self._magics.running_text
         lines = raw.split("\n")
-        wanted = ast.dump(tree)
+        recorded = ast.dump(tree)
         for offset in range(len(lines)):
             text = "\n".join(lines[offset:])
             try:
-                if ast.dump(ast.parse(self._magics.transformed(text))) == wanted:
+                if ast.dump(ast.parse(self._magics.transformed(text))) == recorded:
                     return Text(raw, offset)
             except (SyntaxError, ValueError):
                 pass
@@ -103,7 +103,7 @@ class LoopTransformer:
 
 
 def _begins(tree: ast.Module) -> bool:
-    """Whether the code begins with what ``%%nbprof`` becomes."""
+    """Return whether the code begins with the line that ``%%nbprof`` becomes."""
     first = tree.body[0] if tree.body else None
     call = first.value if isinstance(first, ast.Expr) else None
     if not isinstance(call, ast.Call) or not call.args:
@@ -112,13 +112,13 @@ def _begins(tree: ast.Module) -> bool:
 
 
 def install(shell: Any, magics: NbprofMagics) -> Any:
-    """Rewrite the cells of a shell; returns what `remove` takes."""
+    """Rewrite the cells of a shell; returns the transformer for `remove`."""
     transformer = LoopTransformer(magics)
     shell.ast_transformers.append(transformer)
     return transformer
 
 
 def remove(shell: Any, transformer: Any) -> None:
-    """Leave its cells alone."""
+    """Stop rewriting its cells."""
     if transformer in shell.ast_transformers:
         shell.ast_transformers.remove(transformer)

@@ -79,13 +79,13 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
         **{name: value for name, value in vars(standing()).items() if name in _SHARED}
     )
     try:
-        given = parser.parse_args([*before, *words_of(rest)])
+        parsed = parser.parse_args([*before, *words_of(rest)])
     except Help:  # argparse has printed it
         return
     try:
-        sampling = Sampling(**values(given, Sampling) | {"save": saved(given)})
-        show = show_of(given)
-        _sample(shell, _workers(shell, given.workers), sampling, show)
+        sampling = Sampling(**values(parsed, Sampling) | {"save": saved(parsed)})
+        show = show_of(parsed)
+        _sample(shell, _workers(shell, parsed.workers), sampling, show)
     except CaptureError as error:
         raise UsageError(f"%nbprof capture: {error}") from None
     except NbprofError as error:
@@ -105,16 +105,16 @@ def _workers(shell: Any, words: list[str]) -> Any:
 
 def _sample(shell: Any, workers: Any, sampling: Sampling, show: Show) -> None:
     slot = Slot(shell)
-    shown = []
+    messages = []
 
     def line(text: str) -> None:
-        shown.append(text)
+        messages.append(text)
         slot.line(text)
 
     try:
         profile = capture(workers, sampling, progress=False if show.quiet else line)
     except BaseException:
-        if shown:
+        if messages:
             slot.final({"text/plain": "", "text/html": ""}, {})
         raise
     if show.out:

@@ -132,7 +132,7 @@ class Inputs:
         self._patches.replace(loader, "__iter__", iterate)
 
     def _first_of_loader(self, loader: Any) -> tuple[Any, int]:
-        # An iterator of its own: that of persistent workers stays as it is.
+        # A separate iterator, so that that of persistent workers is unchanged.
         iterator = loader._get_iterator()
         try:
             return self._first("DataLoader", loader, iterator)
@@ -141,7 +141,7 @@ class Inputs:
                 iterator._shutdown_workers()
 
     def _of_steps(self, iterable: Iterable[Any]) -> Iterable[Any]:
-        """What `nbprof.steps` iterates over instead."""
+        """The iterable in place of that of `nbprof.steps`."""
         iterator = iter(iterable)
         replaced = isinstance(iterator, _Repeated) or type(iterator).__module__.startswith(
             "tensorflow."
@@ -199,9 +199,9 @@ class Inputs:
         if number == 0:
             self.empty.append(called)
         else:
-            batches = (
-                "endless" if number is None else f"{number:,} batch" + ("es" if number != 1 else "")
-            )
+            batches = "endless"
+            if number is not None:
+                batches = f"{number:,} {'batch' if number == 1 else 'batches'}"
             self.replaced[f"{called}, {batches}"] = None
 
     def serve(self) -> None:

@@ -49,8 +49,9 @@ def globals_in(code: CodeType) -> set[str]:
 
 
 def reads_by_text(code: CodeType) -> bool:
-    """Whether a function can read variables whose names do not stand in it; that a model has a
-    method `eval` is no sign of it.
+    """Return whether a function can read variables that it does not name, by `eval` for example.
+
+    A method `eval` of a model does not count.
     """
     return bool(globals_in(code) & BY_TEXT)
 
@@ -58,15 +59,12 @@ def reads_by_text(code: CodeType) -> bool:
 def _block(
     body: list[ast.stmt], local_names: set[str], reads: set[str], inner: Callable[[str], set[str]]
 ) -> None:
-    """Adds to `reads`, and to `known` what is set in any case; a loop is taken to run at least
-    once, as it did before.
+    """Add names that are read, and to `local_names` those that are set in any case.
+
+    A loop is assumed to run at least once, as it did before.
     """
     for statement in body:
-        nested = [
-            part
-            for name in ("body", "orelse", "finalbody")
-            if isinstance(part := getattr(statement, name, None), list)
-        ]
+        nested = _nested_blocks(statement)
         if not nested or isinstance(
             statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         ):
@@ -77,19 +75,27 @@ def _block(
             if not isinstance(part, (ast.stmt, ast.ExceptHandler, ast.match_case)):
                 _reads(part, local_names, reads, inner)
                 local_names |= set(_stored(part))
-        branches = [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
-        for part in (
-            child
-            for branch in branches
-            for child in ast.iter_child_nodes(branch)
-            if not isinstance(child, ast.stmt)
-        ):
-            _reads(part, local_names, reads, inner)
-        for part in [*nested, *(branch.body for branch in branches)]:
-            certain = part is nested[0] and isinstance(
-                statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try)
-            )
-            _block(part, local_names if certain else set(local_names), reads, inner)
+        first = nested[0]
+        for branch in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
+            nested.append(branch.body)
+            for part in ast.iter_child_nodes(branch):
+                if not isinstance(part, ast.stmt):
+                    _reads(part, local_names, reads, inner)
+        runs_first = isinstance(
+            statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try)
+        )
+        for block in nested:
+            certain = runs_first and block is first
+            _block(block, local_names if certain else set(local_names), reads, inner)
+
+
+def _nested_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    blocks = []
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(statement, name, None)
+        if isinstance(block, list):
+            blocks.append(block)
+    return blocks
 
 
 def _reads(

@@ -79,9 +79,7 @@ def _workers(tpu: Tpu) -> list[Address]:
 
 
 def _metadata(tpu: Tpu, path: str) -> str:
-    """What the metadata server of the machine says. Google's own clients take its address from the
-    same variable.
-    """
+    """A value of the metadata server, at the address that Google's own clients use."""
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
     request = urllib.request.Request(
         f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}

@@ -79,7 +79,7 @@ class ProfileRequest:
 
 @dataclass(frozen=True)
 class ProfileResponse:
-    """What a worker answers.
+    """The answer of a worker.
 
     Parameters
     ----------

@@ -68,12 +68,12 @@ class Progress:
             self._write = None
 
     def last(self, text: str) -> None:
-        """What stays of the line, where its output does."""
+        """Set the text that remains if the output does."""
         self._last = text
 
 
 def _here() -> tuple[Tell | None, Callable[[str], None]]:
-    """How to write a line here, and how to remove it."""
+    """Functions that write a line here, and remove it."""
     shell = _shell()
     if shell is not None and hasattr(shell, "kernel"):
         from nbprof.display.slot import Slot

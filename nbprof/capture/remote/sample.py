@@ -119,7 +119,7 @@ def record(
         label=sampling.name or f"sample {next(_numbers)}",
         options={"addresses": [str(target) for target in named], **asdict(sampling)},
     )
-    # What was recorded is not lost any more, whatever happens.
+    # From here on the recording is saved in any case.
     with shielded():
         name_hosts(workers.recorded)
         recording = Recording(
@@ -200,7 +200,7 @@ def _nothing(workers: list[Worker]) -> str:
 
 
 def _how(workers: Workers, sampling: Sampling) -> list[str]:
-    """What a reader of the numbers should know about how they came."""
+    """Notes on the recording for readers of its figures."""
     recorded = workers.recorded
     count = (
         f"{len(recorded)} of {len(workers.all)} workers"
