@@ -65,7 +65,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
 
     Examples
     --------
-    >>> model.fit(data, callbacks=[nbprof.keras.Callback(batches=(10, 15), logdir="logs")])  # doctest: +SKIP
+    >>> callback = nbprof.keras.Callback(batches=(10, 15), logdir="logs")  # doctest: +SKIP
+    >>> model.fit(data, callbacks=[callback])  # doctest: +SKIP
     nbprof: batches 10 to 15 of fit are recorded in logs/plugins/profile/2026_01_01_12_00_00;
     nbprof.load(...) opens the run
     """

@@ -228,9 +228,9 @@ class Options:
             raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {self.host_level!r}")
         if self.steps is not None:
             _check_steps(self.steps)
-        if self.warmup is not None and not (_whole(self.warmup) and self.warmup >= 0):
+        if self.warmup is not None and not (_is_integer(self.warmup) and self.warmup >= 0):
             raise CaptureError(f"the warm-up must be 0 or more steps, not {self.warmup!r}")
-        if not (_whole(self.every) and self.every >= 0):
+        if not (_is_integer(self.every) and self.every >= 0):
             raise CaptureError(f"'every' must be 0 or more steps, not {self.every!r}")
         if self.every:
             self._check_every()
