@@ -13,7 +13,6 @@ import builtins
 import re
 import sys
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from IPython.core import magic
@@ -398,17 +397,9 @@ def _error(result: Any) -> BaseException | None:
     return error
 
 
-_loaded: weakref.WeakKeyDictionary[Any, NbprofMagics] = weakref.WeakKeyDictionary()
-
-
-def of(shell: Any) -> NbprofMagics | None:
-    """The magics of a shell, if they are loaded."""
-    return _loaded.get(shell)
-
-
 def load(shell: Any) -> None:
     """Add the magics to a shell; a second time does nothing."""
-    if shell in _loaded:
+    if shell in profile_button.loaded:
         return
     magics = NbprofMagics(shell)
     shell.register_magics(magics)
@@ -417,7 +408,7 @@ def load(shell: Any) -> None:
     shell.events.register("post_run_cell", magics.post_run_cell)
     magics.interrupts = tracebacks.show_interrupts(shell)
     magics.loops = cell_loops.install(shell, magics)
-    _loaded[shell] = magics
+    profile_button.loaded[shell] = magics
     if not _is_taken(shell):
         # Advice and messages are code to paste, such as `for batch in nbprof.steps(loader)`.
         # Hidden: %who lists the user's names.
@@ -427,8 +418,8 @@ def load(shell: Any) -> None:
 
 def unload(shell: Any) -> None:
     """Remove the magics from a shell."""
-    magics = _loaded.pop(shell, None)
-    if magics is None:
+    magics = profile_button.loaded.pop(shell, None)
+    if not isinstance(magics, NbprofMagics):
         return
     magics.finish()
     shell.input_transformers_cleanup.remove(rewrite)

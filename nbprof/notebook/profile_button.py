@@ -11,10 +11,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import time
 import uuid
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 LIFE_S = 60.0
 """A cell follows the press of the button within milliseconds."""
@@ -100,6 +103,19 @@ class Waiting:
         return state
 
 
+class Magics(Protocol):
+    """The magics of a shell, as far as the button needs them."""
+
+    waiting: Waiting
+
+    def check(self, options: Sequence[str] | None) -> None:
+        """Check options of a front end."""
+
+
+loaded: weakref.WeakKeyDictionary[Any, Magics] = weakref.WeakKeyDictionary()
+"""The loaded magics by shell, which `nbprof.notebook.magic` registers."""
+
+
 class Answer(dict[str, Any]):
     """The answer to a front end; its text is JSON."""
 
@@ -168,27 +184,23 @@ def _words(options: object) -> list[str] | None:
     return None if options is None else shlex.split(str(options))
 
 
-def _magics() -> Any:
+def _magics() -> Magics:
     from IPython.core.getipython import get_ipython
 
-    from nbprof.notebook import magic
-
     shell: Any = get_ipython()
-    if magic.of(shell) is None:
+    if shell not in loaded:
         # By the extension manager, so that %load_ext finds it loaded.
         shell.extension_manager.load_extension("nbprof")
-    if magic.of(shell) is None:
-        magic.load(shell)
-    return magic.of(shell)
+    if shell not in loaded:
+        sys.modules["nbprof"].load_ipython_extension(shell)
+    return loaded[shell]
 
 
 def disarm(token: str) -> Answer:
     """Forget a request; ``state`` is ``used``, ``waiting`` until now, or ``over`` before."""
     from IPython.core.getipython import get_ipython
 
-    from nbprof.notebook import magic
-
-    magics = magic.of(get_ipython())
+    magics = loaded.get(get_ipython())
     return Answer(ok=True, state="over" if magics is None else magics.waiting.drop(token))
 
 

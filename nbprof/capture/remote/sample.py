@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbprof.capture.options import Options
@@ -58,16 +59,16 @@ def _outcome(recording: Recording) -> str:
 def record(
     addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch: Watch | None = None
 ) -> Recording:
-    """Record workers and return where the files lie.
+    """Record workers into files.
 
     Parameters
     ----------
     addresses : str or iterable of str
         As `nbprof.capture` takes them.
     sampling : Sampling
-        What to record.
+        The options.
     tell : callable
-        Called with what is going on.
+        Called with progress messages.
     watch : callable, optional
         As of `Workers`.
 
@@ -82,17 +83,9 @@ def record(
     library()
     targets = cloud_tpu.workers_of(named, tell)
     run_folder = _run_folder(sampling)
+    started = datetime.now().astimezone()
     try:
-        started = datetime.now().astimezone()
-        name = sampling.name or time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
-        folder = run_folder.scratch / "plugins" / "profile" / name
-        try:
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise CaptureError(
-                f"{run_folder.logdir} cannot be written ({error.strerror}): choose another location"
-                " with --logdir DIR"
-            ) from error
+        folder = _session_folder(run_folder, sampling, started)
         workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
         if not workers.recorded:
@@ -103,22 +96,43 @@ def record(
         run_folder.discard()
         run_folder.remove()
         raise
-    info = CaptureInfo(
+    info = _info(workers, sampling, started)
+    info.notes += notes
+    info.options = {"addresses": list(map(str, named)), **info.options}
+    return _saved(run_folder, workers, info)
+
+
+def _session_folder(run_folder: RunFolder, sampling: Sampling, started: datetime) -> Path:
+    """Create the folder that receives the files of the workers."""
+    name = sampling.name or time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
+    folder = run_folder.scratch / "plugins" / "profile" / name
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise CaptureError(
+            f"{run_folder.logdir} cannot be written ({error.strerror}): choose another location"
+            " with --logdir DIR"
+        ) from error
+    return folder
+
+
+def _info(workers: Workers, sampling: Sampling, started: datetime) -> CaptureInfo:
+    elapsed_s = sampling.duration_ms / 1000
+    if workers.stopped_after_s is not None:
+        elapsed_s = workers.stopped_after_s
+    missing = [worker for worker in workers.all if worker.file is None]
+    return CaptureInfo(
         started=started.isoformat(timespec="seconds"),
-        elapsed_s=(
-            sampling.duration_ms / 1000
-            if workers.stopped_after_s is None
-            else workers.stopped_after_s
-        ),
-        notes=[*_how(workers, sampling), *notes],
-        warnings=[
-            f"{worker.address} is missing: {worker.reason}"
-            for worker in workers.all
-            if worker.file is None
-        ],
+        elapsed_s=elapsed_s,
+        notes=_how(workers, sampling),
+        warnings=[f"{worker.address} is missing: {worker.reason}" for worker in missing],
         label=sampling.name or f"sample {next(_numbers)}",
-        options={"addresses": [str(target) for target in named], **asdict(sampling)},
+        options=asdict(sampling),
     )
+
+
+def _saved(run_folder: RunFolder, workers: Workers, info: CaptureInfo) -> Recording:
+    """Move the recording to its logdir and write its info."""
     # From here on the recording is saved in any case.
     with shielded():
         name_hosts(workers.recorded)
@@ -146,9 +160,7 @@ def record(
 
 
 def _run_folder(sampling: Sampling) -> RunFolder:
-    """The folder of the run; one that was asked for must be writable, since nothing is lost yet by
-    saying so.
-    """
+    """The folder of the run; a requested logdir must be writable, since nothing is lost yet."""
     run_folder = RunFolder(Options(logdir=sampling.logdir, save=sampling.save))
     if sampling.logdir and run_folder.notes:
         shutil.rmtree(run_folder.logdir, ignore_errors=True)
@@ -160,32 +172,29 @@ def _run_folder(sampling: Sampling) -> RunFolder:
 
 
 def name_hosts(recorded: list[Worker]) -> None:
-    """Tell workers of one machine apart: the recordings of both call it by the same name, so each
-    file names its worker before that.
-    """
-    names = Counter(worker.hostname for worker in recorded)
-    names_by_worker = {
-        id(w): w.hostname if names[w.hostname] == 1 else f"{w.hostname}:{w.address.port}"
-        for w in recorded
-    }
-    same = Counter(names_by_worker.values())
+    """Give workers of one machine, which state the same host name, different names."""
+    hostnames = Counter(worker.hostname for worker in recorded)
+    names = []
     for worker in recorded:
-        name = (
-            names_by_worker[id(worker)]
-            if same[names_by_worker[id(worker)]] == 1 and worker.hostname
-            else str(worker.address)
-        )
+        name = worker.hostname
+        if hostnames[name] > 1:
+            name = f"{name}:{worker.address.port}"
+        names.append(name)
+    counts = Counter(names)
+    for worker, name in zip(recorded, names, strict=True):
+        if counts[name] > 1 or not worker.hostname:
+            name = str(worker.address)
         if name == worker.hostname or worker.file is None:
             continue
         named = worker.file.with_suffix(".named")
         try:
             with worker.file.open("rb") as old, named.open("wb") as new:
-                # hostnames, of which the first counts; fields may come in any order.
+                # The field `hostnames`, of which the first counts; fields may be in any order.
                 new.write(chunk(4, name.encode()))
                 shutil.copyfileobj(old, new, 1 << 20)
             named.replace(worker.file)
         except OSError:
-            # The disk is full: the reader tells hosts of one name apart by their files, too.
+            # The disk is full: readers distinguish hosts of one name by their files as well.
             named.unlink(missing_ok=True)
             return
         worker.hostname = name
@@ -202,11 +211,9 @@ def _nothing(workers: list[Worker]) -> str:
 def _how(workers: Workers, sampling: Sampling) -> list[str]:
     """Notes on the recording for readers of its figures."""
     recorded = workers.recorded
-    count = (
-        f"{len(recorded)} of {len(workers.all)} workers"
-        if len(workers.all) > 1
-        else str(workers.all[0].address)
-    )
+    count = str(workers.all[0].address)
+    if len(workers.all) > 1:
+        count = f"{len(recorded)} of {len(workers.all)} workers"
     notes = [f"sampled over gRPC: {count}, {sampling.duration_ms / 1000:g} s"]
     if workers.stopped_after_s is not None:
         notes.append(
@@ -217,10 +224,8 @@ def _how(workers: Workers, sampling: Sampling) -> list[str]:
     for worker in recorded:
         late_s = (worker.started_ns - first_ns) / 1e9
         if worker.failures and (late_s >= 0.05 or len(recorded) == 1):
-            when = (
-                f"{late_s:.1f} s later than the first"
-                if len(recorded) > 1
-                else f"on attempt {len(worker.failures) + 1}"
-            )
+            when = f"on attempt {len(worker.failures) + 1}"
+            if len(recorded) > 1:
+                when = f"{late_s:.1f} s later than the first"
             notes.append(f"{worker.address} was recorded {when}: {worker.failures[0].reason}")
     return notes
