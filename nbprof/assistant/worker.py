@@ -66,11 +66,9 @@ class Worker:
 
     @property
     def _limit(self) -> str:
-        return (
-            plural(round(self.seconds), "second")
-            if self.seconds >= 1
-            else f"{self.seconds:g} seconds"
-        )
+        if self.seconds < 1:
+            return f"{self.seconds:g} seconds"
+        return plural(round(self.seconds), "second")
 
     def _work(self) -> None:
         while True:

@@ -130,11 +130,9 @@ class Bounds:
             if self.grown > self.limit and (
                 counts or psutil.virtual_memory().available < self.limit
             ):
-                since = (
-                    "since its first recorded step"
-                    if counted_from_step
-                    else "since the recording began"
-                )
+                since = "since the recording began"
+                if counted_from_step:
+                    since = "since its first recorded step"
                 option = "--limit" if self._asked_gb is None else f"--limit {self._asked_gb:g}"
                 self._reached(
                     f"the process grew by {size_text(self.grown)} {since}, over"

@@ -122,6 +122,12 @@ def cells() -> dict[str, int]:
     return dict(list(counts.items())[-_MAX_CELLS:])
 
 
+def keras_version() -> str:
+    """`, Keras 3.9.0` for a list of versions; "" if Keras is not imported."""
+    version = getattr(sys.modules.get("keras"), "__version__", None)
+    return "" if version is None else f", Keras {version}"
+
+
 def precision() -> str:
     """The dtype policy of Keras, if Keras is imported."""
     policies = sys.modules.get("keras.src.dtype_policies.dtype_policy")

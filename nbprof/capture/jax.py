@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
+from nbprof.capture.describe import keras_version
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.shield import pressed, shielded
@@ -151,13 +152,7 @@ class JaxBackend:
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""
-        keras = sys.modules.get("keras")
-        text = f"JAX {self._jax.__version__}"
-        return (
-            f"{text}, Keras {keras.__version__}"
-            if keras is not None and hasattr(keras, "__version__")
-            else text
-        )
+        return f"JAX {self._jax.__version__}{keras_version()}"
 
     def notes(self) -> list[str]:
         """Notes gathered during the recording."""

@@ -179,11 +179,8 @@ def _reader(each: Declared) -> Callable[[str], Any]:
 
 def values(parsed: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
     """The options of a dataclass that a parser read, by name."""
-    return {
-        each.name: getattr(parsed, each.name)
-        for each in declared(cls)
-        if hasattr(parsed, each.name)
-    }
+    names = [field.name for field in declared(cls)]
+    return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
 
 
 def documented(cls: type[T]) -> type[T]:

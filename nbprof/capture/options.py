@@ -266,13 +266,13 @@ class Options:
             raise CaptureError(str(error)) from None
 
     def given_for_npu(self, *names: str) -> list[str]:
-        """Those options of an NPU that differ from their defaults, as they are typed."""
-        asked = {field.name: getattr(self, field.name) != field.default for field in fields(self)}
-        return [
-            f"--{name.replace('_', '-')}"
-            for name in names or ("aic_metrics", *POINTS)
-            if asked[name]
-        ]
+        """Flags of the options of an NPU that differ from their defaults."""
+        flags = []
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in names or ("aic_metrics", *POINTS):
+            if getattr(self, name) != defaults[name]:
+                flags.append(f"--{name.replace('_', '-')}")
+        return flags
 
     def _check_every(self) -> None:
         first, last = self.steps or (1, None)

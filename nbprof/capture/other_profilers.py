@@ -47,9 +47,10 @@ class OtherProfilers:
     def started(self) -> None:
         """The recorder runs: see which tools of `sys.monitoring` it has displaced."""
         now = _tools() if self._tools else {}
-        self._displaced = {
-            number for number, tool in self._tools.items() if now.get(number) != tool
-        }
+        self._displaced = set()
+        for number, tool in self._tools.items():
+            if now.get(number) != tool:
+                self._displaced.add(number)
 
     @contextlib.contextmanager
     def given_back(self, notes: list[str], hidden: bool = False) -> Iterator[None]:

@@ -77,26 +77,18 @@ class Code:
         return line or self._code.co_firstlineno
 
     def _line_of_loop(self, offset: int) -> int:
-        """The line that the end of a pass stands for: that of its last call, else its only one,
-        else that of the loop.
-        """
+        """The line of the end of a pass: of its last call, else its only one, else of the loop."""
         passed = [step for step in self._steps if step.offset <= offset]
         start = next((step.target for step in reversed(passed) if step.offset == offset), None)
         if start is None or start >= offset:
             return self._line(offset)
         body = [step for step in passed if start < step.offset < offset]
-        inner = next(
-            (
-                i
-                for i in range(len(body) - 1, -1, -1)
-                if body[i].name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD"))
-            ),
-            -1,
-        )
-        if call := next(
-            (step for step in reversed(body[inner + 1 :]) if step.name.startswith(_CALLS)), None
-        ):
-            return self._line(call.offset)
+        for step in reversed(body):
+            if step.name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD")):
+                # The end of an inner loop.
+                break
+            if step.name.startswith(_CALLS):
+                return self._line(step.offset)
         header = self._line(start)
         lines = {self._line(step.offset) for step in body} - {header}
         return lines.pop() if len(lines) == 1 else header

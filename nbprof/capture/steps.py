@@ -64,11 +64,10 @@ class _Root:
         if self.marker is not None:
             # A marker of the framework inside this one is a step already: two roots would be two
             # steps.
-            self.marker.close(
-                self.number
-                if outcome == "done" and not clock.holds_framework(self.thread)
-                else None
-            )
+            if outcome == "done" and not clock.holds_framework(self.thread):
+                self.marker.close(self.number)
+            else:
+                self.marker.close(None)
         clock.root_ends(self.name, outcome, self.thread)
 
     def _safely(self, act: Callable[[StepClock], None]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nbprof.capture import tensorflow_npu
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
+from nbprof.capture.describe import keras_version
 from nbprof.capture.options import POINTS, Options
 from nbprof.capture.patches import Patches
 from nbprof.core import remedies, wire
@@ -179,17 +180,10 @@ class TensorFlowBackend:
     def versions(self) -> str:
         """Versions that matter for reading the run."""
         text = f"TensorFlow {self._tf.__version__}"
-        text += "".join(
-            f", {name}"
-            for name in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE)
-            if name in sys.modules
-        )
-        keras = sys.modules.get("keras")
-        return (
-            f"{text}, Keras {keras.__version__}"
-            if keras is not None and hasattr(keras, "__version__")
-            else text
-        )
+        for adapter in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE):
+            if adapter in sys.modules:
+                text += f", {adapter}"
+        return text + keras_version()
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
         """Hook the step markers of the user, and their use of the profiler.
@@ -304,11 +298,10 @@ def _levels_of(data: wire.Data) -> tuple[int, int] | None:
         ):
             options = _options_stat(data, start, end)
             if options is not None:
-                values = {
-                    field: value
-                    for field, kind, value, _ in wire.fields(options, 0, len(options))
-                    if kind == wire.VARINT
-                }
+                values = {}
+                for field, kind, value, _ in wire.fields(options, 0, len(options)):
+                    if kind == wire.VARINT:
+                        values[field] = value
                 return values.get(_HOST_LEVEL, 0), values.get(_PYTHON_LEVEL, 0)
     return None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture import torch_npu, torch_trace
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock
+from nbprof.capture.describe import keras_version
 from nbprof.capture.hidden_calls import HiddenCalls
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
@@ -273,7 +274,6 @@ class TorchBackend:
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""
-        keras = sys.modules.get("keras")
         text = f"PyTorch {self._torch.__version__}"
         cudnn = _cudnn(self._torch)
         if cudnn:
@@ -281,9 +281,7 @@ class TorchBackend:
         npu = torch_npu.module()
         if npu is not None:
             text += f", torch_npu {getattr(npu, '__version__', '')}".rstrip()
-        if keras is not None and hasattr(keras, "__version__"):
-            text += f", Keras {keras.__version__}"
-        return text
+        return text + keras_version()
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
         """Let optimizer steps end steps of the run, and give way to the user's own profiler.

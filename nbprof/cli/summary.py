@@ -17,16 +17,14 @@ def command(as_json: bool, **options: Any) -> None:
     """What bounds the step, with the supporting figures."""
     with shown() as tell:
         profile = source.opened(tell, **options)
-        answer = (
-            {
-                "run": output.about(profile),
-                "overview": profile.overview,
-                "steps": profile.steps.summary,
-            }
-            if as_json
-            else {}
-        )
-        text = "" if as_json else profile.text()
+        answer: dict[str, Any] = {}
+        text = ""
+        if as_json:
+            answer["run"] = output.about(profile)
+            answer["overview"] = profile.overview
+            answer["steps"] = profile.steps.summary
+        else:
+            text = profile.text()
     if as_json:
         output.write_json("summary", answer)
     else:

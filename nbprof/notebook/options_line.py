@@ -172,15 +172,11 @@ def words_of(text: str) -> list[str]:
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """Return the options in front of a line and the code behind them, the code as it was
-    written.
-    """
-    takes_value = {
-        name
-        for action in parser()._actions
-        if action.nargs is None
-        for name in action.option_strings
-    }
+    """Return the options at the beginning of a line, and the code after them as it was written."""
+    takes_value: set[str] = set()
+    for action in parser()._actions:
+        if action.nargs is None:
+            takes_value.update(action.option_strings)
     words: list[str] = []
     rest = line.strip()
     while rest.startswith("-"):

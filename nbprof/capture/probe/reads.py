@@ -38,14 +38,14 @@ def names_in(code: CodeType) -> set[str]:
 
 def globals_in(code: CodeType) -> set[str]:
     """The names of variables outside of it that a function and those inside it read."""
-    module_globals = {
-        each.argval
-        for each in dis.get_instructions(code)
-        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-    return module_globals.union(
-        *(globals_in(part) for part in code.co_consts if isinstance(part, CodeType))
-    )
+    names = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            names.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= globals_in(constant)
+    return names
 
 
 def reads_by_text(code: CodeType) -> bool:
@@ -119,16 +119,12 @@ def _set_by(statement: ast.stmt) -> set[str]:
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
     if isinstance(statement, ast.Assign):
         return {name for target in statement.targets for name in _stored(target)}
-    return (
-        set(_stored(statement.target))
-        if isinstance(statement, ast.AnnAssign) and statement.value
-        else set()
-    )
+    if isinstance(statement, ast.AnnAssign) and statement.value:
+        return set(_stored(statement.target))
+    return set()
 
 
 def _stored(part: ast.AST) -> Iterator[str]:
-    return (
-        node.id
-        for node in ast.walk(part)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
+    for node in ast.walk(part):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id

@@ -62,20 +62,15 @@ def _workers(tpu: Tpu) -> list[Address]:
     state = node.get("state")
     if state not in (None, "READY"):
         raise CaptureError(f"{tpu}: it is in the state {state}, so its workers cannot be recorded")
-    ends = node.get("networkEndpoints")
-    hosts = (
-        [end.get("ipAddress") for end in ends if isinstance(end, dict)]
-        if isinstance(ends, list)
-        else []
-    )
-    endpoints = [
-        Address(f"[{host}]" if ":" in host else host, tpu.port)
-        for host in hosts
-        if isinstance(host, str) and host
-    ]
-    if not endpoints:
+    endpoints = node.get("networkEndpoints")
+    addresses = []
+    for endpoint in endpoints if isinstance(endpoints, list) else []:
+        host = endpoint.get("ipAddress") if isinstance(endpoint, dict) else None
+        if isinstance(host, str) and host:
+            addresses.append(Address(f"[{host}]" if ":" in host else host, tpu.port))
+    if not addresses:
         raise CaptureError(f"{tpu}: the Cloud TPU API lists no worker of it")
-    return endpoints
+    return addresses
 
 
 def _metadata(tpu: Tpu, path: str) -> str:

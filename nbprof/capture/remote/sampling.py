@@ -84,12 +84,10 @@ class Sampling:
                 count = operator.index(value)
             except TypeError:
                 raise CaptureError(f"{meaning}, a whole number, not {value!r}") from None
-            if isinstance(value, bool) or not least <= count <= maximum:
-                raise CaptureError(
-                    f"{meaning}, not {value:,}"
-                    if not isinstance(value, bool)
-                    else f"{meaning}, not {value}"
-                )
+            if isinstance(value, bool):
+                raise CaptureError(f"{meaning}, not {value}")
+            if not least <= count <= maximum:
+                raise CaptureError(f"{meaning}, not {value:,}")
             object.__setattr__(self, name, count)
         text: object = self.name
         if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
