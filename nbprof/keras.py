@@ -30,8 +30,7 @@ __all__ = ["Callback"]
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
-    """Record some batches of each `fit`, `evaluate` or `predict` that it is passed to, and print
-    where the run is.
+    """Record some batches of each `fit`, `evaluate` or `predict`, and print where the run is.
 
     For scripts; in a notebook, ``%%nbprof --steps 10:15`` above the cell does the same and shows
     the result. It works with each backend of Keras, has no method that is called for each batch,
@@ -133,8 +132,9 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         self._ended("predict")
 
     def close(self, error: BaseException | None = None) -> None:
-        """End what is being recorded, and say where it is. Called by itself at the end of the loop,
-        and when the loop fails.
+        """End the current recording, and print where it is.
+
+        Called at the end of the loop, and when the loop fails.
 
         Parameters
         ----------

@@ -31,8 +31,10 @@ __all__ = ["TraceHandler", "schedule", "trace_handler"]
 def schedule(
     *, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1, skip_first: int = 0
 ) -> Callable[[int], Any]:
-    """Which steps ``torch.profiler.profile(schedule=...)`` records: not `wait`, then, warmed up by
-    `warmup`, `active`; all `repeat` times.
+    """Steps that ``torch.profiler.profile(schedule=...)`` records.
+
+    `wait` steps are skipped, `warmup` warm the profiler up, and `active` are recorded; all
+    `repeat` times.
 
     Unlike ``torch.profiler.schedule``, it records once by default instead of repeating until
     training ends.
@@ -83,8 +85,7 @@ def schedule(
 
 
 class TraceHandler:
-    """What `trace_handler` gives: call it with a profiler that has stopped, and its trace is in the
-    logdir.
+    """The handler of `trace_handler`: writes the trace of a stopped profiler to the logdir.
 
     Attributes
     ----------
@@ -98,9 +99,7 @@ class TraceHandler:
         self._worker = worker
 
     def __call__(self, profiler: Any) -> None:
-        """Write the trace of `profiler`; where that fails, a warning says so and the training goes
-        on.
-        """
+        """Write the trace of `profiler`; if that fails, warn, and let the training go on."""
         import time
 
         from nbprof.capture import torch_trace
@@ -125,8 +124,9 @@ class TraceHandler:
 
 
 def trace_handler(logdir: str | os.PathLike[str], *, worker: str = "") -> TraceHandler:
-    """For ``torch.profiler.profile(on_trace_ready=...)``: writes each cycle into `logdir`, where
-    `nbprof.load` finds it.
+    """Return a handler for ``torch.profiler.profile(on_trace_ready=...)``.
+
+    It writes each cycle into `logdir`, where `nbprof.load` finds it.
 
     Files are named as ``torch.profiler.tensorboard_trace_handler`` names them,
     ``<worker>.<time>.pt.trace.json.gz``, so TensorBoard finds them too. The processes of a job

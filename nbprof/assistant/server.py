@@ -139,9 +139,7 @@ def build(
 
     @tool
     async def advice(id: _Id) -> CallToolResult:
-        """Findings with evidence, code, gain, certainty, and what would show that they are
-        wrong.
-        """
+        """Findings with evidence, code, gain, certainty, and what would refute them."""
         return await answer(lambda: reader.advice(id))
 
     @tool

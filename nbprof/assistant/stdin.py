@@ -50,9 +50,7 @@ class Messages(io.BufferedIOBase):
 
 
 def claim() -> None:
-    """Put such a stream in the place of `sys.stdin`; whatever else reads standard input finds its
-    end.
-    """
+    """Use such a stream as `sys.stdin`; other readers of standard input find its end."""
     messages = os.fdopen(os.dup(0), "rb")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,6 +1,4 @@
-"""One thread that does what is asked, one thing after the other, while whoever asks waits a bounded
-time.
-"""
+"""One thread that runs jobs one after the other, while callers wait for a bounded time."""
 
 from __future__ import annotations
 

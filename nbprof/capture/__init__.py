@@ -37,8 +37,7 @@ class RemoteCapture(ModuleType):
         name: str | None = None,
         progress: bool | Callable[[str], None] = True,
     ) -> Profile:
-        """A profile of running workers, recorded by their profiler servers (TensorFlow, JAX or
-        PyTorch/XLA).
+        """Record running workers by their profiler servers (TensorFlow, JAX or PyTorch/XLA).
 
         A worker starts its server with `nbprof.serve(6009)`, or as its framework does it. All
         workers are asked at once and begin together. One that is idle, busy or away is asked again;

@@ -281,9 +281,7 @@ class AutoBackend:
             ) from error
 
     def _move_runs(self, primary: _Part, companions: list[_Part]) -> None:
-        """Leave the runs of the primary backend and of companions, as `RunFolder.settle` takes
-        them, and remove the rest.
-        """
+        """Move the runs of the primary backend and of companions to the folder; remove the rest."""
         runs = self._folder / "plugins" / "profile"
         runs.mkdir(parents=True, exist_ok=True)
         run = next(_runs(self._home(primary)))

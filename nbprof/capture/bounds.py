@@ -34,9 +34,7 @@ def machine_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """The memory that this process may still take: of the machine, of its container, and by its own
-    limit.
-    """
+    """Memory that this process may still take, by the machine, its container, and its own limit."""
     process = psutil.Process()
     used = process.memory_info()
     free = min(int(psutil.virtual_memory().available), machine_bytes() - int(used.rss))

@@ -22,9 +22,7 @@ class Marker(Protocol):
     """An open span in the framework's trace that can still become a step, or not."""
 
     def close(self, step: int | None, batches: int = 1) -> None:
-        """End the span; with a number it becomes the root of that step, with None it stays an
-        ordinary event.
-        """
+        """End the span as the root of a step, or with None as an ordinary event."""
 
 
 OpenMarker = Callable[[str, int], Marker]
@@ -167,9 +165,7 @@ class StepClock:
 
     @property
     def current_step(self) -> int | None:
-        """The number of the step that has begun and not ended, or that an exception has ended; else
-        None.
-        """
+        """The number of the step that runs, or that an exception has ended; else None."""
         open_now = bool(self._roots) or (self._open and self._entered)
         return self.seen + 1 if open_now or self.failed_at == self.seen + 1 else None
 

@@ -35,8 +35,7 @@ _LOOK_S = 0.1
 
 
 class JaxBackend:
-    """Starts and stops JAX's profiler, which writes the same layout as TensorFlow's, and marks
-    steps in its trace.
+    """Records with JAX's profiler, which writes TensorFlow's layout, and marks steps in its trace.
 
     Starting the profiler starts JAX's devices. A cell that imports JAX may still choose them
     (``jax.config.update("jax_platforms", ...)``, ``jax.distributed.initialize()``), which only
@@ -283,8 +282,7 @@ class JaxBackend:
         return getattr(state, "profile_session", None)
 
     def _settled(self) -> bool:
-        """Wait until the devices have done what was asked of them, so far as anything holds the
-        results; False if that takes too long.
+        """Wait for the work of the devices, as far as results exist; False if that takes too long.
 
         Calls in JAX return before the device has done the work, and a profiler that is stopped does
         not see what comes after.
@@ -317,8 +315,9 @@ class JaxBackend:
 
 
 class _Annotation:
-    """An annotation that becomes a step when it ends, where this JAX can still add metadata then,
-    else from the beginning.
+    """An annotation that becomes a step.
+
+    It does so when it ends if this JAX can add metadata then, else from the beginning.
     """
 
     def __init__(self, profiler: Any, kind: str, number: int) -> None:

@@ -102,9 +102,7 @@ class _Batches:
 
 
 def _hook_iterators(clock: StepClock, patches: Patches) -> None:
-    """Time what gives the batches of loops; the module of a backend may be imported later than the
-    callbacks.
-    """
+    """Time the iterators of loops; the backend may be imported later than the callbacks."""
     for name, kind in _ITERATORS:
         owner = getattr(sys.modules.get(name), kind, None)
         original = vars(owner).get("_get_iterator") if owner is not None else None

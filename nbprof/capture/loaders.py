@@ -24,9 +24,7 @@ PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
 
 
 class Clocks(NamedTuple):
-    """A moment in seconds: by the clock, by the CPU time of the process, and by that of the
-    thread.
-    """
+    """A time in seconds: of the clock, and of the CPU time of the process and of the thread."""
 
     wall: float
     process: float
@@ -47,17 +45,16 @@ class _Sums:
 
 @dataclass
 class _Iteration:
-    """An iterator that is asked for batches: its loader, and when it gave the last one, by both
-    clocks.
-    """
+    """An iterator over batches: its loader, and when it gave the last one, by both clocks."""
 
     loader: LoaderUse
     last: Clocks | None = None
 
 
 class Loaders:
-    """The loaders of one session. `begin` forgets what was counted before, but not which iterators
-    run.
+    """The loaders of one session.
+
+    `begin` resets the counts, but not the iterators that are running.
     """
 
     def __init__(

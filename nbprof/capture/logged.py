@@ -17,8 +17,9 @@ _CHATTER = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-")
 
 @contextlib.contextmanager
 def stderr_lines() -> Iterator[list[str]]:
-    """Collect the lines that arrive at file descriptor 2 in the block; the list is filled when it
-    ends.
+    """Collect the lines that arrive at file descriptor 2 in the block.
+
+    The list is filled when the block ends.
 
     PyTorch's profiler logs there that it starts and stops, which looks like an error below the
     cell. Everything else is written to stderr when the block has ended, so nothing is lost. Meant

@@ -123,9 +123,7 @@ class Declared:
 
 
 def option(default: Any, help: str, /, **declared: Any) -> Any:
-    """Declare an option: a field of a dataclass with a default; the keywords are those of
-    `Option`.
-    """
+    """Declare an option: a dataclass field with a default, and keywords as of `Option`."""
     return field(default=default, metadata={_KEY: Option(help, **declared)})
 
 

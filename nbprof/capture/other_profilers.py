@@ -1,5 +1,4 @@
-"""Other profilers of Python calls, which a framework's recorder of such calls replaces: they are
-given back when the recording ends.
+"""Other profilers of Python calls, which a recorder replaces, and which are restored at its end.
 
 Python has one function at a time for ``sys.setprofile`` (and one for new threads), and one tool at
 a time for each id of ``sys.monitoring``. PyTorch and JAX set theirs without keeping what was there,
@@ -18,9 +17,7 @@ _TOOLS = range(6)
 
 
 class _Tool(NamedTuple):
-    """A tool of ``sys.monitoring``: its name, the events that it asks for, and what it does at
-    each.
-    """
+    """A tool of ``sys.monitoring``: its name, its events, and its callback for each."""
 
     name: str
     events: int
@@ -54,8 +51,7 @@ class OtherProfilers:
 
     @contextlib.contextmanager
     def given_back(self, notes: list[str], hidden: bool = False) -> Iterator[None]:
-        """Around the end of the recorder: what it leaves empty gets what was there; `notes` gets a
-        sentence about it.
+        """Restore replaced profilers when the recorder ends; `notes` receives a sentence about it.
 
         A profiler that the program ended meanwhile stays ended, unless the recorder is `hidden`:
         Python does not show that of JAX.

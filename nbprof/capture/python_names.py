@@ -1,6 +1,4 @@
-"""Names of sampled stacks: from code objects and offsets of instructions to functions, lines and
-what they called.
-"""
+"""Names of sampled stacks: functions, lines and calls of code objects and instructions."""
 
 from __future__ import annotations
 

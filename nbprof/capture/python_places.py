@@ -125,9 +125,7 @@ class Code:
         return self._resolved(names)[:MOST_TEXT]
 
     def _resolved(self, names: list[str]) -> str:
-        """The name with its module, where it begins with a module or is a function that was
-        imported.
-        """
+        """The name with its module, if it begins with a module or is an imported function."""
         text = ".".join(names)
         root = names[0]
         local = (
@@ -157,9 +155,7 @@ class Code:
 
 
 def _owner(value: object) -> str:
-    """The class of an object as `torch.Tensor`; "" of Python's own, and of those that the program
-    defines.
-    """
+    """The class of an object, such as `torch.Tensor`; "" for Python's and the program's own."""
     kind = type(value)
     module, name = type.__getattribute__(kind, "__module__"), kind.__name__
     if not isinstance(module, str) or module in ("builtins", "__main__"):

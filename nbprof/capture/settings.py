@@ -1,5 +1,4 @@
-"""Settings of the frameworks that advice recommends, as far as the recorded process has them: what
-is set need not be advised.
+"""Settings of frameworks that advice recommends; those that are set need not be advised.
 
 Only the names below are read: the environment of a process may hold secrets.
 """

@@ -1,6 +1,4 @@
-"""Keep Ctrl-C out of the moments where it would leave a broken file, a profiler that nobody ends,
-or half of a module.
-"""
+"""Defer Ctrl-C while it would leave a broken file, a running profiler, or half of a module."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ _shields: list[Shield] = []
 
 
 class Shield:
-    """Holds SIGINT back in a block, except where the block lets it through; what is held back at
-    its end is forgotten.
+    """Defers SIGINT in a block, except in parts that allow it; at the end it is dropped.
 
     Elsewhere than on the main thread signals do not arrive, and nothing is done.
 
@@ -75,9 +72,7 @@ class Shield:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Let one Ctrl-C interrupt the block; one that is held back interrupts it at its
-        beginning.
-        """
+        """Let one Ctrl-C interrupt the block; a deferred one interrupts it at its beginning."""
         self._open = True
         report = sys.unraisablehook
 
@@ -101,9 +96,7 @@ class Shield:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Hold Ctrl-C back in a part of a block that lets it through; it interrupts that one when
-        this one has ended.
-        """
+        """Defer Ctrl-C in a part of a block that allows it, until the end of the part."""
         before, self._open = self._open, False
         try:
             yield

@@ -193,8 +193,9 @@ def _left(
 
 
 def _after_loop(frame: FrameType, asked: int) -> tuple[bool, bool]:
-    """Return whether a frame has left the loop that asks for items at `asked`, and whether it
-    calls ``close`` and has run nothing since.
+    """Return whether a frame has left its loop, and whether it only calls ``close`` since.
+
+    The loop asks for items at the instruction `asked`.
     """
     code = list(get_instructions(frame.f_code))
     end = None
@@ -249,8 +250,9 @@ def steps(iterable: AsyncIterable[T], name: str = "train") -> AsyncIterator[T]: 
 
 
 def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | AsyncIterator[T]:
-    """Yield from `iterable`, making each iteration of the loop a step; the wait for the next item
-    counts in its step, as input.
+    """Yield from `iterable`, making each iteration of the loop a step.
+
+    The wait for the next item counts in its step, as input.
 
     Loops on several threads are each counted; steps are numbered by when they began.
 

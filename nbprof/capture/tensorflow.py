@@ -275,8 +275,7 @@ _PLANE, _STAT = b"Task Environment", b"profile_options"
 
 
 def recorded_levels(path: Path) -> tuple[int, int] | None:
-    """Host level and level of Python calls that an XSpace file says it was recorded with; None
-    where it does not say so.
+    """Host level and level of Python calls that an XSpace file states; None if it states none.
 
     Parameters
     ----------

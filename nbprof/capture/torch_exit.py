@@ -23,9 +23,7 @@ LIMIT_S = 1.0
 
 
 def wait_at_exit() -> None:
-    """Wait, as the process ends, until the contexts that PyTorch's threads hold are dropped. To say
-    so again changes nothing.
-    """
+    """Wait at exit until the contexts that PyTorch's threads hold are dropped; idempotent."""
     atexit.unregister(_wait)
     atexit.register(_wait)
 

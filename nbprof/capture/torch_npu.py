@@ -242,9 +242,7 @@ def _unsupported(profiler: Any, options: Options) -> list[str]:
 
 @contextlib.contextmanager
 def _messages() -> Iterator[list[str]]:
-    """Collect the warnings and errors that torch_npu prints in the block; what else it prints,
-    where it writes, is left out.
-    """
+    """Collect warnings and errors of torch_npu in the block, and drop its other output."""
     lines: list[str] = []
     caught = io.StringIO()
     try:

@@ -94,9 +94,7 @@ class Backend(Protocol):
         """Versions that matter for reading the run."""
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Report the framework's own steps to `clock`, and `give_way` to the user's own use of its
-        profiler.
-        """
+        """Report the framework's steps to `clock`, and `give_way` to the user's own profiler."""
 
 
 def backend_class(framework: Framework) -> Any:

@@ -1,6 +1,4 @@
-"""PATH and the options that say which run of it is meant and how it is read: what every command
-about a run takes.
-"""
+"""PATH and the options for selecting and reading a run, which most commands take."""
 
 from __future__ import annotations
 

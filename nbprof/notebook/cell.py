@@ -1,6 +1,4 @@
-"""One profiled cell: the recording, the live status, and the dashboard below what the cell has
-shown.
-"""
+"""One profiled cell: the recording, the live status, and the dashboard below its outputs."""
 
 from __future__ import annotations
 

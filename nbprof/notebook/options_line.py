@@ -1,6 +1,4 @@
-"""The options of ``%%nbprof`` as words: what they are, what they mean, and where a line of them
-ends.
-"""
+"""The options of ``%%nbprof`` as words of a line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`%%nbprof --probe input`: the cell once more with its input taken out, and what a step then
-takes.
-"""
+"""`%%nbprof --probe input`: measure a step of the cell with its input taken out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""``%nbprof capture grpc://host:6009``: sample workers that run elsewhere, and show the
-dashboard.
-"""
+"""``%nbprof capture grpc://host:6009``: sample running workers, and show the dashboard."""
 
 from __future__ import annotations
 
@@ -95,9 +93,7 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
 
 
 def _workers(shell: Any, words: list[str]) -> Any:
-    """The addresses; a word that is the name of a variable stands for its value, since no address
-    is a name.
-    """
+    """The addresses; a single word that is the name of a variable is replaced by its value."""
     if len(words) == 1 and words[0].isidentifier() and words[0] in shell.user_ns:
         return shell.user_ns[words[0]]
     return words

@@ -1,6 +1,4 @@
-"""Tracebacks of cells: when one begins to be shown, and that of a Ctrl-C without nbprof's
-frames.
-"""
+"""Tracebacks of cells: when one will be shown, and a Ctrl-C without nbprof's frames."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Replaces what a cell reads by its first batch, repeated: datasets of tf.data, PyTorch's
-DataLoader, and `nbprof.steps`.
-"""
+"""Replaces inputs (tf.data, DataLoader, `nbprof.steps`) by their first batch, repeated."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ _PASSES_ON = (enumerate, zip, map, filter)
 
 
 class Inputs:
-    """While entered, each input that is iterated over gives its first batch as often as it would
-    have given batches.
+    """While entered, each input gives its first batch as often as it would have given batches.
 
     The first batch is read, and an unknown number of batches is counted, when the loop begins: such
     a step is in `prepared`, since it still waits for input.

@@ -12,8 +12,7 @@ BY_TEXT = {"eval", "exec", "get_ipython", "globals", "locals", "vars"}
 
 
 def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
-    """The names that a cell reads before it sets them: what an earlier cell, or an earlier run of
-    this one, left there.
+    """The names that a cell reads before it sets them, from earlier cells or an earlier run.
 
     Parameters
     ----------
@@ -28,9 +27,7 @@ def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """All names in a function and those inside it, of variables and of attributes, but for
-    `BY_TEXT`.
-    """
+    """All names of variables and attributes in a function and nested ones, except `BY_TEXT`."""
     return (set(code.co_names) - BY_TEXT).union(
         *(names_in(part) for part in code.co_consts if isinstance(part, CodeType))
     )

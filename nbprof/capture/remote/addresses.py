@@ -50,9 +50,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Tpu:
-    """The workers of a Cloud TPU, by its `name`; `zone` and `project` are those of this machine
-    where they are empty.
-    """
+    """The workers of a Cloud TPU; an empty `zone` or `project` is that of this machine."""
 
     project: str
     zone: str

@@ -1,5 +1,4 @@
-"""The workers of a Cloud TPU by its name, as the Cloud TPU API lists them
-(`projects.locations.nodes.get`, version 2).
+"""The workers of a Cloud TPU by its name, from the Cloud TPU API (version 2).
 
 Workers answer inside of their network only, so this is asked for on a machine of Google Cloud,
 whose metadata server has what the API needs: the project, the zone, and a token of the machine's

@@ -1,5 +1,4 @@
-"""The messages of ``tensorflow.ProfilerService``, which the servers of TensorFlow, JAX and
-PyTorch/XLA speak.
+"""Messages of ``tensorflow.ProfilerService``, which TensorFlow, JAX and PyTorch/XLA implement.
 
 The few fields that are needed are written by hand, so that neither TensorFlow nor protobuf has to
 be installed. Field numbers are those of ``tsl/profiler/protobuf/profiler_service.proto`` and
@@ -148,7 +147,5 @@ def chunk(field_: int, data: bytes) -> bytes:
 
 
 def text(field_: int, value: str) -> bytes:
-    """A text field; nothing where it is empty. What is no Unicode, as in a path with stray bytes,
-    is replaced.
-    """
+    """A text field, omitted if it is empty; bytes that are not Unicode are replaced."""
     return chunk(field_, value.encode("utf-8", "replace")) if value else b""

@@ -1,6 +1,4 @@
-"""One line about what is going on, which changes at most four times a second; in the end it is
-gone, or says what it came to.
-"""
+"""One line of progress that changes at most four times a second, and is removed at the end."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ REPAINT_S = 0.25
 
 
 class Progress:
-    """Shows a line where people look: as an output of the cell in a notebook, in a terminal as a
-    line that is written over.
+    """Shows a line as an output of the cell in a notebook, or in a terminal.
 
     Use it in a `with` block. In a terminal the line is gone after it; in a notebook, where its
     output stays, it says what `last` was given, and is empty after a failure. It never raises: a

@@ -1,6 +1,4 @@
-"""Sample running workers: ask their profiler servers to record, and make one profile of what they
-send.
-"""
+"""Sample running workers by their profiler servers, and make one profile of the recordings."""
 
 from __future__ import annotations
 

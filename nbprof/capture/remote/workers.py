@@ -1,6 +1,4 @@
-"""Ask many workers to record at the same time, ask again those that were not ready, and keep what
-each sends.
-"""
+"""Record many workers at the same time, and ask again those that were not ready."""
 
 from __future__ import annotations
 
