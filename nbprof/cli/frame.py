@@ -118,7 +118,9 @@ def _is_name(argument: str) -> bool:
     """Return whether an argument is the name of a frame, not a path."""
     from nbprof.profiles import named
 
-    return named.known(argument) or not ("://" in argument or Path(argument).exists())
+    if named.known(argument):
+        return True
+    return "://" not in argument and not Path(argument).exists()
 
 
 def _row_limit(top: int | None, form: str | None) -> int | None:

@@ -168,7 +168,7 @@ def _second_run(
         )
     if again.run.overview.get("contention"):
         notes.append(_SLOWED)
-    return _SecondRun(measured, used, inputs.replaced, notes)
+    return _SecondRun(measured, used, list(inputs.replaced), notes)
 
 
 def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
