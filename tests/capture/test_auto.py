@@ -137,7 +137,10 @@ def test_with_an_accelerator_one_framework_is_recorded(monkeypatch):
     assert Session(Options(), source="jax.jit(f); torch.ones(2)")._imported_candidates() == ["jax"]
     monkeypatch.setattr(room, "one_at_a_time", lambda: False)
     assert Session(Options(), source="work()")._imported_candidates() == list(BACKENDS)
-    assert Session(Options(), source="jax.jit(f); torch.ones(2)")._imported_candidates() == ["jax", "torch"]
+    assert Session(Options(), source="jax.jit(f); torch.ones(2)")._imported_candidates() == [
+        "jax",
+        "torch",
+    ]
     monkeypatch.delitem(sys.modules, "jax")
     assert Session(Options(), source="jax.jit(f)")._imported_candidates() == [
         name for name in BACKENDS if name != "jax"
