@@ -12,7 +12,7 @@ from nbprof.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from nbprof import cache, torch
-    from nbprof.capture import Room
+    from nbprof.capture import RemoteCapture
     from nbprof.capture.block import profile, start, stop
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
 
     last: Profile | None
-    capture: Room
+    capture: RemoteCapture
 
 # Imported when first used: loading the extension must import neither pandas nor a framework.
 _MODULE_OF = {

@@ -30,8 +30,7 @@ __all__ = ["Callback"]
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
-    """Record some batches of each `fit`, `evaluate` or `predict` that it is passed to, and print
-    where the run is.
+    """Record some batches of each `fit`, `evaluate` or `predict`, and print where the run is.
 
     For scripts; in a notebook, ``%%nbprof --steps 10:15`` above the cell does the same and shows
     the result. It works with each backend of Keras, has no method that is called for each batch,
@@ -65,7 +64,8 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
 
     Examples
     --------
-    >>> model.fit(data, callbacks=[nbprof.keras.Callback(batches=(10, 15), logdir="logs")])  # doctest: +SKIP
+    >>> callback = nbprof.keras.Callback(batches=(10, 15), logdir="logs")  # doctest: +SKIP
+    >>> model.fit(data, callbacks=[callback])  # doctest: +SKIP
     nbprof: batches 10 to 15 of fit are recorded in logs/plugins/profile/2026_01_01_12_00_00;
     nbprof.load(...) opens the run
     """
@@ -132,8 +132,9 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         self._ended("predict")
 
     def close(self, error: BaseException | None = None) -> None:
-        """End what is being recorded, and say where it is. Called by itself at the end of the loop,
-        and when the loop fails.
+        """End the current recording, and print where it is.
+
+        Called at the end of the loop, and when the loop fails.
 
         Parameters
         ----------
@@ -166,18 +167,16 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         try:
             session = Session(self._options, source="import keras", batches_of=kind).start()
             if kind != "train":
-                # What would tell of the beginning of the loop is running already. An epoch is still
-                # to begin.
+                # The hook at the beginning of the loop was called already, except that of an epoch.
                 session.clock.loop(kind)
         except Exception as error:
-            # Nothing of nbprof may fail a training.
+            # No error of nbprof may fail a training.
             with_kind = "" if isinstance(error, CaptureError) else f"{type(error).__name__}: "
             self._say(f"nbprof: {loop.name} is not recorded: {with_kind}{error}")
             return
         self._session, self._running = session, loop
         if loop.callbacks is not None:
-            # Keras tells nobody that a loop has failed. Then the list of its callbacks goes without
-            # an end.
+            # Keras does not report that a loop has failed; its list of callbacks is collected then.
             self._watch = weakref.finalize(loop.callbacks, _left, weakref.ref(self))
             self._watch.atexit = False
         loop.callbacks = None
@@ -201,15 +200,16 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
                 self._say(f"nbprof: {session.failure}")
                 return
             self.runs.append(recording.path)
-            which = f"batches {first} to {last}" if last is not None else f"batches from {first} on"
-            ended = (
-                f"; {loop.name} ended after batch {session.clock.counted}"
-                if last is not None and session.clock.counted < last
-                else ""
+            batches = f"from {first} on" if last is None else f"{first} to {last}"
+            message = (
+                f"nbprof: batches {batches} of {loop.name} are recorded in {recording.path};"
+                f' nbprof.load("{recording.path}") opens the run'
             )
-            failed = f"; {recording.info.error}" if error is not None else ""
-            where = f'{recording.path}; nbprof.load("{recording.path}") opens the run'
-            self._say(f"nbprof: {which} of {loop.name} are recorded in {where}{ended}{failed}")
+            if last is not None and session.clock.counted < last:
+                message += f"; {loop.name} ended after batch {session.clock.counted}"
+            if error is not None:
+                message += f"; {recording.info.error}"
+            self._say(message)
         except Exception as fault:
             self._say(
                 f"nbprof: the recording of {loop.name} could not be finished"
@@ -224,7 +224,8 @@ def _signature() -> inspect.Signature:
     return signature(*arguments[1:], without=refused | {parameter.name for parameter in arguments})
 
 
-Callback.__signature__ = _signature()  # type: ignore[attr-defined,unused-ignore]  # for completion and help
+# For completion and help.
+Callback.__signature__ = _signature()  # type: ignore[attr-defined,unused-ignore]
 
 
 class _Loop:
@@ -234,16 +235,16 @@ class _Loop:
         self.kind = kind
         self.name = LOOPS[kind]
         self.callbacks = callbacks
-        self._of = id(callbacks)
+        self._callbacks_id = id(callbacks)
         self._thread = threading.get_ident()
         self._frames = [id(frame) for frame in frames]
-        # Where those around the function that calls the callbacks are as long as that runs; Keras'
-        # own handle what leaves it.
-        self._at = {
-            id(frame): frame.f_lasti
-            for frame in frames[2:]
-            if not str(frame.f_globals.get("__name__")).startswith("keras.")
-        }
+        self._offsets: dict[int, int] = {}
+        """Instructions of the frames around the loop while it runs, except those of Keras, which
+        handle exceptions.
+        """
+        for frame in frames[2:]:
+            if not str(frame.f_globals.get("__name__")).startswith("keras."):
+                self._offsets[id(frame)] = frame.f_lasti
 
     @classmethod
     def around(cls, kind: str, frame: FrameType | None) -> _Loop:
@@ -258,45 +259,43 @@ class _Loop:
         return cls(kind, callbacks, frames)
 
     def runs(self, inner: _Loop) -> bool:
-        """Whether this loop is still running, around `inner`: the function that called its
-        callbacks is among the callers.
-        """
-        return self._thread != inner._thread or (
-            len(self._frames) > 1 and self._frames[1] in inner._frames
-        )
+        """Return whether this loop still runs, around `inner`, by the callers of its callbacks."""
+        if self._thread != inner._thread:
+            return True
+        return len(self._frames) > 1 and self._frames[1] in inner._frames
 
     def left_by(self, error: BaseException) -> bool:
-        """Whether an exception came out of the call of the loop; one of later may have ended the
-        cell.
-        """
-        at = []
+        """Return whether an exception came out of the loop; a later one may have ended the cell."""
+        in_loop = False
         trace = error.__traceback__
         while trace is not None:
-            at.append((id(trace.tb_frame), trace.tb_lasti))
+            offset = self._offsets.get(id(trace.tb_frame))
+            if offset is not None:
+                if offset != trace.tb_lasti:
+                    return False
+                in_loop = True
             trace = trace.tb_next
-        known = [(frame, last) for frame, last in at if frame in self._at]
-        return bool(known) and all(self._at[frame] == last for frame, last in known)
+        return in_loop
 
     def is_of(self, kind: str, frame: FrameType | None) -> bool:
-        """Whether it is this loop that tells of its end."""
-        return (
-            kind == self.kind and frame is not None and id(frame.f_locals.get("self")) == self._of
-        )
+        """Return whether a frame that reports the end of a loop is of this one."""
+        if kind != self.kind or frame is None:
+            return False
+        return id(frame.f_locals.get("self")) == self._callbacks_id
 
 
 def _left(reference: weakref.ref[Callback], error: BaseException | None = None) -> None:
     callback = reference()
-    if callback is not None and callback._running is not None:
-        loop = callback._running
-        callback.close(
-            error if error is not None and loop.left_by(error) else LeftEarlyError(loop.name)
-        )
+    if callback is None or callback._running is None:
+        return
+    loop = callback._running
+    if error is None or not loop.left_by(error):
+        error = LeftEarlyError(loop.name)
+    callback.close(error)
 
 
 def _after_cell(callback: Callback) -> None:
-    """In a notebook, which keeps what an exception holds, the end of the cell is the end of the
-    loop.
-    """
+    """In a notebook, which holds the frames of an exception, end the loop with the cell."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None:
         return

@@ -31,8 +31,10 @@ __all__ = ["TraceHandler", "schedule", "trace_handler"]
 def schedule(
     *, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1, skip_first: int = 0
 ) -> Callable[[int], Any]:
-    """Which steps ``torch.profiler.profile(schedule=...)`` records: not `wait`, then, warmed up by
-    `warmup`, `active`; all `repeat` times.
+    """Steps that ``torch.profiler.profile(schedule=...)`` records.
+
+    `wait` steps are skipped, `warmup` warm the profiler up, and `active` are recorded; all
+    `repeat` times.
 
     Unlike ``torch.profiler.schedule``, it records once by default instead of repeating until
     training ends.
@@ -59,14 +61,14 @@ def schedule(
     --------
     >>> nbprof.torch.schedule(wait=10, warmup=2, active=5)  # doctest: +SKIP
     """
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "wait": wait,
         "warmup": warmup,
         "active": active,
         "repeat": repeat,
         "skip_first": skip_first,
     }
-    for name, value in given.items():
+    for name, value in values.items():
         least = 1 if name == "active" else 0
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise CaptureError(
@@ -78,13 +80,12 @@ def schedule(
     with warnings.catch_warnings():
         # That a recording without warm-up is less exact is for whoever asks for it to know.
         warnings.simplefilter("ignore")
-        plan: Callable[[int], Any] = torch.profiler.schedule(**given)
+        plan: Callable[[int], Any] = torch.profiler.schedule(**values)
     return plan
 
 
 class TraceHandler:
-    """What `trace_handler` gives: call it with a profiler that has stopped, and its trace is in the
-    logdir.
+    """The handler of `trace_handler`: writes the trace of a stopped profiler to the logdir.
 
     Attributes
     ----------
@@ -98,9 +99,7 @@ class TraceHandler:
         self._worker = worker
 
     def __call__(self, profiler: Any) -> None:
-        """Write the trace of `profiler`; where that fails, a warning says so and the training goes
-        on.
-        """
+        """Write the trace of `profiler`; if that fails, warn, and let the training go on."""
         import time
 
         from nbprof.capture import torch_trace
@@ -125,8 +124,9 @@ class TraceHandler:
 
 
 def trace_handler(logdir: str | os.PathLike[str], *, worker: str = "") -> TraceHandler:
-    """For ``torch.profiler.profile(on_trace_ready=...)``: writes each cycle into `logdir`, where
-    `nbprof.load` finds it.
+    """Return a handler for ``torch.profiler.profile(on_trace_ready=...)``.
+
+    It writes each cycle into `logdir`, where `nbprof.load` finds it.
 
     Files are named as ``torch.profiler.tensorboard_trace_handler`` names them,
     ``<worker>.<time>.pt.trace.json.gz``, so TensorBoard finds them too. The processes of a job

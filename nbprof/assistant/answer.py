@@ -17,101 +17,111 @@ from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 LONGEST_TEXT = 400
 """Characters of a text in a row; the middle of a longer one is cut."""
 _UNSEEN = re.compile(f"[{UNSEEN}]")
-_ROOM = 600
-"""Bytes for what an answer says besides its rows."""
+_OVERHEAD = 600
+"""Bytes of an answer besides its rows."""
 
 
 class Bounds(NamedTuple):
-    """How much an answer may hold."""
+    """Limits of an answer."""
 
     rows: int
     bytes: int
 
 
 def encode(value: Any) -> str:
-    """JSON, with characters that are not to be seen escaped."""
+    """JSON, with invisible characters escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def table(
-    frame: pd.DataFrame,
-    name: str,
-    *,
-    columns: list[str] | None = None,
-    filter: str = "",
-    sort: str = "",
-    limit: int = 20,
-    bounds: Bounds,
-) -> dict[str, Any]:
-    """Rows of a frame, and what was left out.
+class Query(NamedTuple):
+    """A selection of rows of a frame.
+
+    Attributes
+    ----------
+    columns : list of str, optional
+        By default all of them.
+    filter : str
+        See `nbprof.profiles.where`.
+    sort : str
+        A column; `-self_us` is largest first.
+    limit : int
+    """
+
+    columns: list[str] | None = None
+    filter: str = ""
+    sort: str = ""
+    limit: int = 20
+
+
+def table(frame: pd.DataFrame, name: str, query: Query, bounds: Bounds) -> dict[str, Any]:
+    """Rows of a frame, and a note on those that were left out.
 
     Parameters
     ----------
     frame : DataFrame
     name : str
         As in the schema, for the units.
-    columns : list of str, optional
-        All of them by default.
-    filter : str
-        See `nbprof.profiles.where`.
-    sort : str
-        A column; `-self_us` is largest first.
-    limit : int
+    query : Query
     bounds : Bounds
-        On `limit` and on the answer.
+        Limits of the answer.
 
     Raises
     ------
     NbprofError
-        A column that is not there, or an invalid filter or limit.
+        The frame has no such column, or the filter or limit is invalid.
     """
-    if limit < 0:
-        raise NbprofError(f"limit is a number of rows, not {limit}.")
-    chosen = selected(frame, filter, [sort] if sort else [], columns or [])
-    asked = min(limit, bounds.rows)
+    if query.limit < 0:
+        raise NbprofError(f"limit is a number of rows, not {query.limit}.")
+    sort = [query.sort] if query.sort else []
+    matches = selected(frame, query.filter, sort, query.columns or [])
+    columns = list(matches.columns)
+    units = {}
+    for col in [*SCHEMA.get(name, []), *WHERE_KNOWN.get(name, [])]:
+        if col.unit and col.name in columns:
+            units[col.name] = col.unit
     rows: list[list[Any]] = []
-    size, shortened = _ROOM, 0
-    units = {
-        col.name: col.unit
-        for col in [*SCHEMA.get(name, []), *WHERE_KNOWN.get(name, [])]
-        if col.unit and col.name in chosen.columns
-    }
-    size += len(encode([list(chosen.columns), units]).encode())
-    for values in chosen.head(asked).itertuples(index=False, name=None):
+    size, shortened = _OVERHEAD + len(encode([columns, units]).encode()), 0
+    limited = matches.head(min(query.limit, bounds.rows))
+    for values in limited.itertuples(index=False, name=None):
         row = [bounded(value) for value in values]
         size += len(encode(row).encode()) + 1
         if size > bounds.bytes:
             break
         shortened += sum(isinstance(value, str) and len(value) > LONGEST_TEXT for value in values)
         rows.append(row)
-    out: dict[str, Any] = {
+    notes = []
+    if len(rows) < len(matches):
+        left_out = len(matches) - len(rows)
+        notes.append(f"{left_out:,} matching rows left out at {_reached(len(rows), query, bounds)}")
+    if shortened:
+        notes.append(f"{plural(shortened, 'text')} shortened to {LONGEST_TEXT} characters")
+    return {
         "frame": name,
-        "columns": list(chosen.columns),
+        "columns": columns,
         "units": units,
         "rows": rows,
+        "rows_in_frame": len(frame),
+        "rows_that_match": len(matches),
+        "rows_here": len(rows),
+        "cut": "; ".join(notes),
     }
-    out |= {"rows_in_frame": len(frame), "rows_that_match": len(chosen), "rows_here": len(rows)}
-    cut = []
-    if len(rows) < len(chosen):
-        why = (
-            f"limit={limit:,}"
-            if len(rows) == limit
-            else f"{bounds.rows:,} rows"
-            if len(rows) == bounds.rows
-            else f"{bounds.bytes:,} bytes"
-        )
-        cut.append(f"{len(chosen) - len(rows):,} matching rows left out at {why}")
-    if shortened:
-        cut.append(f"{plural(shortened, 'text')} shortened to {LONGEST_TEXT} characters")
-    return out | {"cut": "; ".join(cut)}
 
 
-def bounded(value: Any, most: int = LONGEST_TEXT) -> Any:
-    """Convert a value to JSON, with texts of at most `most` characters."""
-    return plain(value, text=lambda text: middle_cut(text, most), number=_rounded)
+def _reached(rows: int, query: Query, bounds: Bounds) -> str:
+    """The limit that an answer of some rows has reached."""
+    if rows == query.limit:
+        return f"limit={query.limit:,}"
+    if rows == bounds.rows:
+        return f"{bounds.rows:,} rows"
+    return f"{bounds.bytes:,} bytes"
+
+
+def bounded(value: Any, longest: int = LONGEST_TEXT) -> Any:
+    """Convert a value to JSON, with texts of at most `longest` characters."""
+    return plain(value, text=lambda text: middle_cut(text, longest), number=_rounded)
 
 
 def _rounded(value: float) -> float:
-    # Times in µs still tell nanoseconds apart over days.
+    # Times in µs keep nanoseconds over days.
     return float(f"{value:.12g}")

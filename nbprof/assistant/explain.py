@@ -1,11 +1,10 @@
-"""What a word of nbprof means: a column, a frame, a rule, a category, a tab, out of what the tables
-and pages are made of.
-"""
+"""The meaning of a column, frame, rule, category or tab, from the schema and the docstrings."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import itertools
 import re
 import typing
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from nbprof.profiles.profile import Profile
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN, column
 from nbprof.tools.names import COMPARE, NAMES
 
-MOST = 12
+MAX_ENTRIES = 12
 """Entries of an answer."""
 LONGEST = 100
 """Characters of a term."""
@@ -35,9 +34,9 @@ class Entry(NamedTuple):
     Attributes
     ----------
     names : tuple of str
-        What it goes by, in lower case with single blanks.
+        Its names, in lower case with single blanks.
     about : dict
-        What is answered: `kind`, `name` and the rest.
+        The answer: `kind`, `name` and details.
     """
 
     names: tuple[str, ...]
@@ -45,36 +44,46 @@ class Entry(NamedTuple):
 
 
 def explain(term: str) -> dict[str, Any]:
-    """What a term means: entries whose name it is, else those that it is a part of.
+    """Explain a term: entries of that name, else those whose name contains it.
 
     Raises
     ------
     NbprofError
-        Nothing is known of it; says which terms are near.
+        Nothing is known about it; lists similar terms.
     """
     if len(term) > LONGEST:
         raise NbprofError(f"a term has at most {LONGEST} characters.")
     key = _key(term)
-    exact = [entry.about for entry in entries() if key and key in entry.names]
-    found = exact or [
-        entry.about for entry in entries() if key and any(key in name for name in entry.names)
-    ]
-    said = _paragraphs(term.strip(), anywhere=not found)
-    if not found and not said:
-        known = sorted({name for entry in entries() for name in entry.names})
-        near = difflib.get_close_matches(key, known, 5, 0.5)
-        raise NbprofError(
-            f"nothing is known about {term!r}" + (f"; near are {', '.join(near)}." if near else ".")
-        )
-    out: dict[str, Any] = {"term": term, "meanings": found[:MOST]}
-    if said:
-        out["said_of_it"] = said
-    return out | ({"cut": f"{len(found) - MOST} more; be more exact"} if len(found) > MOST else {})
+    meanings = _meanings(key)
+    paragraphs = _paragraphs(term.strip(), anywhere=not meanings)
+    if not meanings and not paragraphs:
+        names = sorted(set(itertools.chain.from_iterable(entry.names for entry in entries())))
+        near = difflib.get_close_matches(key, names, 5, 0.5)
+        similar = f"; near are {', '.join(near)}" if near else ""
+        raise NbprofError(f"nothing is known about {term!r}{similar}.")
+    answer: dict[str, Any] = {"term": term, "meanings": meanings[:MAX_ENTRIES]}
+    if paragraphs:
+        answer["said_of_it"] = paragraphs
+    if len(meanings) > MAX_ENTRIES:
+        answer["cut"] = f"{len(meanings) - MAX_ENTRIES} more; be more exact"
+    return answer
+
+
+def _meanings(key: str) -> list[dict[str, Any]]:
+    if not key:
+        return []
+    exact, partial = [], []
+    for entry in entries():
+        if key in entry.names:
+            exact.append(entry.about)
+        elif any(key in name for name in entry.names):
+            partial.append(entry.about)
+    return exact or partial
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """Everything that has a name of its own."""
+    """All entries that have a name."""
     return (*_categories(), *_frames(), *_columns(), *_rules(), *_tabs())
 
 
@@ -98,14 +107,13 @@ def _categories() -> Iterator[Entry]:
 
 def _frames() -> Iterator[Entry]:
     for name, columns in SCHEMA.items():
-        held = {
-            col.name: f"{col.help} [{col.unit}]" if col.unit else col.help
-            for col in [*columns, *WHERE_KNOWN.get(name, [])]
-        }
+        helps = {}
+        for col in [*columns, *WHERE_KNOWN.get(name, [])]:
+            helps[col.name] = f"{col.help} [{col.unit}]" if col.unit else col.help
         meaning = _docstring(name)
         yield Entry(
             (_key(name), _key(name.removesuffix(".frame"))),
-            {"kind": "frame", "name": name, "meaning": meaning, "columns": held},
+            {"kind": "frame", "name": name, "meaning": meaning, "columns": helps},
         )
 
 
@@ -155,23 +163,19 @@ def _tabs() -> Iterator[Entry]:
 
 
 def _docstring(name: str) -> str:
-    """How a frame is made, as its docstring says it."""
-    of: Any = Comparison if name.startswith("comparison.") else Profile
-    *parts, last = (
-        name.removeprefix("comparison.")
-        .replace("memory_viewer[module]", "memory_viewer.__getitem__")
-        .split(".")
-    )
+    """The docstring of a frame."""
+    owner: Any = Comparison if name.startswith("comparison.") else Profile
+    path = name.removeprefix("comparison.")
+    path = path.replace("memory_viewer[module]", "memory_viewer.__getitem__")
+    *parts, last = path.split(".")
     for part in parts:
-        member = inspect.getattr_static(of, part)
-        of = typing.get_type_hints(getattr(member, "fget", member))["return"]
-    # What a view's main frame is, its class says; a key of a dict has no docstring of its own.
-    member = of if last == "frame" else inspect.getattr_static(of, last, None)
-    return (
-        _first_section(inspect.getdoc(getattr(member, "fget", member)) or "")
-        if member is not None
-        else ""
-    )
+        member = inspect.getattr_static(owner, part)
+        owner = typing.get_type_hints(getattr(member, "fget", member))["return"]
+    # The main frame of a view is described by its class; a key of a dict has no docstring.
+    member = owner if last == "frame" else inspect.getattr_static(owner, last, None)
+    if member is None:
+        return ""
+    return _first_section(inspect.getdoc(getattr(member, "fget", member)) or "")
 
 
 def _first_section(text: str) -> str:
@@ -179,22 +183,15 @@ def _first_section(text: str) -> str:
 
 
 def _paragraphs(term: str, *, anywhere: bool) -> list[str]:
-    """What docstrings of profiles and comparisons say of a word in backticks or bold, or
-    anywhere.
-    """
+    """Paragraphs of docstrings with a term in backticks or bold, or anywhere; at most three."""
     if not term:
         return []
-    marked = rf"`{re.escape(term)}`|\*\*{re.escape(term)}\*\*" + (
-        rf"|\b{re.escape(term)}\b" if anywhere else ""
-    )
-    texts = [
-        _first_section(inspect.getdoc(member) or "")
-        for of in (Profile, Comparison)
-        for member in vars(of).values()
-    ]
-    return [
-        part
-        for text in texts
-        for part in text.split("\n\n")
-        if re.search(marked, part, re.IGNORECASE)
-    ][:3]
+    pattern = rf"`{re.escape(term)}`|\*\*{re.escape(term)}\*\*"
+    if anywhere:
+        pattern += rf"|\b{re.escape(term)}\b"
+    paragraphs = []
+    for member in (*vars(Profile).values(), *vars(Comparison).values()):
+        for paragraph in _first_section(inspect.getdoc(member) or "").split("\n\n"):
+            if re.search(pattern, paragraph, re.IGNORECASE):
+                paragraphs.append(paragraph)
+    return paragraphs[:3]

@@ -1,4 +1,4 @@
-"""Which files an assistant may have read: those below some folders, whatever links lie in them."""
+"""The files that an assistant may read: those below some folders, without links to the outside."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from nbprof.sources.urls import is_url
 
 LONGEST = 4096
 """Characters of a path."""
-_FAR = re.compile(r"(https?|s3a?|gc?s|az|abfss?|adl|hf)://", re.IGNORECASE)
-"""URLs of places that are not this machine: `file:`, `git:`, `simplecache::` and the like would
-lead around the folders.
-"""
+_REMOTE = re.compile(r"(https?|s3a?|gc?s|az|abfss?|adl|hf)://", re.IGNORECASE)
+"""Remote URLs only: `file:`, `git:`, `simplecache::` and the like would bypass the folders."""
 
 
 class Roots:
@@ -32,18 +30,18 @@ class Roots:
     ----------
     folders : sequence of path
     allow_urls : bool
-        Whether URLs of web servers and object stores may be read, too.
+        Allow URLs of web servers and object stores, too.
 
     Raises
     ------
     ReadError
-        One of the folders is not there.
+        One of the folders does not exist.
     """
 
     def __init__(self, folders: Sequence[str | Path], *, allow_urls: bool = False) -> None:
         self.folders = [os.path.realpath(folder) for folder in folders]
         self.allow_urls = allow_urls
-        self.confinement = Confinement(tuple(self.folders), name=self._said())
+        self.confinement = Confinement(tuple(self.folders), name=self._listed())
         for folder in self.folders:
             if not Path(folder).is_dir():
                 raise ReadError(
@@ -52,36 +50,36 @@ class Roots:
                 )
 
     def find(self, path: str, run: str | None = None) -> tuple[RunFiles, list[str]]:
-        """The run at a path, which is taken relative to the folders, and the names of all runs
-        there, newest first.
+        """The run at a path, relative to the folders, and the names of all runs, newest first.
 
         Raises
         ------
         ReadError
-            The path, or a file of the run, lies outside of the folders; or there is no profile.
+            The path, or a file of the run, is outside of the folders; or there is no profile.
         """
-        place = self.resolve(path)
+        real = self.resolve(path)
         ways = locate.Ways(confinement=self.confinement, budget=Budget)
-        found, nothing = locate.survey(place, ways)
-        inside = found if is_url(place) else [each for each in found if self.holds(each)]
-        if found and not inside:
-            raise ReadError(
-                f"a file of this run is a link that points outside {self._said()}.",
-                path=printable(place),
-            )
-        if not found:
-            # It says what is there instead.
+        runs, nothing = locate.survey(real, ways)
+        if not runs:
+            # The error lists the files that exist instead.
             raise nothing()
-        chosen = inside[0] if run is None else select_run.choose(inside, run, printable(place))
-        return locate.find(chosen, ways=ways), [each.name for each in inside]
+        if not is_url(real):
+            runs = [each for each in runs if self.holds(each)]
+        if not runs:
+            raise ReadError(
+                f"a file of this run is a link that points outside {self._listed()}.",
+                path=printable(real),
+            )
+        chosen = runs[0] if run is None else select_run.choose(runs, run, printable(real))
+        return locate.find(chosen, ways=ways), [each.name for each in runs]
 
     def resolve(self, path: str) -> str:
-        """The path without links, or the URL.
+        """The path with links resolved, or the URL.
 
         Raises
         ------
         ReadError
-            It lies outside of the folders, is a URL and these are not allowed, or is no path.
+            It is outside of the folders, a URL that is not allowed, or not a path.
         """
         if len(path) > LONGEST:
             raise ReadError(f"a path has at most {LONGEST:,} characters, not {len(path):,}.")
@@ -91,7 +89,7 @@ class Roots:
                     "URLs are not read. Copy the profile to this machine, or start the server with"
                     " --allow-urls."
                 )
-            if not _FAR.match(path) or "::" in path:
+            if not _REMOTE.match(path) or "::" in path:
                 raise ReadError("of URLs, only https, http, s3, gs, az, abfs and hf are read here.")
             return path
         outer, mark, inner = path.partition("!/")
@@ -109,33 +107,31 @@ class Roots:
     def _real(self, path: str) -> str:
         if not path.strip():
             raise ReadError("the path is empty; '.' is the first folder that is read.")
-        places = [real_path(Path(folder) / path) for folder in self.folders]
-        inside = [place for place in places if self._within(place)]
-        if not inside:
-            # Whether something is there is not said.
+        candidates = [real_path(Path(folder) / path) for folder in self.folders]
+        allowed = list(filter(self._is_within, candidates))
+        if not allowed:
+            # The message does not reveal whether the path exists.
             raise ReadError(
-                f"it is not below {self._said()}. Ask the user to start the server with another"
+                f"it is not below {self._listed()}. Ask the user to start the server with another"
                 " --root.",
                 path=printable(path),
             )
-        return next(filter(os.path.exists, inside), inside[0])
+        return next(filter(os.path.exists, allowed), allowed[0])
 
     def holds(self, run: RunFiles) -> bool:
-        """Whether each file that is read of a run lies below the folders."""
-        files: list[Any] = [
-            *run.files,
-            *beside(run),
-            *([run.sidecar] if run.sidecar is not None else []),
-        ]
-        files = [file.packed if isinstance(file, Unpacked) else file for file in files]
-        return all(
-            self.confinement.permits(file.path)
-            for file in files
-            if isinstance(getattr(file, "path", None), Path)
-        )
+        """Return whether all files of a run are below the folders."""
+        files: list[Any] = [*run.files, *beside(run)]
+        if run.sidecar is not None:
+            files.append(run.sidecar)
+        for file in files:
+            packed = file.packed if isinstance(file, Unpacked) else file
+            path = getattr(packed, "path", None)
+            if isinstance(path, Path) and not self.confinement.permits(path):
+                return False
+        return True
 
-    def _within(self, real: str) -> bool:
+    def _is_within(self, real: str) -> bool:
         return any(Path(real).is_relative_to(folder) for folder in self.folders)
 
-    def _said(self) -> str:
+    def _listed(self) -> str:
         return join_some([printable(folder) for folder in self.folders], 5)

@@ -15,8 +15,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
-from nbprof.assistant.answer import encode
-from nbprof.assistant.reader import Reader
+from nbprof.assistant.answer import Query, encode
+from nbprof.assistant.reader import EventQuery, Reader
 from nbprof.assistant.roots import Roots
 from nbprof.assistant.worker import Worker
 from nbprof.core.errors import NbprofError
@@ -86,19 +86,12 @@ def build(
         except NbprofError as error:
             failed, text = True, encode({"error": str(error)})
         except Exception as error:
-            # Its text may hold anything; whoever runs the server can read it there.
+            # Its text may contain anything: only whoever runs the server can read it.
             traceback.print_exc(file=sys.stderr)
-            failed, text = (
-                True,
-                encode(
-                    {
-                        "error": (
-                            f"nbprof failed with {type(error).__name__}; the server's stderr has"
-                            " the traceback."
-                        )
-                    }
-                ),
+            message = (
+                f"nbprof failed with {type(error).__name__}; the server's stderr has the traceback."
             )
+            failed, text = True, encode({"error": message})
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
 
     def tool(function: Any) -> Any:
@@ -137,8 +130,7 @@ def build(
 
     @tool
     async def brief(id: _Id, tokens: _Tokens = 1500) -> CallToolResult:
-        """What a profile or a comparison says, most important first, as Markdown in the field
-        `brief`.
+        """The brief of a profile or a comparison, most important first, as Markdown.
 
         Each claim has its figure and the call of nbprof in Python that gives it; `frame` takes the
         same names.
@@ -147,9 +139,7 @@ def build(
 
     @tool
     async def advice(id: _Id) -> CallToolResult:
-        """Findings with evidence, code, gain, certainty, and what would show that they are
-        wrong.
-        """
+        """Findings with evidence, code, gain, certainty, and what would refute them."""
         return await answer(lambda: reader.advice(id))
 
     @tool
@@ -174,7 +164,8 @@ def build(
         limit: _Limit = 20,
     ) -> CallToolResult:
         """Rows of a table of a profile or comparison, and how many there are."""
-        return await answer(lambda: reader.frame(id, name, columns, filter, sort, limit))
+        query = Query(columns, filter, sort, limit)
+        return await answer(lambda: reader.frame(id, name, query))
 
     @tool
     async def events(
@@ -193,7 +184,8 @@ def build(
         limit: _Limit = 20,
     ) -> CallToolResult:
         """Events of the trace that touch a time range."""
-        return await answer(lambda: reader.events(id, from_ms, to_ms, lane, name, order, limit))
+        query = EventQuery(from_ms, to_ms, lane, name, order, limit)
+        return await answer(lambda: reader.events(id, query))
 
     @tool
     async def compare(
@@ -201,8 +193,9 @@ def build(
         after: Annotated[str, Field(description="The id of the one after it.")],
         tokens: _Tokens = 1500,
     ) -> CallToolResult:
-        """Whether the second run is faster, whether that is more than chance, and what changed;
-        gives an id for `frame`, too.
+        """Compares two runs: is the second faster, is that more than chance, and what changed?
+
+        Gives an id for `frame`, too.
         """
         return await answer(lambda: reader.compare(before, after, tokens))
 
@@ -212,8 +205,8 @@ def build(
             str, Field(description="Such as self_us, kernel launch, kernels.by_name, input_wait.")
         ],
     ) -> CallToolResult:
-        """What a column, frame, rule of advice, category of step time, tab or other word of nbprof
-        means, with units and formulas.
+        """Explains a column, frame, rule of advice, category of step time, tab or other word of
+        nbprof, with units and formulas.
         """
         return await answer(lambda: reader.explain(term), of_profiles=False)
 

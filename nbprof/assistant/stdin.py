@@ -22,7 +22,7 @@ _ESCAPE = re.compile(rb"\\(?:%b|(%b)|.)" % (_PAIR, _HALF), re.DOTALL)
 def readable(line: bytes) -> bytes:
     """A line of JSON with the replacement character for each half of a surrogate pair."""
     # From left to right, so that a backslash that is escaped itself begins nothing.
-    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], line)
+    return _ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], line)
 
 
 class Messages(io.BufferedIOBase):
@@ -50,9 +50,7 @@ class Messages(io.BufferedIOBase):
 
 
 def claim() -> None:
-    """Put such a stream in the place of `sys.stdin`; whatever else reads standard input finds its
-    end.
-    """
+    """Use such a stream as `sys.stdin`; other readers of standard input find its end."""
     messages = os.fdopen(os.dup(0), "rb")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,6 +1,4 @@
-"""One thread that does what is asked, one thing after the other, while whoever asks waits a bounded
-time.
-"""
+"""One thread that runs jobs one after the other, while callers wait for a bounded time."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def run(self, job: Callable[[], Any]) -> Any:
-        """What `job` returns.
+        """The result of `job`.
 
         Raises
         ------
@@ -66,11 +64,9 @@ class Worker:
 
     @property
     def _limit(self) -> str:
-        return (
-            plural(round(self.seconds), "second")
-            if self.seconds >= 1
-            else f"{self.seconds:g} seconds"
-        )
+        if self.seconds < 1:
+            return f"{self.seconds:g} seconds"
+        return plural(round(self.seconds), "second")
 
     def _work(self) -> None:
         while True:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
 
 
-class Room(ModuleType):
+class RemoteCapture(ModuleType):
     """The module `nbprof.capture`, which can be called."""
 
     # A module and a function of one name: whichever is imported last would hide the other.
@@ -37,8 +37,7 @@ class Room(ModuleType):
         name: str | None = None,
         progress: bool | Callable[[str], None] = True,
     ) -> Profile:
-        """A profile of running workers, recorded by their profiler servers (TensorFlow, JAX or
-        PyTorch/XLA).
+        """Record running workers by their profiler servers (TensorFlow, JAX or PyTorch/XLA).
 
         A worker starts its server with `nbprof.serve(6009)`, or as its framework does it. All
         workers are asked at once and begin together. One that is idle, busy or away is asked again;
@@ -108,4 +107,4 @@ class Room(ModuleType):
         return capture(addresses, sampling, progress)
 
 
-sys.modules[__name__].__class__ = Room
+sys.modules[__name__].__class__ = RemoteCapture

@@ -1,8 +1,8 @@
-"""Record what runs: Python always, and beside it each framework that the cell may use.
+"""Record Python, and each framework that the cell may use.
 
-Before a cell has run, nobody knows which of the imported frameworks it uses; afterwards the
-recordings tell. So the profilers of all that may run do, and the recording of the one that ran is
-shown. Where none ran, it is Python's. Profilers of two frameworks share a CPU, but not a GPU: with
+Before a cell has run, it is unknown which of the imported frameworks it uses; the recordings show
+it afterwards. So the profilers of all candidates run, and the recording of the one that ran is
+shown; if none ran, it is Python's. Profilers of two frameworks share a CPU, but not a GPU: with
 one, a single framework is recorded.
 """
 
@@ -46,29 +46,28 @@ _CHUNK = 1 << 22
 
 
 def one_at_a_time() -> bool:
-    """Whether this machine has an accelerator, whose tracing interface serves one profiler only."""
+    """Return whether the machine has an accelerator, whose tracing serves one profiler only."""
     return any(Path(path).exists() for path in _ACCELERATORS)
 
 
 @dataclass
 class _Part:
-    """One backend of several.
+    """The state of one backend of several.
 
     Parameters
     ----------
     backend : Backend
     expected : bool
-        Whether the cell names it, or its variables lead to it: then a failure to start is the
-        user's to know.
+        The cell names it, or its variables lead to it: a failure to start is reported then.
     since : Since
         When it began to record.
     running : bool
     error : Exception or None
-        Why there is no recording of it.
+        Why it has no recording.
     idle : bool
-        Whether that is because nothing of it ran.
+        It has no recording because nothing of it ran.
     notes : list of str
-        Of its start.
+        Notes of its start.
     """
 
     backend: Backend
@@ -81,11 +80,12 @@ class _Part:
 
     @property
     def failure(self) -> str:
-        """`error` as a sentence's part; "" without."""
+        """`error` as part of a sentence; "" without one."""
         if self.error is None:
             return ""
-        known = isinstance(self.error, (CaptureError, OSError))
-        return str(self.error) if known else f"{type(self.error).__name__}: {self.error}"
+        if isinstance(self.error, (CaptureError, OSError)):
+            return str(self.error)
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 class AutoBackend:
@@ -94,15 +94,13 @@ class AutoBackend:
     Parameters
     ----------
     clock : StepClock
-        Tells how many steps had ended when a framework joined.
+        Counts the steps that had ended when a framework joined.
 
     Attributes
     ----------
-    shown : Backend
+    primary : Backend
         Before the end, the framework that is expected to run; afterwards the one whose recording is
-        kept as the run.
-    beside : list of Backend
-        Frameworks that ran too, whose recordings are kept as runs beside it.
+        the run.
     """
 
     def __init__(self, clock: StepClock) -> None:
@@ -113,19 +111,18 @@ class AutoBackend:
         self._folder = Path()
         self._options = Options()
         self._recording = False
-        self.shown: Backend = self._python.backend
-        self.beside: list[Backend] = []
+        self.primary: Backend = self._python.backend
         self._ended = False
 
     @property
     def name(self) -> str:
-        """The name of what is recorded."""
-        return self.shown.name
+        """The name of the primary backend."""
+        return self.primary.name
 
     @property
     def title(self) -> str:
-        """What that is called."""
-        return self.shown.title
+        """Its name in sentences."""
+        return self.primary.title
 
     @property
     def frameworks(self) -> list[Backend]:
@@ -134,59 +131,58 @@ class AutoBackend:
 
     @property
     def ends_anywhere(self) -> bool:
-        """Whether any thread may end the recording."""
+        """True if any thread may end the recording."""
         return all(
             getattr(part.backend, "ends_anywhere", True) for part in self._parts if part.running
         )
 
     @property
     def bytes_per_call(self) -> int:
-        """What a call of a Python function takes when the recordings are stopped."""
-        return max(
-            (getattr(part.backend, "bytes_per_call", 0) for part in self._parts if part.running),
-            default=0,
-        )
+        """Bytes that a call of a Python function takes when the recordings are stopped."""
+        running = [part.backend for part in self._parts if part.running]
+        return max((getattr(backend, "bytes_per_call", 0) for backend in running), default=0)
 
     @property
     def since(self) -> Since | None:
-        """When the shown recording began."""
-        return next((part.since for part in self._all if part.backend is self.shown), None)
+        """When the recording of the primary backend began."""
+        return next((part.since for part in self._all if part.backend is self.primary), None)
 
     @property
     def _all(self) -> list[_Part]:
         return [*self._parts, self._python]
 
     def code_begins(self) -> None:
-        """All is set up: what runs from here on is the person's code."""
+        """All is set up: the user's code runs from here on."""
         self._code.code_begins()
 
     def code_ends(self) -> None:
-        """What runs from here on ends the recording."""
+        """The user's code has ended."""
         self._code.code_ends()
 
     def add(self, backend: Backend, *, expected: bool) -> list[str]:
-        """Record a framework as well, from now on; returns notes for the user. One that refuses is
-        left out.
+        """Record a framework as well, from now on; returns notes for the user.
+
+        One whose profiler refuses is left out.
 
         Parameters
         ----------
         backend : Backend
         expected : bool
-            Whether the cell names it, or its variables lead to it: it is preferred to others then.
+            The cell names it, or its variables lead to it: it is preferred to others then.
         """
         part = _Part(backend, expected)
         # Those that are expected come first, in the order in which they arrive.
-        place = sum(other.expected for other in self._parts) if expected else len(self._parts)
-        self._parts.insert(place, part)
+        position = len(self._parts)
+        if expected:
+            position = sum(other.expected for other in self._parts)
+        self._parts.insert(position, part)
         if self._recording:
             self._begin(part)
-        self.shown = next(
-            (each.backend for each in self._parts if not each.failure), self._python.backend
-        )
+        self._choose_primary()
         return self._first_notes(part) if self._recording else []
 
     def drop(self, backend: Backend, error: Exception) -> None:
-        """Record a framework no more: its steps could not be followed."""
+        """Stop recording a framework, whose steps could not be followed."""
         for part in self._parts:
             if part.backend is backend:
                 part.error = error
@@ -194,9 +190,14 @@ class AutoBackend:
                     part.running = False
                     with contextlib.suppress(Exception):
                         backend.stop()
-        self.shown = next(
-            (part.backend for part in self._parts if part.error is None), self._python.backend
-        )
+        self._choose_primary()
+
+    def _choose_primary(self) -> None:
+        self.primary = self._python.backend
+        for part in self._parts:
+            if part.error is None:
+                self.primary = part.backend
+                return
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording; returns notes for the user.
@@ -207,20 +208,21 @@ class AutoBackend:
             If a framework refuses that the cell names.
         """
         self._folder, self._options = folder, options
-        self.beside, self._ended = [], False
+        self._ended = False
         for part in self._all:
             self._begin(part)
             if part.error is not None and part.expected:
                 self._abandon()
                 raise part.error
-        self.shown = next(
-            (part.backend for part in self._parts if part.running), self._python.backend
-        )
+        self._choose_primary()
         self._recording = True
-        return [note for part in self._parts for note in self._first_notes(part)]
+        notes = []
+        for part in self._parts:
+            notes += self._first_notes(part)
+        return notes
 
     def _first_notes(self, part: _Part) -> list[str]:
-        """Notes that hold whatever ran: those of the only framework."""
+        """Notes that apply whatever ran: those of the only framework."""
         return part.notes if len(self._parts) == 1 else []
 
     def _begin(self, part: _Part) -> None:
@@ -233,7 +235,7 @@ class AutoBackend:
             part.error = error
 
     def _abandon(self) -> None:
-        """End what has begun, without a recording."""
+        """Stop the profilers that have begun, without a recording."""
         for part in self._all:
             if part.running:
                 part.running = False
@@ -244,7 +246,7 @@ class AutoBackend:
         return self._folder / part.backend.name
 
     def stop(self) -> None:
-        """End the recordings, and keep what ran.
+        """End the recordings, and save those of frameworks that ran.
 
         Raises
         ------
@@ -261,66 +263,58 @@ class AutoBackend:
             except Exception as error:
                 part.error = error
                 part.idle = part.failure == NOTHING_RAN
-        full = next(
-            (
-                part.error
-                for part in self._parts
-                if part.error is not None and remedies.place(part.failure)
-            ),
-            None,
-        )
-        if full is not None:
-            # Of a disk that takes no more, what is small enough would hide it.
-            raise full
+        failed = [part.error for part in self._parts if part.error is not None]
+        for part in self._parts:
+            if part.error is not None and remedies.place(part.failure):
+                # The disk is full: a smaller recording that fits on it would hide that.
+                raise part.error
         ran = [part for part in self._parts if not part.failure and _ran(part, self._home(part))]
-        shown = ran[0] if ran else self._python
-        self.shown, self.beside, self._ended = (
-            shown.backend,
-            [part.backend for part in ran[1:]],
-            True,
-        )
-        if shown.error is not None:
-            raise next((part.error for part in self._parts if part.error is not None), shown.error)
+        primary = ran[0] if ran else self._python
+        self.primary, self._ended = primary.backend, True
+        if primary.error is not None:
+            raise failed[0] if failed else primary.error
         try:
-            self._keep(shown, ran[1:])
+            self._move_runs(primary, ran[1:])
         except OSError as error:
             raise CaptureError(
                 f"the recording could not be kept in {self._folder}: {error.strerror or error}"
             ) from error
 
-    def _keep(self, shown: _Part, beside: list[_Part]) -> None:
-        """Leave the run of what is shown, and beside it those of what ran too, as `Place.settle`
-        takes them; the rest goes.
-        """
+    def _move_runs(self, primary: _Part, companions: list[_Part]) -> None:
+        """Move the runs of the primary backend and of companions to the folder; remove the rest."""
         runs = self._folder / "plugins" / "profile"
         runs.mkdir(parents=True, exist_ok=True)
-        run = next(_runs(self._home(shown)))
-        for part in beside:
+        run = next(_runs(self._home(primary)))
+        for part in companions:
             next(_runs(self._home(part))).rename(runs / f"{run.name}_{part.backend.name}")
         run.rename(runs / run.name)
         for part in self._all:
             shutil.rmtree(self._home(part), ignore_errors=True)
 
     def notes(self) -> list[str]:
-        """Which expected frameworks ran nothing, and the notes of what is shown."""
-        found = []
+        """Notes on expected frameworks that ran nothing, and those of the primary backend."""
+        notes = []
+        only_python = self._ended and self.primary is self._python.backend
         for part in self._parts:
             silent = part.idle or not part.failure
-            if silent and self._ended and self.shown is self._python.backend and part.expected:
-                found.append(
+            if silent and only_python and part.expected:
+                notes.append(
                     f"nothing of {part.backend.title} ran while this was recorded, so it is a"
                     " recording of Python only"
                 )
-        shown = next(part for part in self._all if part.backend is self.shown)
         if len(self._parts) > 1:
-            found += shown.notes
-        return found + getattr(self.shown, "notes", list)()
+            for part in self._all:
+                if part.backend is self.primary:
+                    notes += part.notes
+        return notes + getattr(self.primary, "notes", list)()
 
     def unrecorded(self) -> list[str]:
-        """What is not in the recording that is shown, though it may have run."""
-        failed = [part for part in self._parts if part.failure and not part.idle]
-        found = [f"{part.backend.title} was not recorded: {part.failure}" for part in failed]
-        return found + getattr(self.shown, "unrecorded", list)()
+        """Notes on work that may have run but is missing in the shown recording."""
+        notes = []
+        for part in self._parts:
+            if part.failure and not part.idle:
+                notes.append(f"{part.backend.title} was not recorded: {part.failure}")
+        return notes + getattr(self.primary, "unrecorded", list)()
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Open a span that may become step `number`, in each recording."""
@@ -335,13 +329,13 @@ class AutoBackend:
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""
-        return self.shown.versions()
+        return self.primary.versions()
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Nothing of its own: the session hooks each framework as it arrives."""
+        """Hooks nothing: the session hooks each framework as it arrives."""
 
     def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
-        """What drives an NPU of Ascend was imported."""
+        """The adapter of an NPU of Ascend was imported."""
         for part in self._parts:
             join = getattr(part.backend, "npu_is_here", None)
             if join is not None:
@@ -378,25 +372,27 @@ def _runs(home: Path) -> Iterator[Path]:
 
 
 def _ran(part: _Part, home: Path) -> bool:
-    """Whether something of a framework ran, by its recording; that of an NPU is of another format,
-    and taken for one.
+    """Return whether a framework ran, by its recording.
 
-    A recording without a profiler does not show it: the cell must be expected to use the framework.
+    Files of another format, as those of an NPU, count as a recording in which it ran. A recording
+    without a profiler does not show it: the cell must be expected to use the framework.
     """
     if getattr(part.backend, "stepped", False):
         return next(_runs(home), None) is not None
     recorder = named(part.backend.name).recorder
     if not recorder.signs:
         return part.expected
-    files = [path for run in _runs(home) for path in run.rglob("*") if path.is_file()]
-    known = [path for path in files if path.match(recorder.files)]
-    if not known:
+    files: list[Path] = []
+    for run in _runs(home):
+        files += filter(Path.is_file, run.rglob("*"))
+    traces = [path for path in files if path.match(recorder.files)]
+    if not traces:
         return bool(files)
-    return any(_has(path, recorder.signs) for path in known)
+    return any(_contains(path, recorder.signs) for path in traces)
 
 
-def _has(path: Path, signs: tuple[bytes, ...]) -> bool:
-    """Whether a file contains one of some texts; it is unpacked as far as that takes."""
+def _contains(path: Path, signs: tuple[bytes, ...]) -> bool:
+    """Return whether a file, packed or not, contains one of some texts."""
     if not path.stat().st_size:
         return False
     if path.suffix != ".gz":
@@ -413,11 +409,11 @@ def _has(path: Path, signs: tuple[bytes, ...]) -> bool:
 
 
 def used_before() -> list[str]:
-    """Imported frameworks of which something was set up already, by their own word."""
-    return [name for name, framework in RECORDED.items() if _value(framework.recorder.in_use)]
+    """Imported frameworks that report to be in use."""
+    return [name for name, framework in RECORDED.items() if _or_none(framework.recorder.in_use)]
 
 
-def _value(question: Callable[[], Any]) -> Any:
+def _or_none(question: Callable[[], Any]) -> Any:
     try:
         return question()
     except Exception:

@@ -1,6 +1,4 @@
-"""``with nbprof.profile() as run:``, ``@nbprof.profile`` and ``nbprof.start()`` record what a
-notebook or a script runs.
-"""
+"""``with nbprof.profile() as run:``, ``@nbprof.profile`` and ``nbprof.start()``."""
 
 from __future__ import annotations
 
@@ -25,9 +23,10 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import Recording
 
 
-class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
-    """Record a block, or each call of a function; after the block, the object has everything that a
-    `Profile` has.
+class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
+    """Record a block, or each call of a function, as a `Profile`.
+
+    After the block, the object has everything that a `Profile` has.
 
     An exception in the block propagates as if nbprof were not there, and what was recorded up to
     then is kept.
@@ -221,8 +220,9 @@ start.__signature__ = signature()  # type: ignore[attr-defined]
 
 
 def stop() -> Profile | None:
-    """End the recording that `nbprof.start()` began and return its profile, which becomes
-    `nbprof.last`; None if nothing could be recorded.
+    """End the recording that `nbprof.start()` began and return its profile.
+
+    It becomes `nbprof.last`; None if nothing could be recorded.
 
     PyTorch with allocations can only be stopped on the thread that started it. Called on another
     one, this waits until that thread has finished its step, which ends the recording there.
@@ -260,9 +260,7 @@ class Calls:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Record the block, unless a recording is already running: then the call is part of that
-        one.
-        """
+        """Record the block, or let it be part of a recording that is running already."""
         __tracebackhide__ = True
         from nbprof.capture.session import active
 
@@ -293,8 +291,7 @@ class Calls:
 
 
 def decorate(function: Callable[..., Any], options: Options) -> Callable[..., Any]:
-    """The function with each call recorded; it remains the kind of function it was (generator,
-    asynchronous).
+    """Record each call of a function, which remains a generator or asynchronous if it was.
 
     A generator is recorded from its first item to its end, including what its consumer does in
     between: a profiler records the whole process.
@@ -304,7 +301,8 @@ def decorate(function: Callable[..., Any], options: Options) -> Callable[..., An
     CaptureError
         If it is not a function.
     """
-    if isinstance(function, type) or not hasattr(function, "__call__"):  # noqa: B004 - what is typed is not what is given
+    # Not `callable`: mypy takes it for always true here.
+    if isinstance(function, type) or not hasattr(function, "__call__"):  # noqa: B004
         raise CaptureError(f"@nbprof.profile decorates a function, not {function!r}")
     calls = Calls(options)
     wrapper: Any

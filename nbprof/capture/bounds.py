@@ -1,4 +1,4 @@
-"""What ends a recording automatically: the requested duration, and the memory it may use."""
+"""Bounds that end a recording: the requested duration, and the memory it may use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARE = 4
 
 GB = 1e9
 
-# Where a container says how much of the machine's memory it has.
+# Files with the memory limit of a container.
 _OF_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -34,9 +34,7 @@ def machine_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """The memory that this process may still take: of the machine, of its container, and by its own
-    limit.
-    """
+    """Memory that this process may still take, by the machine, its container, and its own limit."""
     process = psutil.Process()
     used = process.memory_info()
     free = min(int(psutil.virtual_memory().available), machine_bytes() - int(used.rss))
@@ -50,8 +48,7 @@ def free_bytes() -> int:
 
 
 class Bounds:
-    """Watches the clock and the process from a thread of its own, and says once that a bound was
-    reached.
+    """Watches the clock and the process on a thread, and reports once that a bound was reached.
 
     Profilers keep what they record in the memory of the process until they are stopped, and none of
     them tells how much that is. So the growth of the process is what is bounded; it is counted from
@@ -131,11 +128,9 @@ class Bounds:
             if self.grown > self.limit and (
                 counts or psutil.virtual_memory().available < self.limit
             ):
-                since = (
-                    "since its first recorded step"
-                    if counted_from_step
-                    else "since the recording began"
-                )
+                since = "since the recording began"
+                if counted_from_step:
+                    since = "since its first recorded step"
                 option = "--limit" if self._asked_gb is None else f"--limit {self._asked_gb:g}"
                 self._reached(
                     f"the process grew by {size_text(self.grown)} {since}, over"

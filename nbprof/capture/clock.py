@@ -1,9 +1,9 @@
-"""Step markers: who opens and closes them, and which win when several sources speak.
+"""Step markers, and their precedence if there are several sources.
 
-Three sources say where a step begins and ends: the user's markers (``nbprof.step`` or the
+Three sources mark the begin and end of steps: the user's markers (``nbprof.step`` or the
 framework's own), Keras callbacks and, in PyTorch, the optimizer. A step of Keras runs from the end
-of one batch to the end of the next, so that waiting for data lies inside it. Where a user's marker
-opens inside or around such a step, that marker is the step.
+of one batch to the end of the next, so it includes waiting for data. If a user's marker opens
+inside or around such a step, that marker is the step.
 """
 
 from __future__ import annotations
@@ -22,36 +22,34 @@ class Marker(Protocol):
     """An open span in the framework's trace that can still become a step, or not."""
 
     def close(self, step: int | None, batches: int = 1) -> None:
-        """End the span; with a number it becomes the root of that step, with None it stays an
-        ordinary event.
-        """
+        """End the span as the root of a step, or with None as an ordinary event."""
 
 
 OpenMarker = Callable[[str, int], Marker]
 
 WAIT = "nbprof.steps: next item"
-"""What the span around the wait of ``nbprof.steps`` is called in traces."""
+"""Name of the span around the wait of ``nbprof.steps`` in traces."""
 
 KERAS_WAIT = "Keras: next batch"
-"""What the span around the wait of a loop of Keras is called."""
+"""Name of the span around the wait of a loop of Keras."""
 
 STAGE = {"_ipl_stage_id": 1, "_ipl_stage_name": "nbprof.steps", "_ipl_stage_cat": "unknown"}
-"""What marks a span as a stage of an input pipeline in XSpace files, where XProf reads it too; what
-the stage does is not known here.
+"""Arguments that mark a span as a stage of an input pipeline in XSpace files, also for XProf; the
+category of the stage is unknown.
 """
 
 
 def stage(name: str) -> dict[str, object]:
-    """The same for a span of a name."""
+    """`STAGE` for a span of another name."""
     return {**STAGE, "_ipl_stage_name": name.partition(":")[0]}
 
 
 EPOCH, LOOP, EVALUATION = "epoch", "loop", "evaluation"
-"""What may begin between two steps: an epoch, another loop that marks its steps, or an evaluation
-that is no part of a step.
+"""Boundaries between steps: an epoch, another loop that marks its steps, or an evaluation that is
+not part of a step.
 """
 
-_MOST_BOUNDARIES = 10_000
+_MAX_BOUNDARIES = 10_000
 
 
 def boundary(kind: str, before: int, batches: int = 0, ms: float = 0.0) -> dict[str, Any]:
@@ -83,7 +81,7 @@ class _Root:
     """The outermost marker that the user has open on one thread."""
 
     number: int
-    found: str
+    origin: str
     depth: int = 1
     holds_framework: bool = False
 
@@ -112,14 +110,14 @@ class StepClock:
     first : int
         The first step of the window that comes or runs, as `counted` counts.
     open_marker, open_wait : callable or None
-        Open a span that may become a step, and one around what a step waits for; None while nothing
+        Open a span that may become a step, and one around a wait of a step; None while nothing
         records.
     waits : Waits
-        The time that steps spent waiting for input, where that is seen.
-    found : dict of str to int
+        The time that steps spent waiting for input, if it can be measured.
+    origins : dict of str to int
         How steps were found, and how many in each way.
     boundaries : list of dict
-        Where epochs begin and evaluations ran, as `CaptureInfo.boundaries` keeps them.
+        Epochs and evaluations, as `CaptureInfo.boundaries` stores them.
     """
 
     def __init__(
@@ -135,7 +133,7 @@ class StepClock:
         self.window = window
         self.every = every
         self.batches_of = batches_of
-        self.found: dict[str, int] = {}
+        self.origins: dict[str, int] = {}
         self.boundaries: list[dict[str, Any]] = []
         self.seen = 0
         self.marked = 0
@@ -158,7 +156,7 @@ class StepClock:
         self._marker: Marker | None = None
         self._open = False
         self._owner = 0
-        # By thread: loops on two threads are steps of their own, and take turns in being counted.
+        # By thread: loops on two threads have separate steps, which are counted as they end.
         self._roots: dict[int, _Root] = {}
         self._last_number = 0
         self._lock = threading.RLock()
@@ -167,9 +165,7 @@ class StepClock:
 
     @property
     def current_step(self) -> int | None:
-        """The number of the step that has begun and not ended, or that an exception has ended; else
-        None.
-        """
+        """The number of the step that runs, or that an exception has ended; else None."""
         open_now = bool(self._roots) or (self._open and self._entered)
         return self.seen + 1 if open_now or self.failed_at == self.seen + 1 else None
 
@@ -206,28 +202,33 @@ class StepClock:
 
     def begin(self, kind: str) -> None:
         """A batch begins."""
-        if self._open and self.kind != kind and self._mine():
+        if self._open and self.kind != kind and self._is_owner():
             self.leave()
         self.enter(kind)
-        if self._mine():
+        if self._is_owner():
             self._entered = True
 
-    def end(self, kind: str, batches: int = 1, found: str = "") -> None:
-        """A batch has ended; the next step begins here. `found` says what tells of batches, as
-        ``batches of Keras``.
+    def end(self, kind: str, batches: int = 1, origin: str = "") -> None:
+        """A batch has ended; the next step begins here.
+
+        Parameters
+        ----------
+        kind : str
+        batches : int
+        origin : str
+            How batches are found, such as ``batches of Keras``.
         """
         if not self.alive:
             return
         if kind and kind == self.batches_of:
             self._batches_seen += batches
-        if not self._mine():
+        if not self._is_owner():
             if self.batches_of:
-                # Inside a marker of the user, batches are no steps, but they still count.
+                # Inside a marker of the user, batches are not steps, but they still count.
                 self._leave_window()
             return
         if self.root_inside or self._roots:
-            # The user's own marker was inside (or is around): that one is the step, and it has been
-            # counted.
+            # The user's marker inside or around is the step, which has been counted.
             self._drop()
             self._leave_window()
         else:
@@ -237,27 +238,36 @@ class StepClock:
                 marker.close(self.seen + 1, batches)
                 # The recording may have ended since the marker was opened; then it is in no file.
                 self.marked += self.open_marker is not None
-            self._count(kind, found)
+            self._count(kind, origin)
         self.enter(kind)
 
     def bounds(self, kind: str) -> None:
         """An epoch or a loop begins before the next step."""
-        if self.alive and not self._roots and len(self.boundaries) < _MOST_BOUNDARIES:
+        if self.alive and not self._roots and len(self.boundaries) < _MAX_BOUNDARIES:
             self.boundaries.append(boundary(kind, self.seen + 1))
 
     def leave(self) -> None:
-        """The loop ends: what was open since the last batch is not a step."""
-        if self._mine():
+        """The loop ends: the time since the last batch is not a step."""
+        if self._is_owner():
             self._drop()
 
     # Steps that a user marks.
 
-    def root_begins(self, *, of_framework: bool = False, found: str = "") -> int:
-        """A user's marker is about to open; returns its step number where it is the outermost of
-        its thread, else 0.
+    def root_begins(self, *, of_framework: bool = False, origin: str = "") -> int:
+        """A user's marker is about to open.
 
-        One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside
-        another one leaves no mark. `found` says what the marker is, as ``marked by nbprof.step``.
+        Parameters
+        ----------
+        of_framework : bool
+            A marker of the framework is a root in the trace at any depth; ``nbprof.step`` inside
+            another one leaves no mark.
+        origin : str
+            What the marker is, such as ``marked by nbprof.step``.
+
+        Returns
+        -------
+        int
+            Its step number if it is the outermost of its thread, else 0.
         """
         if not self.alive:
             return 0
@@ -270,24 +280,29 @@ class StepClock:
                 root.holds_framework |= of_framework
                 return 0
             self._last_number = number = max(self.seen, self._last_number) + 1
-            self._roots[thread] = _Root(number, found)
+            self._roots[thread] = _Root(number, origin)
             self._arm()
             return number
 
     def holds_framework(self, thread: int) -> bool:
-        """Whether a marker of the framework was opened inside the outermost one of a thread."""
+        """Return whether the outermost marker of a thread contains one of the framework."""
         root = self._roots.get(thread)
         return root is not None and root.holds_framework
 
     def root_ends(self, kind: str, outcome: str = "done", thread: int = 0) -> None:
-        """A user's marker has closed: ``done``, ``failed`` or ``unused``; `thread` is the one that
-        opened it, if known.
+        """A user's marker has closed: ``done``, ``failed`` or ``unused``.
+
+        Parameters
+        ----------
+        kind, outcome : str
+        thread : int
+            The thread that opened it, if known.
         """
         if not self.alive or not self._roots:
             return
         with self._lock:
             thread = thread or threading.get_ident()
-            # One that another thread closes than the one that opened it.
+            # Another thread may close it than the one that opened it.
             thread = thread if thread in self._roots else next(iter(self._roots), 0)
             root = self._roots.get(thread)
             if root is None:
@@ -303,10 +318,10 @@ class StepClock:
             elif outcome == "done" and not root.depth:
                 if self.open_marker is not None:
                     self.marked += 1
-                self._count(kind, root.found)
+                self._count(kind, root.origin)
 
     def stop(self) -> None:
-        """Close what is open and do nothing from now on."""
+        """Close the open marker and do nothing from now on."""
         self._drop()
         self.alive = False
 
@@ -323,7 +338,7 @@ class StepClock:
 
     @property
     def open_loop(self) -> str:
-        """The kind of step that is open; empty where none is."""
+        """The kind of step that is open; empty if none is."""
         return self.kind if self._open else ""
 
     @property
@@ -332,14 +347,14 @@ class StepClock:
         return bool(self._roots)
 
     def adopt(self) -> None:
-        """The loop goes on in this thread: what is open belongs to it from here on.
+        """The loop goes on in this thread, which owns the open marker from here on.
 
         Only for markers that may be closed in another thread than the one that opened them.
         """
         if self._open:
             self._owner = threading.get_ident()
 
-    def _mine(self) -> bool:
+    def _is_owner(self) -> bool:
         return self._open and self._owner == threading.get_ident()
 
     def _drop(self) -> None:
@@ -349,18 +364,16 @@ class StepClock:
 
     @property
     def counted(self) -> int:
-        """What the window counts: steps, or batches of one kind."""
+        """The count of the window: steps, or batches of one kind."""
         return self._batches_seen if self.batches_of else self.seen
 
     def _arm(self) -> None:
-        # Batches come several at a time with steps_per_execution: the call that holds the first one
-        # is the first to record.
+        if not self.window or self._in_window:
+            return
+        # Batches come several at a time with steps_per_execution: the call that contains the first
+        # one is the first to record.
         ahead = self.batches if self.batches_of else 1
-        if (
-            self.window
-            and not self._in_window
-            and self.counted < self.first <= self.counted + ahead
-        ):
+        if self.counted < self.first <= self.counted + ahead:
             self._in_window = True
             self._begin_window()
 
@@ -371,12 +384,12 @@ class StepClock:
                 self.first, self._last = self.first + self.every, self._last + self.every
             self._end_window()
 
-    def _count(self, kind: str, found: str) -> None:
+    def _count(self, kind: str, origin: str) -> None:
         with self._lock:
             self.seen += 1
             self.kind = kind
-            if found:
-                self.found[found] = self.found.get(found, 0) + 1
+            if origin:
+                self.origins[origin] = self.origins.get(origin, 0) + 1
             self._leave_window()
             act, self._after_step = self._after_step, None
         if act is not None:
@@ -401,8 +414,9 @@ def set_current(clock: StepClock | None) -> None:
 
 
 def set_standing(clock: StepClock | None) -> None:
-    """Make `clock` the one that ``nbprof.step`` reports to while no recording runs here: somebody
-    else may be recording this process.
+    """Make `clock` the one that ``nbprof.step`` reports to while no recording runs here.
+
+    Another process may be recording this one.
     """
     global _standing
     _standing = clock

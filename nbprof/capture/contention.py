@@ -1,5 +1,6 @@
-"""How much of the cores other processes used while a recording ran, and how long the threads of
-this one waited for a core.
+"""Contention for CPU cores during a recording.
+
+Measures the cores that other processes used, and the time that threads of this one waited for one.
 """
 
 from __future__ import annotations
@@ -18,20 +19,28 @@ _TASKS = Path("/proc/self/task")
 class _Reading(NamedTuple):
     """CPU seconds since the machine, or the process, began.
 
-    `busy`: of the cores that this process may run on, whoever used them. `own`: of this process and
-    its children. `ran` and `waited`: by thread, how long it had a core, and how long it was ready
-    to run without one.
+    Attributes
+    ----------
+    time : float
+    cores : int
+        Cores that this process may run on.
+    busy : float
+        Time in which any process used these cores.
+    process : float
+        CPU time of this process and its children.
+    threads : dict
+        By thread, how long it had a core, and how long it was ready to run without one.
     """
 
-    at: float
+    time: float
     cores: int
     busy: float
-    own: float
+    process: float
     threads: dict[str, tuple[float, float]]
 
 
 class Contention:
-    """Reads the machine when it is made, and what happened since then when it is asked."""
+    """Measures contention from its creation to `measured`."""
 
     def __init__(self) -> None:
         self._begin: _Reading | None = None
@@ -39,15 +48,15 @@ class Contention:
             self._begin = _read()
 
     def measured(self) -> dict[str, float]:
-        """What happened since: empty where it cannot be known.
+        """Contention since the creation.
 
         Returns
         -------
         dict
-            `cores`: those that this process may run on. `own_cores`, `other_cores`: how many of
-            them this process with its children, and the others, kept busy in the mean.
-            `waited_percent`, on Linux: of the time in which threads of this process were ready to
-            run, the part in which they had no core.
+            `cores`: those that this process may run on. `own_cores`, `other_cores`: the mean number
+            of them that this process with its children, and the others, used. `waited_percent`, on
+            Linux: share of the time in which threads of this process were ready to run but had no
+            core. Empty if it cannot be measured.
         """
         with contextlib.suppress(Exception):
             return {} if self._begin is None else _between(self._begin, _read())
@@ -55,43 +64,45 @@ class Contention:
 
 
 def _between(begin: _Reading, end: _Reading) -> dict[str, float]:
-    seconds = end.at - begin.at
+    seconds = end.time - begin.time
     if seconds <= 0 or begin.cores != end.cores:
         return {}
-    own = min(max(end.own - begin.own, 0.0) / seconds, float(end.cores))
+    process = min(max(end.process - begin.process, 0.0) / seconds, float(end.cores))
     busy = min(max(end.busy - begin.busy, 0.0) / seconds, float(end.cores))
-    out = {"cores": float(end.cores), "own_cores": own, "other_cores": max(busy - own, 0.0)}
-    ran, waited = (
-        sum(
-            max(now[i] - begin.threads.get(thread, (0.0, 0.0))[i], 0.0)
-            for thread, now in end.threads.items()
-        )
-        for i in (0, 1)
-    )
+    measured = {
+        "cores": float(end.cores),
+        "own_cores": process,
+        "other_cores": max(busy - process, 0.0),
+    }
+    ran = waited = 0.0
+    for thread, (ran_by_now, waited_by_now) in end.threads.items():
+        ran_before, waited_before = begin.threads.get(thread, (0.0, 0.0))
+        ran += max(ran_by_now - ran_before, 0.0)
+        waited += max(waited_by_now - waited_before, 0.0)
     if ran + waited > 0:
-        out["waited_percent"] = 100 * waited / (ran + waited)
-    return out
+        measured["waited_percent"] = 100 * waited / (ran + waited)
+    return measured
 
 
 def _read() -> _Reading:
     import psutil
 
     process = psutil.Process()
-    mine = process.cpu_affinity() if hasattr(process, "cpu_affinity") else None
-    each = psutil.cpu_times(percpu=True)
-    cores = [times for at, times in enumerate(each) if mine is None or at in mine]
-    own = _used(process)
+    cores = psutil.cpu_times(percpu=True)
+    if hasattr(process, "cpu_affinity"):
+        allowed = process.cpu_affinity()
+        cores = [times for core, times in enumerate(cores) if core in allowed]
+    cpu_time = _cpu_time(process)
     for child in _children(process.pid):
         # It may have ended meanwhile; then its time is in that of its parent.
         with contextlib.suppress(psutil.Error):
-            own += _used(psutil.Process(child))
-    busy = sum(
-        value
-        for times in cores
-        for name, value in times._asdict().items()
-        if name not in _IDLE and name not in _COUNTED_TWICE
-    )
-    return _Reading(time.perf_counter(), len(cores), busy, own, _threads())
+            cpu_time += _cpu_time(psutil.Process(child))
+    busy = 0.0
+    for times in cores:
+        for name, seconds in times._asdict().items():
+            if name not in _IDLE and name not in _COUNTED_TWICE:
+                busy += seconds
+    return _Reading(time.perf_counter(), len(cores), busy, cpu_time, _threads())
 
 
 def _children(process: int) -> list[int]:
@@ -101,35 +112,29 @@ def _children(process: int) -> list[int]:
 
         # It looks through all processes of the machine, which takes as long as a small recording.
         return [child.pid for child in psutil.Process(process).children(recursive=True)]
-    found: list[int] = []
+    children: list[int] = []
     asked = [process]
     while asked:
         with contextlib.suppress(OSError):
             for thread in Path(f"/proc/{asked.pop()}/task").iterdir():
                 new = [int(child) for child in (thread / "children").read_text().split()]
-                found += new
+                children += new
                 asked += new
-    return found
+    return children
 
 
-def _used(process: Any) -> float:
+def _cpu_time(process: Any) -> float:
     times = process.cpu_times()
-    return float(
-        sum(
-            getattr(times, name, 0.0)
-            for name in ("user", "system", "children_user", "children_system")
-        )
-    )
+    names = ("user", "system", "children_user", "children_system")
+    return float(sum(getattr(times, name, 0.0) for name in names))
 
 
 def _threads() -> dict[str, tuple[float, float]]:
-    """Seconds that each thread ran, and that it waited for a core: Linux has both in
-    `schedstat`.
-    """
-    out = {}
+    """Seconds that each thread ran and waited for a core, by `schedstat` of Linux."""
+    seconds = {}
     with contextlib.suppress(OSError):
         for task in _TASKS.iterdir():
             with contextlib.suppress(OSError, ValueError):
                 ran, waited, _ = (task / "schedstat").read_text().split()
-                out[task.name] = int(ran) / 1e9, int(waited) / 1e9
-    return out
+                seconds[task.name] = int(ran) / 1e9, int(waited) / 1e9
+    return seconds

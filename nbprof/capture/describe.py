@@ -1,4 +1,4 @@
-"""Sentences in which a recording describes itself."""
+"""Sentences and facts about a recording."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from nbprof.capture.clock import StepClock
 from nbprof.core.cells import stem
 
-_MOST_CELLS = 500
+_MAX_CELLS = 500
 _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
-
-
-MOST_CHARACTERS = 300
+_NO_MEMORY_OF_NATIVE_CODE = re.compile(
+    r"out of memory|OUT_OF_MEMORY|can't allocate memory|not enough memory"
+)
+_MAX_CHARACTERS = 300
 
 
 class LeftEarlyError(Exception):
@@ -22,37 +23,41 @@ class LeftEarlyError(Exception):
 
 
 def failure(error: BaseException, step: int | None, seen: int) -> str:
-    """What ended a cell and where, such as ``cell failed in step 3, after 2 complete steps:
-    ValueError: bad batch``.
+    """Describe how a cell failed.
+
+    For example ``cell failed in step 3, after 2 complete steps: ValueError: bad batch``.
 
     Parameters
     ----------
     error : BaseException
     step : int, optional
-        The step that it ended; None where no step ran.
+        The step that it ended; None if no step ran.
     seen : int
-        How many steps were complete.
+        Number of complete steps.
     """
-    # Where none was seen nothing is known of steps: those of JAX are found in the recording.
-    where = ([f"in step {step:,}"] if step is not None else []) + (
-        [f"after {seen:,} complete step{'s' if seen > 1 else ''}"] if seen else []
-    )
-    when = f" {', '.join(where)}" if where else ""
+    # If none was seen nothing is known of steps: those of JAX are found in the recording.
+    progress = []
+    if step is not None:
+        progress.append(f"in step {step:,}")
+    if seen:
+        progress.append(f"after {seen:,} complete step{'s' if seen > 1 else ''}")
+    when = f" {', '.join(progress)}" if progress else ""
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
         return f"cell was interrupted{when}"
     if isinstance(error, LeftEarlyError):
         return f"{error} was ended by an exception{when}"
+    sentence = f"cell failed{when}: {_shortened(type(error).__name__)}"
     text = message(error).strip().partition("\n")[0].rstrip()
-    return f"cell failed{when}: {_cut(type(error).__name__)}" + (f": {_cut(text)}" if text else "")
+    return f"{sentence}: {_shortened(text)}" if text else sentence
 
 
-def _cut(text: str) -> str:
-    """So much of a text as a sentence has room for: an exception may hold megabytes."""
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+def _shortened(text: str) -> str:
+    """A text that fits into a sentence: an exception may hold megabytes."""
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
 
 
 def message(error: BaseException) -> str:
-    """The text of an exception; "" where its own code cannot make it."""
+    """The text of an exception; "" if its own code fails."""
     try:
         return str(error)
     except Exception:
@@ -60,15 +65,14 @@ def message(error: BaseException) -> str:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error or one of its causes is an out-of-memory error of Python, TensorFlow, JAX or
-    PyTorch.
+    """Return whether an error or one of its causes is an out-of-memory error.
 
     The frameworks are not imported for it: TensorFlow raises ``ResourceExhaustedError``, JAX an
     ``XlaRuntimeError`` or ``JaxRuntimeError`` that begins with ``RESOURCE_EXHAUSTED``, PyTorch
     ``OutOfMemoryError`` or, for the CPU, a ``RuntimeError``. A message that is too large for gRPC
-    exhausts a resource too, so the text counts where the type alone does not say it.
+    exhausts a resource too, so the text counts if the type alone is ambiguous.
     """
-    return any(_is_out_of_memory(each) for each in _chain(error))
+    return any(map(_is_out_of_memory, _chain(error)))
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -81,12 +85,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
         return _NO_MEMORY.search(text) is not None
     # "CUDA out of memory" of older PyTorch, "DefaultCPUAllocator: can't allocate memory",
     # CUDA_ERROR_OUT_OF_MEMORY inside an InternalError.
-    own = isinstance(error, RuntimeError) or name == "InternalError"
-    return (
-        own
-        and re.search(r"out of memory|OUT_OF_MEMORY|can't allocate memory|not enough memory", text)
-        is not None
-    )
+    native = isinstance(error, RuntimeError) or name == "InternalError"
+    return native and _NO_MEMORY_OF_NATIVE_CODE.search(text) is not None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -98,30 +98,34 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def how_steps_were_found(clock: StepClock) -> list[str]:
-    """A sentence on where the steps come from; none where nbprof saw no step while the cell ran."""
-    if not clock.found:
+    """A sentence on the origin of the steps; none if no step was seen while the cell ran."""
+    if not clock.origins:
         return []
-    if len(clock.found) == 1:
-        return [f"steps: {next(iter(clock.found))}"]
-    return ["steps: " + ", ".join(f"{count:,} {how}" for how, count in clock.found.items())]
+    if len(clock.origins) == 1:
+        return [f"steps: {next(iter(clock.origins))}"]
+    return ["steps: " + ", ".join(f"{count:,} {origin}" for origin, count in clock.origins.items())]
 
 
 def cells() -> dict[str, int]:
-    """Execution counts of the cells that ran in this kernel, by the stems of the files that stand
-    for them; the last of 500.
-    """
+    """Execution counts of the last 500 cells of this kernel, by the stems of their file names."""
     interactive = sys.modules.get("IPython")
     shell = interactive.get_ipython() if interactive is not None else None
-    # Of IPython itself, which tells tracebacks by it.
+    # IPython's own map, which it uses for tracebacks.
     files = getattr(getattr(shell, "compile", None), "_filename_map", None)
     if not isinstance(files, dict):
         return {}
-    known = {
-        stem(str(path)): count
-        for path, count in files.items()
-        if isinstance(count, int) and count > 0
-    }
-    return dict([(name, count) for name, count in known.items() if name][-_MOST_CELLS:])
+    counts = {}
+    for path, count in files.items():
+        name = stem(str(path))
+        if name and isinstance(count, int) and count > 0:
+            counts[name] = count
+    return dict(list(counts.items())[-_MAX_CELLS:])
+
+
+def keras_version() -> str:
+    """`, Keras 3.9.0` for a list of versions; "" if Keras is not imported."""
+    version = getattr(sys.modules.get("keras"), "__version__", None)
+    return "" if version is None else f", Keras {version}"
 
 
 def precision() -> str:

@@ -1,6 +1,4 @@
-"""Which framework a cell uses. This is asked before the cell runs, so the answer may be to wait for
-an import.
-"""
+"""Detect the framework that a cell uses, before it runs: it may have to be imported first."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from nbprof.frameworks.register import RECORDED, TENSORFLOW, is_imported
 
 @dataclass(frozen=True)
 class Choice:
-    """What to record.
+    """The frameworks to record.
 
     Parameters
     ----------
@@ -28,8 +26,8 @@ class Choice:
     others : tuple of str
         Further frameworks that the cell uses; they will not be recorded.
     unnamed : tuple of str
-        Where neither the cell nor its variables tell, those that it may use as well: what else is
-        imported.
+        If neither the cell nor its variables lead to a framework, other imported ones that it may
+        use.
     expected : tuple of str
         Frameworks that the cell names or its variables lead to, in order of preference.
     """
@@ -41,7 +39,7 @@ class Choice:
 
 
 def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None) -> Choice:
-    """Return what to record for a cell.
+    """Return the frameworks to record for a cell.
 
     A framework that the cell names wins over one that its variables lead to, and that over one that
     is merely imported; among several, TensorFlow, then JAX, then PyTorch.
@@ -49,21 +47,21 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     Parameters
     ----------
     backend : str
-        What the user asked for: ``auto``, a framework or ``python``.
+        The option: ``auto``, a framework or ``python``.
     source : str
         The source of the cell; empty if unknown.
     namespace : mapping, optional
         The variables of the notebook.
     """
-    in_source = names_in(source)
-    led = _led_to(source, namespace) if namespace is not None else ()
-    found = (*in_source, *(name for name in led if name not in in_source))
+    expected = dict.fromkeys(names_in(source))
+    if namespace is not None:
+        expected |= dict.fromkeys(_led_to(source, namespace))
     if backend != "auto":
-        return Choice(
-            (backend,), tuple(name for name in found if name != backend), expected=(backend,)
-        )
-    if found:
-        return Choice(found[:1], found[1:], expected=found)
+        further = tuple(name for name in expected if name != backend)
+        return Choice((backend,), further, expected=(backend,))
+    if expected:
+        first, *others = expected
+        return Choice((first,), tuple(others), expected=tuple(expected))
     imported = tuple(name for name in BACKENDS if is_imported(name))
     if imported:
         return Choice(imported[:1], unnamed=imported[1:])
@@ -71,15 +69,15 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
 
 
 def _led_to(source: str, namespace: Mapping[str, Any]) -> tuple[str, ...]:
-    found: set[str] = set()
-    # A variable may be of any kind, and a cell runs whatever its variables are.
+    backends: set[str] = set()
+    # A variable may be of any kind, and the cell must run in any case.
     with contextlib.suppress(Exception):
-        found = {backend_of(name) for name in used.led_to(_code(source), namespace)}
-    return tuple(name for name in BACKENDS if name in found)
+        backends = set(map(backend_of, used.led_to(_code(source), namespace)))
+    return tuple(name for name in BACKENDS if name in backends)
 
 
 def either(names: Sequence[str], word: str) -> str:
-    """Names as a sentence lists them, as ``A, B or C``."""
+    """Join names as in a sentence, such as ``A, B or C``."""
     *first, last = names
     return f"{', '.join(first)} {word} {last}" if first else last
 
@@ -87,16 +85,16 @@ def either(names: Sequence[str], word: str) -> str:
 def names_in(source: str) -> tuple[str, ...]:
     """Return the frameworks that a cell's text names, in the order of preference."""
     code = _code(source)
-    found = {
+    named = {
         name for name, framework in RECORDED.items() if re.search(framework.recorder.code, code)
     }
     if re.search(r"\bkeras\b", code) and not re.search(r"\b(?:tf|tensorflow)\.keras\b", code):
-        found.add(_keras_backend())
-    return tuple(name for name in BACKENDS if name in found)
+        named.add(_keras_backend())
+    return tuple(name for name in BACKENDS if name in named)
 
 
 def backend_of(framework: str) -> str:
-    """What records a framework of `nbprof.capture.used`: of Keras, its backend."""
+    """The backend that records a framework of `nbprof.capture.used`; of Keras, its own backend."""
     return _keras_backend() if framework == "keras" else framework
 
 
@@ -106,12 +104,11 @@ def _code(source: str) -> str:
 
 def _keras_backend() -> str:
     keras = sys.modules.get("keras")
-    try:
-        name = (
-            keras.backend.backend()
-            if keras is not None
-            else os.environ.get("KERAS_BACKEND", TENSORFLOW.name)
-        )
-    except AttributeError:
-        name = TENSORFLOW.name
+    if keras is None:
+        name = os.environ.get("KERAS_BACKEND", "")
+    else:
+        try:
+            name = keras.backend.backend()
+        except AttributeError:
+            name = ""
     return name if name in BACKENDS else TENSORFLOW.name

@@ -35,15 +35,14 @@ _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")
 
 
 class HiddenCall:
-    """A call of a function that no profiler of Python sees; a trace function is, as before, called
-    for none of its frames.
+    """A call of a function that no profiler of Python sees, nor a trace function.
 
     Attributes
     ----------
     result : object
-        What the function returned.
+        The result of the function.
     error : BaseException or None
-        What it raised instead, with the function's frames alone.
+        The exception that it raised instead, with the function's frames alone.
     """
 
     def __init__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -69,16 +68,16 @@ class HiddenCall:
 
 
 def _be_traced() -> None:
-    """Nothing: the call is what the trace function is called for."""
+    """Do nothing: this call invokes the trace function."""
 
 
 class HiddenCalls:
-    """Hides what is not the program's from the recorder of Python calls, while it records them.
+    """Hides calls of compilers and imports from the recorder of Python calls.
 
     Attributes
     ----------
     on : bool
-        Whether Python calls are recorded.
+        True while Python calls are recorded.
     """
 
     def __init__(self, patches: Patches) -> None:
@@ -109,16 +108,15 @@ class HiddenCalls:
             if module.__name__ in _COMPILERS:
                 self._hook_compiler(module.__name__)
 
-        _stands_for(exec_module, original)
+        _look_like(exec_module, original)
         self._patches.replace(SourceFileLoader, "exec_module", exec_module)
 
     def note(self) -> str:
-        """What is not among the recorded Python calls; "" where nothing was hidden."""
-        parts = [
-            f"{count:,} {what}{'' if count == 1 else 's'}"
-            for what, count in self._count.items()
-            if count
-        ]
+        """The note on hidden calls; "" if nothing was hidden."""
+        parts = []
+        for kind, count in self._count.items():
+            if count:
+                parts.append(f"{count:,} {kind}{'' if count == 1 else 's'}")
         if not parts:
             return ""
         return (
@@ -129,8 +127,8 @@ class HiddenCalls:
     def _hook_compiler(self, name: str) -> None:
         owners, function = _COMPILERS[name]
         owner: Any = sys.modules.get(name)
-        for each in owners:
-            owner = getattr(owner, each, None)
+        for attribute in owners:
+            owner = getattr(owner, attribute, None)
         original = vars(owner).get(function) if owner is not None else None
         if original is None or hasattr(original, "_nbprof_hides"):
             return
@@ -149,11 +147,11 @@ class HiddenCalls:
                 del call
 
         compile_._nbprof_hides = True  # type: ignore[attr-defined]
-        _stands_for(compile_, original)
+        _look_like(compile_, original)
         self._patches.replace(owner, function, compile_)
 
     def _call(
-        self, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+        self, kind: str, function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> HiddenCall:
         self._depth += 1
         began = time.perf_counter()
@@ -161,12 +159,12 @@ class HiddenCalls:
             return HiddenCall(function, *args, **kwargs)
         finally:
             self._depth -= 1
-            self._count[what] += 1
+            self._count[kind] += 1
             self._seconds += time.perf_counter() - began
 
 
-def _stands_for(function: Any, original: Any) -> None:
-    """Have tracebacks show a function as the one that it replaces."""
+def _look_like(function: Any, original: Any) -> None:
+    """Make tracebacks show a function as the one that it replaces."""
     code = getattr(original, "__code__", None)
     if code is not None:
         function.__code__ = function.__code__.replace(
@@ -175,5 +173,5 @@ def _stands_for(function: Any, original: Any) -> None:
 
 
 def _is_library(path: str) -> bool:
-    """Whether a file is of an installed package or of Python itself, and not the program's own."""
+    """Return whether a file is of an installed package or of Python itself."""
     return _INSTALLED.search(path) is not None or path.startswith(_STANDARD)

@@ -18,8 +18,7 @@ Action = Callable[[ModuleType], None]
 
 
 class ImportWatch:
-    """Runs an action for each named module: at once if it is already imported, else right after its
-    import.
+    """Runs an action for each named module, at once or right after its import.
 
     Parameters
     ----------
@@ -46,9 +45,7 @@ class ImportWatch:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Answer the import system: the spec of a watched module, with the action behind its
-        execution.
-        """
+        """The spec of a watched module, with the action after its execution."""
         action = self._pending.get(fullname)
         if action is None:
             return None

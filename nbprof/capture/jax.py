@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
+from nbprof.capture.describe import keras_version
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.shield import pressed, shielded
@@ -23,6 +24,9 @@ from nbprof.frameworks.register import JAX
 
 NOTHING_RAN = "JAX was imported, but nothing ran on it: nothing was recorded"
 
+ANNOTATION = "marked by jax.profiler.StepTraceAnnotation"
+"""Origin of steps that the user marks by JAX."""
+
 WAIT_S = 30.0
 """How long the start and the end of a recording wait for the device to finish pending work."""
 
@@ -31,8 +35,7 @@ _LOOK_S = 0.1
 
 
 class JaxBackend:
-    """Starts and stops JAX's profiler, which writes the same layout as TensorFlow's, and marks
-    steps in its trace.
+    """Records with JAX's profiler, which writes TensorFlow's layout, and marks steps in its trace.
 
     Starting the profiler starts JAX's devices. A cell that imports JAX may still choose them
     (``jax.config.update("jax_platforms", ...)``, ``jax.distributed.initialize()``), which only
@@ -148,13 +151,7 @@ class JaxBackend:
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""
-        keras = sys.modules.get("keras")
-        text = f"JAX {self._jax.__version__}"
-        return (
-            f"{text}, Keras {keras.__version__}"
-            if keras is not None and hasattr(keras, "__version__")
-            else text
-        )
+        return f"JAX {self._jax.__version__}{keras_version()}"
 
     def notes(self) -> list[str]:
         """Notes gathered during the recording."""
@@ -168,7 +165,7 @@ class JaxBackend:
 
         @wraps(enter)
         def opened(self: Any) -> Any:
-            clock.root_begins(of_framework=True, found="marked by jax.profiler.StepTraceAnnotation")
+            clock.root_begins(of_framework=True, origin=ANNOTATION)
             return enter(self)
 
         @wraps(leave)
@@ -196,7 +193,7 @@ class JaxBackend:
         def stop_trace(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             if self._recording and not self._ours:
-                # What runs is nbprof's; the user would meet this without it.
+                # The current profiler is nbprof's: without it the user would get this error.
                 raise RuntimeError("No profile started")
             return stop(*args, **kwargs)
 
@@ -216,7 +213,7 @@ class JaxBackend:
 
     def _begin(self, folder: str, arguments: dict[str, Any]) -> None:
         """Start the profiler; a failure is kept. Devices must have been started."""
-        # What an earlier cell left to the device is no part of this one.
+        # Work of an earlier cell on the device is not part of this one.
         self._settled()
         choice: Any = arguments.get("profiler_options")
         # Unless it is asked to, JAX does not say that a recorder did not start.
@@ -226,11 +223,11 @@ class JaxBackend:
                 choice.raise_error_on_start_failure = True
             self._call("start_trace", folder, **arguments)
         except Exception as error:
-            known = remedies.named([str(error)])
-            if not (strict and known):
+            remedy = remedies.named([str(error)])
+            if not (strict and remedy):
                 self._failure = f"JAX's profiler did not start: {error}"
                 return
-            self._note(known[0])
+            self._note(remedy[0])
             choice.raise_error_on_start_failure = False
             try:
                 self._call("start_trace", folder, **arguments)
@@ -254,7 +251,7 @@ class JaxBackend:
         def backends(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             try:
-                found = original(*args, **kwargs)
+                started = original(*args, **kwargs)
             except BaseException as error:
                 self._failure = remedies.no_jax_device(error)
                 raise
@@ -269,13 +266,13 @@ class JaxBackend:
                 except Exception as error:
                     # Nothing of ours may fail what the user calls.
                     self._failure = f"JAX's profiler did not start: {type(error).__name__}: {error}"
-            return found
+            return started
 
         bridge.backends = backends
         self._waiting = forget
 
     def _devices_are_there(self) -> bool:
-        """Whether JAX has started its devices; True where this JAX does not tell."""
+        """Return whether JAX has started its devices; True if this JAX does not report it."""
         tells = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
         return True if tells is None else bool(tells())
 
@@ -285,8 +282,7 @@ class JaxBackend:
         return getattr(state, "profile_session", None)
 
     def _settled(self) -> bool:
-        """Wait until the devices have done what was asked of them, so far as anything holds the
-        results; False if that takes too long.
+        """Wait for the work of the devices, as far as results exist; False if that takes too long.
 
         Calls in JAX return before the device has done the work, and a profiler that is stopped does
         not see what comes after.
@@ -319,8 +315,9 @@ class JaxBackend:
 
 
 class _Annotation:
-    """An annotation that becomes a step when it ends, where this JAX can still add metadata then,
-    else from the beginning.
+    """An annotation that becomes a step.
+
+    It does so when it ends if this JAX can add metadata then, else from the beginning.
     """
 
     def __init__(self, profiler: Any, kind: str, number: int) -> None:

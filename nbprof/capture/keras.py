@@ -102,9 +102,7 @@ class _Batches:
 
 
 def _hook_iterators(clock: StepClock, patches: Patches) -> None:
-    """Time what gives the batches of loops; the module of a backend may be imported later than the
-    callbacks.
-    """
+    """Time the iterators of loops; the backend may be imported later than the callbacks."""
     for name, kind in _ITERATORS:
         owner = getattr(sys.modules.get(name), kind, None)
         original = vars(owner).get("_get_iterator") if owner is not None else None
@@ -113,8 +111,8 @@ def _hook_iterators(clock: StepClock, patches: Patches) -> None:
 
         def get_iterator(self: Any, _original: Any = original) -> Any:
             __tracebackhide__ = True
-            found = _original(self)
-            return _Batches(iter(found), clock) if clock.alive else found
+            batches = _original(self)
+            return _Batches(iter(batches), clock) if clock.alive else batches
 
         _stands_for(get_iterator, original)
         get_iterator._nbprof_clock = clock  # type: ignore[attr-defined]
@@ -155,10 +153,10 @@ def _around(
 
 
 def _stands_for(method: Any, original: Any) -> None:
-    own = getattr(original, "__code__", None)
-    if own is not None:
+    code = getattr(original, "__code__", None)
+    if code is not None:
         method.__code__ = method.__code__.replace(
-            co_filename=own.co_filename, co_name=own.co_name, co_firstlineno=own.co_firstlineno
+            co_filename=code.co_filename, co_name=code.co_name, co_firstlineno=code.co_firstlineno
         )
 
 

@@ -1,9 +1,9 @@
-"""Which line of the notebook's cells runs when: profilers name the first line of a function,
-whichever of its lines called them.
+"""Times of the lines of the notebook's cells.
 
-Only code of cells is followed, and only on the thread that the recording began on. From Python 3.12
-on ``sys.monitoring`` does that, which leaves all other code as fast as it is. Before,
-``sys.settrace`` does, which Python calls for each function, as the recorders of stacks do.
+Profilers state the first line of a function, whichever of its lines called them. Only code of cells
+is followed, and only on the thread that the recording began on: by ``sys.monitoring`` from Python
+3.12 on, which does not slow other code, before by ``sys.settrace``, which Python calls for each
+function, as the recorders of stacks do.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from nbprof.core.cells import stem
 from nbprof.core.line_times import MOST, LineTimes
 
 _TOOLS = (4, 3)
-"""Ids of ``sys.monitoring`` that no kind of tool is meant to have."""
+"""Ids of ``sys.monitoring`` that are not reserved for a kind of tool."""
 _BEGIN = re.compile(r"get_ipython\(\)\.run_line_magic\('nbprof_begin', (.*)\)$")
-"""What the first line ``%%nbprof`` becomes."""
-MOST_CELLS, MOST_CHARACTERS = 50, 20_000
+"""The first line ``%%nbprof`` as IPython runs it."""
+MAX_CELLS, MAX_CHARACTERS = 50, 20_000
 CALLS = 1 << 14
-"""The number of calls is told after each so many."""
+"""The number of calls is reported each time that so many more were made."""
 
 
 class LineClock:
@@ -39,22 +39,23 @@ class LineClock:
     Parameters
     ----------
     called : callable, optional
-        Told how many Python functions were called on the thread, each time that so many more were;
-        it may stop this.
+        Called with the number of Python functions that were called on the thread, each time that
+        `CALLS` more were; it may stop the clock.
     """
 
     def __init__(self, called: Callable[[int], None] | None = None) -> None:
         self.trouble = ""
         self.calls = 0
         self.called = called
-        self._at, self._line = array("q"), array("i")
+        self._times, self._lines = array("q"), array("i")
         self._numbers: dict[tuple[str, int], int] = {}
         """By cell and line, from 1."""
-        self._inside: list[int] = []
+        self._stack: list[int] = []
+        """The current lines of the functions that run, innermost last."""
         self._cells: dict[str, str] = {}
         self.thread = 0
         self.on = False
-        self._cut = False
+        self._truncated = False
         self._tracer: _Monitoring | _Tracing = (
             _Monitoring(self) if sys.version_info >= (3, 12) else _Tracing(self)
         )
@@ -66,48 +67,50 @@ class LineClock:
         self.on = True
         self.trouble = self._tracer.start([frame for frame in frames if self.is_cell(frame.f_code)])
         self.on = not self.trouble
-        for frame in frames if self.on else []:
+        if not self.on:
+            return self
+        for frame in frames:
             self.enter()
-            # The line that began the recording is none of the person's.
+            # The line that began the recording is not the user's.
             if not _BEGIN.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno)):
                 self.reach(frame.f_code, frame.f_lineno)
         return self
 
     def stop(self) -> LineTimes | None:
-        """End, on any thread; None where no line of a cell ran."""
+        """End, on any thread; returns None if no line of a cell ran."""
         self.called = None
         if self.on:
-            # While it still follows: the first call after that ends it.
+            # Asked before it is off: the first call after that ends the tracing.
             displaced, self.on = self._tracer.displaced, False
             if displaced:
-                self._cut_here()
+                self._truncate()
             else:
                 self._note(0)
         if not self.trouble:
             self._tracer.stop()
         if not self._numbers:
             return None
-        at, line = np.frombuffer(self._at, np.int64), np.frombuffer(self._line, np.int32)
         # The clock of the machine may be set back meanwhile.
-        at = np.maximum.accumulate(at)
-        return LineTimes(self._source(), list(self._numbers), at, line, self._cut)
+        times = np.maximum.accumulate(np.frombuffer(self._times, np.int64))
+        lines = np.frombuffer(self._lines, np.int32)
+        return LineTimes(self._source(), list(self._numbers), times, lines, self._truncated)
 
     def _source(self) -> dict[str, str]:
-        """The text of the cells that ran, and of the last ones before that define functions: XLA
-        may have compiled these before.
+        """The text of the cells that ran, and of recent earlier ones that define functions.
+
+        XLA may have compiled the latter before.
         """
         used = {cell for cell, _ in self._numbers}
-        out = {name: cell_text(path) for path, name in self._cells.items() if name in used}
-        for path in [path for path in linecache.cache if (name := stem(path)) and name not in out][
-            : -MOST_CELLS - 1 : -1
-        ]:
+        texts = {name: cell_text(path) for path, name in self._cells.items() if name in used}
+        earlier = [path for path in linecache.cache if stem(path) and stem(path) not in texts]
+        for path in earlier[: -MAX_CELLS - 1 : -1]:
             text = cell_text(path)
-            if "def " in text and len(text) <= MOST_CHARACTERS:
-                out[stem(path)] = text
-        return out
+            if "def " in text and len(text) <= MAX_CHARACTERS:
+                texts[stem(path)] = text
+        return texts
 
     def is_cell(self, code: CodeType) -> bool:
-        """Whether this is the code of a cell, or of a function in one."""
+        """Return whether this is the code of a cell, or of a function in one."""
         path = code.co_filename
         if path not in self._cells:
             self._cells[path] = stem(path)
@@ -115,7 +118,7 @@ class LineClock:
 
     @property
     def here(self) -> bool:
-        """Whether what happens now is to be noted."""
+        """True if this thread is followed now."""
         return self.on and threading.get_ident() == self.thread
 
     def count(self) -> None:
@@ -127,54 +130,55 @@ class LineClock:
 
     def enter(self) -> None:
         """A function of a cell begins, or goes on."""
-        self._inside.append(0)
+        self._stack.append(0)
 
     def reach(self, code: CodeType, line: int) -> None:
         """One of its lines begins."""
-        if self._inside:
+        if self._stack:
             number = self._numbers.setdefault(
                 (self._cells[code.co_filename], line), len(self._numbers) + 1
             )
-            self._inside[-1] = number
+            self._stack[-1] = number
             self._note(number)
 
     def leave(self) -> None:
         """It returns, or yields."""
-        if self._inside:
-            self._inside.pop()
-            self._note(-self._inside[-1] if self._inside else 0)
+        if self._stack:
+            self._stack.pop()
+            self._note(-self._stack[-1] if self._stack else 0)
 
     def _note(self, number: int) -> None:
-        self._at.append(time.time_ns())
-        self._line.append(number)
-        if self.on and len(self._at) >= MOST:
+        self._times.append(time.time_ns())
+        self._lines.append(number)
+        if self.on and len(self._times) >= MOST:
             self.on = False
-            self._cut_here()
+            self._truncate()
 
-    def _cut_here(self) -> None:
-        """The rest of the recording counts for no line."""
-        self._cut = True
-        self._at.append(self._at[-1] if self._at else time.time_ns())
-        self._line.append(0)
+    def _truncate(self) -> None:
+        """Attribute the rest of the recording to no line."""
+        self._truncated = True
+        self._times.append(self._times[-1] if self._times else time.time_ns())
+        self._lines.append(0)
 
 
 def cell_text(path: str) -> str:
     """The text of a cell as it was written."""
     lines = linecache.getlines(path)
-    if lines and (begun := _BEGIN.match(lines[0])):
-        lines = [f"%%nbprof {ast.literal_eval(begun[1])}".rstrip() + "\n", *lines[1:]]
+    begin = _BEGIN.match(lines[0]) if lines else None
+    if begin:
+        lines = [f"%%nbprof {ast.literal_eval(begin[1])}".rstrip() + "\n", *lines[1:]]
     return "".join(lines)
 
 
 def _frames_of_cells() -> list[FrameType]:
     """The frames of cells that are running on this thread, outermost first."""
     frame: FrameType | None = sys._getframe()
-    found = []
+    frames = []
     while frame is not None:
         if stem(frame.f_code.co_filename):
-            found.append(frame)
+            frames.append(frame)
         frame = frame.f_back
-    return found[::-1]
+    return frames[::-1]
 
 
 class _Tracing:
@@ -195,7 +199,7 @@ class _Tracing:
 
     @property
     def displaced(self) -> bool:
-        """Whether a debugger that the cell called has taken the tracing over."""
+        """True if a debugger that the cell called has taken the tracing over."""
         return threading.get_ident() == self._clock.thread and sys.gettrace() != self._call
 
     def stop(self) -> None:
@@ -203,7 +207,7 @@ class _Tracing:
             if frame.f_trace == self._within:
                 frame.f_trace = None
         self._running = []
-        # On another thread it is none of ours; there the next call ends it.
+        # Tracing is per thread: on another thread the next call ends it.
         if sys.gettrace() == self._call:
             sys.settrace(None)
 
@@ -212,7 +216,7 @@ class _Tracing:
         if clock.called is not None:
             clock.count()
         if not clock.on:
-            # Where calls are counted, this goes on when there is no room for more lines.
+            # Counting calls goes on when there is no room for more lines.
             if clock.called is None and sys.gettrace() == self._call:
                 sys.settrace(None)
             return None
@@ -262,11 +266,11 @@ class _Monitoring:
         }
         for event, act in self._acts.items():
             monitoring.register_callback(self._tool, event, act)
-        # Of an earlier recording: code that it was not to follow is asked about once more.
+        # Code that an earlier recording disabled is asked about once more.
         monitoring.restart_events()
         for frame in running:
             self._follow(frame.f_code)
-        # Of exceptions only those of all code can be had.
+        # Events of exceptions cannot be limited to some code.
         monitoring.set_events(self._tool, events.PY_START | events.PY_THROW | events.PY_UNWIND)
         return ""
 

@@ -1,8 +1,7 @@
-"""Which loaders the recorded code asks for its batches, with which arguments, and how many cores it
-uses meanwhile.
+"""Loaders that the recorded code uses, their arguments, and the cores that they use.
 
-No loader is kept alive and none of its code runs: what its constructor stored is read, once an
-iteration.
+No loader is kept alive and none of its code runs: the attributes that its constructor set are read
+once per iteration.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
 
 
 class Clocks(NamedTuple):
-    """A moment in seconds: by the clock, by the CPU time of the process, and by that of the
-    thread.
-    """
+    """A time in seconds: of the clock, and of the CPU time of the process and of the thread."""
 
     wall: float
     process: float
@@ -36,7 +33,7 @@ class Clocks(NamedTuple):
 
 @dataclass
 class _Sums:
-    """What `LoaderUse` states of the batches."""
+    """Sums over the batches for `LoaderUse`."""
 
     iterations: int = 0
     batches: int = 0
@@ -48,17 +45,16 @@ class _Sums:
 
 @dataclass
 class _Iteration:
-    """An iterator that is asked for batches: its loader, and when it gave the last one, by both
-    clocks.
-    """
+    """An iterator over batches: its loader, and when it gave the last one, by both clocks."""
 
     loader: LoaderUse
     last: Clocks | None = None
 
 
 class Loaders:
-    """The loaders of one session. `begin` forgets what was counted before, but not which iterators
-    run.
+    """The loaders of one session.
+
+    `begin` resets the counts, but not the iterators that are running.
     """
 
     def __init__(
@@ -147,9 +143,9 @@ class Loaders:
                 sums.wait_s += ended.wall - began.wall
                 # Threads of ops that have ended spin for a while: they make no part of a batch that
                 # this thread makes.
-                own = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
+                in_process = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
                 sums.wait_cpu_s += (
-                    ended.thread - began.thread if own else ended.process - began.process
+                    ended.thread - began.thread if in_process else ended.process - began.process
                 )
                 sums.rest_s += began.wall - iteration.last.wall
                 sums.rest_cpu_s += began.process - iteration.last.process
@@ -204,9 +200,9 @@ def _of_py_dataset(dataset: Any, shuffle: object) -> LoaderUse:
 
 
 def _stored(thing: Any) -> dict[str, Any]:
-    """The attributes of an object, without asking a class that has ways of its own to find them."""
-    found: dict[str, Any] = object.__getattribute__(thing, "__dict__")
-    return found
+    """The attributes of an object, without calling methods of its class."""
+    attributes: dict[str, Any] = object.__getattribute__(thing, "__dict__")
+    return attributes
 
 
 def _count(value: object) -> int | None:

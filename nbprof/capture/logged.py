@@ -1,5 +1,6 @@
-"""What native libraries write to stderr while a profiler starts or stops: collected, and passed on
-except for the profiler's own log lines.
+"""Collect the output of native libraries on stderr while a profiler starts or stops.
+
+It is passed on, except for log lines of the profiler.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ _CHATTER = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-")
 
 @contextlib.contextmanager
 def stderr_lines() -> Iterator[list[str]]:
-    """Collect the lines that arrive at file descriptor 2 in the block; the list is filled when it
-    ends.
+    """Collect the lines that arrive at file descriptor 2 in the block.
+
+    The list is filled when the block ends.
 
     PyTorch's profiler logs there that it starts and stops, which looks like an error below the
     cell. Everything else is written to stderr when the block has ended, so nothing is lost. Meant
@@ -26,9 +28,9 @@ def stderr_lines() -> Iterator[list[str]]:
     lines: list[str] = []
     try:
         sys.stderr.flush()
-        kept = os.dup(2)
+        original = os.dup(2)
     except (OSError, ValueError, AttributeError):
-        # There is no stderr here.
+        # This process has no stderr.
         yield lines
         return
     try:
@@ -37,11 +39,11 @@ def stderr_lines() -> Iterator[list[str]]:
             try:
                 yield lines
             finally:
-                os.dup2(kept, 2)
+                os.dup2(original, 2)
                 caught.seek(0)
                 lines += caught.read().decode(errors="replace").splitlines()
                 rest = "".join(f"{line}\n" for line in lines if not _CHATTER.match(line))
                 with contextlib.suppress(OSError):
                     os.write(2, rest.encode())
     finally:
-        os.close(kept)
+        os.close(original)

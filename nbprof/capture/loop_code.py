@@ -40,7 +40,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 @dataclass(frozen=True)
 class Text:
-    """Where code stands, for people.
+    """The text of code and its position in the notebook.
 
     Parameters
     ----------
@@ -62,36 +62,32 @@ class Text:
 
     def site_inside(self, generator: ast.comprehension, node: ast.expr) -> int:
         """Announce a further `for` of a comprehension; returns its number."""
-        target, over = (
-            self._segment(each, ast.unparse(each)) for each in (generator.target, generator.iter)
-        )
-        line = generator.target.lineno if hasattr(generator.target, "lineno") else node.lineno
-        return loops.add_site(
-            Site(line + self.offset, f"for {target} in {over}", "comprehension", self.number)
-        )
+        target, iterable = self._segment(generator.target), self._segment(generator.iter)
+        line = getattr(generator.target, "lineno", node.lineno)
+        head = f"for {target} in {iterable}"
+        return loops.add_site(Site(line + self.offset, head, "comprehension", self.number))
 
     def _head(self, node: ast.For | ast.While | ast.AsyncFor | ast.expr) -> str:
         if isinstance(node, ast.expr):
-            return self._segment(node, ast.unparse(node))
+            return self._segment(node)
         if isinstance(node, ast.While):
-            return f"while {self._segment(node.test, ast.unparse(node.test))}:"
+            return f"while {self._segment(node.test)}:"
         word = "async for" if isinstance(node, ast.AsyncFor) else "for"
-        target = self._segment(node.target, ast.unparse(node.target))
-        return f"{word} {target} in {self._segment(node.iter, ast.unparse(node.iter))}:"
+        return f"{word} {self._segment(node.target)} in {self._segment(node.iter)}:"
 
-    def _segment(self, node: ast.expr, plain: str) -> str:
-        """An expression as it was written; as Python writes it where the text does not have it."""
+    def _segment(self, node: ast.expr) -> str:
+        """The text of an expression as it was written, or as Python formats it if unknown."""
         end = node.end_lineno
         lines = self.source.split("\n")
         if end is None or node.lineno != end or end + self.offset > len(lines):
-            return plain
+            return ast.unparse(node)
         line = lines[end + self.offset - 1].encode()
         text = line[node.col_offset : node.end_col_offset].decode(errors="replace")
         try:
             same = ast.dump(ast.parse(text, mode="eval").body) == ast.dump(_loaded(node))
         except (SyntaxError, ValueError):
-            return plain
-        return text if same else plain
+            same = False
+        return text if same else ast.unparse(node)
 
 
 def _loaded(node: ast.expr) -> ast.expr:
@@ -111,44 +107,38 @@ class Rewriter(ast.NodeTransformer):
         self._text = text
 
     def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements with their loops rewritten."""
-        out: list[ast.stmt] = []
-        for statement in statements:
-            out.append(self.visit(statement))
-        return out
+        """Return the statements with their loops rewritten."""
+        return [self.visit(statement) for statement in statements]
 
     def visit(self, node: ast.AST) -> Any:
-        """Scopes inside are left alone."""
+        """Inner scopes are left as they are."""
         return node if isinstance(node, _SCOPES) else super().visit(node)
 
     def visit_For(self, node: ast.For) -> ast.AST:
         """A `for` loop gets its items from `loops`."""
-        left_alone = _yields(node) or _marks_steps(node.iter) or _waits_for_threads(node)
-        number = None if left_alone else self._text.site(node, "for")
+        if _yields(node) or _marks_steps(node.iter) or _waits_for_threads(node):
+            return self.generic_visit(node)
+        number = self._text.site(node, "for")
         self.generic_visit(node)
-        if number is not None:
-            node.iter = _items(number, node.iter)
+        node.iter = _items(number, node.iter)
         return node
 
     def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
-        """An `async for` loop, too; its body says first that the item has come."""
-        number = None if _yields(node) or _marks_steps(node.iter) else self._text.site(node, "for")
+        """So does an `async for` loop; its body first reports that the item has come."""
+        if _yields(node) or _marks_steps(node.iter):
+            return self.generic_visit(node)
+        number = self._text.site(node, "for")
         self.generic_visit(node)
-        if number is not None:
-            node.iter = _located(_call(loops.ASYNC_LOOP, number, node.iter), node.iter)
-            node.body.insert(0, _located(ast.Expr(_call(loops.CAME, number)), node.target))
+        node.iter = _located(_call(loops.ASYNC_LOOP, number, node.iter), node.iter)
+        node.body.insert(0, _located(ast.Expr(_call(loops.CAME, number)), node.target))
         return node
 
     def visit_While(self, node: ast.While) -> ast.AST:
         """A `while` loop becomes a `for` loop without a target, which a false condition leaves."""
-        number = (
-            None
-            if _yields(node) or any(map(_jumps, node.orelse))
-            else self._text.site(node, "while")
-        )
+        if _yields(node) or any(map(_jumps, node.orelse)):
+            return self.generic_visit(node)
+        number = self._text.site(node, "while")
         self.generic_visit(node)
-        if number is None:
-            return node
         body = node.body
         if not (isinstance(node.test, ast.Constant) and node.test.value and not node.orelse):
             ended: list[ast.stmt] = [ast.Expr(_call(loops.OVER, number)), *node.orelse, ast.Break()]
@@ -162,32 +152,26 @@ class Rewriter(ast.NodeTransformer):
         """A comprehension gets the items of its first `for` from `loops`."""
         return self._comprehension(node)
 
-    visit_SetComp = visit_DictComp = visit_ListComp  # type: ignore[assignment]  # noqa: N815 - as `ast` calls them
+    visit_SetComp = visit_DictComp = visit_ListComp  # type: ignore[assignment]  # noqa: N815
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
-        """One that is not consumed where it stands runs between other code, and is left alone."""
-        for generator in node.generators[:1]:
-            generator.iter = self.visit(generator.iter)
+        """A generator that is not consumed at once runs between other code: it stays as it is."""
+        first = node.generators[0]
+        first.iter = self.visit(first.iter)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A generator expression or a `map` that is the only argument of a function that runs it to
-        its end.
-        """
-        only = node.args[0] if len(node.args) == 1 and not node.keywords else None
-        joins = (
-            isinstance(node.func, ast.Attribute)
-            and node.func.attr == "join"
-            and isinstance(node.func.value, ast.Constant)
-        )
-        consumed = joins or (isinstance(node.func, ast.Name) and node.func.id in _CONSUMERS)
-        if consumed and isinstance(only, ast.GeneratorExp):
+        """Rewrite a generator or `map` that is the only argument of a function that consumes it."""
+        if len(node.args) != 1 or node.keywords or not _consumes(node.func):
+            return self.generic_visit(node)
+        argument = node.args[0]
+        if isinstance(argument, ast.GeneratorExp):
             node.func = self.visit(node.func)
-            self._comprehension(only)
+            self._comprehension(argument)
             return node
-        if consumed and _maps(only):
+        if isinstance(argument, ast.Call) and _maps(argument):
             node.func = self.visit(node.func)
-            self._map(only)  # type: ignore[arg-type]
+            self._map(argument)
             return node
         return self.generic_visit(node)
 
@@ -206,34 +190,35 @@ class Rewriter(ast.NodeTransformer):
 
     def _comprehension(self, node: Any) -> Any:
         first, *inner = node.generators
-        left_alone = first.is_async or _marks_steps(first.iter) or _awaits(node)
-        numbers = (
-            []
-            if left_alone
-            else [
-                self._text.site(node, "comprehension"),
-                *(self._text.site_inside(each, node) for each in inner),
-            ]
-        )
+        if first.is_async or _marks_steps(first.iter) or _awaits(node):
+            return self.generic_visit(node)
+        numbers = [self._text.site(node, "comprehension")]
+        for generator in inner:
+            numbers.append(self._text.site_inside(generator, node))
         self.generic_visit(node)
-        for number, each in zip(numbers, node.generators, strict=False):
-            each.iter = _items(number, each.iter)
+        for number, generator in zip(numbers, node.generators, strict=True):
+            generator.iter = _items(number, generator.iter)
         return node
 
 
-def _maps(node: ast.expr | None) -> bool:
-    """Whether an expression is ``map(function, iterable)``."""
-    if (
-        not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Name)
-        or node.func.id != "map"
-    ):
-        return False
+def _consumes(function: ast.expr) -> bool:
+    """Return whether a function runs a generator to its end: `sum`, or `join` of a text."""
+    if isinstance(function, ast.Name):
+        return function.id in _CONSUMERS
     return (
-        len(node.args) == 2
-        and not node.keywords
-        and not any(isinstance(each, ast.Starred) for each in node.args)
+        isinstance(function, ast.Attribute)
+        and function.attr == "join"
+        and isinstance(function.value, ast.Constant)
     )
+
+
+def _maps(call: ast.Call) -> bool:
+    """Return whether a call is ``map(function, iterable)``."""
+    if not isinstance(call.func, ast.Name) or call.func.id != "map":
+        return False
+    if len(call.args) != 2 or call.keywords:
+        return False
+    return not any(isinstance(argument, ast.Starred) for argument in call.args)
 
 
 _WAITS = {"join", "wait"}
@@ -241,27 +226,24 @@ _WAITS = {"join", "wait"}
 
 
 def _waits_for_threads(node: ast.For) -> bool:
-    """Whether a loop only waits for what others do, as ``for thread in threads: thread.join()``:
-    its iterations are no work.
-    """
+    """Return whether the iterations are no work: ``for thread in threads: thread.join()``."""
     if len(node.body) != 1 or not isinstance(node.target, ast.Name):
         return False
-    only = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
-    if (
-        not isinstance(only, ast.Call)
-        or not isinstance(only.func, ast.Attribute)
-        or only.func.attr not in _WAITS
-    ):
+    statement = node.body[0]
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
-    return isinstance(only.func.value, ast.Name) and only.func.value.id == node.target.id
+    method = statement.value.func
+    if not isinstance(method, ast.Attribute) or method.attr not in _WAITS:
+        return False
+    return isinstance(method.value, ast.Name) and method.value.id == node.target.id
 
 
-def _located(node: Any, like: ast.AST) -> Any:
-    """The node with the place of another one wherever it has none."""
-    ast.copy_location(node, like)
-    for each in ast.walk(node):
-        if not hasattr(each, "lineno") and "lineno" in each._attributes:
-            ast.copy_location(each, like)
+def _located(node: Any, source: ast.AST) -> Any:
+    """The node, whose parts without a location get that of another node."""
+    ast.copy_location(node, source)
+    for part in ast.walk(node):
+        if not hasattr(part, "lineno") and "lineno" in part._attributes:
+            ast.copy_location(part, source)
     return node
 
 
@@ -270,12 +252,10 @@ def _call(name: str, number: int, *arguments: ast.expr) -> ast.Call:
 
 
 def _items(number: int, iterable: ast.expr) -> ast.expr:
-    """What a loop runs over in place of `iterable`; ``iter()`` fails as the loop itself would."""
-    found: ast.expr = _located(
-        _call(loops.LOOP, number, ast.Call(ast.Name(loops.ITER, ast.Load()), [iterable], [])),
-        iterable,
-    )
-    return found
+    """The iterable of a rewritten loop; its ``iter()`` fails as the loop itself would."""
+    iterator = ast.Call(ast.Name(loops.ITER, ast.Load()), [iterable], [])
+    items: ast.expr = _located(_call(loops.LOOP, number, iterator), iterable)
+    return items
 
 
 def _in_scope(node: ast.AST) -> Iterator[ast.AST]:
@@ -287,18 +267,18 @@ def _in_scope(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _yields(node: ast.AST) -> bool:
-    """Whether a generator pauses in a loop: other code runs between its iterations then."""
-    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in _in_scope(node))
+    """Return whether a generator pauses in a loop, so that other code runs in between."""
+    return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _in_scope(node))
 
 
 def _awaits(node: ast.AST) -> bool:
     return any(
-        isinstance(each, ast.Await) or getattr(each, "is_async", 0) for each in _in_scope(node)
+        isinstance(part, ast.Await) or getattr(part, "is_async", 0) for part in _in_scope(node)
     )
 
 
 def _jumps(node: ast.AST) -> bool:
-    """Whether a statement may leave or continue the loop around it."""
+    """Return whether a statement may leave or continue the loop around it."""
     if isinstance(node, (ast.Break, ast.Continue)):
         return True
     if isinstance(node, (*_SCOPES, ast.expr)):
@@ -309,37 +289,45 @@ def _jumps(node: ast.AST) -> bool:
 
 
 def _marks_steps(iterable: ast.expr) -> bool:
-    """Whether a loop runs over ``nbprof.steps(...)``, which makes its iterations the steps."""
+    """Return whether a loop runs over ``nbprof.steps(...)``, whose iterations are steps."""
     for node in ast.walk(iterable):
-        name = node.func if isinstance(node, ast.Call) else None
-        if (isinstance(name, ast.Attribute) and name.attr == "steps") or (
-            isinstance(name, ast.Name) and name.id == "steps"
-        ):
+        if isinstance(node, ast.Call) and _called_name(node.func) == "steps":
             return True
     return False
 
 
-# Which functions are plain code that the cell calls.
+def _called_name(function: ast.expr) -> str:
+    """The name of a called function or method; "" if it is another expression."""
+    if isinstance(function, ast.Name):
+        return function.id
+    return function.attr if isinstance(function, ast.Attribute) else ""
+
+
+# Functions of plain code that the cell calls.
 
 
 @dataclass
 class Uses:
-    """How code uses names."""
+    """Names that code uses."""
 
     called: set[str] = field(default_factory=set)
-    """Names that it calls, and names of the methods."""
+    """Functions and methods that it calls."""
     held: set[str] = field(default_factory=set)
-    """Those that it uses otherwise, or calls where something may compile the call."""
+    """Names that it uses otherwise, or in a call that something may compile."""
 
     def add(self, other: Uses) -> None:
-        """Those of other code, too."""
+        """Add the names that other code uses."""
         self.called |= other.called
         self.held |= other.held
 
 
-class _Use(ast.NodeVisitor):
-    """Collects how code uses names; what `plain` holds are functions and classes that are plain
-    code.
+class _UseCollector(ast.NodeVisitor):
+    """Collects the names that code uses.
+
+    Parameters
+    ----------
+    plain : set of int
+        Identities of the nodes of functions and classes that are plain code.
     """
 
     def __init__(self, plain: set[int]) -> None:
@@ -349,15 +337,11 @@ class _Use(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
-        name = (
-            function.id
-            if isinstance(function, ast.Name)
-            else function.attr
-            if isinstance(function, ast.Attribute)
-            else ""
-        )
-        if name:
-            (self.uses.held if self._opaque else self.uses.called).add(name)
+        name = _called_name(function)
+        if name and self._opaque:
+            self.uses.held.add(name)
+        elif name:
+            self.uses.called.add(name)
         if isinstance(function, ast.Attribute):
             self.visit(function.value)
         elif not name:
@@ -380,13 +364,13 @@ class _Use(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._scope(node)
 
-    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815 - as `ast` calls them
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
 
     def _scope(self, node: Any) -> None:
         plain = id(node) in self._plain
         bases = node.bases if isinstance(node, ast.ClassDef) else []
         for part in ast.iter_child_nodes(node):
-            # A class that is derived from one is no use of it.
+            # To derive a class from another one does not use the other one.
             if part in bases and isinstance(part, ast.Name):
                 continue
             self._opaque += not plain
@@ -395,40 +379,37 @@ class _Use(ast.NodeVisitor):
 
 
 def uses_of(function: Any) -> Uses:
-    """How the code of a plain function uses names."""
-    visitor = _Use({id(function)})
-    visitor.visit(function)
-    return visitor.uses
+    """The names that the code of a plain function uses."""
+    collector = _UseCollector({id(function)})
+    collector.visit(function)
+    return collector.uses
 
 
 _DISTRIBUTES = {
-    *(
-        "Parallel",
-        "delayed",
-        "Pool",
-        "ProcessPoolExecutor",
-        "Process",
-        "remote",
-        "ray",
-        "dask",
-        "joblib",
-    ),
-    *(
-        "cloudpickle",
-        "dill",
-        "pickle",
-        "sparkContext",
-        "spawn",
-        "start_processes",
-        "notebook_launcher",
-    ),
+    "Parallel",
+    "Pool",
+    "Process",
+    "ProcessPoolExecutor",
+    "cloudpickle",
+    "dask",
+    "delayed",
+    "dill",
+    "joblib",
+    "notebook_launcher",
+    "pickle",
+    "ray",
+    "remote",
+    "sparkContext",
+    "spawn",
+    "start_processes",
 }
-"""Names by which code is sent to other processes, which do not know the names of `loops`."""
+"""Names that send code to other processes, which do not have the builtins of `loops`."""
 
-Place = tuple[int, int]
+Position = tuple[int, int]
+"""Line and column of a definition."""
 
 
-def _place(node: Any) -> Place:
+def _position(node: Any) -> Position:
     return node.lineno, node.col_offset
 
 
@@ -441,7 +422,7 @@ class Definition:
 
     @property
     def plain(self) -> bool:
-        """Whether it may be plain code, as far as its own text goes."""
+        """True if its text allows it to be plain code."""
         node = self.node
         if node.decorator_list:
             return False
@@ -452,18 +433,15 @@ class Definition:
 
 
 def definitions(tree: ast.Module) -> list[Definition]:
-    """What a cell defines, in the order of its text; functions in functions are parts of these."""
-    found = []
+    """Functions, classes and methods of a cell, in the order of its text, without nested ones."""
+    result = []
     for node in _defined_in(tree):
-        found.append(Definition(node))
+        result.append(Definition(node))
         if isinstance(node, ast.ClassDef):
-            methods = [
-                each
-                for each in node.body
-                if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
-            ]
-            found += [Definition(each, node) for each in methods]
-    return found
+            for statement in node.body:
+                if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    result.append(Definition(statement, node))
+    return result
 
 
 def _defined_in(node: ast.AST) -> Iterator[Any]:
@@ -475,7 +453,7 @@ def _defined_in(node: ast.AST) -> Iterator[Any]:
 
 
 class Cell:
-    """The code of a cell, and which of its definitions are plain code.
+    """The code of a cell, and its definitions that are plain code.
 
     Parameters
     ----------
@@ -490,67 +468,67 @@ class Cell:
         self.definitions = definitions(tree)
         self._codes: dict[str, dict[tuple[str, int], CodeType]] = {}
         self._plain_codes: set[CodeType] | None = None
-        self.plain: set[Place] = set()
+        self.plain: set[Position] = set()
         self.uses = self.settle(set())
 
     def settle(self, held: set[str]) -> Uses:
-        """Find what is plain code, where `held` are names that other code holds; returns the
-        uses.
+        """Find the definitions that are plain code, and return the uses of names.
+
+        Parameters
+        ----------
+        held : set of str
+            Names that other code uses as values.
         """
-        plain = {_place(each.node) for each in self.definitions if each.plain}
+        plain = {_position(entry.node) for entry in self.definitions if entry.plain}
         while True:
-            nodes = {id(each.node) for each in self.definitions if _place(each.node) in plain}
-            visitor = _Use(nodes)
-            visitor.visit(self.tree)
-            taken = visitor.uses.held | held
-            known = {
-                each.node.name
-                for each in self.definitions
-                if isinstance(each.node, ast.ClassDef) and _place(each.node) in plain
-            }
-            left = {
-                _place(each.node)
-                for each in self.definitions
-                if self._stays(each, plain, taken, known | {"object"})
-            }
-            if left == plain:
-                self.plain, self.uses = plain, visitor.uses
-                return visitor.uses
-            plain = left
+            definitions = [entry for entry in self.definitions if _position(entry.node) in plain]
+            collector = _UseCollector({id(entry.node) for entry in definitions})
+            collector.visit(self.tree)
+            all_held = collector.uses.held | held
+            classes = {"object"}
+            for entry in definitions:
+                if isinstance(entry.node, ast.ClassDef):
+                    classes.add(entry.node.name)
+            remaining = set()
+            for entry in definitions:
+                if self._stays_plain(entry, plain, all_held, classes):
+                    remaining.add(_position(entry.node))
+            if remaining == plain:
+                self.plain, self.uses = plain, collector.uses
+                return collector.uses
+            plain = remaining
 
     @staticmethod
-    def _stays(each: Definition, plain: set[Place], held: set[str], classes: set[str]) -> bool:
-        node = each.node
-        if _place(node) not in plain or node.name in held:
+    def _stays_plain(
+        definition: Definition, plain: set[Position], held: set[str], classes: set[str]
+    ) -> bool:
+        node = definition.node
+        if node.name in held:
             return False
-        if each.owner is not None and _place(each.owner) not in plain:
+        if definition.owner is not None and _position(definition.owner) not in plain:
             return False
         bases = node.bases if isinstance(node, ast.ClassDef) else []
         return all(isinstance(base, ast.Name) and base.id in classes for base in bases)
 
     @property
     def distributes(self) -> bool:
-        """Whether it may send code to other processes."""
+        """True if it may send code to other processes."""
         return any(not _DISTRIBUTES.isdisjoint(_names_of(node)) for node in ast.walk(self.tree))
 
     def changes(self, defined: Any) -> list[tuple[FunctionType, CodeType]]:
-        """The rewritten code for a function that the cell has defined, or for the methods of a
-        class.
-        """
-        if isinstance(defined, type):
-            functions = [each for each in vars(defined).values() if isinstance(each, FunctionType)]
-        else:
-            functions = [defined] if type(defined) is FunctionType else []
-        found = []
-        for function in functions:
-            code = self._code(function)
+        """The rewritten code of a function that the cell has defined, or of methods of a class."""
+        candidates = vars(defined).values() if isinstance(defined, type) else [defined]
+        changes = []
+        for function in candidates:
+            code = self._code(function) if type(function) is FunctionType else None
             if code is not None:
-                found.append((function, code))
-        return found
+                changes.append((function, code))
+        return changes
 
     def has(self, code: CodeType) -> bool:
-        """Whether the text, as it is now, gives this code: the file of a module may have changed
-        since it was imported.
+        """Return whether the current text compiles to this code.
+
+        The file of a module may have changed since it was imported.
         """
         if self._plain_codes is None:
             with warnings.catch_warnings():
@@ -575,24 +553,25 @@ class Cell:
     def _compiled(self, file: str, flags: int) -> dict[tuple[str, int], CodeType]:
         """The rewritten code of all plain functions, by name and first line."""
         tree = copy.deepcopy(self.tree)
-        wanted = set()
-        for each in definitions(tree):
-            node = each.node
-            if isinstance(node, ast.ClassDef) or _place(node) not in self.plain:
+        keys = set()
+        for definition in definitions(tree):
+            node = definition.node
+            if isinstance(node, ast.ClassDef) or _position(node) not in self.plain:
                 continue
             node.body = Rewriter(self.text).body(node.body)
-            wanted.add((node.name, node.lineno))
+            keys.add((node.name, node.lineno))
         ast.fix_missing_locations(tree)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             code = compile(
                 tree, file, "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
             )
-        return {
-            key: each
-            for each in _codes_in(code)
-            if (key := (each.co_name, each.co_firstlineno)) in wanted
-        }
+        codes = {}
+        for function in _codes_in(code):
+            key = function.co_name, function.co_firstlineno
+            if key in keys:
+                codes[key] = function
+        return codes
 
 
 def _names_of(node: ast.AST) -> list[str]:
@@ -605,14 +584,14 @@ def _names_of(node: ast.AST) -> list[str]:
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield each
-            yield from _codes_in(each)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes_in(constant)
 
 
 def _shape(code: CodeType) -> tuple[Any, ...]:
-    """What a function's code must have in common with another one that takes its place."""
+    """The properties that the code of a function and its replacement must share."""
     qualified = getattr(code, "co_qualname", code.co_name)
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
     return (qualified, *counts, code.co_varnames, code.co_freevars, code.co_cellvars)
@@ -625,12 +604,15 @@ def rewritten(cell: Cell, *, functions: bool = True) -> ast.Module:
     ----------
     cell : Cell
     functions : bool
-        Whether functions that it defines are rewritten as well, while a recording runs.
+        Rewrite functions that it defines as well, while a recording runs.
     """
     tree = copy.deepcopy(cell.tree)
     number = loops.functions.add_variant(cell.changes) if functions else None
     tree.body = Rewriter(cell.text).body(tree.body)
-    for each in definitions(tree):
-        if number is not None and each.owner is None and _place(each.node) in cell.plain:
-            each.node.decorator_list.append(_located(_call(loops.DEFINED, number), each.node))
+    if number is None:
+        return ast.fix_missing_locations(tree)
+    for definition in definitions(tree):
+        node = definition.node
+        if definition.owner is None and _position(node) in cell.plain:
+            node.decorator_list.append(_located(_call(loops.DEFINED, number), node))
     return ast.fix_missing_locations(tree)

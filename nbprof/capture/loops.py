@@ -1,11 +1,11 @@
-"""When the iterations of the recorded cell's loops run.
+"""Times of the iterations of the recorded cell's loops.
 
 `nbprof.capture.loop_code` rewrites ``for x in items:`` into ``for x in __nbprof_loop__(7,
-__nbprof_iter__(items)):``. What the loop runs over then is an iterator of C: while iterations are
-long, one of them is handed out at a time, and the time is noted in between; while they are short,
-many are handed out at once, so that a loop of millions costs some ns an iteration more. The items
-come straight from the program's iterator: no frame of nbprof is on the stack meanwhile, no item is
-referred to here, and the iterator is released where it would be without nbprof.
+__nbprof_iter__(items)):``. The loop runs over an iterator of C then: while iterations are long, one
+item is handed out at a time, and the time is noted in between; while they are short, many are
+handed out at once, so that a loop of millions costs a few ns more per iteration. The items come
+straight from the program's iterator: no frame of nbprof is on the stack meanwhile, no item is
+referred to here, and the iterator is released when it would be without nbprof.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ LOOP, ITER, MAP, WHILE_LOOP, OVER, DEFINED = (
     f"__nbprof_{name}__" for name in ("loop", "iter", "map", "while", "over", "defined")
 )
 ASYNC_LOOP, CAME = (f"__nbprof_{name}__" for name in ("async_loop", "came"))
-"""Names that the rewritten code calls. They are builtins: the program's namespace stays its own."""
+"""Names that the rewritten code calls. They are builtins: the program's namespace is unchanged."""
 
-_MOST = 100_000
-"""Iterations of a loop whose times are noted, as many as `nbprof.core.loop_times` keeps."""
+_MAX_ITERATIONS = 100_000
+"""Iterations of a loop whose times are noted, as many as `nbprof.core.loop_times` stores."""
 _SHORT_NS = 20_000
-"""Iterations that take less on average are handed out many at a time: they are no unit of work."""
+"""Iterations that take less on average are handed out many at a time: they are not work units."""
 _SHORT_RUNS, _RUN_NS, _TINY_RUN_NS = 16, 400_000, 2_000_000
 """After so many executions that are shorter on average a loop is not followed any more.
 
-A loop that is entered often and takes less than the first limit each time is inside a unit of work;
-the second limit is for loops of short iterations.
+A loop that is entered often and takes less than the first limit each time is part of a unit of
+work; the second limit is for loops of short iterations.
 """
-_SOME = 128
-"""Iterations after which their mean is looked at."""
+_SAMPLE_SIZE = 128
+"""Iterations over which the mean is computed."""
 _CHUNK_NS, _LARGEST_CHUNK = 10_000_000, 1 << 20
-_ONE = ((),)
+_SINGLE_TURN = ((),)
 
 _clock = time.perf_counter_ns
 
@@ -92,7 +92,7 @@ def add_site(site: Site) -> int:
 
 
 class _Counts:
-    """What is known of one loop on one thread."""
+    """Counts and times of one loop on one thread."""
 
     def __init__(self, site: Site, file: str) -> None:
         self.site = site
@@ -106,7 +106,7 @@ class _Counts:
         self.exact = True
 
     def clear(self) -> None:
-        """Forget what came before the window; the arrays remain, for loops that run fill them."""
+        """Forget iterations before the window; running loops go on to fill the same arrays."""
         for column in (self.asked, self.got, self.ended):
             del column[:]
         self.inside = {}
@@ -115,15 +115,15 @@ class _Counts:
         self.overlaps = False
 
     def is_short(self) -> bool:
-        """Whether it is not worth its cost to follow the loop: it is entered often, for little."""
-        each = self.total / self.runs
-        return each < _RUN_NS or (each < _TINY_RUN_NS and self.total < _SHORT_NS * self.count)
+        """Return whether the loop is entered often for little work, not worth the cost."""
+        mean = self.total / self.runs
+        return mean < _RUN_NS or (mean < _TINY_RUN_NS and self.total < _SHORT_NS * self.count)
 
     def note(self, asked: int, got: int, ended: int) -> None:
         """An iteration has ended."""
         self.count += 1
         self.wait += got - asked
-        if len(self.asked) < _MOST:
+        if len(self.asked) < _MAX_ITERATIONS:
             self.asked.append(asked)
             self.got.append(got)
             self.ended.append(ended)
@@ -135,13 +135,13 @@ class _Run:
     Attributes
     ----------
     asked, got : int
-        When the current iteration asked for its item, and had it; 0 where it has not.
+        When the current iteration asked for its item and got it; 0 if it has not.
     over_at : int
-        When the condition of a `while` was found false; 0 while it was not.
+        When the condition of a `while` became false; 0 before.
     ticks : iterator or None
         While iterations are handed out many at a time, as many values as are left of them.
     skipped : int
-        How many of these had been handed out when the window began.
+        Iterations of the chunk that had been handed out when the window began.
     """
 
     __slots__ = (
@@ -181,7 +181,7 @@ class _Run:
     __hash__ = object.__hash__
 
     def taken(self) -> int:
-        """How many of the current chunk have been handed out."""
+        """The number of iterations of the current chunk that have been handed out."""
         return self.chunk - operator.length_hint(self.ticks) if self.ticks is not None else 0
 
     def note(self, now: int) -> None:
@@ -198,18 +198,18 @@ class _Run:
     def leave(self) -> None:
         """The loop is left before its iterator is exhausted, by the frame that drops the iterator.
 
-        The last iteration is complete after `break` and `return`, and not where an exception has
-        ended it.
+        The last iteration is complete after `break` and `return`, but not after an exception.
         """
         now = _clock()
         name = _instruction_of_caller()
         jumped = name.startswith(("POP_", "END_FOR")) and self.counts.site.kind != "comprehension"
+        complete = jumped and not self.over_at
         if self.ticks is not None:
             taken = self.taken()
-            self.note_chunk(
-                taken if (jumped and not self.over_at) or name == "FOR_ITER" else taken - 1
-            )
-        elif self.got and jumped and not self.over_at:
+            if not complete and name != "FOR_ITER":
+                taken -= 1
+            self.note_chunk(taken)
+        elif self.got and complete:
             self.note(now)
         self.end(self.over_at or now)
 
@@ -225,11 +225,11 @@ class _Run:
             if counts.runs % _SHORT_RUNS == 0 and counts.is_short():
                 counts.exact = False
                 self.recorder.through.add(self.number)
-        here = _inside.get(None)
-        while here is not None and here is not self:
-            here = here.parent
-        if here is self:
-            _inside.set(self.parent)
+        innermost = _innermost.get(None)
+        while innermost is not None and innermost is not self:
+            innermost = innermost.parent
+        if innermost is self:
+            _innermost.set(self.parent)
 
     def add_time(self, now: int, counts: _Counts) -> None:
         """Count the time in the loop."""
@@ -240,12 +240,12 @@ class _Run:
             counts.inside[around] = counts.inside.get(around, 0) + took
 
 
-_inside: ContextVar[_Run | None] = ContextVar("nbprof_loop")
+_innermost: ContextVar[_Run | None] = ContextVar("nbprof_loop")
 """The innermost loop that runs in this thread or task."""
 
 
 def _instruction_of_caller() -> str:
-    """What the frame does that closes the generator which calls this by way of `_Run.leave`."""
+    """The instruction of the frame that closes the generator which calls `_Run.leave`."""
     frame: FrameType | None = sys._getframe(2).f_back
     if frame is None or frame.f_lasti < 0:
         return ""
@@ -256,20 +256,18 @@ _followed = False
 
 
 def follow() -> None:
-    """The loops of a cell are rewritten: a recording in which none of them ran has no loop of the
-    person's.
-    """
+    """The loops of a cell are rewritten: loops that a recording lacks did not run."""
     global _followed
     _followed = True
 
 
 class Recorder:
-    """Notes what the loops of a recording do.
+    """Notes the iterations of the loops of a recording.
 
     Attributes
     ----------
     on : bool
-        Whether anything is noted.
+        True while iterations are noted.
     since : int
         When the window began, on the clock that loops use.
     through : set of int
@@ -305,19 +303,17 @@ class Recorder:
                 run.skipped = run.taken()
 
     def code_begins(self) -> None:
-        """The cell begins to run: what set the recording up is no part of the window."""
+        """The cell begins to run: the window excludes setting up the recording."""
         if not any(counts.running for counts in list(self._counts.values())):
             self.since = _clock()
 
     def leave_out(self, took_ns: int) -> None:
-        """So much time before the first loop was nbprof's, as to rewrite what a magic runs."""
+        """Exclude time before the first loop that nbprof took, as to rewrite code of a magic."""
         if not self._counts:
             self.since = min(self.since + took_ns, _clock())
 
     def code_ends(self) -> None:
-        """The cell has run: a loop that an exception has left runs no longer, even where a
-        traceback keeps it.
-        """
+        """The cell has run: a loop that an exception left is over, even if a traceback holds it."""
         self._code_ended = _clock()
 
     def stop(self) -> None:
@@ -331,10 +327,8 @@ class Recorder:
         self._counts = {}
 
     def enter(self, number: int, site: Site, frame: FrameType) -> _Run | None:
-        """A loop begins; None where it is not followed: it runs inside itself, or at the same
-        time.
-        """
-        parent = _inside.get(None)
+        """A loop begins; None if it is not followed, since it already runs on this thread."""
+        parent = _innermost.get(None)
         while parent is not None and not (parent.running and parent.recorder is self):
             parent = parent.parent
         key = number, threading.get_ident()
@@ -348,29 +342,31 @@ class Recorder:
             counts.overlaps |= around is None
             return None
         run = counts.running = _Run(self, number, counts, parent)
-        _inside.set(run)
+        _innermost.set(run)
         return run
 
-    def taken(self) -> Taken:
-        """What was noted since the window began, as it stands."""
+    def snapshot(self) -> Snapshot:
+        """The loops and their iterations since the window began."""
         end = self._code_ended or _clock()
-        kept = [
-            counts
-            for counts in list(self._counts.values())
-            if counts.count or counts.total or counts.running
-        ]
-        index = {counts: i for i, counts in enumerate(kept)}
-        loops = [_described(counts, index, end) for counts in kept]
-        columns = [(counts.asked[:], counts.got[:], counts.ended[:]) for counts in kept]
-        # Other threads may run on.
-        end = max([end, *(ended[-1] for _, _, ended in columns if ended)])
-        return Taken(
-            self.since + self._offset, end + self._offset, self._offset, loops, columns, _followed
+        index: dict[_Counts, int] = {}
+        for counts in list(self._counts.values()):
+            if counts.count or counts.total or counts.running:
+                index[counts] = len(index)
+        loops = [_totals(counts, index, end) for counts in index]
+        columns = []
+        last = end
+        for counts in index:
+            ended = counts.ended[:]
+            columns.append((counts.asked[:], counts.got[:], ended))
+            # Other threads may run on.
+            last = max([last, *ended[-1:]])
+        return Snapshot(
+            self.since + self._offset, last + self._offset, self._offset, loops, columns, _followed
         )
 
 
-class _Seen(NamedTuple):
-    """A loop as it stands: what `nbprof.core.loop_times.Loop` keeps of it."""
+class _LoopTotals(NamedTuple):
+    """A loop at one moment: the fields of `nbprof.core.loop_times.Loop`."""
 
     cell: str
     site: Site
@@ -383,31 +379,31 @@ class _Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a recorder has noted.
+class Snapshot:
+    """The loops of a window.
 
     Parameters
     ----------
     begin_ns, end_ns : int
         The window, in ns since 1970.
     offset : int
-        What added to a noted time makes it one since 1970.
-    loops : list of _Seen
+        Added to a noted time to convert it to ns since 1970.
+    loops : list of _LoopTotals
     columns : list of tuple of array
-        When the iterations of each loop asked for their items, had them and ended.
+        When the iterations of each loop asked for their items, got them and ended.
     followed : bool
-        Whether the loops of a cell were rewritten, so that those which are not here did not run.
+        The loops of a cell were rewritten, so that loops which are missing here did not run.
     """
 
     begin_ns: int
     end_ns: int
     offset: int
-    loops: list[_Seen]
+    loops: list[_LoopTotals]
     columns: list[tuple[array[int], array[int], array[int]]]
     followed: bool = False
 
     def times(self) -> LoopTimes | None:
-        """The same as a recording keeps it; None where no loop ran and no cell was followed."""
+        """The times as a recording stores them; None if no loop ran and no cell was followed."""
         # Late, for it imports numpy, and a cell may be recorded that does not.
         import numpy as np
 
@@ -415,49 +411,45 @@ class Taken:
 
         if not self.loops and not self.followed:
             return None
-        rows, room = [0] * len(self.loops), MOST
+        rows, remaining = [0] * len(self.loops), MOST
         for i in sorted(range(len(self.loops)), key=lambda i: -self.loops[i].total_ns):
             # The last column is filled last.
-            rows[i] = min(len(self.columns[i][-1]), room)
-            room -= rows[i]
+            rows[i] = min(len(self.columns[i][-1]), remaining)
+            remaining -= rows[i]
         noted = []
         for number in range(3):
             parts = [np.zeros(0, np.int64)]
-            parts += [
-                np.array(self.columns[i][number][: rows[i]], np.int64)
-                for i in range(len(self.loops))
-            ]
+            for columns, count in zip(self.columns, rows, strict=True):
+                parts.append(np.array(columns[number][:count], np.int64))
             noted.append(np.concatenate(parts) + self.offset)
         loops = []
-        for seen in self.loops:
-            site = seen.site
-            loops.append(Loop(seen.cell, site.number, site.line, site.text, site.kind, *seen[2:]))
-        of = np.repeat(np.arange(len(loops), dtype=np.int32), rows)
-        return LoopTimes(self.begin_ns, self.end_ns, loops, of, *noted)
+        for loop in self.loops:
+            site = loop.site
+            loops.append(Loop(loop.cell, site.number, site.line, site.text, site.kind, *loop[2:]))
+        loop_index = np.repeat(np.arange(len(loops), dtype=np.int32), rows)
+        return LoopTimes(self.begin_ns, self.end_ns, loops, loop_index, *noted)
 
 
-def _described(counts: _Counts, index: dict[_Counts, int], end: int) -> _Seen:
-    """A loop as it stands; one that is still running is counted up to now."""
-    total, inside, exact = counts.total, dict(counts.inside), counts.exact
+def _totals(counts: _Counts, index: dict[_Counts, int], end: int) -> _LoopTotals:
+    """The totals of a loop; one that is still running is counted up to now."""
+    total, time_inside, exact = counts.total, dict(counts.inside), counts.exact
     run = counts.running
     if run is not None:
         took = max(end - max(run.began, run.recorder.since), 0)
         total += took
         exact = exact and run.ticks is None
         if run.parent is not None:
-            inside[run.parent.counts] = inside.get(run.parent.counts, 0) + took
-    parents = {index[around]: ns for around, ns in inside.items() if around in index}
-    count = counts.count if exact else None
-    file = counts.file
-    return _Seen(
-        stem(file) or file,
-        counts.site,
-        counts.thread,
-        count,
-        total,
-        counts.wait,
-        parents,
-        counts.overlaps,
+            time_inside[run.parent.counts] = time_inside.get(run.parent.counts, 0) + took
+    parents = {index[around]: ns for around, ns in time_inside.items() if around in index}
+    return _LoopTotals(
+        cell=stem(counts.file) or counts.file,
+        site=counts.site,
+        thread=counts.thread,
+        iterations=counts.count if exact else None,
+        total_ns=total,
+        wait_ns=counts.wait,
+        inside=parents,
+        overlaps=counts.overlaps,
     )
 
 
@@ -465,21 +457,21 @@ _recorder: Recorder | None = None
 
 
 def leave_out(took_ns: int) -> None:
-    """So much of the recording that runs, if one does, was nbprof's."""
+    """Exclude time that nbprof took from the current recording, if there is one."""
     if _recorder is not None:
         _recorder.leave_out(took_ns)
 
 
 def active() -> bool:
-    """Whether loops are being recorded."""
+    """Return whether loops are being recorded."""
     return _recorder is not None
 
 
-# What the rewritten code calls.
+# Functions that the rewritten code calls.
 
 
 def _loop(number: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    """What a `for` loop or a comprehension runs over in place of `iterator`."""
+    """Return the iterator of a `for` loop or a comprehension in place of `iterator`."""
     __tracebackhide__ = True
     recorder, site = _recorder, _sites.get(number)
     if recorder is None or site is None or number in recorder.through:
@@ -495,7 +487,7 @@ def _loop(number: int, iterator: Iterator[Any]) -> Iterator[Any]:
 
 
 def _while(number: int) -> Iterator[tuple[()]]:
-    """What runs in place of a `while` loop, whose condition is in its body then."""
+    """Return the iterator of a rewritten `while` loop, whose condition is in its body."""
     __tracebackhide__ = True
     recorder, site = _recorder, _sites.get(number)
     if recorder is None or site is None or number in recorder.through:
@@ -511,7 +503,7 @@ def _while(number: int) -> Iterator[tuple[()]]:
 
 def _over(number: int) -> None:
     """The condition of a `while` loop is false."""
-    run = _inside.get(None)
+    run = _innermost.get(None)
     while run is not None and run.number != number:
         run = run.parent
     if run is not None:
@@ -519,18 +511,20 @@ def _over(number: int) -> None:
 
 
 def _async_loop(number: int, items: Any) -> Any:
-    """What an `async for` loop runs over in place of `items`."""
+    """Return the iterable of an `async for` loop in place of `items`."""
     __tracebackhide__ = True
     recorder, site = _recorder, _sites.get(number)
-    known = hasattr(type(items), "__aiter__") and not isinstance(items, steps.AsyncSteps)
-    if recorder is None or site is None or number in recorder.through or not known:
+    is_async_iterable = hasattr(type(items), "__aiter__") and not isinstance(
+        items, steps.AsyncSteps
+    )
+    if recorder is None or site is None or number in recorder.through or not is_async_iterable:
         return items
     return _AsyncIterable(items, partial(recorder.enter, number, site))
 
 
 def _came(number: int) -> None:
     """The item of an `async for` loop has come."""
-    run = _inside.get(None)
+    run = _innermost.get(None)
     while run is not None and run.number != number:
         run = run.parent
     if run is not None and not run.got:
@@ -538,8 +532,14 @@ def _came(number: int) -> None:
 
 
 class _AsyncIterable:
-    """Asynchronous iterable whose loop is followed from where it begins; `enter` gives the run of
-    the loop in a frame.
+    """Asynchronous iterable whose loop is followed from its beginning.
+
+    Parameters
+    ----------
+    items : asynchronous iterable
+        Of the program.
+    enter : callable
+        Returns the run of the loop in a frame.
     """
 
     __slots__ = ("_enter", "_items")
@@ -552,7 +552,7 @@ class _AsyncIterable:
         __tracebackhide__ = True
         iterator = type(self._items).__aiter__(self._items)
         run = None
-        # The program's loop runs in any case, and fails by itself over what is no iterator.
+        # The program's loop runs in any case, and raises itself if this is not an iterator.
         if hasattr(type(iterator), "__anext__"):
             with contextlib.suppress(Exception):
                 run = self._enter(sys._getframe(1))
@@ -560,11 +560,10 @@ class _AsyncIterable:
 
 
 class _AsyncItems:
-    """The iterator of an `async for` loop; notes when the loop asks for items and when it drops
-    this.
+    """The iterator of an `async for` loop; notes when the loop asks for items and drops it.
 
-    What it gives to the loop to wait for is what the program's iterator gives: no frame of nbprof
-    is on the stack meanwhile.
+    It returns the awaitables of the program's iterator: no frame of nbprof is on the stack while
+    the loop waits.
     """
 
     __slots__ = ("_iterator", "_next", "_run")
@@ -589,7 +588,7 @@ class _AsyncItems:
         with contextlib.suppress(Exception):
             run, now = self._run, _clock()
             frame = sys._getframe(1)
-            # After `break` and `return` the last iteration is complete; an exception has ended it.
+            # The last iteration is complete after `break` and `return`, not after an exception.
             if (
                 run.got
                 and frame.f_lasti >= 0
@@ -612,7 +611,7 @@ _NEVER = _Never()
 
 
 def _marks_steps(iterator: Any) -> bool:
-    """Whether it is what `nbprof.steps` returns: that loop marks its iterations itself."""
+    """Return whether it is the iterator of `nbprof.steps`, which marks its iterations."""
     return type(iterator) is GeneratorType and iterator.gi_code is steps._rounds.__code__
 
 
@@ -620,10 +619,10 @@ _PLAIN = ("builtins", "itertools", "_collections", "collections")
 
 
 def _is_plain(iterator: Any) -> bool:
-    """Whether it is an iterator of Python itself, of which ``iter()`` is the same without effects.
+    """Return whether it is an iterator of Python itself, whose ``iter()`` has no effects.
 
-    A loop calls ``iter()`` on what it is given. The program's iterator has been asked for already,
-    and may count that, or have no such method.
+    A loop calls ``iter()`` on its iterable. The program's iterable has been asked for its iterator
+    already, and may count that, or have no such method.
     """
     kind = type(iterator)
     return kind.__module__ in _PLAIN and isinstance(
@@ -632,12 +631,12 @@ def _is_plain(iterator: Any) -> bool:
 
 
 def _next_chunk(chunk: int, mean: float) -> int:
-    """How many short iterations to hand out at once, after so many that took `mean` ns each."""
-    return max(min(2 * chunk, int(_CHUNK_NS / (mean or 1)), _LARGEST_CHUNK), _SOME)
+    """The number of short iterations to hand out next, after `chunk` that took `mean` ns each."""
+    return max(min(2 * chunk, int(_CHUNK_NS / (mean or 1)), _LARGEST_CHUNK), _SAMPLE_SIZE)
 
 
 def _items(run: _Run, single: Iterator[Any], several: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Hand out the items of a loop; `single` tells the run when each of them comes."""
+    """Hand out the items of a loop; `single` notes in the run when each of them comes."""
     __tracebackhide__ = True
     recorder = run.recorder
     checked, turns = run.began, 0
@@ -652,7 +651,7 @@ def _items(run: _Run, single: Iterator[Any], several: Iterator[Any]) -> Iterator
                 return
             run.note(now)
             turns += 1
-            if turns < _SOME:
+            if turns < _SAMPLE_SIZE:
                 continue
             mean, chunk = (now - checked) / turns, turns
             while mean < _SHORT_NS and recorder.on:
@@ -683,11 +682,11 @@ def _turns(run: _Run) -> Iterator[Iterator[tuple[()]]]:
     try:
         while recorder.on:
             run.asked = run.got = now
-            yield _ONE  # type: ignore[misc]
+            yield _SINGLE_TURN  # type: ignore[misc]
             now = _clock()
             run.note(now)
             turns += 1
-            if turns < _SOME:
+            if turns < _SAMPLE_SIZE:
                 continue
             mean, chunk = (now - checked) / turns, turns
             while mean < _SHORT_NS and recorder.on:
@@ -780,23 +779,22 @@ def _defined(number: int) -> Callable[[Any], Any]:
     return register
 
 
-_ASYNC = ((ASYNC_LOOP, _async_loop), (CAME, _came))
+_BUILTINS: dict[str, object] = {
+    LOOP: _loop,
+    ITER: iter,
+    MAP: map,
+    WHILE_LOOP: _while,
+    OVER: _over,
+    DEFINED: _defined,
+    ASYNC_LOOP: _async_loop,
+    CAME: _came,
+}
 
 
 def install() -> None:
-    """Make the names known that the rewritten code calls; they stay, for such code may run
-    later.
-    """
-    for name, value in (
-        (LOOP, _loop),
-        (ITER, iter),
-        (MAP, map),
-        (WHILE_LOOP, _while),
-        (OVER, _over),
-        (DEFINED, _defined),
-        *_ASYNC,
-    ):
-        setattr(builtins, name, value)
+    """Define the builtins that the rewritten code calls; they stay, for it may run later."""
+    for name, function in _BUILTINS.items():
+        setattr(builtins, name, function)
 
 
 def _forget_in_child() -> None:

@@ -1,6 +1,4 @@
-"""What machine a run was recorded on, as far as it bears on step times. It has no name and no
-address in it.
-"""
+"""Properties of the machine of a recording that affect step times, without its name or address."""
 
 from __future__ import annotations
 
@@ -12,24 +10,26 @@ from pathlib import Path
 
 
 def machine() -> dict[str, str]:
-    """What is known of: `cpu` (its model), `cores` (that this process may run on), `python`, and
-    `driver` of NVIDIA's GPUs.
+    """The known properties.
 
-    `bf16` names the instructions with which the CPU multiplies matrices of bfloat16.
+    Returns
+    -------
+    dict
+        `cpu` (the model), `cores` (that this process may run on), `bf16` (instructions with which
+        the CPU multiplies matrices of bfloat16), `python`, and `driver` of NVIDIA's GPUs.
     """
     affinity = getattr(os, "sched_getaffinity", None)
-    found = {
-        "cpu": _first(Path("/proc/cpuinfo"), r"^model name\s*:\s*(.+)$")
-        or platform.processor()
-        or platform.machine(),
-        "cores": str(len(affinity(0)) if affinity is not None else os.cpu_count() or ""),
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count()
+    cpu = _first(Path("/proc/cpuinfo"), r"^model name\s*:\s*(.+)$")
+    driver = Path("/proc/driver/nvidia/version")
+    facts = {
+        "cpu": cpu or platform.processor() or platform.machine(),
+        "cores": str(cores or ""),
         "bf16": ", ".join(_bf16()),
         "python": platform.python_version(),
-        "driver": _first(
-            Path("/proc/driver/nvidia/version"), r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)"
-        ),
+        "driver": _first(driver, r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def _bf16() -> list[str]:
@@ -40,6 +40,6 @@ def _bf16() -> list[str]:
 
 def _first(path: Path, pattern: str) -> str:
     with contextlib.suppress(OSError):
-        found = re.search(pattern, path.read_text(errors="replace"), re.MULTILINE)
-        return found[1].strip() if found else ""
+        match = re.search(pattern, path.read_text(errors="replace"), re.MULTILINE)
+        return match[1].strip() if match else ""
     return ""

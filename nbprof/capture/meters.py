@@ -14,13 +14,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Gpu:
-    """What NVML reports for the GPUs that this process may use, taken together.
+    """The total use of the GPUs that this process may use, from NVML.
 
     Parameters
     ----------
     count : int
     busy : float or None
-        The mean share of the time in which a kernel ran, 0 to 1; None where it is not reported, as
+        The mean share of the time in which a kernel ran, 0 to 1; None if it is not reported, as
         for a MIG slice.
     used, total : int
         Bytes of their memory in use by any process, and in total.
@@ -51,10 +51,10 @@ class Reading:
 
 
 class Meters:
-    """Reads the process with psutil and the GPUs with NVML, if `pynvml` can be imported; what fails
-    is unknown.
+    """Reads the process with psutil and the GPUs with NVML, if `pynvml` can be imported.
 
-    It is made on the thread of the cell, before the recording, and read on another one.
+    Values that cannot be read are unknown. It is created on the thread of the cell, before the
+    recording, and read on another one.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -99,7 +99,7 @@ class Meters:
 
 
 def _nvml() -> Any:
-    """`pynvml`, which both nvidia-ml-py and an older package are called.
+    """`pynvml`, which both nvidia-ml-py and an older package provide.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _nvml() -> Any:
     """
     if "pynvml" not in sys.modules:
         with warnings.catch_warnings():
-            # The older package says with each import that the newer one should be installed.
+            # The older package warns with each import that the newer one should be installed.
             warnings.simplefilter("ignore")
             import pynvml  # noqa: F401
     return sys.modules["pynvml"]
@@ -120,7 +120,7 @@ class Gpus:
     Parameters
     ----------
     nvml : module
-        `pynvml`. It is initialised with the first reading: that takes a moment where the driver
+        `pynvml`. It is initialised with the first reading, which takes a moment if the driver
         sleeps.
     """
 
@@ -143,33 +143,32 @@ class Gpus:
                 busy.append(float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100)
         if not self._handles:
             return None
-        known = len(busy) == len(self._handles)
-        return Gpu(len(self._handles), sum(busy) / len(busy) if known else None, used, total)
+        count = len(self._handles)
+        mean_busy = sum(busy) / count if len(busy) == count else None
+        return Gpu(count, mean_busy, used, total)
 
     def _visible(self) -> list[Any]:
-        """Those that CUDA_VISIBLE_DEVICES lets the process see."""
+        """Handles of the GPUs that CUDA_VISIBLE_DEVICES makes visible."""
         nvml = self._nvml
-        every = [
-            nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())
-        ]
+        every = list(map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount())))
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         if chosen is None:
             return every
         words = [word.strip() for word in chosen.split(",")]
         by_number = all(word.lstrip("-").isdigit() for word in words if word)
-        # CUDA numbers the fastest first unless it is told not to; with GPUs of several kinds its
-        # numbers are not those of NVML.
+        # By default, CUDA numbers the fastest first: with GPUs of several kinds its numbers differ
+        # from those of NVML.
         kinds = {str(nvml.nvmlDeviceGetName(handle)) for handle in every}
         if by_number and len(kinds) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
             return every if any(word.isdigit() for word in words) else []
-        found = []
+        visible = []
         for word in words:
             handle = self._find(word, every)
-            # CUDA sees nothing of what stands behind a device that there is not.
+            # CUDA ignores all entries after a device that does not exist.
             if handle is None:
                 break
-            found.append(handle)
-        return found
+            visible.append(handle)
+        return visible
 
     def _find(self, word: str, every: list[Any]) -> Any:
         if word.isdigit():

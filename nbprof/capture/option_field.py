@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Option:
-    """What is known of an option besides its name, type and default.
+    """Metadata of an option besides its name, type and default.
 
     Attributes
     ----------
@@ -123,9 +123,7 @@ class Declared:
 
 
 def option(default: Any, help: str, /, **declared: Any) -> Any:
-    """Declare an option: a field of a dataclass with a default; the keywords are those of
-    `Option`.
-    """
+    """Declare an option: a dataclass field with a default, and keywords as of `Option`."""
     return field(default=default, metadata={_KEY: Option(help, **declared)})
 
 
@@ -177,11 +175,10 @@ def _reader(each: Declared) -> Callable[[str], Any]:
     return read
 
 
-def values(given: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
+def values(parsed: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
     """The options of a dataclass that a parser read, by name."""
-    return {
-        each.name: getattr(given, each.name) for each in declared(cls) if hasattr(given, each.name)
-    }
+    names = [field.name for field in declared(cls)]
+    return {name: getattr(parsed, name) for name in names if hasattr(parsed, name)}
 
 
 def documented(cls: type[T]) -> type[T]:

@@ -228,9 +228,9 @@ class Options:
             raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {self.host_level!r}")
         if self.steps is not None:
             _check_steps(self.steps)
-        if self.warmup is not None and not (_whole(self.warmup) and self.warmup >= 0):
+        if self.warmup is not None and not (_is_integer(self.warmup) and self.warmup >= 0):
             raise CaptureError(f"the warm-up must be 0 or more steps, not {self.warmup!r}")
-        if not (_whole(self.every) and self.every >= 0):
+        if not (_is_integer(self.every) and self.every >= 0):
             raise CaptureError(f"'every' must be 0 or more steps, not {self.every!r}")
         if self.every:
             self._check_every()
@@ -266,13 +266,13 @@ class Options:
             raise CaptureError(str(error)) from None
 
     def given_for_npu(self, *names: str) -> list[str]:
-        """Those options of an NPU that differ from their defaults, as they are typed."""
-        asked = {field.name: getattr(self, field.name) != field.default for field in fields(self)}
-        return [
-            f"--{name.replace('_', '-')}"
-            for name in names or ("aic_metrics", *POINTS)
-            if asked[name]
-        ]
+        """Flags of the options of an NPU that differ from their defaults."""
+        flags = []
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in names or ("aic_metrics", *POINTS):
+            if getattr(self, name) != defaults[name]:
+                flags.append(f"--{name.replace('_', '-')}")
+        return flags
 
     def _check_every(self) -> None:
         first, last = self.steps or (1, None)
@@ -288,7 +288,7 @@ class Options:
             )
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
+def options_of(chosen: Mapping[str, Any]) -> Options:
     """The options given by name; `steps` may be a string or two numbers.
 
     Raises
@@ -296,15 +296,15 @@ def options_of(given: Mapping[str, Any]) -> Options:
     CaptureError
         Unknown option, or invalid value.
     """
-    known = [field.name for field in fields(Options)]
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise CaptureError(
-                f"unknown option {name!r}: "
-                + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}")
-            )
-    values = dict(given)
+    names = [field.name for field in fields(Options)]
+    for name in chosen:
+        if name not in names:
+            hint = f"the options are {', '.join(names)}"
+            near = difflib.get_close_matches(name, names, 1)
+            if near:
+                hint = f"did you mean {near[0]!r}?"
+            raise CaptureError(f"unknown option {name!r}: {hint}")
+    values = dict(chosen)
     steps = values.get("steps")
     if isinstance(steps, str):
         values["steps"] = parse_steps(steps)
@@ -316,20 +316,18 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 
 def signature(*before: inspect.Parameter, without: Collection[str] = ()) -> inspect.Signature:
-    """The signature of a function that takes options by name: `before`, then each option with its
-    default.
-    """
-    named = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
-        )
-        for field in fields(Options)
-        if field.name not in without
-    ]
-    return inspect.Signature([*before, *named])
+    """The signature of a function with options: `before`, then each option with its default."""
+    parameters = list(before)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    for field in fields(Options):
+        if field.name not in without:
+            parameters.append(
+                inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
+            )
+    return inspect.Signature(parameters)
 
 
-def _whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -341,8 +339,8 @@ def _check_steps(steps: object) -> None:
     if not (
         isinstance(steps, tuple)
         and len(steps) == 2
-        and _whole(steps[0])
-        and (steps[1] is None or _whole(steps[1]))
+        and _is_integer(steps[0])
+        and (steps[1] is None or _is_integer(steps[1]))
     ):
         raise CaptureError(
             "steps must be a string such as '10:20' or two numbers such as (10, 20), counted from"
@@ -358,8 +356,7 @@ def _check_steps(steps: object) -> None:
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
-    """Return the first and last step that a text such as ``10:20``, ``10:``, ``:20`` or ``7`` asks
-    for.
+    """Return the first and last step of a text such as ``10:20``, ``10:``, ``:20`` or ``7``.
 
     Parameters
     ----------
@@ -377,7 +374,11 @@ def parse_steps(text: str) -> tuple[int, int | None]:
             f"--steps takes A:B, A:, :B or one number (steps are counted from 1), not {text!r}"
         )
     first = int(match[1] or 1)
-    last = int(match[3]) if match[3] else (None if match[2] else first)
+    last: int | None = first
+    if match[3]:
+        last = int(match[3])
+    elif match[2]:
+        last = None
     if first < 1 or (last is not None and last < first):
         raise CaptureError(
             f"--steps {text.strip()} is an empty range: steps are counted from 1, and A may not be"

@@ -1,5 +1,4 @@
-"""Other profilers of Python calls, which a framework's recorder of such calls replaces: they are
-given back when the recording ends.
+"""Other profilers of Python calls, which a recorder replaces, and which are restored at its end.
 
 Python has one function at a time for ``sys.setprofile`` (and one for new threads), and one tool at
 a time for each id of ``sys.monitoring``. PyTorch and JAX set theirs without keeping what was there,
@@ -18,9 +17,7 @@ _TOOLS = range(6)
 
 
 class _Tool(NamedTuple):
-    """A tool of ``sys.monitoring``: its name, the events that it asks for, and what it does at
-    each.
-    """
+    """A tool of ``sys.monitoring``: its name, its events, and its callback for each."""
 
     name: str
     events: int
@@ -47,14 +44,14 @@ class OtherProfilers:
     def started(self) -> None:
         """The recorder runs: see which tools of `sys.monitoring` it has displaced."""
         now = _tools() if self._tools else {}
-        self._displaced = {
-            number for number, tool in self._tools.items() if now.get(number) != tool
-        }
+        self._displaced = set()
+        for number, tool in self._tools.items():
+            if now.get(number) != tool:
+                self._displaced.add(number)
 
     @contextlib.contextmanager
     def given_back(self, notes: list[str], hidden: bool = False) -> Iterator[None]:
-        """Around the end of the recorder: what it leaves empty gets what was there; `notes` gets a
-        sentence about it.
+        """Restore replaced profilers when the recorder ends; `notes` receives a sentence about it.
 
         A profiler that the program ended meanwhile stays ended, unless the recorder is `hidden`:
         Python does not show that of JAX.
@@ -75,9 +72,9 @@ class OtherProfilers:
                     threading.setprofile(self._of_threads)
                 names += self._tools_again(still)
             if names:
-                which = ", ".join(dict.fromkeys(names))
+                listed = ", ".join(dict.fromkeys(names))
                 notes.append(
-                    f"another profiler of Python calls was running ({which}): Python has one at a"
+                    f"another profiler of Python calls was running ({listed}): Python has one at a"
                     " time, so it was suspended while Python calls were recorded, and resumed"
                     " afterwards; it lacks what ran in between"
                 )
@@ -102,12 +99,12 @@ class OtherProfilers:
 
 
 def _of_threads() -> Any:
-    """What `threading.setprofile` was given."""
+    """The argument of `threading.setprofile`."""
     return threading.getprofile() if hasattr(threading, "getprofile") else None
 
 
 def _set_again(profile: Any) -> None:
-    # A profiler written in C, as that of cProfile, is no function to set: it sets itself.
+    # A profiler written in C, such as cProfile, is not a function: it sets itself.
     if not callable(profile) and hasattr(profile, "enable"):
         profile.enable()
     else:

@@ -27,8 +27,7 @@ _ITERATORS = (
 
 
 class Waits:
-    """The time that the thread of the steps has spent in iterators, in s, and how many items it
-    got.
+    """Seconds that the thread of the steps has spent in iterators, and items that it got.
 
     Where the framework takes the batch inside its own program, as `fit` of Keras on TensorFlow
     does, nothing of it is seen here.
@@ -66,9 +65,7 @@ class Waits:
             self.items += 1
 
     def hook(self, patches: Patches) -> None:
-        """Watch the iterators of the frameworks that are imported by now, and the loaders that they
-        belong to.
-        """
+        """Watch the iterators of the imported frameworks, and their loaders."""
         self.loaders.hook(patches)
         for module, name in _ITERATORS:
             owner = getattr(sys.modules.get(module), name, None)
@@ -121,9 +118,7 @@ class Pace:
         return median(between) if between else None
 
     def waiting_share(self) -> float | None:
-        """The share of the recent steps spent waiting for input, 0 to 1; None where it is not
-        seen.
-        """
+        """The share of the recent steps spent waiting for input, 0 to 1; None if it is unknown."""
         ends = self._recent()
         if len(ends) < 2:
             return None
@@ -135,9 +130,7 @@ class Pace:
         return min(max(waited / took, 0.0), 1.0)
 
     def waits_now(self) -> bool:
-        """Whether the step that runs has waited for input for longer than steps take, and for a
-        second.
-        """
+        """Return whether the current step has waited for longer than a step and than a second."""
         return self._waits.open_s > max(1.0, (self.step_ms() or 0.0) / 1e3)
 
     def _recent(self) -> list[tuple[float, float, int]]:

@@ -1,4 +1,4 @@
-"""Replace attributes of other people's classes for the length of a recording, and put them back."""
+"""Replace attributes of classes of other packages during a recording, and restore them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Any
 
 
 class Patches:
-    """Keeps what was replaced, and restores exactly that."""
+    """Remembers the replaced attributes, and restores exactly these."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[Any, str, Any, Any, bool]] = []
+        self._replaced: list[tuple[Any, str, Any, Any, bool]] = []
         self._actions: list[Callable[[], object]] = []
 
     def on_restore(self, action: Callable[[], object]) -> None:
-        """Call `action` at the end, for what is not an attribute, as a hook that a framework
-        keeps.
-        """
+        """Call `action` at the end, for other changes, such as a hook of a framework."""
         self._actions.append(action)
 
     def replace(self, owner: Any, name: str, replacement: Any) -> None:
@@ -24,24 +22,24 @@ class Patches:
 
         An attribute that a class inherits is given back to the parent at the end, not copied down.
         """
-        own = name in vars(owner)
-        original = vars(owner)[name] if own else None
+        in_owner = name in vars(owner)
+        original = vars(owner)[name] if in_owner else None
         setattr(owner, name, replacement)
-        self._kept.append((owner, name, original, replacement, own))
+        self._replaced.append((owner, name, original, replacement, in_owner))
 
     def restore(self) -> None:
-        """Put everything back, last first.
+        """Restore everything, last first.
 
-        What somebody else has wrapped since is left: taking it away would break their wrapper, and
-        ours passes calls through.
+        An attribute that has been wrapped since is left in place: removing ours would break that
+        wrapper, and ours passes calls through.
         """
         while self._actions:
             self._actions.pop()()
-        while self._kept:
-            owner, name, original, replacement, own = self._kept.pop()
+        while self._replaced:
+            owner, name, original, replacement, in_owner = self._replaced.pop()
             if vars(owner).get(name) is not replacement:
                 continue
-            if own:
+            if in_owner:
                 setattr(owner, name, original)
             else:
                 delattr(owner, name)

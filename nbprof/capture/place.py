@@ -1,6 +1,4 @@
-"""Where the files of a recording go: scratch while it runs, TensorBoard's layout when it is
-whole.
-"""
+"""The folders of a recording: scratch while it runs, TensorBoard's layout when it is complete."""
 
 from __future__ import annotations
 
@@ -27,21 +25,21 @@ LEFT_S = 24 * 3600.0
 """A scratch folder untouched for a day is left over from a killed process."""
 
 
-class Place:
+class RunFolder:
     """The folder of one recording.
 
     TensorFlow names a run by the second, so two recordings in one second would overwrite each
     other, and a crash would leave half a run. So the profiler writes into a scratch folder, and the
-    finished run is moved, on the same disk, to a name that is free.
+    finished run is moved, on the same disk, to a free name.
 
-    A disk that has little room could lose the run, for a profiler writes once, at its end. Then the
+    A disk with little space could lose the run, since a profiler writes once, at its end. Then the
     scratch folder is on another disk, or in memory, and the run stays there if the logdir does not
     take it.
 
     Parameters
     ----------
     options : Options
-        Says which logdir, and whether anything is kept.
+        The logdir, and whether the run is saved.
 
     Attributes
     ----------
@@ -50,63 +48,55 @@ class Place:
     notes : list of str
         Notes for the user, for example that the working directory is read-only.
     upload : Upload or None
-        Copies runs to the URL that the logdir is.
-    beside : list of Path
-        Further runs that were recorded at the same time as the last one that was moved, of other
-        frameworks.
+        Copies runs to the logdir if that is a URL.
+    companion_runs : list of Path
+        Runs of other frameworks that were recorded at the same time as the last settled run.
     """
 
     def __init__(self, options: Options) -> None:
         self.notes: list[str] = []
-        self.upload = (
-            Upload(options.logdir)
-            if options.logdir is not None and is_url(options.logdir)
-            else None
-        )
+        self.upload: Upload | None = None
+        if options.logdir is not None and is_url(options.logdir):
+            self.upload = Upload(options.logdir)
         self.temporary = self.upload is not None or (not options.save and options.logdir is None)
         self._spare: Path | None = None
-        wanted = Path(options.logdir or DEFAULT).expanduser()
         if self.temporary:
             self.logdir = _make_elsewhere()
-        else:
-            try:
-                # The working directory may be gone.
-                wanted = self.logdir = wanted.absolute()
-                wanted.mkdir(parents=True, exist_ok=True)
-                if not options.logdir:
-                    ignore_by_git(wanted)
-                _clear_leftovers(wanted)
-                self.renew()
-            except OSError as error:
-                self.logdir = _make_elsewhere()
-                reason = error.strerror or type(error).__name__
-                self.notes.append(
-                    f"{wanted} cannot be written ({reason}): the run is saved in {self.logdir}"
-                    " instead; choose another location with --logdir DIR"
-                )
-                self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self.logdir))
+            self.renew()
             return
-        self.renew()
+        logdir = Path(options.logdir or DEFAULT).expanduser()
+        try:
+            # The working directory may be gone.
+            logdir = self.logdir = logdir.absolute()
+            logdir.mkdir(parents=True, exist_ok=True)
+            if not options.logdir:
+                ignore_by_git(logdir)
+            _clear_leftovers(logdir)
+            self.renew()
+        except OSError as error:
+            self.logdir = _make_elsewhere()
+            reason = error.strerror or type(error).__name__
+            self.notes.append(
+                f"{logdir} cannot be written ({reason}): the run is saved in {self.logdir}"
+                " instead; choose another location with --logdir DIR"
+            )
+            self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self.logdir))
 
     def renew(self) -> None:
-        """Have a new scratch folder, for the next recording into the same logdir."""
-        at = self.logdir
+        """Create a new scratch folder, for the next recording into the same logdir."""
+        parent = self.logdir
         if not self.temporary and _free(self.logdir) < ENOUGH:
             with contextlib.suppress(OSError):
-                at = self._elsewhere()
-        self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=at))
+                parent = self._elsewhere()
+        self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=parent))
 
     def mark(self, **facts: str) -> None:
-        """Say in the scratch folder whose it is, in case that the process is killed. Never
-        raises.
-        """
+        """Note the owner in the scratch folder, in case the process is killed. Never raises."""
         if not self.temporary:
             mark(self.scratch, facts)
 
     def secure(self) -> None:
-        """Have what is now to be written to the scratch folder land elsewhere, if its disk has
-        become full meanwhile.
-        """
+        """Redirect the scratch folder to another disk if its disk has become full meanwhile."""
         if self.temporary or self.scratch.parent != self.logdir or _free(self.logdir) >= ENOUGH:
             return
         with contextlib.suppress(OSError):
@@ -115,8 +105,8 @@ class Place:
                 return
             (self.scratch / MARK).unlink(missing_ok=True)
             target = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._elsewhere()))
-            # The profiler was told at its start where to write to. Removing the folder makes the
-            # room that the link takes.
+            # The profiler got the path at its start. Removing the folder frees the space that the
+            # link takes.
             self.scratch.rmdir()
             try:
                 self.scratch.symlink_to(target, target_is_directory=True)
@@ -125,11 +115,15 @@ class Place:
                 target.rmdir()
 
     def settle(self, suffix: str = "") -> Path:
-        """Move the finished run out of the scratch folder and return its folder, whose name ends in
-        `suffix`.
+        """Move the finished run out of the scratch folder and return its new folder.
 
-        Runs in the scratch folder that are called as the first one, ``_`` and a name are of other
-        frameworks: they become its neighbours.
+        Runs in the scratch folder whose name is that of the first one, ``_`` and another name are
+        of other frameworks: they are moved to the same folder.
+
+        Parameters
+        ----------
+        suffix : str
+            Appended to the name of the run.
 
         Raises
         ------
@@ -144,24 +138,24 @@ class Place:
             target = _move_into(self.logdir, run, name)
         except OSError as error:
             try:
-                kept = self._elsewhere()
-                target = _move_into(kept, run, name)
+                spare = self._elsewhere()
+                target = _move_into(spare, run, name)
             except OSError:
                 raise CaptureError(
                     f"the run could not be moved to {self.logdir}: {error.strerror}; it is in {run}"
                 ) from error
-            self.notes.append(self._why(error, target, kept))
-        self.beside = []
+            self.notes.append(self._moved_note(error, target, spare))
+        self.companion_runs = []
         for other in runs[1:]:
             if other.name.startswith(f"{run.name}_"):
-                # The run that is shown is whole without it.
+                # The main run is complete without it.
                 with contextlib.suppress(OSError):
                     name = f"{target.name}{other.name[len(run.name) :]}"
-                    self.beside.append(_move_into(target.parents[2], other, name))
+                    self.companion_runs.append(_move_into(target.parents[2], other, name))
         self.discard()
         return target
 
-    def _why(self, error: OSError, run: Path, kept: Path) -> str:
+    def _moved_note(self, error: OSError, run: Path, logdir: Path) -> str:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
             reason = (
@@ -171,12 +165,12 @@ class Place:
         else:
             reason = f"{self.logdir} cannot be written ({error.strerror or type(error).__name__})"
         return (
-            f"{reason}. The run is saved in {kept} instead; free some space, or choose another"
+            f"{reason}. The run is saved in {logdir} instead; free some space, or choose another"
             " location with --logdir DIR"
         )
 
     def _elsewhere(self) -> Path:
-        """The logdir for what the other one does not take."""
+        """The logdir for runs that do not fit into the requested one."""
         if self._spare is None:
             self._spare = _make_elsewhere()
         return self._spare
@@ -189,54 +183,52 @@ class Place:
                 self.scratch.unlink()
         shutil.rmtree(self.scratch, ignore_errors=True)
         if self._spare is not None:
-            # Where a run is kept in it, it is not empty.
+            # It is not empty if a run was saved in it.
             with contextlib.suppress(OSError):
                 self._spare.rmdir()
                 self._spare = None
 
     def keep(self) -> None:
-        """Keep what was to be removed."""
+        """Keep a temporary logdir."""
         self.temporary = False
 
     def remove(self) -> None:
-        """Remove everything, where nothing was to be kept."""
+        """Remove the logdir if it is temporary."""
         if self.temporary:
             shutil.rmtree(self.logdir, ignore_errors=True)
 
 
 def _free(folder: Path) -> float:
-    """Free bytes of a disk; infinite where that is not known."""
+    """Free bytes of a disk; infinite if unknown."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
         return float("inf")
 
 
-def _same_disk(one: Path, other: Path) -> bool:
-    return one.stat().st_dev == other.stat().st_dev
+def _same_disk(first: Path, second: Path) -> bool:
+    return first.stat().st_dev == second.stat().st_dev
 
 
 def _make_elsewhere() -> Path:
-    """A new folder where there is room: for temporary files, or in memory."""
-    places = []
-    # Python finds none where it cannot write a few bytes.
+    """Create a folder on a disk with enough space: for temporary files, or in memory."""
+    parents = []
+    # Python finds no folder for temporary files if it cannot write a few bytes.
     with contextlib.suppress(OSError):
-        places.append(Path(tempfile.gettempdir()))
-    places += [
-        path
-        for path in (Path("/dev/shm"), Path("/var/tmp"))  # noqa: S108
-        if path.is_dir() and os.access(path, os.W_OK)
-    ]  # noqa: RUF100, S108
-    with_room = [path for path in places if _free(path) >= ENOUGH]
-    best = with_room[0] if with_room else max(places, key=_free, default=None)
-    return Path(tempfile.mkdtemp(prefix="nbprof-", dir=best))
+        parents.append(Path(tempfile.gettempdir()))
+    for path in (Path("/dev/shm"), Path("/var/tmp")):  # noqa: S108
+        if path.is_dir() and os.access(path, os.W_OK):
+            parents.append(path)
+    with_space = [path for path in parents if _free(path) >= ENOUGH]
+    parent = with_space[0] if with_space else max(parents, key=_free, default=None)
+    return Path(tempfile.mkdtemp(prefix="nbprof-", dir=parent))
 
 
 def _move_into(logdir: Path, run: Path, name: str) -> Path:
-    """Move a run to a name that is free in a logdir, and return where it is.
+    """Move a run to a free name in a logdir, and return its new folder.
 
-    Other processes of a job may take the same name in that moment. On another disk it appears when
-    it is whole.
+    Other processes of a job may take the same name at the same time. On another disk it appears
+    when it is complete.
     """
     home = logdir / "plugins" / "profile"
     home.mkdir(parents=True, exist_ok=True)
@@ -256,23 +248,23 @@ def _move_into(logdir: Path, run: Path, name: str) -> Path:
             target = home / f"{name}_{number}"
             number += 1
     except shutil.Error as error:
-        # It gathers what went wrong, as texts.
-        number = next(
-            (
-                number
-                for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
-                if os.strerror(number) in str(error)
-            ),
-            errno.EIO,
-        )
-        raise OSError(number, os.strerror(number)) from error
+        code = _error_code(error)
+        raise OSError(code, os.strerror(code)) from error
     finally:
         if copy is not None:
             shutil.rmtree(copy, ignore_errors=True)
 
 
+def _error_code(error: shutil.Error) -> int:
+    """The code of an error of `shutil`, which contains those of several files as texts."""
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE):
+        if os.strerror(code) in str(error):
+            return code
+    return errno.EIO
+
+
 def _clear_leftovers(logdir: Path) -> None:
-    """Remove the scratch folders of processes that were killed: no recording lasts as long."""
+    """Remove the scratch folders of killed processes; no recording takes as long as `LEFT_S`."""
     for folder in logdir.glob(f"{SCRATCH}*"):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > LEFT_S:

@@ -1,5 +1,4 @@
-"""Record a cell without a framework: its steps, what they wait for, and the process's use of cores
-and memory.
+"""Record a cell without a framework: its steps, their waits, and the use of cores and memory.
 
 The file is a Chrome trace, so that any viewer opens it. Its times count from `baseTimeNanoseconds`,
 ns since 1970, by which other data of the same recording is placed.
@@ -35,8 +34,8 @@ RECORDER = "nbprof"
 """`otherData.recorder` of the file."""
 
 CELL, STEP, INPUT, SPAN = "nbprof_recording", "nbprof_step", "nbprof_wait", "nbprof_span"
-"""Categories (``cat``): the recording, a step, the wait for its next item, and a marked span that
-became no step.
+"""Categories (``cat``): the recording, a step, a wait for its next item, and a span that is not a
+step.
 """
 
 GAUGE_S = 0.25
@@ -70,9 +69,7 @@ class _Event(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The process at one moment (ns since 1970): CPU time of all threads in s, resident bytes or
-    -1.
-    """
+    """The process at one time (ns since 1970): CPU seconds of all threads, resident bytes or -1."""
 
     time: int
     cpu: float
@@ -80,8 +77,7 @@ class _Reading(NamedTuple):
 
 
 class PythonBackend:
-    """Records spans of steps and waits, without a profiler, for a cell of NumPy, pandas,
-    scikit-learn or plain Python.
+    """Records spans of steps and waits, without a profiler: for NumPy, pandas or plain Python.
 
     Parameters
     ----------
@@ -102,11 +98,11 @@ class PythonBackend:
         self._thread = 0
 
     def code_begins(self) -> None:
-        """All is set up: what runs from here on is the person's code."""
+        """All is set up: the user's code runs from here on."""
         self._code_began = time.time_ns()
 
     def code_ends(self) -> None:
-        """What runs from here on ends the recording."""
+        """The user's code has ended."""
         self._code_ended = time.time_ns()
 
     def start(self, folder: Path, options: Options) -> list[str]:
@@ -142,10 +138,9 @@ class PythonBackend:
         try:
             run.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f".{target.name}.part")
-            with gzip.open(part, "wt", LEVEL, encoding="utf-8") as out:
-                json.dump(
-                    _document(self._began, events, readings, self._threads, self._stated()), out
-                )
+            trace = _document(self._began, events, readings, self._threads, self._facts())
+            with gzip.open(part, "wt", LEVEL, encoding="utf-8") as file:
+                json.dump(trace, file)
             part.replace(target)
         except OSError as error:
             raise CaptureError(
@@ -176,16 +171,16 @@ class PythonBackend:
 
     def versions(self) -> str:
         """The framework, Python and the libraries that are imported, with their versions."""
-        texts = [
-            f"Python {platform.python_version()}",
-            *(f"{_LIBRARIES[name]} {version}" for name, version in _imported().items()),
-        ]
+        texts = []
         if self._module is not None:
-            texts.insert(0, f"{self.title} {getattr(self._module, '__version__', '')}".rstrip())
+            texts.append(f"{self.title} {getattr(self._module, '__version__', '')}".rstrip())
+        texts.append(f"Python {platform.python_version()}")
+        for name, version in _imported().items():
+            texts.append(f"{_LIBRARIES[name]} {version}")
         return ", ".join(texts)
 
-    def _stated(self) -> dict[str, Any]:
-        """Facts that the file states."""
+    def _facts(self) -> dict[str, Any]:
+        """Facts about the recording for the file."""
         versions = _imported()
         if self._module is not None and hasattr(self._module, "__version__"):
             versions = {self.name: str(self._module.__version__), **versions}
@@ -202,7 +197,7 @@ class PythonBackend:
             self.framework.recorder.synchronize(self._module)
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Nothing to hook: the steps are those that `clock` is told of by others."""
+        """Hooks nothing: other sources report steps to `clock`."""
 
 
 class _Mark:
@@ -215,10 +210,12 @@ class _Mark:
         self._start = time.time_ns()
 
     def close(self, step: int | None, batches: int = 1) -> None:
-        """End here, as step `step`, or as none."""
+        """End here, as step `step`, or as a plain span."""
         del batches
-        name, category = (f"{self._kind} {step}", STEP) if step is not None else (self._kind, SPAN)
-        self._backend.add(name, category, self._thread, self._start)
+        if step is None:
+            self._backend.add(self._kind, SPAN, self._thread, self._start)
+        else:
+            self._backend.add(f"{self._kind} {step}", STEP, self._thread, self._start)
 
 
 class _Wait:
@@ -236,9 +233,7 @@ class _Wait:
 
 
 class _Gauge:
-    """Reads the process's CPU time and resident memory on a thread of its own, four times a
-    second.
-    """
+    """Reads the process's CPU time and resident memory on a thread, four times a second."""
 
     def __init__(self) -> None:
         self._readings: list[_Reading] = []
@@ -270,7 +265,7 @@ class _Gauge:
 
 
 def _resident() -> int:
-    """Resident bytes of this process; -1 where the system does not say so cheaply."""
+    """Resident bytes of this process; -1 if the system has no cheap way to read them."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError, AttributeError):
@@ -279,10 +274,12 @@ def _resident() -> int:
 
 def _imported() -> dict[str, str]:
     """Versions of the libraries that are imported, by module."""
-    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
-    return {
-        name: version for name, version in found.items() if isinstance(version, str) and version
-    }
+    versions = {}
+    for name in _LIBRARIES:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str) and version:
+            versions[name] = version
+    return versions
 
 
 def _document(
@@ -290,70 +287,54 @@ def _document(
     events: list[_Event],
     readings: list[_Reading],
     threads: dict[int, str],
-    stated: dict[str, Any],
+    facts: dict[str, Any],
 ) -> dict[str, Any]:
-    """The trace as JSON; `began` is when the recording did, ns since 1970."""
+    """The trace as JSON; `began` is the beginning of the recording, ns since 1970."""
     pid = os.getpid()
-    # Readers take a time of 0 for one that was lost.
+    # Readers take a time of 0 for a lost one.
     origin = began - 1000
-    listed: list[dict[str, Any]] = [
+    records: list[dict[str, Any]] = [
         {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": "Python"}}
     ]
-    listed += [
-        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
-        for tid, name in threads.items()
-    ]
-    for event in sorted(events, key=lambda event: (event.start, -event.end)):
-        times = {"ts": (event.start - origin) / 1000, "dur": (event.end - event.start) / 1000}
-        listed.append(
-            {
-                "ph": "X",
-                "cat": event.category,
-                "name": event.name,
-                "pid": pid,
-                "tid": event.thread,
-                **times,
-            }
+    for tid, name in threads.items():
+        arguments = {"name": name}
+        records.append(
+            {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": arguments}
         )
-    listed += _counters(origin, readings, pid)
+    for event in sorted(events, key=lambda event: (event.start, -event.end)):
+        record = {
+            "ph": "X",
+            "cat": event.category,
+            "name": event.name,
+            "pid": pid,
+            "tid": event.thread,
+            "ts": (event.start - origin) / 1000,
+            "dur": (event.end - event.start) / 1000,
+        }
+        records.append(record)
+    for record in _counters(origin, readings):
+        records.append({"ph": "C", "pid": pid, **record})
     return {
         "schemaVersion": 1,
         "baseTimeNanoseconds": origin,
         "displayTimeUnit": "ms",
-        **stated,
-        "traceEvents": listed,
+        **facts,
+        "traceEvents": records,
     }
 
 
-def _counters(origin: int, readings: list[_Reading], pid: int) -> list[dict[str, Any]]:
-    """Counter events: cores in use since the reading before, drawn from that on, and resident
-    memory.
-    """
-    out: list[dict[str, Any]] = []
+def _counters(origin: int, readings: list[_Reading]) -> list[dict[str, Any]]:
+    """Counter events: cores in use, drawn from the previous reading on, and resident memory."""
+    counters: list[dict[str, Any]] = []
     for before, reading in itertools.pairwise(readings):
         passed = (reading.time - before.time) / 1e9
         if passed > 0:
             cores = round(max(reading.cpu - before.cpu, 0.0) / passed, 3)
-            at = (before.time - origin) / 1000
-            out.append(
-                {
-                    "ph": "C",
-                    "name": "CPU cores in use",
-                    "pid": pid,
-                    "ts": at,
-                    "args": {"cores": cores},
-                }
-            )
+            time_us = (before.time - origin) / 1000
+            counters.append({"name": "CPU cores in use", "ts": time_us, "args": {"cores": cores}})
     for reading in readings:
         if reading.resident >= 0:
-            at = (reading.time - origin) / 1000
-            out.append(
-                {
-                    "ph": "C",
-                    "name": "Resident memory",
-                    "pid": pid,
-                    "ts": at,
-                    "args": {"bytes": reading.resident},
-                }
-            )
-    return out
+            time_us = (reading.time - origin) / 1000
+            memory = {"bytes": reading.resident}
+            counters.append({"name": "Resident memory", "ts": time_us, "args": memory})
+    return counters

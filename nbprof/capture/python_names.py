@@ -1,6 +1,4 @@
-"""Names of sampled stacks: from code objects and offsets of instructions to functions, lines and
-what they called.
-"""
+"""Names of sampled stacks: functions, lines and calls of code objects and instructions."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from nbprof.capture.lines import MOST_CELLS, MOST_CHARACTERS, cell_text
+from nbprof.capture.lines import MAX_CELLS, MAX_CHARACTERS, cell_text
 from nbprof.capture.python_places import Code, Spot
 from nbprof.core.cells import stem
 from nbprof.core.python_samples import Function, Place
@@ -18,9 +16,7 @@ from nbprof.core.sample_limits import MOST_TEXT
 
 @dataclass
 class Tree:
-    """Named stacks, as `PythonSamples` has them; `node` has the number of each node that was
-    sampled.
-    """
+    """Named stacks, as in `PythonSamples`; `node` has the number of each sampled node."""
 
     functions: list[Function] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -30,7 +26,7 @@ class Tree:
 
 
 class Names:
-    """Names of the code that was sampled.
+    """Names of the sampled code.
 
     Parameters
     ----------
@@ -43,14 +39,12 @@ class Names:
     def __init__(self, codes: dict[int, CodeType], variables: dict[int, dict[str, Any]]) -> None:
         self._codes = codes
         self._variables = variables
-        self._known: dict[int, Code] = {}
+        self._by_id: dict[int, Code] = {}
         self._functions: dict[Function, int] = {}
         self._places: dict[Place, int] = {}
 
     def tree(self, nodes: Mapping[tuple[int, int, int], int]) -> Tree:
-        """The named tree of nodes, each of which has its caller, code and instruction; several may
-        become one.
-        """
+        """The named tree of nodes with a caller, code and instruction; equal ones are merged."""
         tree = Tree()
         numbers: dict[tuple[int, int], int] = {}
         spots: dict[tuple[int, int], tuple[int, Spot]] = {}
@@ -58,39 +52,39 @@ class Names:
             caller = tree.node[above] if above >= 0 else -1
             if (code, offset) not in spots:
                 spots[code, offset] = self._spot(code, offset)
-            place, spot = spots[code, offset]
+            place_index, spot = spots[code, offset]
             if spot.begins and caller >= 0:
                 # The time before a function begins is its caller's.
                 tree.node.append(caller)
                 continue
-            if (caller, place) not in numbers:
-                numbers[caller, place] = len(numbers)
+            if (caller, place_index) not in numbers:
+                numbers[caller, place_index] = len(numbers)
                 tree.parent.append(caller)
-                tree.place.append(place)
-            tree.node.append(numbers[caller, place])
+                tree.place.append(place_index)
+            tree.node.append(numbers[caller, place_index])
         tree.functions, tree.places = list(self._functions), list(self._places)
         return tree
 
     def source(self) -> dict[str, str]:
         """The text of the cells, by the stem of their files."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for path in dict.fromkeys(code.co_filename for code in self._codes.values()):
             name = stem(path)
-            if name and len(found) < MOST_CELLS:
+            if name and len(texts) < MAX_CELLS:
                 text = cell_text(path)
-                if text and len(text) <= MOST_CHARACTERS:
-                    found[name] = text
-        return found
+                if text and len(text) <= MAX_CHARACTERS:
+                    texts[name] = text
+        return texts
 
     def _spot(self, number: int, offset: int) -> tuple[int, Spot]:
         code = self._codes[number]
-        if number not in self._known:
-            self._known[number] = Code(code, self._variables[number])
-        known = self._known[number]
-        spot = known.outer(offset) if offset >= 0 else known.inner(-2 - offset)
+        if number not in self._by_id:
+            self._by_id[number] = Code(code, self._variables[number])
+        cached = self._by_id[number]
+        spot = cached.outer(offset) if offset >= 0 else cached.inner(-2 - offset)
         name = str(getattr(code, "co_qualname", code.co_name))[:MOST_TEXT]
         function = Function(code.co_filename[-MOST_TEXT:], name, max(code.co_firstlineno, 0))
-        place = Place(
+        location = Place(
             self._functions.setdefault(function, len(self._functions)), max(spot.line, 0), spot.call
         )
-        return self._places.setdefault(place, len(self._places)), spot
+        return self._places.setdefault(location, len(self._places)), spot

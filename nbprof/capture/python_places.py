@@ -1,5 +1,4 @@
-"""Where a thread was in its Python code: the line, and the C function or operator that it was in,
-by the instruction of its frame.
+"""The line, and the C function or operator, of a thread by the instruction of its frame.
 
 A thread lets others run only between some instructions: where a function begins, at the end of a
 pass of a loop and after a call, and inside calls that release the GIL. Time is therefore seen a
@@ -22,7 +21,7 @@ _MOST_CALL = 2_000
 """Characters of a call in the source that are parsed for the name of what it calls."""
 _CALLS = ("CALL", "PRECALL")
 UNKNOWN = "(…)"
-"""What stands for an object that has no name, in the name of a method of it."""
+"""Placeholder of an object without a name, in the name of a method of it."""
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, type)
 
 
@@ -35,7 +34,7 @@ class Spot(NamedTuple):
 
 
 class Code:
-    """What the places of one code object are.
+    """The places of one code object.
 
     Parameters
     ----------
@@ -78,26 +77,18 @@ class Code:
         return line or self._code.co_firstlineno
 
     def _line_of_loop(self, offset: int) -> int:
-        """The line that the end of a pass stands for: that of its last call, else its only one,
-        else that of the loop.
-        """
+        """The line of the end of a pass: of its last call, else its only one, else of the loop."""
         passed = [step for step in self._steps if step.offset <= offset]
         start = next((step.target for step in reversed(passed) if step.offset == offset), None)
         if start is None or start >= offset:
             return self._line(offset)
         body = [step for step in passed if start < step.offset < offset]
-        inner = next(
-            (
-                i
-                for i in range(len(body) - 1, -1, -1)
-                if body[i].name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD"))
-            ),
-            -1,
-        )
-        if call := next(
-            (step for step in reversed(body[inner + 1 :]) if step.name.startswith(_CALLS)), None
-        ):
-            return self._line(call.offset)
+        for step in reversed(body):
+            if step.name.startswith(("JUMP_BACKWARD", "POP_JUMP_BACKWARD")):
+                # The end of an inner loop.
+                break
+            if step.name.startswith(_CALLS):
+                return self._line(step.offset)
         header = self._line(start)
         lines = {self._line(step.offset) for step in body} - {header}
         return lines.pop() if len(lines) == 1 else header
@@ -112,7 +103,7 @@ class Code:
         return steps
 
     def _call(self, offset: int) -> str:
-        """What is called by the instruction, as far as the source has a name for it."""
+        """The function that the instruction calls, if the source names it."""
         operation = self._operation(offset)
         if not operation.startswith((*_CALLS, "BINARY_OP")) or not self._positions:
             return ""
@@ -123,20 +114,18 @@ class Code:
             return ""
         names = _dotted(node.func)
         # The file may have changed since it was imported.
-        known = {
+        variables = {
             *self._code.co_names,
             *self._code.co_varnames,
             *self._code.co_freevars,
             *self._code.co_cellvars,
         }
-        if not names or names[-1] not in known:
+        if not names or names[-1] not in variables:
             return ""
         return self._resolved(names)[:MOST_TEXT]
 
     def _resolved(self, names: list[str]) -> str:
-        """The name with its module, where it begins with a module or is a function that was
-        imported.
-        """
+        """The name with its module, if it begins with a module or is an imported function."""
         text = ".".join(names)
         root = names[0]
         local = (
@@ -148,7 +137,7 @@ class Code:
             return f"{UNKNOWN}{text}"
         if local:
             return text
-        # Of dict itself: names may be of a class that runs code of its own.
+        # The method of dict: the class of the globals may override it with the program's code.
         value = dict.get(self._names, root, getattr(builtins, root, None))
         if type(value) is ModuleType:
             return ".".join([value.__name__, *names[1:]])
@@ -166,9 +155,7 @@ class Code:
 
 
 def _owner(value: object) -> str:
-    """The class of an object as `torch.Tensor`; "" of Python's own, and of those that the program
-    defines.
-    """
+    """The class of an object, such as `torch.Tensor`; "" for Python's and the program's own."""
     kind = type(value)
     module, name = type.__getattribute__(kind, "__module__"), kind.__name__
     if not isinstance(module, str) or module in ("builtins", "__main__"):

@@ -1,8 +1,8 @@
 """Samples the stacks of the Python threads of this process while a recording runs.
 
 A daemon thread reads ``sys._current_frames()`` about 100 times a second. It holds the GIL for some
-20 µs each time: stacks are compared as numbers, and get their names when the recording ends. It
-takes more time between samples where they cost more than `SHARE` of a core, after `FIRST_S` in all.
+20 µs each time: stacks are compared as numbers, and get their names when the recording ends. The
+interval grows if samples take more than `SHARE` of a core, after `FIRST_S` in total.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ INTERVAL_S = 0.01
 LONGEST_S = 0.1
 """Least and most time between samples."""
 SHARE, FIRST_S = 0.003, 0.004
-"""Of a core, which the sampling thread may use, after so many seconds of CPU time at once: short
+"""Share of a core that the sampling thread may use, and CPU seconds that it may use before: short
 cells get their samples from these.
 """
-_MOST_DEPTH = 500
-_MOST_THREADS = 5_000
-_MOST_STACKS = 5_000
-"""Stacks that are looked up whole; more than that and all are forgotten, not their nodes."""
+_MAX_DEPTH = 500
+_MAX_THREADS = 5_000
+_MAX_STACKS = 5_000
+"""Complete stacks that are cached; with more, all are dropped from the cache, not their nodes."""
 _KERNEL = frozenset({"ipykernel", "IPython"})
-_BESIDE = _KERNEL | {
+_SERVICES = _KERNEL | {
     "nbprof",
     "jupyter_client",
     "zmq",
@@ -47,14 +47,14 @@ _BESIDE = _KERNEL | {
 
 
 class _Thread:
-    """A thread that was seen."""
+    """A thread that was sampled."""
 
-    __slots__ = ("beside", "clock", "cpu", "name", "node", "number", "same")
+    __slots__ = ("clock", "cpu", "is_service", "name", "node", "number", "same")
 
     def __init__(self, thread: threading.Thread | None, cpu: int | None) -> None:
         self.name = thread.name if thread is not None else "thread of a library"
         self.same = weakref.ref(thread) if thread is not None else None
-        self.beside = thread is not None and _is_beside(thread)
+        self.is_service = thread is not None and _is_service(thread)
         self.number = -1
         self.node = -1
         self.clock = _clock_of(thread)
@@ -70,21 +70,17 @@ class PythonSampler:
         self._gate = _thread.allocate_lock()
         self._sampling: threading.Thread | None = None
         self._cell_thread = 0
-        self._at, self._cpu, self._late = array("q"), array("q"), array("q")
-        self._sample, self._of_thread, self._node, self._thread_cpu = (
-            array("i"),
-            array("i"),
-            array("i"),
-            array("q"),
-        )
-        self._known: dict[int, _Thread] = {}
+        self._times, self._cpu, self._late = array("q"), array("q"), array("q")
+        self._sample, self._thread_index, self._node = array("i"), array("i"), array("i")
+        self._thread_cpu = array("q")
+        self._threads: dict[int, _Thread] = {}
         self._names: list[str] = []
         self._stacks: dict[tuple[int, ...], int] = {}
         self._codes: dict[int, CodeType] = {}
         self._globals: dict[int, dict[str, Any]] = {}
         self._nodes: dict[tuple[int, int, int], int] = {}
-        """By the node of the caller, the code by its id and the offset of the instruction, negative
-        for an innermost frame.
+        """By the node of the caller, the id of the code and the offset of the instruction, which is
+        negative for an innermost frame.
         """
         self._cells: set[int] = set()
         self._truncated = False
@@ -95,15 +91,16 @@ class PythonSampler:
     def start(self) -> PythonSampler:
         """Begin; the thread that calls is that of the cell."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
-            # There frames change while they are read.
+            # Without the GIL frames change while they are read.
             self.trouble = "Python stacks are not sampled in free-threaded Python (without the GIL)"
             return self
         self._cell_thread = threading.get_ident()
         for thread in threading.enumerate():
             if thread.ident is not None:
-                self._known[thread.ident] = _Thread(thread, None)
-        cell = self._known.setdefault(self._cell_thread, _Thread(threading.current_thread(), None))
-        cell.beside = False
+                self._threads[thread.ident] = _Thread(thread, None)
+        cell = _Thread(threading.current_thread(), None)
+        cell = self._threads.setdefault(self._cell_thread, cell)
+        cell.is_service = False
         self._number(cell)
         self._moment(-1)
         self._gate.acquire()
@@ -124,10 +121,10 @@ class PythonSampler:
         return self
 
     def _switch_sooner(self) -> None:
-        """Have a thread that holds the GIL give it up after a fifth of the usual time.
+        """Let a thread that holds the GIL release it after a fifth of the usual time.
 
-        Until it does, a sample waits, and then shows what runs at that moment: of a loop that is
-        done sooner, always the call that releases the GIL.
+        A sample waits until then, and shows the code that runs at that moment: of a shorter loop,
+        always the call that releases the GIL.
         """
         usual = sys.getswitchinterval()
         if usual > SWITCH_S:
@@ -137,19 +134,17 @@ class PythonSampler:
 
     def _switch_as_before(self) -> None:
         usual, self._switch_s = self._switch_s, 0.0
-        # A program that has set it meanwhile has its way.
+        # Unless the program has set it meanwhile.
         if usual and abs(sys.getswitchinterval() - SWITCH_S) < 1e-9:
             sys.setswitchinterval(usual)
 
     def abandon(self) -> None:
-        """Do nothing any more: this process is a child, in which the sampling thread does not
-        exist.
-        """
+        """Do nothing any more in this child process, which lacks the sampling thread."""
         self.on, self._sampling = False, None
         self._switch_as_before()
 
     def _run(self) -> None:
-        # Recorders of Python calls set a function of theirs for each new thread.
+        # Recorders of Python calls set a profile function for each new thread.
         sys.setprofile(None)
         try:
             self._loop()
@@ -166,54 +161,54 @@ class PythonSampler:
             if not self.on:
                 return
             self._take(time.perf_counter() - asked - pause)
-            # The CPU time of this thread, which has no more than its share of the time so far.
+            # This thread may use no more CPU time than its share of the time so far.
             due = max(time.thread_time() - FIRST_S, 0.0) / SHARE - (time.perf_counter() - began)
             pause = max(min(due, LONGEST_S), INTERVAL_S * self._each)
             asked = time.perf_counter()
 
     def _moment(self, late_ns: int) -> None:
-        self._at.append(time.time_ns())
+        self._times.append(time.time_ns())
         self._cpu.append(time.process_time_ns())
         self._late.append(late_ns)
 
     def _take(self, late_s: float) -> None:
         """One sample of all threads, which waited for the GIL for some time."""
         self._moment(max(int(late_s * 1e9), 0))
-        index = len(self._at) - 1
+        index = len(self._times) - 1
         active: dict[int, threading.Thread] = getattr(threading, "_active", {})
         for ident, frame in sys._current_frames().items():
-            known, thread = self._known.get(ident), active.get(ident)
-            if known is None or (
-                thread is not None and (known.same is None or known.same() is not thread)
+            seen, thread = self._threads.get(ident), active.get(ident)
+            if seen is None or (
+                thread is not None and (seen.same is None or seen.same() is not thread)
             ):
                 # It began since the last sample, so that all its time is new. Idents of threads
                 # that ended are used again.
-                known = self._known[ident] = _Thread(thread, 0)
-            if known.beside:
+                seen = self._threads[ident] = _Thread(thread, 0)
+            if seen.is_service:
                 continue
-            cpu = _read(known.clock)
+            cpu = _read(seen.clock)
             spent = -1
             if cpu is not None:
-                spent = max(cpu - (known.cpu or 0), 0)
-                known.cpu = cpu
-            if spent != 0 or known.node < 0:
-                known.node = self._node_of(frame)
+                spent = max(cpu - (seen.cpu or 0), 0)
+                seen.cpu = cpu
+            if spent != 0 or seen.node < 0:
+                seen.node = self._node_of(frame)
             elif ident != self._cell_thread:
                 # It has not run since.
                 continue
-            if known.node < 0:
+            if seen.node < 0:
                 continue
-            if known.number < 0:
-                self._number(known)
+            if seen.number < 0:
+                self._number(seen)
             self._sample.append(index)
-            self._of_thread.append(known.number)
-            self._node.append(known.node)
+            self._thread_index.append(seen.number)
+            self._node.append(seen.node)
             self._thread_cpu.append(spent)
         if index >= MOST_SAMPLES or len(self._sample) >= MOST_ROWS:
             self._halve()
 
     def _number(self, thread: _Thread) -> None:
-        if len(self._names) < _MOST_THREADS:
+        if len(self._names) < _MAX_THREADS:
             self._names.append(thread.name)
         thread.number = len(self._names) - 1
 
@@ -227,16 +222,16 @@ class PythonSampler:
             add(code)
             add(frame.f_lasti)
             depth += 1
-            if code in cells or depth >= _MOST_DEPTH:
+            if code in cells or depth >= _MAX_DEPTH:
                 break
             frame = frame.f_back
         key = tuple(stack)
         node = self._stacks.get(key)
-        # Ids of code that is known are not used again, for it is kept.
-        return node if node is not None else self._added(key, innermost)
+        # Ids of cached code are not reused, since `_codes` refers to it.
+        return node if node is not None else self._add_stack(key, innermost)
 
-    def _added(self, key: tuple[int, ...], innermost: FrameType | None) -> int:
-        """The node of a stack that was not seen before."""
+    def _add_stack(self, key: tuple[int, ...], innermost: FrameType | None) -> int:
+        """Add a stack and return its node."""
         frames = []
         frame = innermost
         for _ in range(len(key) // 2):
@@ -249,8 +244,8 @@ class PythonSampler:
                 self._globals[number] = frame.f_globals
             frames.append((number, frame.f_lasti))
             frame = frame.f_back
-        self._truncated = self._truncated or len(frames) >= _MOST_DEPTH
-        frames = self._program(frames)
+        self._truncated = self._truncated or len(frames) >= _MAX_DEPTH
+        frames = self._program_frames(frames)
         node = -1
         for i in range(len(frames) - 1, -1, -1):
             number, offset = frames[i]
@@ -262,61 +257,55 @@ class PythonSampler:
                     break
                 inner = self._nodes[edge] = len(self._nodes)
             node = inner
-        if len(self._stacks) >= _MOST_STACKS:
+        if len(self._stacks) >= _MAX_STACKS:
             self._stacks.clear()
         self._stacks[key] = node
         return node
 
-    def _program(self, frames: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The calls of a stack without those that started a cell; none where the kernel runs no
-        cell.
-        """
-        codes = [code for code, _ in frames]
-        of_kernel = any(_package(self._globals[code].get("__name__")) in _KERNEL for code in codes)
-        outermost = max(
-            (i for i, code in enumerate(codes) if _is_cell(self._codes[code])), default=-1
-        )
+    def _program_frames(self, frames: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The frames of a stack within the cell; none if the kernel runs no cell."""
+        in_kernel, outermost = False, -1
+        for index, (code, _) in enumerate(frames):
+            if _package(self._globals[code].get("__name__")) in _KERNEL:
+                in_kernel = True
+            if _is_cell(self._codes[code]):
+                outermost = index
         if outermost < 0:
-            return [] if of_kernel else frames
-        if self._codes[codes[outermost]].co_name == "<module>":
-            self._cells.add(codes[outermost])
-            return frames[: outermost + 1]
-        return frames[: outermost + 1] if of_kernel else frames
+            return [] if in_kernel else frames
+        code = frames[outermost][0]
+        is_module = self._codes[code].co_name == "<module>"
+        if is_module:
+            self._cells.add(code)
+        return frames[: outermost + 1] if is_module or in_kernel else frames
 
     def _halve(self) -> None:
-        """Keep every second sample, and take half as many from now on."""
+        """Retain every second sample, and take half as many from now on."""
         self._each *= 2
-        count = len(self._at) - 1
-        kept = [0, *range(2 - count % 2, count + 1, 2)]
-        self._at, self._cpu, self._late = (
-            array("q", [column[i] for i in kept]) for column in (self._at, self._cpu, self._late)
-        )
+        count = len(self._times) - 1
+        retained = [0, *range(2 - count % 2, count + 1, 2)]
+        self._times = array("q", map(self._times.__getitem__, retained))
+        self._cpu = array("q", map(self._cpu.__getitem__, retained))
+        self._late = array("q", map(self._late.__getitem__, retained))
         rows: dict[tuple[int, int], list[int]] = {}
         shift = count % 2
         for sample, thread, node, cpu in zip(
-            self._sample, self._of_thread, self._node, self._thread_cpu, strict=True
+            self._sample, self._thread_index, self._node, self._thread_cpu, strict=True
         ):
             row = rows.setdefault(((sample + 1 + shift) // 2, thread), [node, 0])
             row[0] = node
             row[1] = row[1] + cpu if cpu >= 0 and row[1] >= 0 else -1
-        self._sample, self._of_thread = (
-            array("i", [key[0] for key in rows]),
-            array("i", [key[1] for key in rows]),
-        )
-        self._node, self._thread_cpu = (
-            array("i", [row[0] for row in rows.values()]),
-            array("q", [row[1] for row in rows.values()]),
-        )
+        self._sample = array("i", [sample for sample, _ in rows])
+        self._thread_index = array("i", [thread for _, thread in rows])
+        self._node = array("i", [node for node, _ in rows.values()])
+        self._thread_cpu = array("q", [cpu for _, cpu in rows.values()])
 
     def _waits(self, np: Any) -> Any:
-        """How long each sample waited for the GIL; -1 of all where threads do not give it up after
-        `SWITCH_S`.
-        """
+        """Time that each sample waited for the GIL; -1 if the switch interval is not `SWITCH_S`."""
         late = np.array(self._late, np.int64)
         return late if self._switched else np.full(len(late), -1, np.int64)
 
     def samples(self) -> PythonSamples | None:
-        """What was sampled, after `stop`; None where that is nothing."""
+        """The samples, after `stop`; None if there are none."""
         if not len(self._sample):
             return None
         # Late, for these import numpy, and a cell may be recorded that does not.
@@ -329,17 +318,17 @@ class PythonSampler:
         tree = names.tree(self._nodes)
         node = np.array(tree.node, np.int32)[np.array(self._node, np.int64)]
         # The clock of the machine may be set back meanwhile.
-        at = np.maximum.accumulate(np.array(self._at, np.int64))
+        times = np.maximum.accumulate(np.array(self._times, np.int64))
         return PythonSamples(
             tree.functions,
             tree.places,
             np.array(tree.parent, np.int32),
             np.array(tree.place, np.int32),
             self._names,
-            at,
+            times,
             np.maximum.accumulate(np.array(self._cpu, np.int64)),
             np.array(self._sample, np.int32),
-            np.array(self._of_thread, np.int32),
+            np.array(self._thread_index, np.int32),
             node,
             np.array(self._thread_cpu, np.int64),
             self._waits(np),
@@ -348,14 +337,14 @@ class PythonSampler:
         )
 
 
-def _is_beside(thread: threading.Thread) -> bool:
-    if thread.name.startswith("nbprof"):
+def _is_service(thread: threading.Thread) -> bool:
+    """Return whether a thread is of nbprof, the kernel or a debugger."""
+    if thread.name.startswith("nbprof") or _package(type(thread).__module__) in _SERVICES:
         return True
     target = getattr(thread, "_target", None)
     if type(target) is MethodType:
         target = target.__func__
-    modules = [type(thread).__module__, target.__module__ if type(target) is FunctionType else None]
-    return any(_package(module) in _BESIDE for module in modules)
+    return type(target) is FunctionType and _package(target.__module__) in _SERVICES
 
 
 def _package(module: object) -> str:
@@ -363,22 +352,18 @@ def _package(module: object) -> str:
 
 
 def _is_cell(code: CodeType) -> bool:
-    """Whether it is code of a cell, or of what was typed into IPython."""
+    """Return whether it is code of a cell, or of an input of IPython."""
     return bool(stem(code.co_filename)) or code.co_filename.startswith("<ipython-input")
 
 
 def _clock_of(thread: threading.Thread | None) -> int | None:
-    """The clock of the CPU time of a thread, on Linux: `clock_getcpuclockid` makes its number of
-    the thread's id in this way.
-    """
+    """The clock of the CPU time of a thread on Linux, computed as `clock_getcpuclockid` does."""
     number = thread.native_id if thread is not None and sys.platform == "linux" else None
     return None if number is None else ~number << 3 | 6
 
 
 def _read(clock: int | None) -> int | None:
-    """CPU time in ns; None where it is unknown. It does not let go of the GIL, as reading a file
-    would.
-    """
+    """CPU time in ns; None if unknown. Does not release the GIL, as reading a file would."""
     if clock is None:
         return None
     try:

@@ -1,6 +1,4 @@
-"""File descriptors that are held while a program runs, so that its recording can be written when it
-has used up all others.
-"""
+"""File descriptors reserved for writing the recording of a program that uses up all others."""
 
 from __future__ import annotations
 

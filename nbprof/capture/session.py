@@ -1,6 +1,4 @@
-"""The life of one recording: it begins before the cell, follows its steps, and ends whatever
-happens.
-"""
+"""One recording: it begins before the cell, follows its steps, and ends in any case."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ __all__ = ["CaptureInfo", "Recording", "Session", "active"]
 
 
 NPU_MODULES = ("torch_npu", "npu_device", "npu_bridge", "npu_bridge.profiler.profiler")
-"""What drives an NPU of Ascend under PyTorch and TensorFlow; a program may import it after
-these.
-"""
+"""Adapters of NPUs of Ascend for PyTorch and TensorFlow, which a program may import after these."""
 
 _lock = threading.Lock()
 _active: Session | None = None
@@ -111,22 +107,19 @@ class Session:
 
     @property
     def backend(self) -> Backend | None:
-        """What records, as soon as the framework is there."""
+        """The backend, once the framework is imported."""
         return self.windows.backend
 
     @property
     def awaited(self) -> list[str]:
-        """What will be recorded, or the first of them to be there."""
+        """Frameworks, of which the first to be imported will be recorded."""
         return [named(name).title for name in self._choice.candidates]
 
     @property
     def elsewhere(self) -> list[str]:
-        """Why the run is not kept where it was to be, and where it is."""
-        return (
-            self.windows.place.notes
-            if self.windows.place is not None and self.windows.recordings
-            else []
-        )
+        """Why the run is not in the requested logdir, and where it is."""
+        folder = self.windows.folder
+        return folder.notes if folder is not None and self.windows.recordings else []
 
     def start(self) -> Session:
         """Begin to record, or to wait for the cell to import its framework.
@@ -134,8 +127,8 @@ class Session:
         Raises
         ------
         CaptureError
-            If the framework refuses, or the one that was asked for is not installed. The session is
-            over then.
+            If the framework refuses, or the requested one is not installed. The session is over
+            then.
         """
         global _active
         with shielded():
@@ -143,11 +136,11 @@ class Session:
                 previous, _active = _active, self
             if previous is not None:
                 previous.superseded = True
-                kept = previous.stop()
-                where = f"; its files are in {kept.path}" if kept and not kept.temporary else ""
-                self.messages.append(
-                    f"nbprof: an earlier recording was still running and has been stopped{where}"
-                )
+                recording = previous.stop()
+                message = "nbprof: an earlier recording was still running and has been stopped"
+                if recording and not recording.temporary:
+                    message += f"; its files are in {recording.path}"
+                self.messages.append(message)
             self._check_installed()
             set_current(self.clock)
             self.windows.loops.start()
@@ -164,60 +157,55 @@ class Session:
         return self
 
     def _begin_to_record(self) -> dict[str, Callable[[ModuleType], None]]:
-        """Record what is there by now; returns what is to be done with a framework that arrives, by
-        its module.
-        """
-        asked = self.options.backend
-        if asked in BACKENDS:
-            return {named(asked).recorder.module: self._framework_is_here}
-        if asked == PYTHON:
+        """Record the imported frameworks; returns actions for those that arrive, by module."""
+        requested = self.options.backend
+        if requested in BACKENDS:
+            return {named(requested).recorder.module: self._framework_is_here}
+        auto = self._auto
+        if requested == PYTHON:
             self.windows.backend = PythonBackend()
         else:
-            self.windows.backend = self._auto = AutoBackend(self.clock)
-            for name in self._at_once():
-                self._auto.add(
-                    self._made(sys.modules[named(name).recorder.module]),
-                    expected=name in self._choice.expected,
-                )
+            self.windows.backend = self._auto = auto = AutoBackend(self.clock)
+            for name in self._imported_candidates():
+                module = sys.modules[named(name).recorder.module]
+                expected = name in self._choice.expected
+                auto.add(self._new_backend(module), expected=expected)
         if self.options.steps is None:
             self.windows.begin()
         self.failure = self.windows.failure
-        for backend in self._auto.frameworks if self._auto is not None and not self.failure else ():
-            self._hook(backend)
+        if auto is not None and not self.failure:
+            for backend in auto.frameworks:
+                self._hook(backend)
         self.clock.waits.hook(self._patches)
-        if self._auto is None:
+        if auto is None:
             return {}
-        awaited = [named(name).recorder for name in BACKENDS]
-        return {
-            recorder.module: self._framework_joins for recorder in awaited if not recorder.imported
-        }
+        recorders = [named(name).recorder for name in BACKENDS]
+        awaited = [recorder.module for recorder in recorders if not recorder.imported]
+        return dict.fromkeys(awaited, self._framework_joins)
 
-    def _at_once(self) -> list[str]:
-        """The imported frameworks to record: those that the cell is expected to use, else, as
-        nothing tells, all of them.
+    def _imported_candidates(self) -> list[str]:
+        """The imported frameworks to record: those that the cell is expected to use, else all.
 
-        Where one can be recorded at a time, it is the first, of unexpected ones the first that was
-        used before.
+        If only one can be recorded at a time, it is the first; of unexpected ones, the first that
+        was used before.
         """
-        imported = [name for name in (*self._choice.expected, *BACKENDS) if is_imported(name)]
         expected = [name for name in self._choice.expected if is_imported(name)]
         alone = one_at_a_time()
         if expected:
             return expected[:1] if alone else expected
+        imported = [name for name in BACKENDS if is_imported(name)]
         if not alone:
-            return list(dict.fromkeys(imported))
+            return imported
+        if self._choice.expected:
+            return []
         used = used_before()
-        return (
-            sorted(imported, key=lambda name: name not in used)[:1]
-            if not self._choice.expected
-            else []
-        )
+        return sorted(imported, key=lambda name: name not in used)[:1]
 
     def ends_here(self, why: str) -> bool:
-        """Whether `stop` may be called on this thread; where it may not, the recording is ended on
-        its own, after the step that runs.
+        """Return whether `stop` may be called on this thread.
 
-        Where no step has ended, what was recorded of Python alone can be kept.
+        If it may not, the recording is ended on its thread, after the current step. If no step has
+        ended, the recording of Python alone can be saved.
         """
         windows = self.windows
         return (
@@ -229,12 +217,12 @@ class Session:
     def stop(self, error: BaseException | None = None) -> Recording | None:
         """End the recording and return it; None with `failure` set if there is nothing.
 
-        Safe to call twice. Ctrl-C waits until the files are whole.
+        Safe to call twice. Ctrl-C waits until the files are complete.
 
         Parameters
         ----------
         error : exception, optional
-            What ended the cell, if it did not run to its end.
+            The exception that ended the cell.
         """
         with shielded():
             if not self._stopped:
@@ -257,51 +245,53 @@ class Session:
                 if _active is self:
                     _active = None
                     set_current(None)
-            # Nothing leads back to the session, so that it goes with its holder, and with it the
-            # files that were not to be kept.
+            # Nothing refers to the session any more, so that it is collected with its holder, and
+            # with it temporary files.
             self.clock.release()
         if self.windows.recordings:
             self._finish(error, failed_at)
         else:
             self.failure = self.failure or self.windows.failure or self._why_nothing()
-            if self.windows.place is not None:
-                self.windows.place.remove()
+            if self.windows.folder is not None:
+                self.windows.folder.remove()
 
     def _finish(self, error: BaseException | None, failed_at: int | None) -> None:
-        """Tell the window to show, and the last one, how the cell ended."""
-        shown, last = self.windows.shown(), self.windows.recordings[-1]
-        for recording in (shown,) if last is shown else (shown, last):
-            self._tell(recording.info, error, failed_at)
-            recording.info.notes += self._ran_too(recording.path)
-            try:
-                recording.write()
-            except OSError as trouble:
-                recording.info.notes.append(
-                    f"the run's {recording.path.name} has no complete nbprof.json next to it:"
-                    f" {trouble.strerror}"
-                )
+        """Complete the infos of the window to show and of the last one."""
+        main, last = self.windows.main_recording(), self.windows.recordings[-1]
+        self._complete(main, error, failed_at)
+        if last is not main:
+            self._complete(last, error, failed_at)
         for recording in self.windows.recordings:
             recording.note_upload()
-        self.recording = shown
-        place = self.windows.place
-        if (
-            place is not None
-            and place.temporary
-            and any(recording.temporary is None for recording in self.windows.recordings)
-        ):
-            place.keep()
-        if place is not None and place.temporary:
+        self.recording = main
+        folder = self.windows.folder
+        if folder is None or not folder.temporary:
+            return
+        if any(recording.temporary is None for recording in self.windows.recordings):
+            folder.keep()
+        else:
             # The profile holds the info for as long as anybody holds the profile.
-            weakref.finalize(shown.info, place.remove)
+            weakref.finalize(main.info, folder.remove)
+
+    def _complete(
+        self, recording: Recording, error: BaseException | None, failed_at: int | None
+    ) -> None:
+        self._describe_cell(recording.info, error, failed_at)
+        recording.info.notes += self._companion_notes(recording.path)
+        try:
+            recording.write()
+        except OSError as trouble:
+            recording.info.notes.append(
+                f"the run's {recording.path.name} has no complete nbprof.json next to it:"
+                f" {trouble.strerror}"
+            )
 
     def _check_installed(self) -> None:
-        wanted = self.options.backend
-        if (
-            wanted in BACKENDS
-            and not is_imported(wanted)
-            and not _installed(named(wanted).recorder.module)
-        ):
-            self.failure = f"{named(wanted).title} is not installed: the cell runs unprofiled"
+        requested = self.options.backend
+        if requested not in BACKENDS or is_imported(requested):
+            return
+        if not _installed(named(requested).recorder.module):
+            self.failure = f"{named(requested).title} is not installed: the cell runs unprofiled"
             self.stop()
             raise CaptureError(self.failure)
 
@@ -309,7 +299,7 @@ class Session:
         if self.backend is not None or not self.clock.alive:
             return
         try:
-            self.windows.backend = backend = self._made(module)
+            self.windows.backend = backend = self._new_backend(module)
             if self.options.steps is None:
                 self.windows.begin()
             self.failure = self.windows.failure
@@ -326,9 +316,7 @@ class Session:
             )
 
     def _framework_joins(self, module: ModuleType) -> None:
-        """A framework was imported by the cell: record it beside Python, unless the cell is
-        expected to use another one.
-        """
+        """The cell imported a framework: record it, unless another one is expected."""
         auto, name = self._auto, of_module(module.__name__).name
         if auto is None or not self.clock.alive or self.windows.over:
             return
@@ -336,7 +324,7 @@ class Session:
         try:
             if auto.frameworks and (one_at_a_time() or not expected):
                 return
-            backend = self._made(module)
+            backend = self._new_backend(module)
             self.windows.notes += auto.add(backend, expected=expected)
             self._hook(backend)
             self._npu_is_here(module)
@@ -347,7 +335,7 @@ class Session:
                 f"{named(name).title} could not be recorded: {type(error).__name__}: {error}"
             )
 
-    def _made(self, module: ModuleType) -> Backend:
+    def _new_backend(self, module: ModuleType) -> Backend:
         """The backend of a framework, for this cell."""
         backend = _make_backend(module)
         if hasattr(backend, "starts_threads"):
@@ -363,9 +351,7 @@ class Session:
             self._auto.drop(backend, error)
 
     def _npu_is_here(self, module: ModuleType) -> None:
-        """What drives an NPU of Ascend was imported: by PyTorch or the cell, after PyTorch or
-        TensorFlow.
-        """
+        """The adapter of an NPU was imported: by PyTorch or the cell, after the framework."""
         backend = self.backend
         try:
             if backend is None or not self.clock.alive:
@@ -396,16 +382,17 @@ class Session:
         if self._stopped:
             return
         title = title or (self.backend.title if self.backend is not None else "")
-        own = f"the cell starts {title}'s profiler itself"
-        where = f", after step {self.clock.seen}" if self.clock.seen else ""
-        self.windows.notes.append(f"{own}, so nbprof stopped recording there{where}")
+        note = f"the cell starts {title}'s profiler itself, so nbprof stopped recording there"
+        if self.clock.seen:
+            note += f", after step {self.clock.seen}"
+        self.windows.notes.append(note)
         self.clock.leave()
         self.windows.close()
 
-    def _tell(
+    def _describe_cell(
         self, capture: CaptureInfo, error: BaseException | None, failed_at: int | None
     ) -> None:
-        """Put what is known by now about the whole cell into the info of one of its windows."""
+        """Add facts about the complete cell to the info of one of its windows."""
         clock = self.clock
         capture.steps_seen = clock.seen
         capture.boundaries = list(clock.boundaries)
@@ -430,125 +417,104 @@ class Session:
                 f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step"
                 f" {clock.seen}"
             )
-        second = self._second_framework()
-        # Where nothing ran of what was recorded, what else may have is the first thing to know.
         notes = [*getattr(self.backend, "unrecorded", list)(), *notes]
-        shown = self._auto.shown if self._auto is not None else self.backend
-        capture.unrecorded = getattr(shown, "unrecorded", list)()
-        capture.notes = (
-            second + notes
-            if self._auto is not None and self._auto.name == PYTHON
-            else notes + second
-        )
+        primary = self._auto.primary if self._auto is not None else self.backend
+        capture.unrecorded = getattr(primary, "unrecorded", list)()
+        if self._auto is not None and self._auto.name == PYTHON:
+            # Nothing of the recorded frameworks ran: those that may have are most important.
+            capture.notes = self._other_frameworks() + notes
+        else:
+            capture.notes = notes + self._other_frameworks()
 
-    def _second_framework(self) -> list[str]:
+    def _other_frameworks(self) -> list[str]:
+        """Notes on frameworks that the cell used or may have used, but that were not recorded."""
         if self.backend is None:
             return []
-        recorded = (
-            {backend.name for backend in self._auto.frameworks}
-            if self._auto is not None
-            else {self.backend.name}
-        )
-        used = set(self._choice.others) | {
-            name for name in BACKENDS if is_imported(name) and name not in self._imported_before
-        }
-        others = [
-            name for name in BACKENDS if name in used and is_imported(name) and name not in recorded
-        ]
-        notes = [
-            f"the cell also uses {named(name).title}, which was not recorded; to record it instead:"
-            f" --backend {name}"
-            for name in others
-        ]
-        # Steps that were seen are of the framework that was recorded.
-        maybe = (
-            [name for name in self._unnamed() if name not in used | recorded]
-            if not self.clock.seen
-            else []
-        )
-        if maybe:
-            there = either([named(name).title for name in maybe], "and")
-            it, one = ("it", "it") if len(maybe) == 1 else ("them", "one of them")
-            instead = either([f"--backend {name}" for name in maybe], "or")
+        recorded = {self.backend.name}
+        if self._auto is not None:
+            recorded = {backend.name for backend in self._auto.frameworks}
+        imported = [name for name in BACKENDS if is_imported(name)]
+        used = set(self._choice.others) | (set(imported) - self._imported_before)
+        notes = []
+        for name in imported:
+            if name in used - recorded:
+                notes.append(
+                    f"the cell also uses {named(name).title}, which was not recorded; to record it"
+                    f" instead: --backend {name}"
+                )
+        if self.clock.seen:
+            # Those steps are of the recorded framework.
+            return notes
+        possible = [name for name in self._unnamed() if name not in used | recorded]
+        if possible:
             title = self.backend.title
             if self._auto is not None and self._auto.name == PYTHON and self._auto.frameworks:
                 title = f"{self._auto.frameworks[0].title}, of which nothing ran,"
-            notes.append(
-                f"the cell names no framework, so {title} was recorded; {there} {_be(maybe)}"
-                f" imported too, and anything that the cell did with {it} was not recorded; to"
-                f" record {one} instead: {instead}"
-            )
+            notes.append(_possible_note(title, possible))
         return notes
 
     def _unnamed(self) -> list[str]:
-        """The frameworks that the cell may use as well, for all that is known before it runs."""
+        """The frameworks that the cell may use as well, as far as is known before it runs."""
         if self._choice.expected or self._auto is None:
             return []
         return [name for name in BACKENDS if name in self._imported_before and is_imported(name)]
 
-    def _ran_too(self, path: Path) -> list[str]:
-        """Where the recordings of further frameworks are that ran while the run of a folder was
-        recorded.
-        """
-        found = []
-        for run in self.windows.beside.get(path, ()):
+    def _companion_notes(self, path: Path) -> list[str]:
+        """Notes on the recordings of further frameworks that ran during the run of a folder."""
+        notes = []
+        for run in self.windows.companion_runs.get(path, ()):
             title = next(
                 (named(name).title for name in BACKENDS if f"_{name}" in run.name),
                 "another framework",
             )
-            found.append(
+            notes.append(
                 f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}")'
                 " opens that"
             )
-        return found
+        return notes
 
     def _why_nothing(self) -> str:
         window = self.options.steps
-        if self.backend is not None and window and self.clock.batches_of:
-            loop = keras.LOOPS[self.clock.batches_of]
-            asked = (
-                f"batches {window[0]} to {window[1]} were"
-                if window[1]
-                else f"batches from {window[0]} on were"
-            )
-            return (
-                f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was"
-                " recorded"
-            )
-        if self.backend is not None and window and not self.clock.seen:
-            recorded = named(self.backend.name)
-            later = (
-                f", and {recorded.title} steps are only found after the recording"
-                if recorded.recorder.steps_found_late
-                else ""
-            )
-            return (
-                f"--steps asked for step {window[0]}, but the cell marks no steps{later}: mark them"
-                " with 'for batch in nbprof.steps(batches):', or record without --steps"
-            )
         if self.backend is not None and window:
-            return (
-                f"--steps asked for step {window[0]}, but the cell ended after step"
-                f" {self.clock.seen}: nothing was recorded"
-            )
+            return self._why_no_window(self.backend, window)
         text = (
             f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither"
             " by this cell nor before it"
         )
-        # Where one was asked for, or named by the cell, another may be there.
-        there = [name for name in BACKENDS if is_imported(name)]
-        if there:
-            options = either([f"--backend {name}" for name in there], "or")
-            text += (
-                f"; {either([named(name).title for name in there], 'and')} {_be(there)}, which"
-                f" {options} records"
-            )
+        # If one was requested, or named by the cell, another may be imported.
+        imported = [name for name in BACKENDS if is_imported(name)]
+        if imported:
+            titles = either([named(name).title for name in imported], "and")
+            options = either([f"--backend {name}" for name in imported], "or")
+            text += f"; {titles} {_be(imported)}, which {options} records"
         return text
 
+    def _why_no_window(self, backend: Backend, window: tuple[int, int | None]) -> str:
+        """Why no window of steps or batches was recorded."""
+        first, last = window
+        clock = self.clock
+        if clock.batches_of:
+            batches = f"{first} to {last}" if last else f"from {first} on"
+            return (
+                f"batches {batches} were asked for, but {keras.LOOPS[clock.batches_of]} ended after"
+                f" batch {clock.counted}: nothing was recorded"
+            )
+        if clock.seen:
+            return (
+                f"--steps asked for step {first}, but the cell ended after step {clock.seen}:"
+                " nothing was recorded"
+            )
+        framework = named(backend.name)
+        later = ""
+        if framework.recorder.steps_found_late:
+            later = f", and {framework.title} steps are only found after the recording"
+        return (
+            f"--steps asked for step {first}, but the cell marks no steps{later}: mark them"
+            " with 'for batch in nbprof.steps(batches):', or record without --steps"
+        )
+
     def forget(self) -> None:
-        """Do nothing any more and touch nothing: this process is a child that merely inherited the
-        session.
-        """
+        """Do nothing any more: this process is a child that merely inherited the session."""
         self._stopped = True
         self.windows.abandon()
         self.clock.abandon()
@@ -560,6 +526,26 @@ def _make_backend(module: ModuleType) -> Backend:
     """The backend that records the framework of a module."""
     backend: Backend = backend_class(of_module(module.__name__))(module)
     return backend
+
+
+def _possible_note(title: str, possible: list[str]) -> str:
+    """The note on imported frameworks that the cell may have used.
+
+    Parameters
+    ----------
+    title : str
+        The framework that was recorded.
+    possible : list of str
+        The others.
+    """
+    titles = either([named(name).title for name in possible], "and")
+    options = either([f"--backend {name}" for name in possible], "or")
+    them, one_of_them = ("it", "it") if len(possible) == 1 else ("them", "one of them")
+    return (
+        f"the cell names no framework, so {title} was recorded; {titles} {_be(possible)}"
+        f" imported too, and anything that the cell did with {them} was not recorded; to"
+        f" record {one_of_them} instead: {options}"
+    )
 
 
 def _be(names: list[str]) -> str:
@@ -586,12 +572,12 @@ def _forget_in_child() -> None:
 def _finish_at_exit() -> None:
     session = _active
     if session is not None:
-        # A script that ends, a kernel that is shut down: what was recorded is kept.
+        # A script that ends, or a kernel that is shut down.
         recording = session.stop()
         if recording is not None and (recording.url or not recording.temporary):
-            where = recording.url or recording.path
+            location = recording.url or recording.path
             sys.stderr.write(
-                f"nbprof: the recording ended with the process; its files are in {where}\n"
+                f"nbprof: the recording ended with the process; its files are in {location}\n"
             )
 
 

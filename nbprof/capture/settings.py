@@ -1,5 +1,4 @@
-"""Settings of the frameworks that advice recommends, as far as the recorded process has them: what
-is set need not be advised.
+"""Settings of frameworks that advice recommends; those that are set need not be advised.
 
 Only the names below are read: the environment of a process may hold secrets.
 """
@@ -27,9 +26,9 @@ _LONGEST = 200
 
 def settings() -> dict[str, str]:
     """Those that are set, and how many threads an op of PyTorch may use where it was imported."""
-    found = {name: os.environ[name][:_LONGEST] for name in VARIABLES if os.environ.get(name)}
+    values = {name: os.environ[name][:_LONGEST] for name in VARIABLES if os.environ.get(name)}
     count = getattr(sys.modules.get("torch"), "get_num_threads", None)
     if count is not None:
         with contextlib.suppress(Exception):
-            found[TORCH_THREADS] = str(int(count()))
-    return found
+            values[TORCH_THREADS] = str(int(count()))
+    return values

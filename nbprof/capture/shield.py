@@ -1,6 +1,4 @@
-"""Keep Ctrl-C out of the moments where it would leave a broken file, a profiler that nobody ends,
-or half of a module.
-"""
+"""Defer Ctrl-C while it would leave a broken file, a running profiler, or half of a module."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ _shields: list[Shield] = []
 
 
 class Shield:
-    """Holds SIGINT back in a block, except where the block lets it through; what is held back at
-    its end is forgotten.
+    """Defers SIGINT in a block, except in parts that allow it; at the end it is dropped.
 
     Elsewhere than on the main thread signals do not arrive, and nothing is done.
 
@@ -56,7 +53,7 @@ class Shield:
         before, self._before = self._before, None
         if before is not None:
             _shields.remove(self)
-            # A block that runs the user's code may have put a handler of its own there.
+            # The user's code in the block may have set another handler.
             if signal.getsignal(signal.SIGINT) == self.arrived:
                 signal.signal(signal.SIGINT, before)
 
@@ -75,9 +72,7 @@ class Shield:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Let one Ctrl-C interrupt the block; one that is held back interrupts it at its
-        beginning.
-        """
+        """Let one Ctrl-C interrupt the block; a deferred one interrupts it at its beginning."""
         self._open = True
         report = sys.unraisablehook
 
@@ -101,9 +96,7 @@ class Shield:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Hold Ctrl-C back in a part of a block that lets it through; it interrupts that one when
-        this one has ended.
-        """
+        """Defer Ctrl-C in a part of a block that allows it, until the end of the part."""
         before, self._open = self._open, False
         try:
             yield
@@ -143,7 +136,7 @@ class shielded(Shield):  # noqa: N801 - reads as a verb
 
 
 def pressed() -> bool:
-    """Whether a Ctrl-C is being held back: what waits there need not wait any longer."""
+    """Return whether a Ctrl-C is being held back, so that waits should end."""
     return any(shield.pressed for shield in _shields)
 
 
@@ -167,8 +160,7 @@ def _interrupt_main() -> None:
 
 
 def _must_end(frame: FrameType | None) -> bool:
-    """Whether an interrupt would do harm there: in an import it leaves half a module, in a
-    finalizer or what `gc` calls it is lost.
+    """Return whether an interrupt would do harm: in an import, a finalizer or a callback of `gc`.
 
     A module that is left half imported fails every later use of it, and a thread that waits for it
     may wait for ever.

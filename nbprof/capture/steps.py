@@ -26,31 +26,31 @@ T = TypeVar("T")
 
 
 def input_of(iterable: Iterable[T]) -> Iterable[T]:
-    """What `steps` iterates over; `nbprof.capture.probe` puts another function in its place."""
+    """The iterable of `steps`; `nbprof.capture.probe` replaces this function."""
     return iterable
 
 
 class _Root:
     """One marker of the user, from ``nbprof.step`` or ``nbprof.steps``."""
 
-    def __init__(self, name: str, number: int | None, found: str) -> None:
+    def __init__(self, name: str, number: int | None, origin: str) -> None:
         self.name = name
         self.clock = current()
         self.marker: Marker | None = None
         self.number = number or 0
         self.thread = threading.get_ident()
-        self._safely(lambda clock: self._open(clock, number, found))
+        self._safely(lambda clock: self._open(clock, number, origin))
 
     def waiting(self) -> Waiting:
-        """Around what the step waits for."""
+        """A context manager around a wait of the step."""
         return Waiting(self.clock)
 
     def close(self, outcome: str) -> None:
         """End it as ``done``, ``failed`` or ``unused`` (there was nothing left to do)."""
         self._safely(lambda clock: self._close(clock, outcome))
 
-    def _open(self, clock: StepClock, number: int | None, found: str) -> None:
-        counted = clock.root_begins(found=found)
+    def _open(self, clock: StepClock, number: int | None, origin: str) -> None:
+        counted = clock.root_begins(origin=origin)
         if not counted:
             return
         self.number = counted if number is None else number
@@ -64,11 +64,10 @@ class _Root:
         if self.marker is not None:
             # A marker of the framework inside this one is a step already: two roots would be two
             # steps.
-            self.marker.close(
-                self.number
-                if outcome == "done" and not clock.holds_framework(self.thread)
-                else None
-            )
+            if outcome == "done" and not clock.holds_framework(self.thread):
+                self.marker.close(self.number)
+            else:
+                self.marker.close(None)
         clock.root_ends(self.name, outcome, self.thread)
 
     def _safely(self, act: Callable[[StepClock], None]) -> None:
@@ -83,9 +82,7 @@ class _Root:
 
 
 class Waiting:
-    """Counts the time of a block as time that the step waits for input, and marks it as that in the
-    trace.
-    """
+    """Counts and marks the time of a block as time that the step waits for input."""
 
     def __init__(self, clock: StepClock | None, name: str = WAIT) -> None:
         self._name = name
@@ -109,33 +106,32 @@ class Waiting:
         trace: TracebackType | None,
     ) -> None:
         if self._counting is not None:
-            # What ends the wait is no matter of ours.
+            # The exception that ends the wait does not matter here.
             self._counting.__exit__(None, None, None)
         if self._span is not None:
             with suppress(Exception):
                 self._span.close()
 
 
-# Instructions that drop a loop's iterator without an exception: break and return, and what rebinds
-# or deletes its name.
+# Instructions that drop a loop's iterator without an exception: break and return, and those that
+# rebind or delete its name.
 _DROPS = ("POP_", "END_FOR", "DELETE_", "STORE_")
 _YIELDS = ("YIELD_VALUE", "RESUME")
 _ASKS = "FOR_ITER"
-# What a loop's iterator can be closed with and nothing of the person's code has run since the loop.
+# Instructions that close a loop's iterator without running the user's code after the loop.
 _NOTHING_RUNS = ("CACHE", "END_FOR", "EXTENDED_ARG", "LOAD_", "NOP", "POP_", "PRECALL", "PUSH_NULL")
 
 
 class _Loop(NamedTuple):
-    """Who asked for the item of a round. No reference is kept: the frame of a loop holds its
-    iterator.
+    """The loop that asked for an item, without references: its frame holds the iterator.
 
     Parameters
     ----------
     frames : set of int
         The frames that ask, by identity: generators that pass the item on, and the loop itself;
-        none where no `for` asks.
+        none if no `for` asks.
     asked : int
-        Where the loop's frame does.
+        Offset of the instruction of the loop's frame.
     handled : int
         The exception that was being handled when the round began, by identity.
     """
@@ -149,16 +145,14 @@ _NO_LOOP = _Loop(set(), -1, 0)
 
 
 def _loop(frame: FrameType | None) -> _Loop:
-    found = set()
+    frames = set()
     while frame is not None:
-        found.add(id(frame))
+        frames.add(id(frame))
         if not frame.f_code.co_flags & CO_GENERATOR:
             handled = id(sys.exc_info()[1])
-            return (
-                _Loop(found, frame.f_lasti, handled)
-                if _instruction(frame) == _ASKS
-                else _Loop(set(), -1, handled)
-            )
+            if _instruction(frame) == _ASKS:
+                return _Loop(frames, frame.f_lasti, handled)
+            return _Loop(set(), -1, handled)
         frame = frame.f_back
     return _NO_LOOP
 
@@ -167,16 +161,17 @@ def _instruction(frame: FrameType) -> str:
     return opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
 
 
-def _left(frame: FrameType | None, loop: _Loop, error: BaseException | None, kept: bool) -> str:
-    """How the last round of a loop ended that asks for no more items: ``done``, ``failed`` or,
-    where its end is not known, ``unused``.
+def _left(
+    frame: FrameType | None, loop: _Loop, error: BaseException | None, referenced: bool
+) -> str:
+    """Return how the last round of a loop ended: ``done``, ``failed`` or, if unknown, ``unused``.
 
     A generator is closed in the same way by break and by an exception that passes through its loop.
-    They differ in the instruction that the loop's frame is at: an exception leaves it at the one
-    that raised. At the head of the loop `islice`, say, had enough. A frame that is not of the loop
-    closes it for reasons of its own.
+    They differ in the instruction of the loop's frame: an exception leaves it at the one that
+    raised. At the head of the loop, `islice`, for example, stopped. A frame that is not of the loop
+    closes the generator for other reasons.
 
-    One that is `kept`, referred to while it is closed, is closed by a call; an exception is behind
+    A generator that is `referenced` while it is closed is closed by a call; an exception caused
     that if `error` is being handled and was not when the round began. After the loop, the round
     ended there only if nothing ran in between.
     """
@@ -184,7 +179,7 @@ def _left(frame: FrameType | None, loop: _Loop, error: BaseException | None, kep
     while frame is not None:
         name = _instruction(frame)
         if name not in _YIELDS:
-            called = kept and frame is caller
+            called = referenced and frame is caller
             if called and error is not None and id(error) != loop.handled:
                 return "failed"
             if id(frame) not in loop.frames or name == _ASKS or name.startswith(_DROPS):
@@ -198,18 +193,23 @@ def _left(frame: FrameType | None, loop: _Loop, error: BaseException | None, kep
 
 
 def _after_loop(frame: FrameType, asked: int) -> tuple[bool, bool]:
-    """Whether a frame has left the loop that asks for items at `asked`, and whether it calls
-    ``close`` and has run nothing since.
+    """Return whether a frame has left its loop, and whether it only calls ``close`` since.
+
+    The loop asks for items at the instruction `asked`.
     """
     code = list(get_instructions(frame.f_code))
-    end = next(
-        (each.argval for each in code if each.offset == asked and each.opname == _ASKS), None
-    )
+    end = None
+    for instruction in code:
+        if instruction.offset == asked and instruction.opname == _ASKS:
+            end = instruction.argval
     if end is None or frame.f_lasti < end:
         return False, False
-    since = [each for each in code if end <= each.offset < frame.f_lasti]
-    closes = any(each.argval == "close" for each in since)
-    return True, closes and all(each.opname.startswith(_NOTHING_RUNS) for each in since)
+    closes, runs = False, False
+    for instruction in code:
+        if end <= instruction.offset < frame.f_lasti:
+            closes = closes or instruction.argval == "close"
+            runs = runs or not instruction.opname.startswith(_NOTHING_RUNS)
+    return True, closes and not runs
 
 
 @contextmanager
@@ -250,8 +250,9 @@ def steps(iterable: AsyncIterable[T], name: str = "train") -> AsyncIterator[T]: 
 
 
 def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | AsyncIterator[T]:
-    """Yield from `iterable`, making each iteration of the loop a step; the wait for the next item
-    counts in its step, as input.
+    """Yield from `iterable`, making each iteration of the loop a step.
+
+    The wait for the next item counts in its step, as input.
 
     Loops on several threads are each counted; steps are numbered by when they began.
 
@@ -275,15 +276,15 @@ def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | Asyn
     """
     if isinstance(iterable, AsyncIterable) and not isinstance(iterable, Iterable):
         return AsyncSteps(iterable, name)
-    made: list[weakref.ref[Any]] = []
-    rounds = _rounds(iterable, name, made)
+    generators: list[weakref.ref[Any]] = []
+    rounds = _rounds(iterable, name, generators)
     # Cleared before a generator that nobody refers to any more is closed.
-    made.append(weakref.ref(rounds))
+    generators.append(weakref.ref(rounds))
     return rounds
 
 
 def _rounds(
-    iterable: Iterable[T], name: str, made: list[weakref.ref[Any]]
+    iterable: Iterable[T], name: str, generators: list[weakref.ref[Any]]
 ) -> Generator[T, None, None]:
     iterator = iter(input_of(iterable))
     clock = current()
@@ -304,7 +305,7 @@ def _rounds(
         try:
             yield item
         except GeneratorExit as left:
-            root.close(_left(sys._getframe(1), loop, left.__context__, made[0]() is not None))
+            root.close(_left(sys._getframe(1), loop, left.__context__, generators[0]() is not None))
             raise
         except BaseException:
             root.close("failed")
@@ -378,7 +379,7 @@ class AsyncSteps(AsyncIterator[T]):
             root.close(outcome)
 
     def _left(self, frame: FrameType) -> str:
-        """How the last round ended, by what the frame does that drops the iterator."""
+        """The end of the last round, by the instruction of the frame that drops the iterator."""
         if id(frame) != self._loop:
             return "done" if self._loop else "unused"
         name = _instruction(frame)

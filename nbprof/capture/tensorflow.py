@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nbprof.capture import tensorflow_npu
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
+from nbprof.capture.describe import keras_version
 from nbprof.capture.options import POINTS, Options
 from nbprof.capture.patches import Patches
 from nbprof.core import remedies, wire
@@ -104,15 +105,15 @@ class TensorFlowBackend:
         if asked == (2, 0):
             return
         for path in folder.rglob("*.xplane.pb"):
-            found = recorded_levels(path)
-            if found is not None and found != asked:
-                words = [f"--host-level {asked[0]}"] * (found[0] != asked[0]) + ["--python"] * (
-                    found[1] != asked[1]
+            levels = recorded_levels(path)
+            if levels is not None and levels != asked:
+                words = [f"--host-level {asked[0]}"] * (levels[0] != asked[0]) + ["--python"] * (
+                    levels[1] != asked[1]
                 )
-                calls = "with" if found[1] else "without"
+                calls = "with" if levels[1] else "without"
                 self._note(
                     f"TensorFlow {self._tf.__version__} ignored {' and '.join(words)}: it recorded"
-                    f" with host level {found[0]} and {calls} Python's calls"
+                    f" with host level {levels[0]} and {calls} Python's calls"
                 )
 
     def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[str]:
@@ -146,7 +147,7 @@ class TensorFlowBackend:
             if windows.clock.seen:
                 self._note(remedies.ADAPTER_LATE)
             else:
-                windows.again()
+                windows.restart()
         self._join(windows.options, patches)
 
     def _join(self, options: Options, patches: Patches) -> None:
@@ -179,20 +180,13 @@ class TensorFlowBackend:
     def versions(self) -> str:
         """Versions that matter for reading the run."""
         text = f"TensorFlow {self._tf.__version__}"
-        text += "".join(
-            f", {name}"
-            for name in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE)
-            if name in sys.modules
-        )
-        keras = sys.modules.get("keras")
-        return (
-            f"{text}, Keras {keras.__version__}"
-            if keras is not None and hasattr(keras, "__version__")
-            else text
-        )
+        for adapter in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE):
+            if adapter in sys.modules:
+                text += f", {adapter}"
+        return text + keras_version()
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Hook the user's own step markers and their own use of the profiler.
+        """Hook the step markers of the user, and their use of the profiler.
 
         Parameters
         ----------
@@ -250,7 +244,7 @@ def _hook_roots(trace: Any, clock: StepClock, patches: Patches) -> None:
         # A step range may have to start recording before the span opens.
         root = bool(kwargs.get("_r")) and clock.alive
         if root:
-            clock.root_begins(of_framework=True, found="marked by tf.profiler.experimental.Trace")
+            clock.root_begins(of_framework=True, origin="marked by tf.profiler.experimental.Trace")
             setattr(self, mark, name)
         init(self, name, **kwargs)
 
@@ -281,8 +275,7 @@ _PLANE, _STAT = b"Task Environment", b"profile_options"
 
 
 def recorded_levels(path: Path) -> tuple[int, int] | None:
-    """Host level and level of Python calls that an XSpace file says it was recorded with; None
-    where it does not say so.
+    """Host level and level of Python calls that an XSpace file states; None if it states none.
 
     Parameters
     ----------
@@ -304,24 +297,23 @@ def _levels_of(data: wire.Data) -> tuple[int, int] | None:
         ):
             options = _options_stat(data, start, end)
             if options is not None:
-                values = {
-                    field: value
-                    for field, kind, value, _ in wire.fields(options, 0, len(options))
-                    if kind == wire.VARINT
-                }
+                values = {}
+                for field, kind, value, _ in wire.fields(options, 0, len(options)):
+                    if kind == wire.VARINT:
+                        values[field] = value
                 return values.get(_HOST_LEVEL, 0), values.get(_PYTHON_LEVEL, 0)
     return None
 
 
 def _options_stat(data: wire.Data, start: int, end: int) -> bytes | None:
     """The value of the plane's stat that holds the options."""
-    wanted, values = 0, {}
-    for number, kind, at, stop in wire.fields(data, start, end):
+    requested, values = 0, {}
+    for number, kind, offset, stop in wire.fields(data, start, end):
         if kind != wire.LENGTH or number not in (_STAT_NAMES, _STATS):
             continue
-        inner = {field: (value, upto) for field, _, value, upto in wire.fields(data, at, stop)}
-        if number == _STAT_NAMES and _STAT in bytes(data[at:stop]):
-            wanted = inner.get(_ID, (0, 0))[0]
+        inner = {field: (value, upto) for field, _, value, upto in wire.fields(data, offset, stop)}
+        if number == _STAT_NAMES and _STAT in bytes(data[offset:stop]):
+            requested = inner.get(_ID, (0, 0))[0]
         elif number == _STATS and _BYTES in inner:
             values[inner.get(_ID, (0, 0))[0]] = bytes(data[slice(*inner[_BYTES])])
-    return values.get(wanted)
+    return values.get(requested)

@@ -1,11 +1,10 @@
-"""Record an NPU of Ascend under TensorFlow: the profiler and the options of its adapter
-(``npu_bridge`` of TF 1, ``npu_device`` of TF 2).
+"""Record an NPU of Ascend under TensorFlow by its adapter (``npu_bridge`` or ``npu_device``).
 
-``npu_bridge`` has a profiler that begins and ends in sessions that run; it is used where it is
-there, and TensorFlow's own is not: the NPU runs the graph. Otherwise there are options, of a
-session when it is made or of the device when it is opened, and what they record is whole only when
-the session or the device is closed. So it goes to a folder of its own, which the receipt names,
-beside TensorFlow's profile.
+``npu_bridge``, of TF 1, has a profiler that begins and ends while sessions run; it is used in place
+of TensorFlow's own if it is available, since the NPU runs the graph. ``npu_device``, of TF 2, has
+options only, of a session when it is created or of the device when it is opened; the recording is
+complete once the session or the device is closed. So it goes to a separate folder, which the
+receipt names.
 """
 
 from __future__ import annotations
@@ -30,30 +29,25 @@ OPTIMIZER = "NpuOptimizer"
 
 
 def profiler() -> Any:
-    """The class that profiles sessions, where the adapter that the cell has imported has it; else
-    None.
-    """
-    return next(
-        (
-            kind
-            for name in PROFILERS
-            if (kind := getattr(sys.modules.get(name), "Profiler", None)) is not None
-        ),
-        None,
-    )
+    """The class that profiles sessions, if an imported adapter has one; else None."""
+    for name in PROFILERS:
+        kind = getattr(sys.modules.get(name), "Profiler", None)
+        if kind is not None:
+            return kind
+    return None
 
 
 def level(options: Options) -> str:
-    """L1 has the tasks of the AI Cores with their counters; L2 the AI CPU and the calls of CANN's
-    runtime as well.
+    """The profiling level.
+
+    L1 has tasks of the AI Cores with their counters, L2 also the AI CPU and calls of CANN's
+    runtime.
     """
     return "L2" if options.host_level == 3 else "L1"
 
 
 def choices(output: Path, options: Options) -> str:
-    """``profiling_options`` of the adapter: iterations, tasks, the AI CPU, communication, and a
-    group of counters.
-    """
+    """``profiling_options`` of the adapter, as JSON."""
     chosen = {
         "output": str(output),
         "training_trace": "on",
@@ -71,13 +65,13 @@ def choices(output: Path, options: Options) -> str:
 
 
 class AdapterOptions:
-    """Switches the NPU's profiler on in what is made or opened while the cell runs.
+    """Turns on the NPU's profiler in sessions and devices that are opened while the cell runs.
 
     Parameters
     ----------
     options : Options
     note : callable
-        Takes notes for the user.
+        Called with notes for the user.
     """
 
     def __init__(self, options: Options, note: Callable[..., None]) -> None:
@@ -89,13 +83,11 @@ class AdapterOptions:
 
     @property
     def used(self) -> bool:
-        """Whether anything that the cell made or opened was told to record."""
+        """True if a session or device was opened with the profiler on."""
         return self._output is not None
 
     def join(self, tf: Any, patches: Patches) -> None:
-        """Do what the modules that are there by now allow; called again when another one is
-        imported.
-        """
+        """Hook the modules that are imported by now; called again when another one is."""
         device = sys.modules.get(DEVICE)
         if profiler() is not None:
             # It may not be used together with the options.
@@ -108,35 +100,32 @@ class AdapterOptions:
             self._hook_sessions(tf, patches)
 
     def _folder(self) -> Path | None:
-        """Where the NPU's data go, made when it is first needed; None where nothing is to be kept,
-        or nothing can be written.
-        """
-        if self._output is None:
-            if not self._options.save and self._options.logdir is None:
-                self._note(remedies.ADAPTER_KEEPS)
-                return None
-            wanted = self._options.logdir or ""
-            # The NPU writes until it is closed, so its data are not copied to a URL.
-            logdir = (
-                Path(wanted).expanduser().absolute()
-                if wanted and not is_url(wanted)
-                else Path.cwd() / DEFAULT
+        """The folder of the NPU's data, created on first use; None if nothing can be written."""
+        if self._output is not None:
+            return self._output
+        options = self._options
+        if not options.save and options.logdir is None:
+            self._note(remedies.ADAPTER_KEEPS)
+            return None
+        logdir = Path.cwd() / DEFAULT
+        # The NPU writes until it is closed, so its data are not copied to a URL.
+        if options.logdir and not is_url(options.logdir):
+            logdir = Path(options.logdir).expanduser().absolute()
+        output = logdir / "ascend" / time.strftime("%Y_%m_%d_%H_%M_%S")
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            if not options.logdir:
+                ignore_by_git(logdir)
+        except OSError as error:
+            self._note(
+                f"the NPU is not recorded: {output} cannot be written ({error.strerror});"
+                " choose another location with --logdir DIR"
             )
-            output = logdir / "ascend" / time.strftime("%Y_%m_%d_%H_%M_%S")
-            try:
-                output.mkdir(parents=True, exist_ok=True)
-                if not self._options.logdir:
-                    ignore_by_git(logdir)
-            except OSError as error:
-                self._note(
-                    f"the NPU is not recorded: {output} cannot be written ({error.strerror});"
-                    " choose another location with --logdir DIR"
-                )
-                return None
-            self._output = output
-            if self._options.steps or self._options.seconds:
-                self._note(remedies.ADAPTER_WHOLE)
-        return self._output
+            return None
+        self._output = output
+        if options.steps or options.seconds:
+            self._note(remedies.ADAPTER_WHOLE)
+        return output
 
     def _set_device(self, device: Any, patches: Patches) -> None:
         config = device.global_options().profiling_config
@@ -158,7 +147,7 @@ class AdapterOptions:
         self._note(remedies.ADAPTER_DEVICE.format(output=output))
 
         def forget() -> None:
-            # What is opened later is no part of the recording.
+            # Devices that are opened later are not recorded.
             config.enable_profiling = False
             config.profiling_options = before
 
@@ -185,18 +174,14 @@ class AdapterOptions:
             patches.replace(kind, "__init__", init)
 
     def _with_profiler(self, config: Any) -> Any:
-        """A copy of a session's configuration that profiles, where it runs on an NPU."""
+        """A copy of a session's configuration that profiles, if it runs on an NPU."""
         try:
-            if (
-                config is None
-                or profiler() is not None
-                or not any(each.name == OPTIMIZER for each in _optimizers(config))
-            ):
+            if config is None or profiler() is not None or _npu_options(config) is None:
                 return config
             changed = type(config)()
             changed.CopyFrom(config)
-            own = next(each for each in _optimizers(changed) if each.name == OPTIMIZER)
-            if "profiling_mode" in own.parameter_map and own.parameter_map["profiling_mode"].b:
+            parameters = _npu_options(changed).parameter_map
+            if "profiling_mode" in parameters and parameters["profiling_mode"].b:
                 self._note(
                     "the program itself turns on the NPU's profiler, in its session's"
                     " configuration: it is left unchanged"
@@ -205,22 +190,24 @@ class AdapterOptions:
             output = self._folder()
             if output is None:
                 return config
-            own.parameter_map["profiling_mode"].b = True
-            own.parameter_map["profiling_options"].s = choices(output, self._options).encode()
+            parameters["profiling_mode"].b = True
+            parameters["profiling_options"].s = choices(output, self._options).encode()
             self._note(remedies.ADAPTER_SESSION.format(output=output))
             return changed
         except Exception as error:
-            # A session must not fail for this.
+            # The session must work in any case.
             self._note(f"the NPU is not recorded: {type(error).__name__}: {error}")
             return config
 
 
-def _optimizers(config: Any) -> Any:
-    return config.graph_options.rewrite_options.custom_optimizers
+def _npu_options(config: Any) -> Any:
+    """The options of the NPU in a session's configuration; None if it runs elsewhere."""
+    for optimizer in config.graph_options.rewrite_options.custom_optimizers:
+        if optimizer.name == OPTIMIZER:
+            return optimizer
+    return None
 
 
 def _value(option: Any) -> Any:
-    """What an option of the adapter holds, which are objects with a value in its versions of
-    today.
-    """
+    """The value of an option of the adapter, which is an object in current versions."""
     return option.value if hasattr(option, "value") else option

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture import torch_npu, torch_trace
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock
+from nbprof.capture.describe import keras_version
 from nbprof.capture.hidden_calls import HiddenCalls
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
@@ -35,21 +36,18 @@ _BEGINNINGS = (
     ("emit_nvtx", "__enter__"),
     ("emit_itt", "__enter__"),
 )
-"""Where a profiler of PyTorch begins: classes of `torch.autograd.profiler` and their methods."""
+"""Methods that begin a profiler of PyTorch, by classes of `torch.autograd.profiler`."""
 
 
 _CALL_BYTES = 5_000
-"""PyTorch takes 1.6 kB for each call of a function, and a function of Python calls two of C, more
-or less.
-"""
+"""PyTorch takes 1.6 kB for each call, and a function of Python calls about two of C."""
 
 
 class TorchBackend:
-    """Starts and stops PyTorch's profiler and writes its Kineto trace into the layout that
-    TensorBoard reads.
+    """Records with PyTorch's profiler and writes its Kineto trace in TensorBoard's layout.
 
-    With allocations, PyTorch records the thread that starts it and what that starts (backward
-    passes); without, all threads.
+    With allocations, PyTorch records the thread that starts it and the backward passes of that;
+    without, all threads.
     """
 
     name, title = PYTORCH.name, PYTORCH.title
@@ -67,9 +65,7 @@ class TorchBackend:
         self._steps: OptimizerSteps | None = None
         self._notes: list[str] = []
         self.starts_threads = False
-        """Whether the cell is expected to start threads: then all are recorded, without
-        allocations.
-        """
+        """True if the cell may start threads: then all are recorded, without allocations."""
         self._threads: OtherThreads | None = None
         self._unseen: list[str] = []
         self._frames = False
@@ -77,36 +73,26 @@ class TorchBackend:
 
     @property
     def ends_anywhere(self) -> bool:
-        """Whether any thread may end the recording."""
+        """True if any thread may end the recording."""
         return not self._thread
 
     @property
     def bytes_per_call(self) -> int:
-        """What a call of a Python function takes when the profiler stops."""
+        """Bytes that a call of a Python function takes when the profiler stops."""
         return _CALL_BYTES if self._frames and self._profile is not None else 0
 
     @property
     def stepped(self) -> bool:
-        """Whether an optimizer has made a step, or another thread ran PyTorch, whatever was
-        recorded of it.
-        """
-        return bool(self._unseen) or (self._steps is not None and self._steps.told > 0)
+        """True if an optimizer has made a step or another thread ran PyTorch, recorded or not."""
+        return bool(self._unseen) or (self._steps is not None and self._steps.step_count > 0)
 
     def unrecorded(self) -> list[str]:
-        """What ran and is not in the recording: the first that a reader should know."""
-        if not self._unseen:
-            return [
-                note
-                for note in (self._steps.notes() if self._steps is not None else ())
-                if note == remedies.OTHER_THREAD
-            ]
-        more = f" and {len(self._unseen) - 3:,} more" if len(self._unseen) > 3 else ""
-        listed = ", ".join(f'"{name}"' for name in self._unseen[:3]) + more
-        several = len(self._unseen) > 1
-        threads = f"threads {listed}" if several else f"thread {listed}"
-        return [
-            remedies.UNRECORDED_THREADS.format(threads=threads, was="were" if several else "was")
-        ]
+        """Notes on work that ran but is missing in the recording, for the top of the notes."""
+        if self._unseen:
+            return [_unrecorded_note(self._unseen)]
+        if self._steps is not None and remedies.OTHER_THREAD in self._steps.notes():
+            return [remedies.OTHER_THREAD]
+        return []
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording; the files will go to `folder`. Returns notes for the user.
@@ -116,7 +102,7 @@ class TorchBackend:
         CaptureError
             If one of the user's profilers is already recording, or PyTorch refuses.
         """
-        import torch.profiler  # type: ignore[import-not-found,unused-ignore]  # the cell has imported torch already
+        import torch.profiler  # type: ignore[import-not-found,unused-ignore]
 
         npu = torch_npu.module()
         if _somebody_records(self._torch) or (npu is not None and torch_npu.somebody_records(npu)):
@@ -125,9 +111,9 @@ class TorchBackend:
             return self._start_npu(npu, folder, options)
         profiler = torch.profiler
         self._folder = folder
-        wanted = self.starts_threads or not options.memory
+        all_threads = self.starts_threads or not options.memory
         frames = options.python or options.stacks
-        choice, everywhere = _experimental(all_threads=wanted, frames=frames)
+        choice, everywhere = _experimental(all_threads=all_threads, frames=frames)
         memory = options.memory and not (self.starts_threads and everywhere)
         with stderr_lines() as lines:
             try:
@@ -142,7 +128,7 @@ class TorchBackend:
                 self._profile.start()
             except Exception as error:
                 failed, self._profile = self._profile, None
-                # It may have begun to prepare itself, and would keep the next one from beginning.
+                # It may have begun to prepare itself, which would prevent the next one.
                 with contextlib.suppress(Exception):
                     failed.stop()
                 raise CaptureError(f"PyTorch's profiler did not start: {error}") from error
@@ -182,9 +168,7 @@ class TorchBackend:
         return [*notes, remedies.NPU_ONE_THREAD] if not options.memory else notes
 
     def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
-        """``torch_npu`` was imported after PyTorch: record with its profiler, unless steps have
-        ended already.
-        """
+        """``torch_npu`` was imported: record with its profiler, unless steps have ended already."""
         if torch_npu.module() is None:
             return
         self._hook_npu(patches, give_way)
@@ -193,12 +177,12 @@ class TorchBackend:
         if windows.clock.seen:
             self._note(remedies.NPU_LATE.format(step=windows.clock.seen))
         elif self._steps is not None:
-            self._steps.begins_again(windows.again)
+            self._steps.begins_again(windows.restart)
         else:
-            windows.again()
+            windows.restart()
 
     def _devices(self, profiler: Any) -> list[str]:
-        """Why no GPU will be in the trace, where one could be expected."""
+        """Why no GPU will be in the trace, if one could be expected."""
         torch = self._torch
         cuda, version = getattr(torch, "cuda", None), getattr(torch, "version", None)
         if cuda is None or version is None:
@@ -240,17 +224,17 @@ class TorchBackend:
         run = self._folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
         try:
             if self._thread and self._thread != threading.get_ident():
-                # There is nothing to get from it here; but it must be over for the next one to
-                # begin.
+                # It gives nothing on this thread, but must be over for the next one to begin.
                 with stderr_lines(), contextlib.suppress(Exception):
                     profile.stop()
                 raise CaptureError(remedies.WRONG_THREAD)
-            _tell_ranks(profile)
+            _add_rank(profile)
             with stderr_lines() as lines:
                 profile.stop()
             self._note(*remedies.named(lines))
             note = torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks)
-            self._note(*([note] if note else []))
+            if note:
+                self._note(note)
         except CaptureError:
             raise
         except Exception as error:
@@ -260,7 +244,7 @@ class TorchBackend:
                 self._note(*history.end(run / f"{name}.memory_snapshot.pickle"))
 
     def _hide(self, on: bool) -> None:
-        """Hide what is not the program's from the recording of Python calls, or end that."""
+        """Begin or end hiding compilers and imports from the recording of Python calls."""
         if self._hidden is not None:
             self._hidden.on = on
 
@@ -269,14 +253,14 @@ class TorchBackend:
 
     def notes(self) -> list[str]:
         """Notes for the user since those that `start` returned."""
-        of_steps = self._steps.notes() if self._steps is not None else []
-        first = self.unrecorded()
+        notes = list(self._notes)
         hidden = self._hidden.note() if self._hidden is not None else ""
-        return [
-            *self._notes,
-            *([hidden] if hidden else []),
-            *(note for note in of_steps if note not in first),
-        ]
+        if hidden:
+            notes.append(hidden)
+        if self._steps is not None:
+            first = self.unrecorded()
+            notes += [note for note in self._steps.notes() if note not in first]
+        return notes
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Begin a span that may become step `number`."""
@@ -285,32 +269,27 @@ class TorchBackend:
         return self._steps.open_mark(kind)
 
     def open_wait(self, name: str = WAIT) -> Span:
-        """Open a span around what a step waits for."""
+        """Open a span around a wait of a step."""
         return ContextSpan(self._torch.profiler.record_function(name))
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""
-        keras = sys.modules.get("keras")
         text = f"PyTorch {self._torch.__version__}"
-        if cudnn := _cudnn(self._torch):
-            text = f"{text}, cuDNN {cudnn}"
+        cudnn = _cudnn(self._torch)
+        if cudnn:
+            text += f", cuDNN {cudnn}"
         npu = torch_npu.module()
         if npu is not None:
-            text = f"{text}, torch_npu {getattr(npu, '__version__', '')}".rstrip()
-        return (
-            f"{text}, Keras {keras.__version__}"
-            if keras is not None and hasattr(keras, "__version__")
-            else text
-        )
+            text += f", torch_npu {getattr(npu, '__version__', '')}".rstrip()
+        return text + keras_version()
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Have each optimizer step end a step of the run, and let the user's own profiler come
-        first.
+        """Let optimizer steps end steps of the run, and give way to the user's own profiler.
 
         Parameters
         ----------
         clock : StepClock
-            Is told about steps.
+            Notified of steps.
         patches : Patches
             Remembers what to restore.
         give_way : callable
@@ -328,9 +307,7 @@ class TorchBackend:
         steps.begin()
 
     def _hook_npu(self, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Let the user's own profiler of ``torch_npu`` come first; it may be imported later than
-        PyTorch.
-        """
+        """Give way to the user's own profiler of ``torch_npu``."""
         npu = torch_npu.module()
         if npu is not None and not self._npu_hooked:
             self._npu_hooked = True
@@ -366,63 +343,69 @@ class TorchBackend:
             patches.replace(kind, method, begin)
 
 
-def _somebody_records(torch: Any) -> bool:
-    """Whether a profiler of the user has begun and not ended, in whatever thread; one that only
-    prepares itself counts.
+def _unrecorded_note(threads: list[str]) -> str:
+    listed = ", ".join(f'"{name}"' for name in threads[:3])
+    if len(threads) > 3:
+        listed += f" and {len(threads) - 3:,} more"
+    if len(threads) == 1:
+        return remedies.UNRECORDED_THREADS.format(threads=f"thread {listed}", was="was")
+    return remedies.UNRECORDED_THREADS.format(threads=f"threads {listed}", was="were")
 
-    PyTorch does not tell of it, lets a second one begin, and crashes when the first is exported.
+
+def _somebody_records(torch: Any) -> bool:
+    """Return whether a profiler of the user runs on any thread; one that prepares itself counts.
+
+    PyTorch does not report it, lets a second one begin, and crashes when the first is exported.
     """
     profiler = sys.modules.get("torch.autograd.profiler")
     kind = getattr(profiler, "profile", None)
     if kind is None:
         return False
-    # Instances refer to their class; to ask for these takes a third of the time of looking at all
-    # objects.
-    for each in gc.get_referrers(kind):
-        if (
-            type(each) is kind
-            and getattr(each, "entered", False)
-            and getattr(each, "kineto_results", True) is None
-        ):
+    # Instances refer to their class: a third of the time of looking at all objects.
+    for instance in gc.get_referrers(kind):
+        if type(instance) is not kind or not getattr(instance, "entered", False):
+            continue
+        if getattr(instance, "kineto_results", True) is None:
             return True
     enabled = getattr(getattr(torch, "autograd", None), "_profiler_enabled", None)
     return bool(enabled is not None and enabled())
 
 
 def _experimental(*, all_threads: bool, frames: bool) -> tuple[dict[str, Any], bool]:
-    """What this version of PyTorch knows of: arguments of the profiler, and whether it will record
-    all threads.
+    """Arguments of the profiler that this PyTorch has, and whether it will record all threads.
 
     Not ``verbose``: it writes the stack of each event as text, which takes five times the memory;
-    the Python calls around an op tell it.
+    the Python calls around an op give the same.
     """
     try:
-        from torch._C._profiler import _ExperimentalConfig  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
+        from torch._C import _profiler  # type: ignore[import-not-found,unused-ignore]
+
+        config = _profiler._ExperimentalConfig
+    except (ImportError, AttributeError):
         return {}, False
-    # Each version knows more than the one before; events of Python objects are of no use here.
-    wanted = {
+    # Each version has more than the one before; events of Python objects are of no use here.
+    arguments = {
         "profile_all_threads": all_threads,
         "trace_only": not frames,
         "record_python_gc_info": True,
     }
-    for leave_out in ((), ("trace_only",), ("trace_only", "record_python_gc_info"), tuple(wanted)):
-        given: dict[str, Any] = {
-            key: value for key, value in wanted.items() if key not in leave_out and value
+    for unsupported in (
+        (),
+        ("trace_only",),
+        ("trace_only", "record_python_gc_info"),
+        tuple(arguments),
+    ):
+        accepted: dict[str, Any] = {
+            key: value for key, value in arguments.items() if key not in unsupported and value
         }
-        try:
-            return {
-                "experimental_config": _ExperimentalConfig(**given)
-            }, "profile_all_threads" in given
-        except TypeError:
-            continue
+        with contextlib.suppress(TypeError):
+            chosen = {"experimental_config": config(**accepted)}
+            return chosen, "profile_all_threads" in accepted
     return {}, False
 
 
-def _tell_ranks(profile: Any) -> None:
-    """Put into the trace which rank it is of, where the job was joined after the recording had
-    begun.
-    """
+def _add_rank(profile: Any) -> None:
+    """Add its rank to the trace, in case the job was joined after the recording had begun."""
     described = getattr(profile, "_get_distributed_info", None)
     if described is None or torch_trace.rank_and_size()[0] is None:
         return
@@ -434,9 +417,7 @@ def _tell_ranks(profile: Any) -> None:
 
 
 def _cudnn(torch: Any) -> str:
-    """The version of cuDNN that a program on a GPU of NVIDIA uses, as its maintainers write it;
-    else "".
-    """
+    """The version of cuDNN, as its maintainers write it, if the program uses a GPU of NVIDIA."""
     try:
         # On GPUs of AMD this would be the version of MIOpen.
         if torch.version.cuda is None or not torch.cuda.is_initialized():

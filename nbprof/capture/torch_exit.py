@@ -23,16 +23,13 @@ LIMIT_S = 1.0
 
 
 def wait_at_exit() -> None:
-    """Wait, as the process ends, until the contexts that PyTorch's threads hold are dropped. To say
-    so again changes nothing.
-    """
+    """Wait at exit until the contexts that PyTorch's threads hold are dropped; idempotent."""
     atexit.unregister(_wait)
     atexit.register(_wait)
 
 
 def _wait() -> None:
-    # Run in a context of its own, which refers to that of this thread; else nothing in Python
-    # would.
+    # Run in a copy of the context, so that Python refers to that of this thread.
     held = contextvars.copy_context().run(_held)
     end = time.monotonic() + LIMIT_S
     while any(ref() is not None for ref in held) and time.monotonic() < end:
@@ -42,5 +39,5 @@ def _wait() -> None:
 
 def _held() -> list[weakref.ref[contextvars.Context]]:
     """The contexts that no object of Python refers to: native code holds them."""
-    found = [weakref.ref(each) for each in gc.get_objects() if type(each) is contextvars.Context]
-    return [ref for ref in found if not gc.get_referrers(ref())]
+    contexts = [weakref.ref(each) for each in gc.get_objects() if type(each) is contextvars.Context]
+    return [ref for ref in contexts if not gc.get_referrers(ref())]

@@ -1,6 +1,4 @@
-"""The history of PyTorch's CUDA allocator, taken beside the trace: what
-https://pytorch.org/memory_viz and memory tools read.
-"""
+"""The history of PyTorch's CUDA allocator, as https://pytorch.org/memory_viz reads it."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ class AllocatorHistory:
 
     @classmethod
     def begin(cls, torch: Any, *, stacks: bool) -> AllocatorHistory | None:
-        """Begin as soon as CUDA is in use, which nbprof does not cause; None where there is no CUDA
-        or the user remembers it already.
-        """
+        """Begin if CUDA is in use already; None without CUDA, or if the user records it already."""
         cuda = getattr(torch, "cuda", None)
         if (
             cuda is None
@@ -62,9 +58,7 @@ class AllocatorHistory:
             )
 
     def end(self, path: Path) -> list[str]:
-        """Write what is remembered to `path`, and remember no more; returns what the user should
-        know.
-        """
+        """Write the history to `path` and stop recording it; returns notes for the user."""
         self._over = True
         if not self._on:
             return self._trouble

@@ -1,6 +1,4 @@
-"""Record an NPU of Ascend with ``torch_npu.profiler``, which takes the place of PyTorch's profiler
-there.
-"""
+"""Record an NPU of Ascend with ``torch_npu.profiler``, which replaces PyTorch's profiler there."""
 
 from __future__ import annotations
 
@@ -34,20 +32,16 @@ _MOST = 3
 
 
 def module() -> Any:
-    """``torch_npu``, where it is imported and an NPU can be used; else None. It is not imported
-    here.
-    """
-    found = sys.modules.get(MODULE)
-    try:
-        return (
-            found
-            if found is not None and found.npu.is_available() and hasattr(found.profiler, "profile")
-            else None
-        )
-    except Exception:
-        # It is being imported, or its driver fails; that is told by PyTorch itself when the NPU is
-        # used.
+    """``torch_npu`` if it is imported already and an NPU can be used; else None."""
+    torch_npu = sys.modules.get(MODULE)
+    if torch_npu is None:
         return None
+    try:
+        usable = torch_npu.npu.is_available() and hasattr(torch_npu.profiler, "profile")
+    except Exception:
+        # It is being imported, or its driver fails, which PyTorch reports when the NPU is used.
+        return None
+    return torch_npu if usable else None
 
 
 class NpuProfile:
@@ -76,12 +70,12 @@ class NpuProfile:
 
     def __init__(self, torch_npu: Any, run: Path, options: Options) -> None:
         self._run = run
-        self.notes = _unheard(torch_npu.profiler, options)
+        self.notes = _unsupported(torch_npu.profiler, options)
         if not _in_use(torch_npu):
             self.notes.append(remedies.NPU_NOT_IN_USE)
         profiler = torch_npu.profiler
         run.mkdir(parents=True, exist_ok=True)
-        with _said() as said:
+        with _messages() as messages:
             try:
                 kinds = profiler.ProfilerActivity
                 self._profile = profiler.profile(
@@ -98,15 +92,16 @@ class NpuProfile:
                 self._profile.start()
             except Exception as error:
                 raise CaptureError(f"torch_npu's profiler did not start: {error}") from error
-        # Its methods print what goes wrong and raise nothing.
+        # Its methods print errors and raise nothing.
         if not self._folders():
             raise CaptureError(
-                "torch_npu's profiler did not start" + "".join(f": {line}" for line in said[-1:])
+                "torch_npu's profiler did not start"
+                + "".join(f": {line}" for line in messages[-1:])
             )
-        self.notes += [remedies.OF_TORCH_NPU.format(line) for line in said]
+        self.notes += [remedies.OF_TORCH_NPU.format(line) for line in messages]
 
     def end(self, marks: Sequence[Mark]) -> list[str]:
-        """End it, have the data analysed, and put the steps in; returns what the user should know.
+        """End it, have the data analysed, and add the steps; returns notes for the user.
 
         Raises
         ------
@@ -115,19 +110,19 @@ class NpuProfile:
         """
         method = multiprocessing.get_start_method(allow_none=True)
         try:
-            with _said() as said:
+            with _messages() as messages:
                 self._profile.stop()
         finally:
-            # It analyses in processes that it forks, and has every process of this program forked
-            # from then on.
+            # It analyses in forked processes, and changes the start method of this program for it.
             if multiprocessing.get_start_method(allow_none=True) != method:
                 multiprocessing.set_start_method(method, force=True)
         folders = self._folders()
         if not folders or not any(folders[-1].iterdir()):
             raise CaptureError(
-                "torch_npu's profiler wrote no file" + "".join(f": {line}" for line in said[-1:])
+                "torch_npu's profiler wrote no file"
+                + "".join(f": {line}" for line in messages[-1:])
             )
-        notes = [remedies.OF_TORCH_NPU.format(line) for line in said]
+        notes = [remedies.OF_TORCH_NPU.format(line) for line in messages]
         traces = [folder / OUTPUT / TRACE for folder in folders]
         if not (folders[-1] / OUTPUT).is_dir():
             notes.append(remedies.NPU_NOT_ANALYSED.format(folder=folders[-1].name))
@@ -140,10 +135,14 @@ class NpuProfile:
 
 
 def insert(trace: Path, marks: Sequence[Mark]) -> bool:
-    """Put steps into ``trace_view.json``, as those that ``torch_npu.profiler`` marks itself; False
-    where it is no list of events.
+    """Add steps to ``trace_view.json``, as ``torch_npu.profiler`` marks them.
 
     Its times are µs of Unix time, as text.
+
+    Returns
+    -------
+    bool
+        False if the file is not a list of events.
     """
     try:
         with trace.open("rb") as source:
@@ -152,86 +151,78 @@ def insert(trace: Path, marks: Sequence[Mark]) -> bool:
             if begin < 0 or head[:begin].strip(b"\xef\xbb\xbf \r\n\t"):
                 return False
             source.seek(begin + 1)
-            after = head[begin + 1 :].lstrip()
+            is_empty = head[begin + 1 :].lstrip().startswith(b"]")
             part = trace.with_name(f".{trace.name}.part")
-            # The process is named once more: a recording without the host has none.
-            events: list[dict[str, Any]] = [
-                {
-                    "ph": "M",
-                    "name": "process_name",
-                    "pid": os.getpid(),
-                    "tid": 0,
-                    "args": {"name": "Python"},
-                }
-            ]
-            events += [
-                {
-                    "ph": "X",
-                    "name": f"ProfilerStep#{mark.number}",
-                    "pid": os.getpid(),
-                    "tid": mark.thread,
-                    "ts": f"{mark.start // 1000}.{mark.start % 1000:03d}",
-                    "dur": max(mark.end - mark.start, 0) / 1000,
-                    "cat": "cpu_op",
-                    "args": {},
-                }
-                for mark in marks
-            ]
-            with part.open("wb") as out:
-                out.write(
-                    b"["
-                    + json.dumps(events)[1:-1].encode()
-                    + (b"" if after.startswith(b"]") else b", ")
-                )
+            with part.open("wb") as target:
+                target.write(b"[" + json.dumps(_step_events(marks))[1:-1].encode())
+                if not is_empty:
+                    target.write(b", ")
                 while piece := source.read(torch_trace.CHUNK):
-                    out.write(piece)
+                    target.write(piece)
         part.replace(trace)
     except OSError:
         return False
     return True
 
 
+def _step_events(marks: Sequence[Mark]) -> list[dict[str, Any]]:
+    process = os.getpid()
+    # The process is named once more: a recording without the host has no name of it.
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": "Python"}}
+    ]
+    for mark in marks:
+        step = {
+            "ph": "X",
+            "name": f"ProfilerStep#{mark.number}",
+            "pid": process,
+            "tid": mark.thread,
+            "ts": f"{mark.start // 1000}.{mark.start % 1000:03d}",
+            "dur": max(mark.end - mark.start, 0) / 1000,
+            "cat": "cpu_op",
+            "args": {},
+        }
+        events.append(step)
+    return events
+
+
 def somebody_records(torch_npu: Any) -> bool:
-    """Whether a ``torch_npu`` profiler of the user's is recording now."""
+    """Return whether a ``torch_npu`` profiler of the user's is recording now."""
     kind = getattr(torch_npu.profiler, "profile", None)
-    for each in gc.get_referrers(kind) if kind is not None else ():
-        action = getattr(getattr(each, "current_action", None), "name", "")
-        if (
-            type(each) is kind
-            and getattr(each, "stopped", True) is False
-            and action.startswith("RECORD")
-        ):
+    if kind is None:
+        return False
+    for instance in gc.get_referrers(kind):
+        if type(instance) is not kind or getattr(instance, "stopped", True) is not False:
+            continue
+        action = getattr(getattr(instance, "current_action", None), "name", "")
+        if action.startswith("RECORD"):
             return True
     return False
 
 
 def _in_use(torch_npu: Any) -> bool:
-    asked = getattr(torch_npu.npu, "is_initialized", None)
-    return asked is None or bool(asked())
+    is_initialized = getattr(torch_npu.npu, "is_initialized", None)
+    return is_initialized is None or bool(is_initialized())
 
 
 def _experimental(profiler: Any, options: Options) -> Any:
-    """As much as this version knows of: a group of counters of the AI Cores, tasks with their
-    shapes, files of text.
-    """
-    levels = profiler.ProfilerLevel
-    wanted = {
+    """The options of this version: counters of the AI Cores, tasks with shapes, files of text."""
+    levels, metrics = profiler.ProfilerLevel, profiler.AiCMetrics
+    arguments = {
         "profiler_level": levels.Level2 if options.host_level == 3 else levels.Level1,
-        "aic_metrics": getattr(
-            profiler.AiCMetrics, options.aic_metrics, profiler.AiCMetrics.PipeUtilization
-        ),
+        "aic_metrics": getattr(metrics, options.aic_metrics, metrics.PipeUtilization),
     }
     if hasattr(profiler, "ExportType"):
-        wanted["export_type"] = profiler.ExportType.Text
+        arguments["export_type"] = profiler.ExportType.Text
     try:
-        return profiler._ExperimentalConfig(**wanted)
+        return profiler._ExperimentalConfig(**arguments)
     except TypeError:
-        wanted.pop("export_type", None)
-        return profiler._ExperimentalConfig(**wanted)
+        arguments.pop("export_type", None)
+        return profiler._ExperimentalConfig(**arguments)
 
 
-def _unheard(profiler: Any, options: Options) -> list[str]:
-    """Options that ``torch_npu.profiler`` has nothing for."""
+def _unsupported(profiler: Any, options: Options) -> list[str]:
+    """Notes on options that ``torch_npu.profiler`` does not have."""
     notes = []
     if options.host_level == 1:
         notes.append(
@@ -250,10 +241,8 @@ def _unheard(profiler: Any, options: Options) -> list[str]:
 
 
 @contextlib.contextmanager
-def _said() -> Iterator[list[str]]:
-    """Collect the warnings and errors that torch_npu prints in the block; what else it prints,
-    where it writes, is left out.
-    """
+def _messages() -> Iterator[list[str]]:
+    """Collect warnings and errors of torch_npu in the block, and drop its other output."""
     lines: list[str] = []
     caught = io.StringIO()
     try:
@@ -261,9 +250,9 @@ def _said() -> Iterator[list[str]]:
             yield lines
     finally:
         for line in caught.getvalue().splitlines():
-            found = _SAID.search(line)
-            if found:
-                text = found[1]
+            match = _SAID.search(line)
+            if match:
+                text = match[1]
                 while text != (text := _STAMP.sub("", text)):
                     pass
                 if text and text not in lines:

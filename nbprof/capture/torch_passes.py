@@ -1,10 +1,9 @@
-"""Passes over DataLoaders: which of them train, and which run without an optimizer step, such as
-validation.
+"""Passes over DataLoaders: training, and evaluation without optimizer steps, such as validation.
 
 A pass lasts from ``iter(loader)`` to the end of the loader, or to where the loop over it was left.
-One in which an optimizer steps trains. One in which none does is an evaluation if a training pass
-gives the next step its batch, or if no step follows: then it is no part of a step, whether the
-model was put into evaluation mode or not. Batches of other loaders that most steps ask for are part
+A pass in which an optimizer steps is training. One in which none does is an evaluation if a
+training pass gives the next step its batch, or if no step follows; it is not part of a step then,
+even if the model stays in training mode. Batches of other loaders that most steps ask for are part
 of the steps.
 """
 
@@ -18,10 +17,10 @@ from typing import Any, Protocol
 
 from nbprof.capture.clock import EPOCH, EVALUATION, boundary
 
-Place = tuple[tuple[int, int], ...]
-"""Where in the program a batch is fetched."""
+CallSite = tuple[tuple[int, int], ...]
+"""Identity of the code and offset of the instruction of the innermost callers."""
 
-_MOST_VISITS = 10_000
+_MAX_VISITS = 10_000
 """Changes from one loader to another between two steps that are noted."""
 
 
@@ -35,17 +34,17 @@ class Pass:
     end : int
         When the loader had no more batches, or its iterator was dropped.
     exhausted : bool
-        Whether it gave all its batches.
+        True if it gave all its batches.
     batches : int
     last : int
         When its last batch was asked for.
     steps : int
         How often an optimizer stepped between its first batch and its end.
-    place : tuple
+    call_site : tuple
         Where its first batch was fetched.
     """
 
-    __slots__ = ("_stepped", "batches", "began", "end", "exhausted", "last", "place", "steps")
+    __slots__ = ("_stepped", "batches", "began", "call_site", "end", "exhausted", "last", "steps")
 
     def __init__(self, began: int) -> None:
         self.began = began
@@ -54,7 +53,7 @@ class Pass:
         self.batches = 0
         self.last = 0
         self.steps = 0
-        self.place: Place = ()
+        self.call_site: CallSite = ()
         self._stepped = False
 
     @property
@@ -63,9 +62,7 @@ class Pass:
         return self.end or self.last
 
     def stepped(self) -> None:
-        """An optimizer has made a step; whether that was within this pass is known when it goes on
-        or ends.
-        """
+        """An optimizer has made a step, within this pass if it goes on or ends later."""
         self._stepped = self.batches > 0
 
     def goes_on(self) -> None:
@@ -90,12 +87,12 @@ class Visit:
 
     @property
     def is_first(self) -> bool:
-        """Whether the pass begins with it."""
+        """True if the pass begins with it."""
         return self.start == self.source.began
 
 
 class Step(Protocol):
-    """What is known of a step here: `torch_steps.Mark`."""
+    """A step of the run: `torch_steps.Mark`."""
 
     start: int
     number: int
@@ -103,16 +100,16 @@ class Step(Protocol):
 
 
 @dataclass
-class Found:
-    """What the passes say about the steps of a recording.
+class Summary:
+    """Epochs and evaluations between the steps of a recording.
 
     Attributes
     ----------
     begins : dict of int to int
-        When steps begin that follow an evaluation, by their number: with the first batch that they
-        use.
+        Begin of each step that follows an evaluation, by its number: that of the first batch that
+        it uses.
     boundaries : list of dict
-        Epochs and evaluations between the steps, as `CaptureInfo.boundaries` keeps them.
+        Epochs and evaluations between the steps, as in `CaptureInfo.boundaries`.
     evaluations : list of Pass
     """
 
@@ -137,37 +134,37 @@ class Passes:
 
     def begin(self, iterator: Any, began: int) -> Pass:
         """A loader gave its iterator, which it may give again for another pass."""
-        found = Pass(began)
+        source = Pass(began)
         key = id(iterator)
 
         def dropped(_: object) -> None:
-            if not found.end:
-                found.goes_on()
-                found.end = self._now()
-            if self._open.get(key, (None, None))[1] is found:
+            if not source.end:
+                source.goes_on()
+                source.end = self._now()
+            if self._open.get(key, (None, None))[1] is source:
                 del self._open[key]
 
-        self._open[key] = weakref.ref(iterator, dropped), found
-        return found
+        self._open[key] = weakref.ref(iterator, dropped), source
+        return source
 
-    def fetched(self, iterator: Any, began: int, place: Place) -> Pass:
+    def fetched(self, iterator: Any, began: int, call_site: CallSite) -> Pass:
         """An iterator gave a batch that was asked for at `began`."""
         opened = self._open.get(id(iterator))
-        source = (
-            opened[1]
-            if opened is not None and opened[0]() is iterator
-            else self.begin(iterator, began)
-        )
-        first = not source.batches
+        if opened is not None and opened[0]() is iterator:
+            source = opened[1]
+        else:
+            source = self.begin(iterator, began)
+        start = began
+        if not source.batches:
+            source.call_site = call_site
+            start = source.began
         source.goes_on()
         source.batches += 1
         source.last = began
-        if first:
-            source.place = place
-        if (not self._visits or self._visits[-1].source is not source) and len(
-            self._visits
-        ) < _MOST_VISITS:
-            self._visits.append(Visit(source, source.began if first else began))
+        visits = self._visits
+        changed = not visits or visits[-1].source is not source
+        if changed and len(visits) < _MAX_VISITS:
+            visits.append(Visit(source, start))
         return source
 
     def exhausted(self, iterator: Any) -> None:
@@ -183,113 +180,128 @@ class Passes:
             source.stepped()
 
     def take(self) -> list[Visit]:
-        """The visits since the last call: those of the step that ends."""
+        """Visits since the last call: those of the step that ends."""
         visits, self._visits = self._visits, []
         return visits
 
-    def found(self, steps: Sequence[Step], none_since: bool) -> Found:
-        """What the passes say about the steps that optimizers made, in time order; `none_since`
-        says that no other step follows them.
+    def summarize(self, steps: Sequence[Step], *, is_last: bool) -> Summary:
+        """Find epochs and evaluations between steps that optimizers made.
+
+        Parameters
+        ----------
+        steps : sequence of Step
+            In time order.
+        is_last : bool
+            True if no other step follows them.
         """
-        found = Found()
+        summary = Summary()
         if not steps:
-            return found
+            return summary
         usual = _usual(steps)
         for step in steps:
-            _add_epoch(found, step)
-            # Before the first step of all lies what prepares the training.
+            _add_epoch(summary, step)
+            # Passes before the very first step prepare the training.
             if step.number > 1 and len(step.visits) > 1:
-                _add_evaluation(found, step, usual)
-        if none_since:
-            last = [
-                visit.source
-                for visit in self._visits
-                if visit.source.end and not visit.source.steps
-            ]
-            last = [source for source in last if source.place not in usual.trained]
+                _add_evaluation(summary, step, usual)
+        if is_last:
+            remaining = [visit.source for visit in self._visits]
             _note(
-                found,
+                summary,
                 steps[-1].number + 1,
-                [source for source in last if source.exhausted or source.batches > 1],
+                [source for source in remaining if _is_last_evaluation(source, usual)],
             )
-        if 2 * sum(each["kind"] == EPOCH for each in found.boundaries) > len(steps):
-            # Each step makes an iterator of its own.
-            found.boundaries = [each for each in found.boundaries if each["kind"] != EPOCH]
-        return found
+        boundaries = summary.boundaries
+        without_epochs = [boundary for boundary in boundaries if boundary["kind"] != EPOCH]
+        if 2 * (len(boundaries) - len(without_epochs)) > len(steps):
+            # Each step creates its iterator: those are not epochs.
+            summary.boundaries = without_epochs
+        return summary
 
 
-def _add_epoch(found: Found, step: Step) -> None:
+def _add_epoch(summary: Summary, step: Step) -> None:
     if step.visits and step.visits[-1].is_first and step.visits[-1].source.steps:
-        found.boundaries.append(boundary(EPOCH, step.number))
+        summary.boundaries.append(boundary(EPOCH, step.number))
 
 
 @dataclass
 class _Usual:
-    """What most steps do.
+    """Call sites at which most steps fetch batches.
 
     Attributes
     ----------
     asides : set of tuple
-        Places at which most steps fetch batches in a pass of their own.
+        Call sites at which most steps fetch batches in a separate pass.
     always : set of tuple
-        Those at which all do.
+        Those at which all steps do.
     trained : set of tuple
-        Places of the passes that give most steps their last batch, though none has a step inside: a
-        step takes all batches of a loader.
+        Call sites of the passes that give most steps their last batch although no step is within
+        such a pass: a step takes all batches of a loader.
     """
 
-    asides: set[Place]
-    always: set[Place]
-    trained: set[Place]
+    asides: set[CallSite]
+    always: set[CallSite]
+    trained: set[CallSite]
 
 
 def _usual(steps: Sequence[Step]) -> _Usual:
-    often: Counter[Place] = Counter()
-    last: Counter[Place] = Counter()
+    often: Counter[CallSite] = Counter()
+    last: Counter[CallSite] = Counter()
     for step in steps:
-        often.update({visit.source.place for visit in step.visits if not visit.source.steps})
-        if step.visits and not step.visits[-1].source.steps:
-            last[step.visits[-1].source.place] += 1
-    asides = {place for place, count in often.items() if 2 * count >= len(steps)}
-    always = {place for place, count in often.items() if count == len(steps)}
+        sources = [visit.source for visit in step.visits]
+        often.update({source.call_site for source in sources if not source.steps})
+        if sources and not sources[-1].steps:
+            last[sources[-1].call_site] += 1
     return _Usual(
-        asides, always, {place for place, count in last.items() if 2 * count >= len(steps)}
+        asides=_at_least(often, len(steps) / 2),
+        always=_at_least(often, len(steps)),
+        trained=_at_least(last, len(steps) / 2),
     )
+
+
+def _at_least(counts: Counter[CallSite], minimum: float) -> set[CallSite]:
+    return {call_site for call_site, count in counts.items() if count >= minimum}
 
 
 def _is_evaluation(source: Pass, usual: _Usual) -> bool:
     if source.steps:
         return False
     # A single batch out of a loader, in most steps, is one that they use.
-    return source.exhausted or source.batches > 1 or source.place not in usual.asides
+    return source.exhausted or source.batches > 1 or source.call_site not in usual.asides
 
 
-def _add_evaluation(found: Found, step: Step, usual: _Usual) -> None:
-    """What of a step is an evaluation: passes before the first training batch that the step uses
-    itself.
-    """
+def _is_last_evaluation(source: Pass, usual: _Usual) -> bool:
+    """Return whether a pass after the last step is an evaluation."""
+    if not source.end or source.steps or source.call_site in usual.trained:
+        return False
+    return source.exhausted or source.batches > 1
+
+
+def _add_evaluation(summary: Summary, step: Step, usual: _Usual) -> None:
+    """Note the passes before the first training batch that the step itself uses."""
     visits = step.visits
     training = visits[-1].source
-    if not training.steps and training.place not in usual.trained:
+    if not training.steps and training.call_site not in usual.trained:
         return
-    # Of steps that take all batches of a loader, another loader that each of them goes through
-    # gives them batches as well.
-    parts: set[Place] = set() if training.steps else {training.place, *usual.always}
-    evaluated = [
-        _is_evaluation(visit.source, usual) and visit.source.place not in parts for visit in visits
-    ]
-    which = [i for i, found_one in enumerate(evaluated) if found_one]
-    if not which or which[-1] == len(visits) - 1:
+    parts: set[CallSite] = set()
+    if not training.steps:
+        # Of steps that take all batches of a loader, another loader that each of them goes through
+        # gives them batches as well.
+        parts = {training.call_site, *usual.always}
+    evaluations = []
+    for index, visit in enumerate(visits):
+        if _is_evaluation(visit.source, usual) and visit.source.call_site not in parts:
+            evaluations.append(index)
+    if not evaluations or evaluations[-1] == len(visits) - 1:
         return
-    _note(found, step.number, [visits[i].source for i in which])
-    begin = visits[which[-1] + 1].start
-    if begin > step.start and visits[which[-1]].source.over > step.start:
-        found.begins[step.number] = begin
+    _note(summary, step.number, [visits[index].source for index in evaluations])
+    begin = visits[evaluations[-1] + 1].start
+    if begin > step.start and visits[evaluations[-1]].source.over > step.start:
+        summary.begins[step.number] = begin
 
 
-def _note(found: Found, before: int, passes: list[Pass]) -> None:
+def _note(summary: Summary, before: int, passes: list[Pass]) -> None:
     if passes:
-        found.evaluations += passes
+        summary.evaluations += passes
         took = sum(source.over - source.began for source in passes) / 1e6
         batches = sum(source.batches for source in passes)
-        found.boundaries.append(boundary(EVALUATION, before, batches, took))
+        summary.boundaries.append(boundary(EVALUATION, before, batches, took))

@@ -1,8 +1,8 @@
 """Find the steps of a PyTorch loop by its optimizers.
 
-A step runs from the end of one optimizer step to the end of the next, so that waiting for data and
-the forward pass lie in it. The first begins where the loop does: when a DataLoader is first
-iterated over or a model is put into training mode.
+A step runs from the end of one optimizer step to the end of the next, so it includes waiting for
+data and the forward pass. The first begins where the loop does: when a DataLoader is first iterated
+over or a model is put into training mode.
 """
 
 from __future__ import annotations
@@ -19,47 +19,54 @@ from typing import Any, NamedTuple
 
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
-from nbprof.capture.torch_passes import Pass, Passes, Place, Visit
+from nbprof.capture.torch_passes import CallSite, Pass, Passes, Visit
 from nbprof.core import remedies
 from nbprof.core.units import duration_text
 
 KIND = "train"
-FOUND = "optimizer steps of torch.optim"
+ORIGIN = "optimizer steps of torch.optim"
 
-# Where Lightning, by either of its names, keeps which modules were training before an evaluation.
-_OF_LIGHTNING = (
+_LIGHTNING_MODULES = (
     "lightning.pytorch.utilities.model_helpers",
     "pytorch_lightning.utilities.model_helpers",
 )
+"""Modules of Lightning, by either of its names, that store which modules of a model were training
+before an evaluation.
+"""
 
-
-_MOST_FETCHES = 10_000
+_MAX_FETCHES = 10_000
 """Batches between two steps that are noted."""
 _FRAMES = 6
-"""So many callers tell the place in the program at which a batch is fetched."""
+"""Number of callers that identify where in the program a batch is fetched."""
 
 
 class _Fetch(NamedTuple):
-    """A batch that came from a loader: when it was asked for, Unix time in ns, where in the
-    program, and in which pass.
+    """A batch that a loader gave.
+
+    Attributes
+    ----------
+    began : int
+        When it was asked for, Unix time in ns.
+    call_site : tuple
+    source : Pass
     """
 
     began: int
-    place: Place
+    call_site: CallSite
     source: Pass
 
 
-def _place(depth: int) -> Place:
-    found: list[tuple[int, int]] = []
+def _call_site(depth: int) -> CallSite:
+    frames: list[tuple[int, int]] = []
     frame: FrameType | None = sys._getframe(depth)
-    while frame is not None and len(found) < _FRAMES:
-        found.append((id(frame.f_code), frame.f_lasti))
+    while frame is not None and len(frames) < _FRAMES:
+        frames.append((id(frame.f_code), frame.f_lasti))
         frame = frame.f_back
-    return tuple(found)
+    return tuple(frames)
 
 
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
+def _plural(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 class Mark:
@@ -68,11 +75,11 @@ class Mark:
     Parameters
     ----------
     marks : list of Mark
-        Where it puts itself once it is a step.
+        Receives the span once it is a step.
     now : callable
         Unix time in ns, the clock of PyTorch's own events.
     kind : str
-        What the step is called: ``train``, ``test``, ``predict`` or the person's word.
+        Name of the step: ``train``, ``test``, ``predict`` or the user's word.
     """
 
     def __init__(self, marks: list[Mark], now: Callable[[], int], kind: str = KIND) -> None:
@@ -84,11 +91,9 @@ class Mark:
         self.end = 0
         self.number = 0
         self.fetched: list[_Fetch] = []
-        """The batches that were fetched before it seemed to begin, and after whatever was before
-        it.
-        """
+        """Batches that were fetched after the previous step, before this one seemed to begin."""
         self.visits: list[Visit] = []
-        """From which loaders its batches came, and those of evaluations before it."""
+        """Loaders of its batches, and of the batches of evaluations before it."""
         self.by_optimizer = False
 
     def close(self, step: int | None, batches: int = 1) -> None:
@@ -102,42 +107,43 @@ class Mark:
 
 @dataclass
 class _Optimizer:
-    """What is known of an optimizer, which is not kept alive.
+    """An optimizer, which is not kept alive.
 
     Parameters
     ----------
+    ref : weakref.ref
     number : int
-        Counts optimizers; the identity of one that is gone may be that of another.
-    made : int
-        When it was made, Unix time in ns; 0 where that was not seen.
+        Counts optimizers, since Python reuses the identity of an object that is gone.
+    created : int
+        When it was created, Unix time in ns; 0 if unknown.
     """
 
     ref: weakref.ref[Any]
     number: int
-    made: int
+    created: int
 
     def parameters(self) -> set[int]:
-        """The identities of the tensors that it updates; none once it is gone."""
+        """Identities of the tensors that it updates; none once it is gone."""
         groups = getattr(self.ref(), "param_groups", None) or ()
         return {id(tensor) for group in groups for tensor in group["params"]}
 
 
 class OptimizerSteps:
-    """Which optimizer steps end a step of the run.
+    """Decides which optimizer steps end a step of the run.
 
     Of optimizers that step in turn (the two of a GAN, one for each parameter), the last of the
-    first round does. Another one takes its place when it steps twice in a row: then it belongs to a
-    loop of its own, as the next trial of a search. One that was made since the last step does at
-    its first, where the one before is gone, or had the same parameters: then that one will not step
-    again.
+    first round does. Another one takes over when it steps twice in a row: it belongs to a separate
+    loop then, such as the next trial of a search. An optimizer that was created since the last step
+    takes over at its first step if the previous one is gone or had the same parameters, since that
+    one will not step again.
 
-    Where a loop goes on with an optimizer that was made after the last step of the one before, the
-    time until then is of neither loop.
+    If a loop continues with an optimizer that was created after the last step of the previous one,
+    the time in between belongs to neither loop.
 
     Parameters
     ----------
     clock : StepClock
-        Is told where steps end.
+        Notified of the end of each step.
     """
 
     def __init__(self, clock: StepClock) -> None:
@@ -146,58 +152,59 @@ class OptimizerSteps:
         self.left_out: list[tuple[Mark, int]] = []
         """Steps that begin after an evaluation, and when that began, Unix time in ns."""
         self.elsewhere = False
-        """Whether an optimizer stepped on a thread that is not recorded."""
+        """True if an optimizer stepped on a thread that is not recorded."""
         self.recorded_thread = 0
-        """`threading.get_ident()` of the only thread that is recorded; 0 where all are."""
+        """`threading.get_ident()` of the only thread that is recorded; 0 if all are."""
         self.other_thread = remedies.OTHER_THREAD
-        """The note where `elsewhere` is true."""
+        """The note if `elsewhere` is true."""
         self._clock = clock
         self._lock = threading.RLock()
-        self._at = 0
+        self._boundary_ns = 0
+        """Time of the past boundary that is being reported to the clock; else 0."""
         self._mark: Mark | None = None
         self._last: Mark | None = None
         self._key: tuple[int, int] | None = None
-        self._known: dict[int, _Optimizer] = {}
+        self._by_identity: dict[int, _Optimizer] = {}
         self._optimizers = 0
         self._current: _Optimizer | None = None
         """The optimizer of `_key`."""
         self._stepped_at = 0
-        """When that did."""
-        self._made_at = 0
-        """When the last optimizer was made that has not stepped, or a loop began since then; 0
-        where none was made since the last step.
+        """When the current optimizer stepped."""
+        self._created_at = 0
+        """When the last optimizer was created that has not stepped, or a loop began since then; 0
+        if none was created since the last step.
         """
         self._first: tuple[Mark, int] | None = None
-        """The first step of a loop of its own, and when that loop began, until a second step shows
-        that it is one.
+        """The first step of a separate loop and when that loop began, until a second step confirms
+        the loop.
         """
         self.between: list[float] = []
+        """Seconds between two trainings that belong to neither."""
         self._round: set[tuple[int, int]] = set()
         self._waiting: dict[tuple[int, int], tuple[int, int]] = {}
-        """Those that stepped once since the last step: when, and when a loop of theirs would have
-        begun, 0 for unknown.
+        """Optimizers that stepped once since the last step: when, and when a loop of theirs would
+        have begun (0 if unknown).
         """
         self._paused = False
         self._first_step: Mark | None = None
         """The first step, once a loop has begun in it."""
         self._fetches: list[_Fetch] = []
-        """The batches that were fetched since the last step ended or an evaluation began."""
-        self._places: set[Place] = set()
-        """Where steps fetch their batches."""
+        """Batches that were fetched since the last step ended or an evaluation began."""
+        self._call_sites: set[CallSite] = set()
+        """Call sites at which steps fetch their batches."""
         self._passes = Passes(time.time_ns)
         self._evaluations: list[Pass] = []
-        self.told = 0
-        """How many steps optimizers have made."""
+        self.step_count = 0
+        """Number of steps that optimizers have made."""
 
     def now(self) -> int:
-        """Unix time in ns; while a boundary of before is being told, the time of that."""
-        return self._at or time.time_ns()
+        """Unix time in ns; while a past boundary is being reported, the time of that."""
+        return self._boundary_ns or time.time_ns()
 
     def recording_began(self) -> None:
-        """What is told from here on is in the recording; a boundary that is being told was before
-        it.
-        """
-        self._at, self._mark, self._last, self._first = 0, None, None, None
+        """The recording begins here; a boundary that is being reported precedes it."""
+        self._boundary_ns = 0
+        self._mark = self._last = self._first = None
         self._fetches = []
         self._passes.take()
 
@@ -210,7 +217,7 @@ class OptimizerSteps:
             mark.start = self.now()
 
     def open_mark(self, kind: str = KIND) -> Mark:
-        """Begin a stretch that may become a step."""
+        """Begin a span that may become a step."""
         self._mark = Mark(self.marks, self.now, kind)
         return self._mark
 
@@ -222,64 +229,62 @@ class OptimizerSteps:
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made a step, on the thread that calls this."""
         with self._lock:
-            self.told += 1
+            self.step_count += 1
             thread = threading.get_ident()
             if self.recorded_thread and thread != self.recorded_thread:
                 self.elsewhere = True
             clock = self._clock
-            # Else a loop of Keras is running, which tells its batches itself.
+            # Otherwise a loop of Keras is running, which reports its batches.
             if clock.alive and clock.open_loop in ("", KIND):
-                at = time.time_ns()
+                now = time.time_ns()
                 self._passes.stepped()
-                known = self._optimizer(optimizer)
-                self._stepped((thread, known.number), known, at)
-                self._made_at = 0
-                if self._current is known:
-                    self._stepped_at = at
+                stepping = self._optimizer(optimizer)
+                self._stepped((thread, stepping.number), stepping, now)
+                self._created_at = 0
+                if self._current is stepping:
+                    self._stepped_at = now
 
-    def made(self, optimizer: Any) -> None:
-        """An optimizer has been made."""
+    def created(self, optimizer: Any) -> None:
+        """An optimizer has been created."""
         with self._lock:
             now = time.time_ns()
-            self._optimizer(optimizer).made = now
-            self._made_at = now
+            self._optimizer(optimizer).created = now
+            self._created_at = now
 
     def _optimizer(self, optimizer: Any) -> _Optimizer:
-        known = self._known.get(id(optimizer))
-        if known is None or known.ref() is not optimizer:
+        entry = self._by_identity.get(id(optimizer))
+        if entry is None or entry.ref() is not optimizer:
             self._optimizers += 1
-            known = self._known[id(optimizer)] = _Optimizer(
+            entry = self._by_identity[id(optimizer)] = _Optimizer(
                 weakref.ref(optimizer), self._optimizers, 0
             )
-        return known
+        return entry
 
-    def _replaces(self, known: _Optimizer) -> bool:
-        """Whether the optimizer that steps does so in place of that of `_key`, which will not step
-        again.
-        """
+    def _replaces(self, stepping: _Optimizer) -> bool:
+        """Return whether an optimizer replaces that of `_key`, which will not step again."""
         current = self._current
-        if current is None or known.made <= self._stepped_at:
+        if current is None or stepping.created <= self._stepped_at:
             return False
-        return current.ref() is None or not known.parameters().isdisjoint(current.parameters())
+        return current.ref() is None or not stepping.parameters().isdisjoint(current.parameters())
 
-    def _begun(self, key: tuple[int, int], known: _Optimizer) -> int:
-        """When the loop of another optimizer than that of `_key` began; 0 where that is not
-        known.
-        """
-        if self._key is None or self._key[0] != key[0] or known.made <= self._stepped_at:
+    def _loop_begin(self, key: tuple[int, int], stepping: _Optimizer) -> int:
+        """When the loop of another optimizer than that of `_key` began; 0 if unknown."""
+        if self._key is None or self._key[0] != key[0] or stepping.created <= self._stepped_at:
             return 0
-        return max(known.made, self._made_at)
+        return max(stepping.created, self._created_at)
 
-    def _stepped(self, key: tuple[int, int], known: _Optimizer, at: int) -> None:
-        if key != self._key and self._replaces(known):
+    def _stepped(self, key: tuple[int, int], stepping: _Optimizer, time_ns: int) -> None:
+        if key != self._key and self._replaces(stepping):
             # Those that stepped since the last step are part of the loop, which goes on with
             # another optimizer.
-            others = {one for one in self._waiting if one[0] == key[0]}
-            begun = 0 if others else self._begun(key, known)
+            same_thread = {waiting for waiting in self._waiting if waiting[0] == key[0]}
+            begun = 0 if same_thread else self._loop_begin(key, stepping)
             self._waiting.clear()
-            self._round, self._key, self._current = {key, *others}, key, known
-            self._end(at)
-            self._first = (self._last, begun) if begun and self._last is not None else None
+            self._round, self._key, self._current = {key, *same_thread}, key, stepping
+            self._end(time_ns)
+            self._first = None
+            if begun and self._last is not None:
+                self._first = self._last, begun
         elif key == self._key or self._key is None:
             if self._first is not None:
                 first, begun = self._first
@@ -287,50 +292,50 @@ class OptimizerSteps:
                 self._first = None
             # Once it has stepped twice, the round of optimizers that step in turn is over.
             self._round = {key} if self._key is None else set()
-            self._key, self._current = key, known
+            self._key, self._current = key, stepping
             self._waiting.clear()
-            self._end(at)
+            self._end(time_ns)
         elif self._round and key not in self._round and key[0] == self._key[0]:
             # The first round goes on: the step that seemed to be over ends here.
             self._round.add(key)
-            self._key, self._current, self._first = key, known, None
+            self._key, self._current, self._first = key, stepping, None
             if self._last is not None:
-                self._last.end = at
+                self._last.end = time_ns
             if self._mark is not None:
-                self._mark.start = at
+                self._mark.start = time_ns
         elif key in self._waiting:
             before, begun = self._waiting[key]
             if len(self._waiting) == 1 and begun and self._mark is not None:
                 self._leave_out(self._mark, begun)
             self._waiting.clear()
-            self._round, self._key, self._current = set(), key, known
+            self._round, self._key, self._current = set(), key, stepping
             self._end(before)
-            self._end(at)
+            self._end(time_ns)
         else:
             self._round, self._first = set(), None
-            self._waiting[key] = at, self._begun(key, known)
+            self._waiting[key] = time_ns, self._loop_begin(key, stepping)
 
     def _leave_out(self, mark: Mark, begun: int) -> None:
-        """The step of `mark` begins when its loop did: what was before is of no loop."""
+        """Let the step of `mark` begin when its loop did: time before belongs to no loop."""
         if begun > mark.start:
             self.between.append((begun - mark.start) / 1e9)
             mark.start = begun
 
-    def _end(self, at: int) -> None:
+    def _end(self, time_ns: int) -> None:
         clock = self._clock
         if not clock.in_step:
-            # The loop before was left; the one that goes on here has shown no beginning.
+            # The previous loop was left; the beginning of this one was not seen.
             clock.enter(KIND)
         mark, self._mark = self._mark, None
         if clock.open_loop:
             clock.adopt()
             if mark is not None:
                 mark.thread = threading.get_native_id()
-        self._at = at
+        self._boundary_ns = time_ns
         try:
-            clock.end(KIND, found=FOUND)
+            clock.end(KIND, origin=ORIGIN)
         finally:
-            self._at = 0
+            self._boundary_ns = 0
         self._last = mark if mark is not None and mark.number else None
         self._paused = False
         fetches, self._fetches = self._fetches, []
@@ -338,57 +343,63 @@ class OptimizerSteps:
         if self._last is not None:
             self._last.visits, self._last.by_optimizer = visits, True
             start = self._last.start
-            self._places |= {fetch.place for fetch in fetches if fetch.began >= start}
-            self._last.fetched = [fetch for fetch in fetches if fetch.began < start]
+            for fetch in fetches:
+                if fetch.began >= start:
+                    self._call_sites.add(fetch.call_site)
+                else:
+                    self._last.fetched.append(fetch)
 
-    def fetched(self, iterator: Any, began: int, place: Place) -> None:
-        """A loader gave a batch, which a step may use that begins later, once the model is in
-        training mode.
-        """
-        source = self._passes.fetched(iterator, began, place)
-        if len(self._fetches) < _MOST_FETCHES:
-            self._fetches.append(_Fetch(began, place, source))
+    def fetched(self, iterator: Any, began: int, call_site: CallSite) -> None:
+        """A loader gave a batch, possibly to a step that begins later, in training mode."""
+        source = self._passes.fetched(iterator, began, call_site)
+        if len(self._fetches) < _MAX_FETCHES:
+            self._fetches.append(_Fetch(began, call_site, source))
 
     def finished(self) -> list[Mark]:
-        """The steps, each with the batches that it uses: those fetched before it from where steps
-        fetch theirs, and no evaluation.
+        """Steps, each of which begins with the first batch that it uses.
+
+        Those are the batches fetched before it where steps fetch theirs, except of evaluations.
         """
         marks, self.marks[:] = self.marks[:], []
-        found = self._passes.found(
+        summary = self._passes.summarize(
             [mark for mark in marks if mark.by_optimizer],
-            marks[-1].by_optimizer if marks else False,
+            is_last=bool(marks) and marks[-1].by_optimizer,
         )
-        self._clock.boundaries += found.boundaries
-        self._evaluations += found.evaluations
+        self._clock.boundaries += summary.boundaries
+        self._evaluations += summary.evaluations
         evaluations = set(map(id, self._evaluations))
         for mark in marks:
-            if (begin := found.begins.get(mark.number)) is not None:
+            begin = summary.begins.get(mark.number)
+            if begin is not None:
                 mark.start = begin
                 continue
             for fetch in reversed(mark.fetched):
-                if fetch.place not in self._places or id(fetch.source) in evaluations:
+                if fetch.call_site not in self._call_sites or id(fetch.source) in evaluations:
                     break
                 mark.start = min(mark.start, fetch.began)
         return marks
 
     def paused(self) -> None:
-        """A model was put into evaluation mode: what comes is no step unless an optimizer steps."""
+        """A model was put into evaluation mode, which is not a step unless an optimizer steps."""
         self._fetches = []
         if self._key is not None and self._key[0] == threading.get_ident():
             self._paused = True
 
     def loop_begins(self, *, resumes: bool, again: bool = False) -> None:
-        """A loop begins, or goes on after an evaluation: what was before it is no part of its first
-        step.
+        """A loop begins, or goes on after an evaluation; its first step excludes earlier time.
 
-        `again` says that the model was in training mode already: trainers say so for each batch of
-        a step.
+        Parameters
+        ----------
+        resumes : bool
+            A model was put into training mode.
+        again : bool
+            It was in training mode already: trainers set it for each batch of a step.
         """
         mark = self._mark
         if mark is None or self._clock.open_loop != KIND or self._clock.in_marker:
             return
-        if self._made_at:
-            self._made_at = time.time_ns()
+        if self._created_at:
+            self._created_at = time.time_ns()
         if self._key is None:
             if not (again and self._first_step is mark):
                 mark.start = self.now()
@@ -399,9 +410,7 @@ class OptimizerSteps:
             self._paused = False
 
     def hook(self, torch: Any, patches: Patches) -> Any:
-        """Listen to optimizers, models and loaders of `torch`; returns what ends the listening to
-        optimizers.
-        """
+        """Listen to optimizers, models and loaders; returns the handle of the optimizer hook."""
         from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
             Optimizer,
             register_optimizer_step_post_hook,
@@ -411,20 +420,20 @@ class OptimizerSteps:
             self._safely(lambda: self.stepped(optimizer))
 
         handle = register_optimizer_step_post_hook(stepped)
-        self._hook_making(Optimizer, patches)
+        self._hook_creation(Optimizer, patches)
         self._hook_models(torch, patches)
         self._hook_loaders(patches)
         self._hook_scalers(patches)
         return handle
 
-    def _hook_making(self, kind: Any, patches: Patches) -> None:
+    def _hook_creation(self, kind: Any, patches: Patches) -> None:
         original = kind.__init__
 
         @wraps(original)
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             __tracebackhide__ = True
             original(optimizer, *args, **kwargs)
-            self._safely(lambda: self.made(optimizer))
+            self._safely(lambda: self.created(optimizer))
 
         patches.replace(kind, "__init__", init)
 
@@ -433,7 +442,7 @@ class OptimizerSteps:
         if module is None or "train" not in vars(module):
             return
         original = module.train
-        looked_at: set[str] = set()
+        hooked: set[str] = set()
 
         @wraps(original)
         def train(model: Any, mode: bool = True) -> Any:
@@ -441,7 +450,7 @@ class OptimizerSteps:
             training = getattr(model, "training", False)
             if mode is False and training:
                 self._safely(self.paused)
-                self._safely(lambda: self._hook_lightning(patches, looked_at))
+                self._safely(lambda: self._hook_lightning(patches, hooked))
             result = original(model, mode)
             if mode is True:
                 self._safely(lambda: self.loop_begins(resumes=True, again=bool(training)))
@@ -449,15 +458,16 @@ class OptimizerSteps:
 
         patches.replace(module, "train", train)
 
-    def _hook_lightning(self, patches: Patches, looked_at: set[str]) -> None:
-        """Lightning ends an evaluation by setting ``training`` of each module, not by `train`; it
-        may be imported after PyTorch.
+    def _hook_lightning(self, patches: Patches, hooked: set[str]) -> None:
+        """Hook Lightning, which may be imported after PyTorch.
+
+        It ends an evaluation by setting ``training`` of each module, not by calling `train`.
         """
-        for name in _OF_LIGHTNING:
+        for name in _LIGHTNING_MODULES:
             modes = getattr(sys.modules.get(name), "_ModuleMode", None)
-            if name in looked_at or modes is None or "restore" not in vars(modes):
+            if name in hooked or modes is None or "restore" not in vars(modes):
                 continue
-            looked_at.add(name)
+            hooked.add(name)
             original = modes.restore
 
             @wraps(original)
@@ -507,8 +517,8 @@ class OptimizerSteps:
                 raise
             thread = self._key[0] if self._key is not None else 0
             if self._clock.alive and thread in (0, threading.get_ident()):
-                place = _place(2)
-                self._safely(lambda: self.fetched(iterator, began, place))
+                call_site = _call_site(2)
+                self._safely(lambda: self.fetched(iterator, began, call_site))
             return batch
 
         patches.replace(owner, "__next__", following)
@@ -519,9 +529,7 @@ class OptimizerSteps:
             self._passes.begin(iterator, began)
 
     def _hook_scalers(self, patches: Patches) -> None:
-        """A step that a GradScaler skips, for gradients that are not finite, is the end of a step
-        all the same.
-        """
+        """Count steps that a GradScaler skips because gradients are not finite."""
         for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
             scaler = getattr(sys.modules.get(name), "GradScaler", None)
             if scaler is None or "step" not in vars(scaler):
@@ -533,9 +541,9 @@ class OptimizerSteps:
                 self_: Any, optimizer: Any, *args: Any, _original: Any = original, **kwargs: Any
             ) -> Any:
                 __tracebackhide__ = True
-                told = self.told
+                before = self.step_count
                 result = _original(self_, optimizer, *args, **kwargs)
-                if told == self.told:
+                if before == self.step_count:
                     self._safely(lambda: self._skip(optimizer))
                 return result
 
@@ -546,12 +554,12 @@ class OptimizerSteps:
         self.skipped += 1
         self.stepped(optimizer)
 
-    def _safely(self, tell: Callable[[], None]) -> None:
+    def _safely(self, report: Callable[[], None]) -> None:
         clock = self._clock
         if not clock.alive:
             return
         try:
-            tell()
+            report()
         except Exception as error:
             # A fault in the counting must not break a training run.
             clock.fault = f"{type(error).__name__}: {error}"
@@ -559,41 +567,52 @@ class OptimizerSteps:
 
     def notes(self) -> list[str]:
         """Notes for readers of the step times."""
-        out = []
+        notes = []
         if not self._clock.seen:
-            out.append(remedies.NO_STEPS)
+            notes.append(remedies.NO_STEPS)
         if self.elsewhere:
-            out.append(self.other_thread)
+            notes.append(self.other_thread)
         if self.skipped:
-            one = self.skipped == 1
-            out.append(
-                f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found"
+            notes.append(
+                f"{_plural(self.skipped, 'step', 'steps')} without an update: GradScaler found"
                 " gradients that were not finite"
             )
         if self._evaluations:
-            some = _counted(len(self._evaluations), "pass", "passes")
-            batches = _counted(sum(each.batches for each in self._evaluations), "batch", "batches")
-            took = sum(each.over - each.began for each in self._evaluations) / 1e9
-            what = f"{some} over a DataLoader without an optimizer step, such as validation"
-            out.append(f"{what} ({batches}, {duration_text(took)}): not part of any step")
-        if left_out := self._left_out():
-            some = "a stretch" if len(left_out) == 1 else f"{len(left_out):,} stretches"
-            took = sum(mark.start - began for mark, began in left_out) / 1e9
-            out.append(
-                f"{some} with the model in evaluation mode ({duration_text(took)}) between steps:"
-                " not part of any step"
+            notes.append(_evaluations_note(self._evaluations))
+        evaluation_modes = self._without_loader()
+        if evaluation_modes:
+            count = len(evaluation_modes)
+            subject = "a period" if count == 1 else f"{count:,} periods"
+            seconds = sum(mark.start - began for mark, began in evaluation_modes) / 1e9
+            notes.append(
+                f"{subject} with the model in evaluation mode ({duration_text(seconds)}) between"
+                " steps: not part of any step"
             )
         if self.between:
-            some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
-            until = f"until the optimizer of the next was made ({duration_text(sum(self.between))})"
-            out.append(f"{some} between two trainings, {until}: not part of any step")
-        return out
+            count = len(self.between)
+            subject = "the time" if count == 1 else f"{count:,} times"
+            seconds = sum(self.between)
+            notes.append(
+                f"{subject} between two trainings, until the optimizer of the next was made"
+                f" ({duration_text(seconds)}): not part of any step"
+            )
+        return notes
 
-    def _left_out(self) -> list[tuple[Mark, int]]:
-        """Evaluations between steps that no pass over a loader tells of."""
-        passes = [each.began for each in self._evaluations]
-        return [
-            (mark, began)
-            for mark, began in self.left_out
-            if not any(began <= at < mark.start for at in passes)
-        ]
+    def _without_loader(self) -> list[tuple[Mark, int]]:
+        """Evaluations between steps that do not iterate over a loader."""
+        passes = [source.began for source in self._evaluations]
+        evaluations = []
+        for mark, began in self.left_out:
+            if not any(began <= begin < mark.start for begin in passes):
+                evaluations.append((mark, began))
+        return evaluations
+
+
+def _evaluations_note(evaluations: list[Pass]) -> str:
+    passes = _plural(len(evaluations), "pass", "passes")
+    batches = _plural(sum(source.batches for source in evaluations), "batch", "batches")
+    seconds = sum(source.over - source.began for source in evaluations) / 1e9
+    return (
+        f"{passes} over a DataLoader without an optimizer step, such as validation ({batches},"
+        f" {duration_text(seconds)}): not part of any step"
+    )

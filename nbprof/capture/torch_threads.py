@@ -1,7 +1,7 @@
-"""Which threads run PyTorch that its profiler does not record.
+"""Find threads that run PyTorch but that its profiler does not record.
 
 With allocations, PyTorch records the thread that starts its profiler, and the backward passes of
-that. What other threads run leaves no op, so a few times a second it is looked at where they are.
+that. Other threads leave no op, so their stacks are inspected several times a second.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from types import FrameType
 from nbprof.frameworks.register import PYTORCH
 
 LOOK_S = 0.05
-"""How often threads are looked at."""
+"""Seconds between two inspections."""
 
 _STARTS_THREADS = re.compile(
     r"\b(?:threading|Thread|ThreadPoolExecutor|ThreadPool|to_thread|run_in_executor)\b"
 )
 _NO_WORK = ("torch._inductor", "torch.utils.data", "torch.multiprocessing", "torch.distributed")
 """Modules whose threads load data, compile or keep watch."""
-_DEEPEST = 200
+_MAX_DEPTH = 200
 
 
 def starts_threads(source: str) -> bool:
-    """Whether the code of a cell speaks of threads."""
+    """Return whether the code of a cell mentions threads."""
     return _STARTS_THREADS.search(re.sub(r"#.*", "", source)) is not None
 
 
 class OtherThreads:
-    """Looks at the threads of a process beside the recorded one.
+    """Inspects the threads of a process other than the recorded one.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class OtherThreads:
         return self
 
     def stop(self) -> list[str]:
-        """End; returns the names of threads that were seen to run PyTorch."""
+        """End; returns the names of threads that ran PyTorch."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -77,14 +77,14 @@ class OtherThreads:
 
 
 def _runs_torch(frame: FrameType | None) -> bool:
-    """Whether a thread is in code of PyTorch that computes."""
-    found = False
-    for _ in range(_DEEPEST):
+    """Return whether a thread is in code of PyTorch that computes."""
+    in_torch = False
+    for _ in range(_MAX_DEPTH):
         if frame is None:
             break
         module = str(frame.f_globals.get("__name__"))
         if module.startswith(_NO_WORK):
             return False
-        found = found or module.partition(".")[0] == PYTORCH.recorder.module
+        in_torch = in_torch or module.partition(".")[0] == PYTORCH.recorder.module
         frame = frame.f_back
-    return found
+    return in_torch

@@ -1,10 +1,9 @@
-"""Write the trace that PyTorch exports: compressed, complete or not at all, with the steps that
-were found.
+"""Write the trace that PyTorch exports: compressed, complete or not at all, and with steps.
 
 PyTorch itself packs at gzip's highest level, which takes ten times as long as writing the trace,
-for a third less. Steps are put in as the annotations ``ProfilerStep#N`` that ``torch.profiler``
-marks its own steps with, so every reader of such traces sees them. They are written afterwards
-because only then it is known which stretches were steps.
+for a third less. Steps are added as the annotations ``ProfilerStep#N`` of ``torch.profiler``, so
+every reader of such traces sees them. They are written afterwards because only then it is known
+which spans were steps.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from nbprof.core.units import size_text
 
 CHUNK = 1 << 20
 FULL = 1 << 20
-"""A disk that has not even these bytes free does not take a trace."""
+"""A disk with fewer free bytes is full for a trace."""
 
 LEVEL = 3
 """Of zlib: a fifth larger than at level 6, in half the time."""
@@ -37,7 +36,7 @@ LEVEL = 3
 SUFFIX = ".pt.trace.json"
 
 OTHER_STEP = "nbprof.step: "
-"""How the event of a step begins that is none of training; its kind and number follow."""
+"""Prefix of the event of a step that is not training; its kind and number follow."""
 
 _EVENTS = re.compile(rb'"traceEvents":\s*\[')
 _BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
@@ -48,10 +47,9 @@ _OPTIMIZER = re.compile(
 
 
 def worker() -> str:
-    """The name of this process among those of a job: the host, and the rank where there are
-    several.
+    """The name of this process in a job: the host, and the rank if there are several.
 
-    Raises nothing: an environment that says nonsense is no rank.
+    Raises nothing: invalid environment variables count as no rank.
     """
     rank = rank_and_size()[0]
     host = re.sub(r"[^\w.-]", "_", socket.gethostname()) or "host"
@@ -59,9 +57,7 @@ def worker() -> str:
 
 
 def rank_and_size() -> tuple[int | None, int | None]:
-    """Rank and world size, from ``torch.distributed``, else from RANK and WORLD_SIZE; None where
-    this process is alone.
-    """
+    """Rank and world size, from ``torch.distributed``, else the environment; None without a job."""
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -72,37 +68,40 @@ def rank_and_size() -> tuple[int | None, int | None]:
 
 
 def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
-    """Write what `profile` has recorded to `target`, packed; a sentence where the steps were not
-    put in.
+    """Write the trace of `profile` to `target`, packed.
 
     Parameters
     ----------
     profile : torch.profiler.profile
         One that has stopped.
     target : Path
-        ``*.pt.trace.json.gz``. It appears there when it is whole.
+        ``*.pt.trace.json.gz``. It appears there when it is complete.
     marks : sequence of Mark
         The steps.
+
+    Returns
+    -------
+    str
+        Why the steps were not added; "" if they were.
 
     Raises
     ------
     OSError
-        The disk does not take it.
+        The disk is full.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Both have names that no reader takes for a profile.
-    plain, packed = (target.with_name(f".{target.name}.{kind}") for kind in ("unpacked", "part"))
+    # Neither name is that of a profile.
+    plain = target.with_name(f".{target.name}.unpacked")
+    packed = target.with_name(f".{target.name}.part")
     try:
         profile.export_chrome_trace(str(plain))
         if not plain.exists() or not plain.stat().st_size:
-            # It says nothing of a disk that takes no more.
+            # PyTorch does not report a full disk.
             free = shutil.disk_usage(target.parent).free
-            why = (
-                f"No space left on device, {size_text(free)} are free"
-                if free < FULL
-                else "it gives no reason"
-            )
-            raise OSError(f"PyTorch wrote no trace to {target.parent}: {why}")
+            reason = "it gives no reason"
+            if free < FULL:
+                reason = f"No space left on device, {size_text(free)} are free"
+            raise OSError(f"PyTorch wrote no trace to {target.parent}: {reason}")
         note = pack(plain, packed, marks)
         packed.replace(target)
         if rank_and_size()[0] is not None:
@@ -114,28 +113,26 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
 
 
 def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
-    """Pack a trace with the steps in it; where there is no place for them, or steps are in it, as
-    it is, and a sentence says so.
-    """
-    with plain.open("rb") as source, packed.open("wb") as out:
+    """Pack a trace and add the steps; returns why they were not added, "" if they were."""
+    with plain.open("rb") as source, packed.open("wb") as target:
         size = source.seek(0, os.SEEK_END)
         with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as text:
             begin = _EVENTS.search(text)
             compress = _compressor()
-            at = begin.end() if begin else 0
-            note = _obstacle(text, found=begin is not None) if marks else ""
-            for piece in _chunks(text, 0, at):
-                out.write(compress.compress(piece))
+            offset = begin.end() if begin else 0
+            note = _obstacle(text, has_events=begin is not None) if marks else ""
+            for piece in _chunks(text, 0, offset):
+                target.write(compress.compress(piece))
             if marks and not note:
-                out.write(compress.compress(_events(text, at, marks)))
-            for piece in _chunks(text, at, size):
-                out.write(compress.compress(piece))
-            out.write(compress.flush())
+                target.write(compress.compress(_events(text, offset, marks)))
+            for piece in _chunks(text, offset, size):
+                target.write(compress.compress(piece))
+            target.write(compress.flush())
             return note
 
 
-def _obstacle(text: mmap.mmap, *, found: bool) -> str:
-    if not found:
+def _obstacle(text: mmap.mmap, *, has_events: bool) -> str:
+    if not has_events:
         return (
             "this version of PyTorch writes its trace in a format that steps could not be added to"
         )
@@ -153,37 +150,41 @@ def _compressor() -> Any:
 
 
 def _chunks(text: mmap.mmap, start: int, end: int) -> Iterator[bytes]:
-    for at in range(start, end, CHUNK):
-        yield text[at : min(at + CHUNK, end)]
+    for offset in range(start, end, CHUNK):
+        yield text[offset : min(offset + CHUNK, end)]
 
 
-def _events(text: mmap.mmap, at: int, marks: Sequence[Mark]) -> bytes:
+def _events(text: mmap.mmap, offset: int, marks: Sequence[Mark]) -> bytes:
     """The steps as events of the trace, to stand at the head of its list."""
-    base = _BASE.search(text, 0, at)
+    base = _BASE.search(text, 0, offset)
     origin = int(base[1]) if base else 0
     ends = _optimizer_ends(text)
     lines = []
     before = -sys.maxsize
     kinds = {mark.kind for mark in marks}
     for mark in sorted(marks, key=lambda mark: mark.start):
-        start, end = (
-            _after(ends.get(mark.thread, ()), time - origin) for time in (mark.start, mark.end)
-        )
+        spans = ends.get(mark.thread, ())
         # Steps of two threads that take turns end at calls of different threads.
-        start = max(start, before)
+        start = max(_after(spans, mark.start - origin), before)
+        end = _after(spans, mark.end - origin)
         before = max(end, before)
         lines.append(
             '\n  {\n    "ph": "X", "cat": "user_annotation", "name":'
             f' {json.dumps(name(mark, kinds))}, "pid": {os.getpid()}, "tid": {mark.thread},\n   '
             f' "ts": {_microseconds(start)}, "dur": {_microseconds(max(end - start, 0))}\n  }}'
         )
-    follows = not re.compile(rb"\s*\]").match(text, at)
+    follows = not re.compile(rb"\s*\]").match(text, offset)
     return ",".join(lines).encode() + (b"," if follows else b"")
 
 
 def name(mark: Mark, kinds: set[str]) -> str:
-    """What the event of a step is called, where steps are of these kinds: as PyTorch calls it,
-    unless it is none of training among such.
+    """The name of the event of a step: that of PyTorch, unless only other steps are training.
+
+    Parameters
+    ----------
+    mark : Mark
+    kinds : set of str
+        The kinds of all steps.
     """
     training = len(kinds) == 1 or mark.kind.startswith(KIND)
     return f"ProfilerStep#{mark.number}" if training else f"{OTHER_STEP}{mark.kind}#{mark.number}"
@@ -192,26 +193,24 @@ def name(mark: Mark, kinds: set[str]) -> str:
 def _optimizer_ends(text: mmap.mmap) -> Mapping[int, list[tuple[int, int]]]:
     """By thread: begin and end (ns since the base) of each call of an optimizer, in time order."""
     spans: dict[int, list[tuple[int, int]]] = {}
-    for found in _OPTIMIZER.finditer(text):
-        start, length = _ns(found[2]), _ns(found[3])
-        spans.setdefault(int(found[1]), []).append((start, start + length))
-    for each in spans.values():
-        each.sort()
+    for match in _OPTIMIZER.finditer(text):
+        start, length = _ns(match[2]), _ns(match[3])
+        spans.setdefault(int(match[1]), []).append((start, start + length))
+    for calls in spans.values():
+        calls.sort()
     return spans
 
 
 def _after(spans: Sequence[tuple[int, int]], time: int) -> int:
-    """The time, or the end of the optimizer's call that it lies in: the hook that tells of a step
-    runs just before that ends.
-    """
+    """The time, or the end of the optimizer's call around it, whose hook runs just before that."""
     i = bisect_right(spans, (time, sys.maxsize)) - 1
     return spans[i][1] if i >= 0 and spans[i][1] > time else time
 
 
 def _ns(microseconds: bytes) -> int:
-    """A float has too few digits for ns since 1970."""
-    whole, _, rest = microseconds.partition(b".")
-    return int(whole or 0) * 1000 + int(rest[:3].ljust(3, b"0"))
+    """Parse exactly: a float has too few digits for ns since 1970."""
+    micros, _, rest = microseconds.partition(b".")
+    return int(micros or 0) * 1000 + int(rest[:3].ljust(3, b"0"))
 
 
 def _microseconds(ns: int) -> str:

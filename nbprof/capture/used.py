@@ -1,7 +1,6 @@
-"""Which frameworks the variables of a notebook lead to that a cell's code names: ``train()`` to the
-model in that function.
+"""Frameworks that the variables in a cell's code lead to: ``train()`` to the model it uses.
 
-Types and code are looked at. Nothing is called, and no attribute is computed.
+Only types and code are inspected: nothing is called, and no attribute is computed.
 """
 
 from __future__ import annotations
@@ -17,49 +16,46 @@ from typing import Any
 from nbprof.capture.probe.reads import globals_in, names_in
 from nbprof.frameworks.register import RECORDED
 
-_ROOTS = {
-    package: name
-    for name, framework in RECORDED.items()
-    for package in (*framework.packages, *framework.uses)
-} | {"keras": "keras"}
-"""Frameworks by the packages that their objects are of."""
+_FRAMEWORKS: dict[str, str] = {"keras": "keras"}
+"""Frameworks by the packages of their objects."""
+for _name, _framework in RECORDED.items():
+    _FRAMEWORKS |= dict.fromkeys((*_framework.packages, *_framework.uses), _name)
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
-"""Functions that may name every framework that there is."""
+"""Files whose functions may name any framework."""
 _READ = re.compile(r"(?<![.\w])[^\W\d]\w*\b(?!\s*=(?!=))")
-"""A variable, rather than an attribute or what is set; cells have magics, which no parser of Python
-takes.
+"""A variable that is read, not an attribute or an assignment; Python cannot parse cells with
+magics.
 """
 _NAME = re.compile(r"[^\W\d]\w*")
-_DEEPEST = 5
-"""So many steps from a name of the cell to an object of a framework: through functions, modules,
+_MAX_DEPTH = 5
+"""References from a name of the cell to an object of a framework: through functions, modules,
 containers and attributes.
 """
-_MOST = 1000
-_FIRST = 8
-"""Items of a container that are looked at, as they are mostly of one kind."""
+_MAX_OBJECTS = 1000
+_FIRST_ITEMS = 8
+"""Items of a container that are inspected, as they are mostly of one kind."""
 
 
 def of_type(kind: type) -> str:
-    """The framework of a class, or of the first that it is derived from; Keras is ``keras``, and ""
-    is none.
+    """The framework of a class or of its first base class with one; "" if it has none.
+
+    Keras is ``keras``.
     """
-    return next(filter(None, (of_module(str(one.__module__)) for one in kind.__mro__)), "")
+    return next(filter(None, (of_module(str(base.__module__)) for base in kind.__mro__)), "")
 
 
 def led_to(code: str, namespace: Mapping[str, Any]) -> set[str]:
-    """The frameworks, as `of_type` has them, that the names in a cell's code lead to."""
-    return _Walk().variables(_READ.findall(code), set(_NAME.findall(code)), namespace, _DEEPEST)
+    """The frameworks, as in `of_type`, that the names in a cell's code lead to."""
+    return _Walk().variables(_READ.findall(code), set(_NAME.findall(code)), namespace, _MAX_DEPTH)
 
 
 def of_module(name: str) -> str:
-    """The framework of a module by its name, as of a class."""
-    return _ROOTS.get(name.partition(".")[0], "")
+    """The framework of a module by its name, as in `of_type`."""
+    return _FRAMEWORKS.get(name.partition(".")[0], "")
 
 
 class _Walk:
-    """From objects to the frameworks that they are of or hold; each is looked at once, and not more
-    than `_MOST`.
-    """
+    """Walks from objects to their frameworks; each is visited once, at most `_MAX_OBJECTS`."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
@@ -67,21 +63,19 @@ class _Walk:
     def variables(
         self, read: Iterable[str], named: set[str], namespace: Mapping[str, Any], depth: int
     ) -> set[str]:
-        """The frameworks of the variables that are read; a module of the user's stands for what it
-        has under a name: ``mine.train()``.
-        """
-        found: set[str] = set()
+        """The frameworks of variables; of a module of the user's, those of the named attributes."""
+        frameworks: set[str] = set()
         for value in [namespace[name] for name in set(read) & set(namespace)]:
             if not isinstance(value, ModuleType):
-                found |= self._value(value, depth)
-            elif framework := of_module(value.__name__):
-                found.add(framework)
-            elif self._new(value, depth):
-                found |= self.variables(named, named, vars(value), depth - 1)
-        return found
+                frameworks |= self._value(value, depth)
+            elif of_module(value.__name__):
+                frameworks.add(of_module(value.__name__))
+            elif self._is_new(value, depth):
+                frameworks |= self.variables(named, named, vars(value), depth - 1)
+        return frameworks
 
-    def _new(self, value: Any, depth: int) -> bool:
-        if depth <= 0 or id(value) in self._seen or len(self._seen) >= _MOST:
+    def _is_new(self, value: Any, depth: int) -> bool:
+        if depth <= 0 or id(value) in self._seen or len(self._seen) >= _MAX_OBJECTS:
             return False
         self._seen.add(id(value))
         return True
@@ -91,9 +85,10 @@ class _Walk:
 
     def _value(self, value: Any, depth: int) -> set[str]:
         kind = value if isinstance(value, type) else type(value)
-        if framework := of_type(kind):
+        framework = of_type(kind)
+        if framework:
             return {framework}
-        if str(kind.__module__).partition(".")[0] == "nbprof" or not self._new(value, depth):
+        if str(kind.__module__).partition(".")[0] == "nbprof" or not self._is_new(value, depth):
             return set()
         if isinstance(value, FunctionType):
             return self._function(value, depth - 1)
@@ -102,28 +97,26 @@ class _Walk:
         if isinstance(value, functools.partial):
             return self._values((value.func, *value.args, *value.keywords.values()), depth)
         if kind in (list, tuple, set, frozenset, dict):
-            return self._values(
-                list(islice(value.values() if kind is dict else value, _FIRST)), depth - 1
-            )
-        held = (
-            object.__getattribute__(value, "__dict__")
-            if kind is not value and kind.__dictoffset__
-            else {}
-        )
-        methods = [each for each in vars(kind).values() if isinstance(each, FunctionType)]
-        return self._values([*held.values(), *methods], depth - 1)
+            items = value.values() if kind is dict else value
+            return self._values(list(islice(items, _FIRST_ITEMS)), depth - 1)
+        parts = []
+        if kind is not value and kind.__dictoffset__:
+            parts += object.__getattribute__(value, "__dict__").values()
+        parts += [member for member in vars(kind).values() if isinstance(member, FunctionType)]
+        return self._values(parts, depth - 1)
 
     def _function(self, value: FunctionType, depth: int) -> set[str]:
-        if framework := of_module(str(value.__globals__.get("__name__"))):
+        framework = of_module(str(value.__globals__.get("__name__")))
+        if framework:
             return {framework}
         closed = []
         for cell in value.__closure__ or ():
-            # What is not set yet.
+            # A cell may be empty.
             with contextlib.suppress(ValueError):
                 closed.append(cell.cell_contents)
-        found = self._values(closed, depth)
+        frameworks = self._values(closed, depth)
         if not _INSTALLED.search(value.__code__.co_filename):
-            found |= self.variables(
+            frameworks |= self.variables(
                 globals_in(value.__code__), names_in(value.__code__), value.__globals__, depth
             )
-        return found
+        return frameworks

@@ -1,6 +1,4 @@
-"""The modules of the person's: Python files that belong neither to Python nor to an installed
-package.
-"""
+"""Modules of the user: Python files that belong neither to Python nor to an installed package."""
 
 from __future__ import annotations
 
@@ -15,21 +13,19 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 def loaded() -> list[ModuleType]:
-    """Those that are imported, in the order of their import; none where there are too many to
-    read.
-    """
+    """The imported ones, in the order of their import; none if there are too many to read."""
     paths = sysconfig.get_paths()
     installed = tuple(
         {str(Path(paths[name])) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     )
-    found = []
+    modules = []
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if type(module) is not ModuleType or not isinstance(file, str) or not file.endswith(".py"):
             continue
         if file.startswith((*installed, _PACKAGE)) or not _INSTALLED.isdisjoint(Path(file).parts):
             continue
-        found.append(module)
-        if len(found) > _MOST:
+        modules.append(module)
+        if len(modules) > _MOST:
             return []
-    return found
+    return modules

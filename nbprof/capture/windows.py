@@ -1,6 +1,4 @@
-"""The windows of a cell in which the framework's profiler runs, one or repeated ones, and what ends
-them.
-"""
+"""The windows of a cell in which the framework's profiler runs, one or several."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from nbprof.capture import describe
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.contention import Contention
-from nbprof.capture.loops import Recorder, Taken
+from nbprof.capture.loops import Recorder, Snapshot
 from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
 from nbprof.capture.other_profilers import OtherProfilers
-from nbprof.capture.place import Place
+from nbprof.capture.place import RunFolder
 from nbprof.capture.reserve import Reserve
 from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
@@ -49,8 +47,14 @@ _numbers = itertools.count(1)
 
 
 class Since(NamedTuple):
-    """When a recording began: `time.perf_counter()`, and how many steps had ended and been marked
-    by then.
+    """The beginning of a recording.
+
+    Attributes
+    ----------
+    time : float
+        `time.perf_counter()`.
+    seen, marked : int
+        Steps that had ended and been marked by then.
     """
 
     time: float = 0.0
@@ -59,14 +63,14 @@ class Since(NamedTuple):
 
 
 class Backend(Protocol):
-    """What a framework must be able to do.
+    """Records with the profiler of a framework.
 
     `start` and `stop` are called once for each window. A backend that can be stopped only on the
     thread that started it has an attribute ``ends_anywhere`` that is False; one that learns more
-    while it records has a method ``notes()`` that gives sentences; one that can mark waiting for
-    input has a method ``open_wait()`` that gives a `Span`; one whose recording may begin later than
-    the window has an attribute ``since``, a `Since`; one that keeps Python calls in memory until it
-    is stopped has an attribute ``bytes_per_call``.
+    while it records has a method ``notes()`` that returns sentences; one that can mark waiting for
+    input has a method ``open_wait()`` that returns a `Span`; one whose recording may begin later
+    than the window has an attribute ``since``, a `Since`; one that holds Python calls in memory
+    until it is stopped has an attribute ``bytes_per_call``.
     """
 
     @property
@@ -75,7 +79,7 @@ class Backend(Protocol):
 
     @property
     def title(self) -> str:
-        """What it is called in sentences."""
+        """Its name in sentences."""
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording into `folder`; returns notes for the user."""
@@ -90,9 +94,7 @@ class Backend(Protocol):
         """Versions that matter for reading the run."""
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Report the framework's own steps to `clock`, and `give_way` to the user's own use of its
-        profiler.
-        """
+        """Report the framework's steps to `clock`, and `give_way` to the user's own profiler."""
 
 
 def backend_class(framework: Framework) -> Any:
@@ -102,10 +104,10 @@ def backend_class(framework: Framework) -> Any:
 
 
 class Windows:
-    """Starts and stops the profiler, and keeps each window as a run of its own.
+    """Starts and stops the profiler, and saves each window as a separate run.
 
     A file of a profiler has one clock and one beginning, and TensorBoard takes several files of a
-    run for several machines; so windows that are recorded one after the other are several runs.
+    run for several machines; so consecutive windows are several runs.
 
     Parameters
     ----------
@@ -117,13 +119,13 @@ class Windows:
     ----------
     recordings : list of Recording
         The windows that were recorded, in time order.
-    beside : dict of Path to list of Path
+    companion_runs : dict of Path to list of Path
         By the folder of a window, the runs of further frameworks that were recorded at the same
         time.
     notes : list of str
         Notes for readers of the numbers.
     failure : str
-        Why the last attempted window is not among them.
+        Why the last attempted window was not recorded.
     recording : bool
         True while the profiler runs.
     """
@@ -132,18 +134,18 @@ class Windows:
         self.options = options
         self.clock = clock
         self.backend: Backend | None = None
-        self.place: Place | None = None
+        self.folder: RunFolder | None = None
         self.recordings: list[Recording] = []
-        self.beside: dict[Path, list[Path]] = {}
+        self.companion_runs: dict[Path, list[Path]] = {}
         self.notes: list[str] = []
         self.failure = ""
         self.recording = False
-        # A bound is reached on a thread of its own, while the cell's thread may begin or end a
-        # window.
+        # Bounds are watched on another thread, while the cell's thread may begin or end a window.
         self._change = threading.RLock()
         self._over = False
         self._ended = threading.Event()
-        self._wanted = ""
+        self._late_end_note = ""
+        """The note if a bound was reached, but no step ended afterwards."""
         self._bounds: Bounds | None = None
         self._started_at = datetime.now().astimezone()
         self._since = Since()
@@ -151,48 +153,46 @@ class Windows:
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
-        self._others = OtherProfilers(displaced=False)
+        self._other_profilers = OtherProfilers(displaced=False)
         self._code_began = self._code_ended = 0
         self._thread = 0
         """The thread that began the window."""
-        self._room = 0.0
+        self._calls_limit = 0.0
         """Bytes that Python calls may take when the profiler stops."""
         self.loops = Recorder()
         self.label = self.notebook = self.display = ""
-        """How the recording is called, the notebook, and the id of the output that shows the
-        status.
-        """
+        """Name of the recording, the notebook, and the id of the output that shows the status."""
         self.by = "block"
-        """What is recorded: a block of a program, or a cell."""
-        self._of_start: list[str] = []
+        """The recorded unit: a block of a program, or a cell."""
+        self._start_notes: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
     def begin(self) -> None:
-        """Start the framework's profiler, unless it is running or should not run any more. Never
-        raises.
-        """
+        """Start the framework's profiler, unless it runs or all windows are over. Never raises."""
         with self._change, shielded(soon=True):
             if self.recording or self._over or self.backend is None:
                 return
             try:
-                if self.place is None:
-                    self.place = Place(self.options)
-                    self.notes += self.place.notes
+                if self.folder is None:
+                    self.folder = RunFolder(self.options)
+                    self.notes += self.folder.notes
                 else:
-                    self.place.renew()
+                    self.folder.renew()
                 self.mark()
                 lines = _line_clock(self.options, self._called)
-                self._room = self._room_for_calls() if lines is not None else 0.0
-                self._others = OtherProfilers(displaced=self.options.python or self.options.stacks)
-                notes = self.backend.start(self.place.scratch, self.options)
-                self._others.started()
+                self._calls_limit = self._limit_of_calls() if lines is not None else 0.0
+                self._other_profilers = OtherProfilers(
+                    displaced=self.options.python or self.options.stacks
+                )
+                notes = self.backend.start(self.folder.scratch, self.options)
+                self._other_profilers.started()
                 self.recording = True
                 self._thread = threading.get_ident()
             except Exception as error:
                 self._fail(error)
                 return
-            self._of_start = [note for note in notes if note not in self.notes]
-            self.notes += self._of_start
+            self._start_notes = [note for note in notes if note not in self.notes]
+            self.notes += self._start_notes
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
             self._contention = Contention()
@@ -201,7 +201,7 @@ class Windows:
             if lines is not None:
                 self._lines = lines.start()
                 if lines.trouble and lines.trouble not in self.notes:
-                    self._of_start.append(lines.trouble)
+                    self._start_notes.append(lines.trouble)
                     self.notes.append(lines.trouble)
             self._begin_sampling()
             self._since = Since(time.perf_counter(), self.clock.seen, self.clock.marked)
@@ -219,25 +219,22 @@ class Windows:
             )
             self._bounds.start()
 
-    def _room_for_calls(self) -> float:
+    def _limit_of_calls(self) -> float:
         from nbprof.capture.bounds import GB, free_bytes
 
-        return self.options.limit_gb * GB if self.options.limit_gb is not None else free_bytes() / 2
+        if self.options.limit_gb is not None:
+            return self.options.limit_gb * GB
+        return free_bytes() / 2
 
     def _called(self, calls: int) -> None:
-        """So many Python functions were called in the window; ends it where the profiler could not
-        stop with more. Never raises.
-        """
-        each = getattr(self.backend, "bytes_per_call", 0)
-        if (
-            not each
-            or calls * each <= self._room
-            or not self.recording
-            or threading.get_ident() != self._thread
-        ):
+        """End the window after more Python calls than the profiler can hold. Never raises."""
+        bytes_per_call = getattr(self.backend, "bytes_per_call", 0)
+        if not bytes_per_call or calls * bytes_per_call <= self._calls_limit:
+            return
+        if not self.recording or threading.get_ident() != self._thread:
             return
         with contextlib.suppress(Exception):
-            size = f"about {size_text(calls * each)}"
+            size = f"about {size_text(calls * bytes_per_call)}"
             self._end_by(
                 f"{calls:,} Python functions were called, whose recording takes {size} when it is"
                 " stopped (--limit)"
@@ -245,9 +242,7 @@ class Windows:
 
     @property
     def _hides(self) -> bool:
-        """Whether a recorder of Python calls does not show that it has taken the place of another
-        profiler.
-        """
+        """True if a backend hides that it replaced another profiler of Python calls."""
         backends = getattr(self.backend, "frameworks", [self.backend])
         return any(
             backend is not None and named(backend.name).recorder.hides_python
@@ -255,87 +250,83 @@ class Windows:
         )
 
     def mark(self) -> None:
-        """Leave a trace of this recording, in case that the process is killed. Never raises."""
-        if self.place is not None:
-            self.place.mark(notebook=self.notebook, display=self.display)
+        """Leave a trace of this recording, in case the process is killed. Never raises."""
+        if self.folder is not None:
+            self.folder.mark(notebook=self.notebook, display=self.display)
 
     def code_begins(self) -> None:
-        """All is set up: what runs from here on is the person's code. Never raises."""
+        """All is set up: the user's code runs from here on. Never raises."""
         self._code_began, self._code_ended = time.time_ns(), 0
         self.loops.code_begins()
-        self._tell("code_begins")
+        self._notify_backend("code_begins")
 
     def code_ends(self) -> None:
-        """What runs from here on shows an exception or ends the recording. Only the first call of a
-        window counts. Never raises.
-        """
+        """The user's code has ended; only the first call of a window counts. Never raises."""
         if self._code_ended or not self.recording:
             return
         self._code_ended = time.time_ns()
         self.loops.code_ends()
-        self._tell("code_ends")
+        self._notify_backend("code_ends")
 
-    def _tell(self, what: str) -> None:
-        act = getattr(self.backend, what, None)
-        if act is not None and self.recording:
+    def _notify_backend(self, method: str) -> None:
+        notify = getattr(self.backend, method, None)
+        if notify is not None and self.recording:
             with contextlib.suppress(Exception):
-                act()
+                notify()
 
-    def again(self) -> None:
-        """Discard what was recorded and restart the profiler: there is a device now that it does
-        not know. Never raises.
-        """
+    def restart(self) -> None:
+        """Restart the profiler without the recording so far: a device is new. Never raises."""
         with self._change, shielded(soon=True):
-            if not self.recording or self.backend is None or self.place is None:
+            if not self.recording or self.backend is None or self.folder is None:
                 return
             self.recording = False
             self.clock.open_marker = self.clock.open_wait = None
             self._line_times()
             self._end_sampling()
             self._release()
-            with contextlib.suppress(Exception), self._others.given_back([], self._hides):
+            with contextlib.suppress(Exception), self._other_profilers.given_back([], self._hides):
                 self.backend.stop()
-            self.place.discard()
-            self.notes = [note for note in self.notes if note not in self._of_start]
+            self.folder.discard()
+            self.notes = [note for note in self.notes if note not in self._start_notes]
         self.begin()
 
     def end(self) -> None:
-        """Stop the framework's profiler, and put its files where they stay. Never raises."""
+        """Stop the framework's profiler, and move its files to the logdir. Never raises."""
         with self._change, shielded(soon=True):
             self.clock.open_marker = self.clock.open_wait = None
-            if not self.recording or self.backend is None or self.place is None:
+            if not self.recording or self.backend is None or self.folder is None:
                 return
             self.recording = False
             self._over = self._over or not self.options.every
             ended = time.perf_counter()
-            loops = self.loops.taken()
+            loops = self.loops.snapshot()
             if self._over:
                 self.loops.stop()
             lines, sampler = self._line_times(), self._end_sampling()
             contention = self._contention.measured() if self._contention is not None else {}
             self._release()
             try:
-                self.place.secure()
-                with self._others.given_back(self.notes, self._hides):
+                self.folder.secure()
+                with self._other_profilers.given_back(self.notes, self._hides):
                     self.backend.stop()
                 info = self._describe(
                     self.backend, ended, contention, lines, self._samples(sampler)
                 )
-                self._settle(self.place, replace(info, loops=self._packed(loops)))
+                self._settle(self.folder, replace(info, loops=self._packed(loops)))
             except Exception as error:
                 self._fail(error)
             if self._over and self._bounds is not None:
                 self._bounds.cancel()
 
     def close(self) -> None:
-        """End what runs; no window begins any more."""
+        """End the current window; no other begins any more."""
         self._over = True
         self._ended.set()
         bounds, self._bounds = self._bounds, None
         if bounds is not None:
             bounds.stop()
-        if self._wanted and self.recording:
-            self.notes.append(self._wanted)
+        if self._late_end_note and self.recording:
+            self.notes.append(self._late_end_note)
         self.end()
 
     def _release(self) -> None:
@@ -344,11 +335,13 @@ class Windows:
             reserve.release()
 
     def _line_times(self) -> dict[str, Any]:
-        """What ran when, as the info keeps it; nothing more is noted."""
+        """The times of lines of cells, as the info stores them; ends the timing."""
         lines, self._lines = self._lines, None
+        if lines is None:
+            return {}
         try:
-            found = lines.stop() if lines is not None else None
-            return found.packed() if found is not None else {}
+            times = lines.stop()
+            return times.packed() if times is not None else {}
         except Exception as error:
             self.notes.append(f"lines of cells are not timed: {type(error).__name__}: {error}")
             return {}
@@ -375,12 +368,11 @@ class Windows:
             samples = sampler.samples()
             if sampler.trouble:
                 self.notes.append(sampler.trouble)
-            # What set the recording up ran in the cell, too, and so did what showed its traceback.
-            return (
-                samples.within(self._code_began, self._code_ended or time.time_ns()).packed()
-                if samples is not None
-                else {}
-            )
+            if samples is None:
+                return {}
+            # Without setting up the recording and showing a traceback, which run in the cell, too.
+            code_ended = self._code_ended or time.time_ns()
+            return samples.within(self._code_began, code_ended).packed()
         except Exception as error:
             self._no_samples(error)
             return {}
@@ -388,37 +380,37 @@ class Windows:
     def _no_samples(self, error: Exception) -> None:
         self.notes.append(f"Python stacks are not sampled: {type(error).__name__}: {error}")
 
-    def _packed(self, loops: Taken) -> dict[str, Any]:
-        """When the iterations of the cell's loops ran in this window, as the info keeps it."""
+    def _packed(self, loops: Snapshot) -> dict[str, Any]:
+        """The times of the loops of the cell in this window, as the info stores them."""
         try:
-            found = loops.times()
-            return self._from_joining(found).packed() if found is not None else {}
+            times = loops.times()
+            return self._from_joining(times).packed() if times is not None else {}
         except Exception as error:
             self.notes.append(f"loops of cells are not timed: {type(error).__name__}: {error}")
             return {}
 
     def _from_joining(self, loops: LoopTimes) -> LoopTimes:
-        """Loops within what is recorded: a framework joins when the cell has imported it, which may
-        take longer than the loops.
-        """
+        """Limit loops to the recording, which a framework joins once the cell has imported it."""
         since = getattr(self.backend, "since", None)
         if since is None:
             return loops
         joined = time.time_ns() - round((time.perf_counter() - since.time) * 1e9)
-        # No iteration lies before the beginning.
+        # The window must include all iterations.
         first = int(loops.asked.min(initial=min(joined, loops.end_ns)))
         return replace(loops, begin_ns=max(loops.begin_ns, first))
 
-    def shown(self) -> Recording:
-        """The window to show, which knows the others: the last that has all its steps, or the
-        last.
-        """
+    def main_recording(self) -> Recording:
+        """The window to show, with all others: the last with all its steps, else the last."""
         first, last = self.options.steps or (1, None)
-        asked = last - first + 1 if last is not None and not self.clock.batches_of else 0
-        whole = [recording for recording in self.recordings if recording.info.steps_marked >= asked]
-        shown = (whole or self.recordings)[-1]
-        shown.others = [recording for recording in self.recordings if recording is not shown]
-        return shown
+        steps = 0
+        if last is not None and not self.clock.batches_of:
+            steps = last - first + 1
+        main = self.recordings[-1]
+        for recording in self.recordings:
+            if recording.info.steps_marked >= steps:
+                main = recording
+        main.others = [recording for recording in self.recordings if recording is not main]
+        return main
 
     def abandon(self) -> None:
         """Do nothing any more and touch nothing (after a fork)."""
@@ -431,24 +423,22 @@ class Windows:
         if sampler is not None:
             sampler.abandon()
 
-    def _settle(self, place: Place, capture: CaptureInfo) -> None:
+    def _settle(self, folder: RunFolder, capture: CaptureInfo) -> None:
         if self._group and not capture.window and self.recordings:
             # Windows without a gap: the last one begins before it is known that no step will come.
-            place.discard()
+            folder.discard()
             return
-        suffix = (
-            f"-steps-{capture.window[0]}-{capture.window[-1]}"
-            if self._group and capture.window
-            else ""
-        )
-        kept_until = place.logdir if place.temporary else None
+        suffix = ""
+        if self._group and capture.window:
+            suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}"
+        temporary = folder.logdir if folder.temporary else None
         recording = Recording(
-            place.settle(suffix), capture, temporary=kept_until, upload=place.upload
+            folder.settle(suffix), capture, temporary=temporary, upload=folder.upload
         )
         self.recordings.append(recording)
-        self.beside[recording.path] = place.beside
-        self.notes += [note for note in place.notes if note not in self.notes]
-        # Already now: a cell that never ends, or a machine that goes down, leaves whole runs.
+        self.companion_runs[recording.path] = folder.companion_runs
+        self.notes += [note for note in folder.notes if note not in self.notes]
+        # Already now: a cell that never ends, or a machine that goes down, leaves complete runs.
         with contextlib.suppress(OSError):
             recording.write()
 
@@ -491,32 +481,31 @@ class Windows:
         )
 
     def _fail(self, error: Exception) -> None:
-        # Whatever it is, the user's cell goes on.
-        known = isinstance(error, (CaptureError, OSError))
-        said = str(error) if known else f"the recording failed: {type(error).__name__}: {error}"
-        self.failure = said + remedies.place(said)
-        if self.place is not None:
-            self.place.discard()
+        # The user's cell goes on in any case.
+        message = str(error)
+        if not isinstance(error, (CaptureError, OSError)):
+            message = f"the recording failed: {type(error).__name__}: {error}"
+        self.failure = message + remedies.place(message)
+        if self.folder is not None:
+            self.folder.discard()
             if not self.recordings:
-                self.place.remove()
+                self.folder.remove()
 
     @property
     def over(self) -> bool:
-        """Whether no window runs or will begin any more."""
+        """True if no window runs or will begin any more."""
         return self._over and not self.recording
 
     @property
     def full(self) -> float | None:
-        """The growth of the process by the bound that ends the recording; None where nothing is
-        recorded.
-        """
+        """Growth of the process as a share of its limit; None if nothing is recorded."""
         bounds = self._bounds
         if bounds is None or not self.recording or not bounds.limit:
             return None
         return max(bounds.grown, 0) / bounds.limit
 
     def end_soon(self, why: str) -> None:
-        """End at the end of the step that runs, or now where none runs; no window begins any more.
+        """End at the end of the current step, or now if none runs; no window begins any more.
 
         It is called on another thread than the cell's, and may wait there.
 
@@ -535,35 +524,35 @@ class Windows:
             clock, anywhere = self.clock, getattr(self.backend, "ends_anywhere", True)
             waits = clock.in_step or not anywhere
             if not anywhere:
-                who = getattr(self.backend, "title", "")
-                self._wanted = (
-                    f"{why}, but {who}'s profiler can only be stopped by the thread that started"
+                title = getattr(self.backend, "title", "")
+                self._late_end_note = (
+                    f"{why}, but {title}'s profiler can only be stopped by the thread that started"
                     " it, at the end of a step, and none ended: recorded to the end of the cell"
                     " (with --no-memory, any thread can stop it)"
                 )
             if waits:
-                marked = clock.marked - self._since.marked
-                of_a_step = (time.perf_counter() - self._since.time) / marked if marked else 0.0
+                wait_s = self._longest_wait()
                 clock.after_step(lambda: self._end_by(why))
         if not waits:
             self._end_by(why)
-        elif anywhere:
-            wait = max(WAIT_S, 3 * of_a_step)
-            if not self._ended.wait(wait):
-                self._end_by(f"{why}, and no step ended in the {wait:.0f} s after it")
+        elif anywhere and not self._ended.wait(wait_s):
+            self._end_by(f"{why}, and no step ended in the {wait_s:.0f} s after it")
+
+    def _longest_wait(self) -> float:
+        """Seconds in which the current step should end."""
+        marked = self.clock.marked - self._since.marked
+        if not marked:
+            return WAIT_S
+        return max(WAIT_S, 3 * (time.perf_counter() - self._since.time) / marked)
 
     @property
     def ends_here(self) -> bool:
-        """Whether this thread can end the window that runs."""
+        """True if this thread can end the current window."""
         anywhere = getattr(self.backend, "ends_anywhere", True)
         return bool(anywhere) or not self.recording or threading.get_ident() == self._thread
 
     def end_there(self, why: str) -> bool:
-        """End on the thread that began, at the end of the step that it runs; False where no step of
-        it ended in time.
-        """
-        marked = self.clock.marked - self._since.marked
-        of_a_step = (time.perf_counter() - self._since.time) / marked if marked else 0.0
+        """End on the thread that began, at the end of its step; False if none ended in time."""
         thread, given_up = self._thread, threading.Event()
 
         def end() -> None:
@@ -574,30 +563,28 @@ class Windows:
             else:
                 self.clock.after_step(end)
 
+        wait_s = self._longest_wait()
         self.clock.after_step(end)
-        self._ended.wait(max(WAIT_S, 3 * of_a_step))
+        self._ended.wait(wait_s)
         given_up.set()
         return not self.recording
 
     def _end_by(self, why: str) -> None:
         with self._change:
-            self._over, self._wanted = True, ""
+            self._over, self._late_end_note = True, ""
             if self.recording:
-                seen = self.clock.seen
-                where = (
-                    f" after step {seen:,}"
-                    if seen
-                    else " before the first step ended"
-                    if self.clock.in_step
-                    else ""
-                )
-                self.notes.append(f"{why}: recording ended{where}")
+                note = f"{why}: recording ended"
+                if self.clock.seen:
+                    note += f" after step {self.clock.seen:,}"
+                elif self.clock.in_step:
+                    note += " before the first step ended"
+                self.notes.append(note)
                 self.end()
         self._ended.set()
 
 
 def _line_clock(options: Options, called: Callable[[int], None]) -> LineClock | None:
-    """What follows the lines of cells, where stacks are to be recorded."""
+    """Follows the lines of cells, if stacks are to be recorded."""
     if not (options.stacks or options.python):
         return None
     # Late, for it imports numpy, and a cell may be recorded that does not.

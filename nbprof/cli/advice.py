@@ -14,10 +14,10 @@ from nbprof.cli.progress import shown
 @click.command(name="advice")
 @source.one_run
 @output.as_json
-def command(as_json: bool, **which: Any) -> None:
+def command(as_json: bool, **options: Any) -> None:
     """What to change, largest gain first, with the evidence and the code."""
     with shown() as tell:
-        profile = source.opened(tell, **which)
+        profile = source.opened(tell, **options)
         advice = profile.advice
     if as_json:
         output.write_json("advice", {"run": output.about(profile), "advice": advice})

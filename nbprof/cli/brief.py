@@ -26,12 +26,12 @@ from nbprof.cli.progress import shown
     help="Maximum length in tokens (3.5 bytes each).",
 )
 @source.redacted
-def command(against: str | None, tokens: int, redact: bool, **which: Any) -> None:
+def command(against: str | None, tokens: int, redact: bool, **options: Any) -> None:
     """What matters most, as Markdown for a language model; each figure with the call that gives
     it.
     """
     with shown() as tell:
-        profile = source.opened(tell, **which)
+        profile = source.opened(tell, **options)
         from nbprof.profiles.brief import brief
 
         if against is None:
@@ -39,7 +39,7 @@ def command(against: str | None, tokens: int, redact: bool, **which: Any) -> Non
         else:
             from nbprof.profiles.comparison import Comparison
 
-            how = {key: which[key] for key in ("storage_options", "executor", "graph_capture")}
+            how = {key: options[key] for key in ("storage_options", "executor", "graph_capture")}
             before = source.opened(tell, [against], **how)
             text = brief(Comparison([before, profile]), tokens, redact=redact)
     click.echo(text, nl=False)

@@ -44,28 +44,28 @@ def command(
         from nbprof.profiles.comparison import Comparison
         from nbprof.profiles.redaction import redactor
 
-        found = Comparison(profiles)
-        verdict = found.verdict.to_dict("records")[0]
-        text = (
-            ""
-            if as_json
-            else found.markdown(redact=redact)
-            if markdown
-            else found.text(redact=redact)
-        )
+        comparison = Comparison(profiles)
+        verdict = comparison.verdict.to_dict("records")[0]
+        text = ""
+        if markdown:
+            text = comparison.markdown(redact=redact)
+        elif not as_json:
+            text = comparison.text(redact=redact)
         if target is not None:
             with output.destination(target, "compare.html", echo=False) as path:
-                found.save(path, redact=redact)
+                comparison.save(path, redact=redact)
     if as_json:
-        runs = {"before": output.about(found.before), "after": output.about(found.after)}
-        frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")
-        answer = plain(
-            {**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}}
-        )
-        output.write_json(
-            "compare",
-            redactor([profile.run for profile in profiles]).tree(answer) if redact else answer,
-        )
+        answer = {
+            "before": output.about(comparison.before),
+            "after": output.about(comparison.after),
+            "verdict": verdict,
+        }
+        for name in ("evidence", "figures", "categories", "findings", "ops", "kernels"):
+            answer[name] = getattr(comparison, name)
+        answer = plain(answer)
+        if redact:
+            answer = redactor([profile.run for profile in profiles]).tree(answer)
+        output.write_json("compare", answer)
     else:
         click.echo(text, nl=not markdown, err=piped)
     return UNKNOWN if verdict["verdict"] == "unknown" else GOOD

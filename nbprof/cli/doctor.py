@@ -25,9 +25,9 @@ def command(deep: bool, as_json: bool) -> int:
         examined.LIMITED: ("!", "yellow"),
         examined.BROKEN: ("✗", "red"),
     }
-    found = []
+    checks = []
     for check in examined.checks(deep=deep):
-        found.append(check)
+        checks.append(check)
         if not as_json:
             mark, colour = marks[check.state]
             click.echo(
@@ -37,5 +37,5 @@ def command(deep: bool, as_json: bool) -> int:
             if check.remedy:
                 click.echo(f"  {check.remedy}")
     if as_json:
-        output.write_json("doctor", {"checks": [check._asdict() for check in found]})
-    return BAD if any(check.state == examined.BROKEN for check in found) else GOOD
+        output.write_json("doctor", {"checks": [check._asdict() for check in checks]})
+    return BAD if any(check.state == examined.BROKEN for check in checks) else GOOD

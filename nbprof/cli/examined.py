@@ -1,6 +1,4 @@
-"""What can be recorded and read on this machine, and what to do about what cannot. Nothing heavy is
-imported to find out.
-"""
+"""Check what can be recorded and read on this machine, with remedies and without heavy imports."""
 
 from __future__ import annotations
 
@@ -29,16 +27,13 @@ from nbprof.frameworks.register import RECORDED
 OK, LIMITED, BROKEN = "ok", "limited", "broken"
 """All is well; something cannot be recorded or is not on; profiles cannot be read."""
 
-PACKAGES = {
-    **{
-        framework.title: framework.doctor
-        for framework in RECORDED.values()
-        if framework.doctor is not None
-    },
-    "Keras": Doctor("keras", ("keras",)),
-    "torch_npu": Doctor("torch_npu", ("torch-npu",)),
-}
-"""Frameworks, and what is built on them."""
+PACKAGES: dict[str, Doctor] = {}
+"""Frameworks, and packages that are built on them."""
+for _framework in RECORDED.values():
+    if _framework.doctor is not None:
+        PACKAGES[_framework.title] = _framework.doctor
+PACKAGES["Keras"] = Doctor("keras", ("keras",))
+PACKAGES["torch_npu"] = Doctor("torch_npu", ("torch-npu",))
 _DEEP_S = 300
 _LEAST_BYTES = 1 << 30
 """A recording with its GPU has 100 MB and more."""
@@ -51,17 +46,17 @@ _TOOLKITS = (
     "usr/local/cuda*/targets/*/lib",
     "opt/cuda*/extras/CUPTI/lib64",
 )
-"""Where CUDA toolkits put CUPTI; no loader looks there by itself."""
+"""Folders of CUPTI in CUDA toolkits, which are not in the loader's search path."""
 
 
 class Check(NamedTuple):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes
     ----------
     name, state, text : str
     remedy : str
-        What to do; '' where all is well.
+        '' if all is well.
     """
 
     name: str
@@ -71,9 +66,7 @@ class Check(NamedTuple):
 
 
 def checks(*, deep: bool = False) -> Iterator[Check]:
-    """All of them; `deep` imports the frameworks, each in a process of its own, and asks for their
-    devices.
-    """
+    """All checks; `deep` imports each framework in a separate process and lists its devices."""
     yield installation()
     yield from frameworks(deep=deep)
     yield from nvidia(_ROOT)
@@ -110,24 +103,27 @@ def installation() -> Check:
 
 
 def frameworks(*, deep: bool = False) -> Iterator[Check]:
-    """Those that are installed, by their versions."""
-    none = True
+    """The installed frameworks, with their versions."""
+    none_installed = True
     for title, package in PACKAGES.items():
-        found = [
-            f"{name} {version}" for name in package.distributions if (version := _version(name))
-        ]
-        if not found and find_spec(package.module) is None:
+        versions = []
+        for name in package.distributions:
+            version = _version(name)
+            if version:
+                versions.append(f"{name} {version}")
+        if not versions and find_spec(package.module) is None:
             continue
-        none = False
-        text = ", ".join(found) or "installed, version unknown"
-        yield _devices(title, package, text) if deep and package.devices else Check(title, OK, text)
-    if none:
-        titles = wording.listed(
-            [framework.title for framework in RECORDED.values() if framework.profiled], "or"
-        )
+        none_installed = False
+        text = ", ".join(versions) or "installed, version unknown"
+        if deep and package.devices:
+            yield _devices(title, package, text)
+        else:
+            yield Check(title, OK, text)
+    if none_installed:
+        profiled = [framework.title for framework in RECORDED.values() if framework.profiled]
         advice = (
             "Profiles can be read, and cells are recorded without ops; to record ops, install"
-            f" {titles}."
+            f" {wording.listed(profiled, 'or')}."
         )
         yield Check("frameworks", LIMITED, "none is installed here", advice)
 
@@ -171,11 +167,11 @@ def nvidia(root: Path) -> Iterator[Check]:
     if not any((root / "dev").glob("nvidia[0-9]*")):
         yield Check("NVIDIA GPU", OK, "none here")
         return
-    found = re.search(
+    match = re.search(
         r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", _read(root / "proc/driver/nvidia/version")
     )
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    text = f"driver {found[1]}" if found else "found; driver version unknown"
+    text = f"driver {match[1]}" if match else "found; driver version unknown"
     if hidden is not None and hidden.strip() in ("", "-1"):
         yield Check(
             "NVIDIA GPU",
@@ -190,16 +186,14 @@ def nvidia(root: Path) -> Iterator[Check]:
 
 
 def _cupti(root: Path) -> Check:
-    """Whether the loader finds CUPTI: one of a toolkit that is in none of its folders is as good as
-    none.
-    """
+    """Check that the loader finds CUPTI; one of a toolkit outside of its path does not count."""
     libraries = _loaded("libcupti.so*", ("nvidia/*/lib", "torch/lib"))
-    where = str(libraries[0]) if libraries else ctypes.util.find_library("cupti")
-    if where:
-        return Check("CUPTI", OK, where)
-    toolkits = [
-        library for pattern in _TOOLKITS for library in _newest_first(root, pattern, "libcupti.so*")
-    ]
+    found = str(libraries[0]) if libraries else ctypes.util.find_library("cupti")
+    if found:
+        return Check("CUPTI", OK, found)
+    toolkits: list[Path] = []
+    for folders in _TOOLKITS:
+        toolkits += _newest_first(root, folders, "libcupti.so*")
     if not toolkits:
         return Check("CUPTI", LIMITED, "not found", _sentence(remedies.NO_CUPTI))
     folder = toolkits[0].parent
@@ -237,9 +231,11 @@ def _counters(root: Path) -> Check:
 
 
 def _sentence(remedy: str) -> str:
-    """What to do, of a remedy that begins with what happened and ends with what still works."""
-    said = remedy.removesuffix(f"; {remedies.HOST_ONLY}")
-    return said[said.index(". ") + 2 :] + "." if ". " in said else said + "."
+    """The sentence with the action, from a note that begins with the cause of a problem."""
+    action = remedy.removesuffix(f"; {remedies.HOST_ONLY}")
+    if ". " in action:
+        action = action.partition(". ")[2]
+    return f"{action}."
 
 
 def amd(root: Path) -> Iterator[Check]:
@@ -258,11 +254,10 @@ def amd(root: Path) -> Iterator[Check]:
             "sudo usermod -aG render,video $USER, then log in again.",
         )
     for pattern in ("librocprofiler-sdk.so*", "libroctracer64.so*"):
-        # The frameworks of ROCm state its folder in their libraries.
-        if libraries := [
-            *_loaded(pattern, ("torch/lib", "_rocm_sdk_*/lib")),
-            *_newest_first(root, "opt/rocm*/lib", pattern),
-        ]:
+        # The libraries of frameworks for ROCm contain the path of its folder.
+        libraries = _loaded(pattern, ("torch/lib", "_rocm_sdk_*/lib"))
+        libraries += _newest_first(root, "opt/rocm*/lib", pattern)
+        if libraries:
             yield Check("ROCm tracing", OK, str(libraries[0]))
             return
     remedy = (
@@ -275,58 +270,51 @@ def amd(root: Path) -> Iterator[Check]:
 
 
 def ascend(root: Path) -> Iterator[Check]:
-    """The tool that exports what an NPU recorded."""
-    if any((root / "dev").glob("davinci[0-9]*")):
-        tool = shutil.which("msprof")
+    """The tool that exports recordings of an NPU."""
+    if not any((root / "dev").glob("davinci[0-9]*")):
+        return
+    tool = shutil.which("msprof")
+    if tool:
+        yield Check("Ascend NPU", OK, f"msprof is {tool}")
+    else:
         remedy = "source set_env.sh of the CANN toolkit, which has it."
-        yield (
-            Check("Ascend NPU", OK, f"msprof is {tool}")
-            if tool
-            else Check("Ascend NPU", LIMITED, "msprof is not on the path", remedy)
-        )
+        yield Check("Ascend NPU", LIMITED, "msprof is not on the path", remedy)
 
 
 def tpu(root: Path) -> Iterator[Check]:
-    """Where the runtime of a TPU logs what it does, of which a profile says little: its start, and
-    the buffer for transfers.
-    """
-    if not any((root / "dev").glob("accel[0-9]*")) and not (
-        _version("libtpu") and any((root / "dev/vfio").glob("[0-9]*"))
-    ):
+    """The log of the runtime of a TPU, which has details on its start and on transfers."""
+    has_tpu = any((root / "dev").glob("accel[0-9]*"))
+    if not has_tpu and _version("libtpu"):
+        has_tpu = any((root / "dev/vfio").glob("[0-9]*"))
+    if not has_tpu:
         return
     log = root / remedies.TPU_LOG.lstrip("/")
-    where = (
-        f"its runtime logs to {log}"
-        if log.is_file()
-        else "TPU_STDERR_LOG_LEVEL=0 shows the log of its runtime on the console"
-    )
-    yield Check("TPU", OK, f"found; {where}")
+    text = "found; TPU_STDERR_LOG_LEVEL=0 shows the log of its runtime on the console"
+    if log.is_file():
+        text = f"found; its runtime logs to {log}"
+    yield Check("TPU", OK, text)
 
 
 def _loaded(pattern: str, packages: tuple[str, ...]) -> list[Path]:
-    """A library where the loader finds it: in the packages of a framework, in the environment, or
-    where it is told to look.
-    """
-    places = [
-        path
-        for folder in dict.fromkeys(sys.path)
-        if folder
-        for part in packages
-        for path in Path(folder).glob(part)
-    ]
-    places += [
-        Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder
-    ]
-    places.append(Path(sys.prefix) / "lib")
-    return [library for place in places for library in sorted(place.glob(pattern))]
+    """Libraries in packages of frameworks and in the loader's search path."""
+    folders: list[Path] = []
+    for path in filter(None, dict.fromkeys(sys.path)):
+        for package in packages:
+            folders += Path(path).glob(package)
+    folders += map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
+    folders.append(Path(sys.prefix) / "lib")
+    return _libraries(folders, pattern)
 
 
 def _newest_first(root: Path, folders: str, pattern: str) -> list[Path]:
-    return [
-        library
-        for place in sorted(root.glob(folders), reverse=True)
-        for library in sorted(place.glob(pattern))
-    ]
+    return _libraries(sorted(root.glob(folders), reverse=True), pattern)
+
+
+def _libraries(folders: list[Path], pattern: str) -> list[Path]:
+    libraries: list[Path] = []
+    for folder in folders:
+        libraries += sorted(folder.glob(pattern))
+    return libraries
 
 
 def _read(path: Path) -> str:
@@ -350,7 +338,7 @@ def grpc() -> Check:
 
 
 def port() -> Check:
-    """Whether `nbprof.serve()` can listen."""
+    """Check that `nbprof.serve()` can listen."""
     from nbprof.capture.remote.serve import free_port
 
     try:
@@ -366,7 +354,7 @@ def port() -> Check:
 
 
 def disk() -> Check:
-    """Room for recordings in the current folder."""
+    """Free space for recordings in the current folder."""
     here = Path.cwd()
     free = shutil.disk_usage(here).free
     text = f"{size_text(free)} free in {here}"
@@ -420,50 +408,38 @@ def lab() -> Iterator[Check]:
         return
     from jupyter_core.paths import jupyter_config_path, jupyter_path
 
-    again = "pip install --force-reinstall --no-deps nbprof"
-    found = next(
-        (
-            path
-            for place in jupyter_path("labextensions")
-            if (path := Path(place) / "nbprof" / "package.json").is_file()
-        ),
-        None,
-    )
-    version = _json(found).get("version") if found else None
-    off = any(
-        "nbprof" in _disabled(Path(place) / "labconfig" / "page_config.json")
-        for place in jupyter_config_path()
-    )
-    if found is None:
-        yield Check("lab extension", LIMITED, "JupyterLab cannot find it", again)
-    elif off:
-        yield Check("lab extension", LIMITED, "disabled", "jupyter labextension enable nbprof")
-    elif version != __version__:
-        yield Check(
-            "lab extension",
-            LIMITED,
-            f"version {version}, from a different nbprof installation",
-            again,
-        )
-    else:
-        yield Check("lab extension", OK, f"version {version}, JupyterLab {jupyterlab}")
-    state: dict[str, bool] = {}
-    for place in reversed(jupyter_config_path()):
-        files = [
-            Path(place) / "jupyter_server_config.json",
-            *sorted((Path(place) / "jupyter_server_config.d").glob("*.json")),
-        ]
-        for file in files:
-            state |= _json(file).get("ServerApp", {}).get("jpserver_extensions", {})
-    if state.get("nbprof"):
-        yield Check("server extension", OK, "enabled")
-    else:
-        yield Check(
-            "server extension",
-            LIMITED,
-            "disabled" if "nbprof" in state else "Jupyter Server cannot find it",
-            "jupyter server extension enable nbprof",
-        )
+    config_folders = [Path(folder) for folder in jupyter_config_path()]
+    yield _lab_extension(list(map(Path, jupyter_path("labextensions"))), config_folders, jupyterlab)
+    yield _server_extension(config_folders)
+
+
+def _lab_extension(folders: list[Path], config_folders: list[Path], jupyterlab: str) -> Check:
+    name = "lab extension"
+    reinstall = "pip install --force-reinstall --no-deps nbprof"
+    packages = [folder / "nbprof" / "package.json" for folder in folders]
+    package = next(filter(Path.is_file, packages), None)
+    if package is None:
+        return Check(name, LIMITED, "JupyterLab cannot find it", reinstall)
+    for folder in config_folders:
+        if "nbprof" in _disabled(folder / "labconfig" / "page_config.json"):
+            return Check(name, LIMITED, "disabled", "jupyter labextension enable nbprof")
+    version = _json(package).get("version")
+    if version != __version__:
+        text = f"version {version}, from a different nbprof installation"
+        return Check(name, LIMITED, text, reinstall)
+    return Check(name, OK, f"version {version}, JupyterLab {jupyterlab}")
+
+
+def _server_extension(config_folders: list[Path]) -> Check:
+    enabled: dict[str, bool] = {}
+    for folder in reversed(config_folders):
+        files = sorted((folder / "jupyter_server_config.d").glob("*.json"))
+        for file in (folder / "jupyter_server_config.json", *files):
+            enabled |= _json(file).get("ServerApp", {}).get("jpserver_extensions", {})
+    if enabled.get("nbprof"):
+        return Check("server extension", OK, "enabled")
+    text = "disabled" if "nbprof" in enabled else "Jupyter Server cannot find it"
+    return Check("server extension", LIMITED, text, "jupyter server extension enable nbprof")
 
 
 def _disabled(file: Path) -> list[str]:

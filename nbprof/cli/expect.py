@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from nbprof.cli import output, source
 from nbprof.cli.main import FAILED, GOOD, UNKNOWN
 from nbprof.cli.progress import shown
 from nbprof.core.errors import NbprofError
+
+if TYPE_CHECKING:
+    from nbprof.gate.outcome import Outcome
 
 _LIMITS = {
     "kernels": "Kernels per step.",
@@ -68,77 +71,86 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 @output.as_json
 def command(
     paths: tuple[str, ...],
-    against: str | None,
     step_time_slower: str | None,
-    same_machine: bool,
-    update: bool,
-    add: bool,
     as_json: bool,
-    **limits: str | None,
+    **options: Any,
 ) -> int:
     """Check a profile against limits or a baseline; several PATHs are repeats of one run.
 
     Exits with 1 if something is worse, and with 3 if something is unknown.
     """
-    asked = {name: limits[f"max_{name}"] for name in _LIMITS if limits[f"max_{name}"] is not None}
-    alone = not asked and step_time_slower is None
-    if update and add:
-        raise click.UsageError("--update or --add, not both")
+    against, update = options["against"], _update(options)
+    limits: dict[str, str] = {}
+    for name in _LIMITS:
+        limit = options[f"max_{name}"]
+        if limit is not None:
+            limits[name] = limit
+    baseline_only = not limits and step_time_slower is None
     if against is None:
-        if update or add:
+        if update:
             raise click.UsageError(
                 "--update and --add write a baseline: name its file with --against"
             )
-        if alone:
+        if baseline_only:
             raise click.UsageError(
                 "nothing to check: give a limit, such as --kernels-max 410, or a baseline with"
                 " --against"
             )
-    elif not (update or add or Path(against).expanduser().exists()):
+    elif not update and not Path(against).expanduser().exists():
         raise NbprofError(
             f"{against}: there is no such baseline; the same command with --update writes it"
         )
     from nbprof.gate import expect as gate
-    from nbprof.gate import outcome
 
     with shown() as tell:
         profiles = [source.opened(tell, [path]) for path in paths]
-    chain = gate.expect(*profiles, unknown="warn", update="new" if update else "add" if add else "")
+    chain = gate.expect(*profiles, unknown="warn", update=update)
     try:
         if against is not None:
-            chain.against(against, same_machine=same_machine)
-        if alone:
-            # A baseline alone asks for what it has.
-            asked = dict.fromkeys(chain.known(), BASELINE)
-            if update or add:
-                # Nothing is compared: it says whether step times were written.
+            chain.against(against, same_machine=options["same_machine"])
+        if baseline_only:
+            limits = dict.fromkeys(chain.baseline_counts(), BASELINE)
+            if update:
+                # Nothing is compared: its outcome says whether step times were written.
                 step_time_slower = "5 %"
-        for name, limit in asked.items():
+        for name, limit in limits.items():
             getattr(chain, name)(None if limit == BASELINE else limit)
         if step_time_slower is not None:
             chain.step_time(slower=step_time_slower)
-        outcomes = [one._replace(text=_in_a_shell(one.text)) for one in chain.judge()]
+        outcomes = chain.judge()
     except NbprofError as error:
         raise NbprofError(_in_a_shell(str(error))) from error
     finally:
         chain.abandon()
-    judged = outcomes
-    if alone and (update or add):
-        # A baseline cannot have what is never known, such as FLOPs of eager ops; but without step
-        # times nothing was added.
-        judged = [
-            one
-            for one in outcomes
-            if one.outcome == outcome.FAIL or (add and one.check == "step_time")
-        ]
-    states = {one.outcome for one in judged}
-    whole = next(
-        (state for state in (outcome.FAIL, outcome.UNKNOWN) if state in states), outcome.PASS
-    )
+    outcomes = [outcome._replace(text=_in_a_shell(outcome.text)) for outcome in outcomes]
+    state = _overall(outcomes, update if baseline_only else "")
     if as_json:
-        output.write_json(
-            "expect", {"outcome": whole, "checks": [one._asdict() for one in outcomes]}
-        )
+        checks = [outcome._asdict() for outcome in outcomes]
+        output.write_json("expect", {"outcome": state, "checks": checks})
     else:
         click.echo("\n".join(map(str, outcomes)))
-    return {outcome.FAIL: FAILED, outcome.UNKNOWN: UNKNOWN}.get(whole, GOOD)
+    return {"fail": FAILED, "unknown": UNKNOWN}.get(state, GOOD)
+
+
+def _update(options: dict[str, Any]) -> str:
+    """The update of the baseline, as `nbprof.expect` takes it."""
+    if options["update"] and options["add"]:
+        raise click.UsageError("--update or --add, not both")
+    if options["update"]:
+        return "new"
+    return "add" if options["add"] else ""
+
+
+def _overall(outcomes: list[Outcome], update: str) -> str:
+    """The outcome of all checks, or of writing a baseline alone."""
+    states = set()
+    for outcome in outcomes:
+        # A baseline cannot have figures that are never known, such as FLOPs of eager ops; but
+        # without step times nothing was added.
+        counts = outcome.outcome == "fail" or (update == "add" and outcome.check == "step_time")
+        if not update or counts:
+            states.add(outcome.outcome)
+    for state in ("fail", "unknown"):
+        if state in states:
+            return state
+    return "pass"

@@ -1,6 +1,4 @@
-"""`nbprof frame PATH NAME`: any frame of `nbprof.frames.SCHEMA`, as a table, CSV, JSON or
-Parquet.
-"""
+"""`nbprof frame PATH NAME`: any frame of `nbprof.frames.SCHEMA` as a table or in a file format."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from nbprof.schema.columns import Col
 
 _ROWS = 20
-"""Rows on a terminal, where nobody says how many."""
+"""Default number of rows on a terminal."""
 _FORMULA = re.compile(r"(\A|\r\n?|\n)(?=[=+\-@\t＝＋－＠])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHERE = "\"self_us > 100 and 'conv' in op\""
@@ -69,24 +67,20 @@ def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> l
 def command(
     paths: tuple[str, ...],
     top: int | None,
-    where: str,
-    sort: list[str],
-    columns: list[str],
     form: str | None,
     target: Path | None,
-    **which: Any,
+    **options: Any,
 ) -> None:
     """Print a frame by its name, such as kernels.by_name; without a name, list those that the
     profile has.
     """
+    condition, sort, columns = options.pop("where"), options.pop("sort"), options.pop("columns")
     with shown() as tell:
         from nbprof.profiles import named
 
         name = ""
         schema: list[Col] = []
-        if len(paths) > 1 and (
-            named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())
-        ):
+        if len(paths) > 1 and _is_name(paths[-1]):
             name = paths[-1]
             schema = named.columns(named.full_name(name))
             paths = paths[:-1]
@@ -94,47 +88,59 @@ def command(
             raise click.UsageError("-o needs --csv, --json or --parquet")
         if not name and form not in (None, "json"):
             raise click.UsageError(f"--{form} needs the NAME of a frame")
-        profile = source.opened(tell, paths, **which)
+        profile = source.opened(tell, paths, **options)
         run = output.about(profile) if form == "json" else {}
         names = [] if name else named.listed(profile)
-        found = named.selected(named.frame(profile, name), where, sort, columns) if name else None
-    if found is None:
+        frame = None
+        if name:
+            frame = named.selected(named.frame(profile, name), condition, sort, columns)
+    if frame is None:
         _list(names, run)
         return
-    most = (
-        (_ROWS if form is None and output.is_terminal() else None) if top is None else top or None
-    )
-    rows = found[:most]
-    # A column that is there only where something is known of it.
+    rows = frame[: _row_limit(top, form)]
+    # Columns of values that may be unknown are absent if they are.
     schema = [col for col in schema if col.name in rows.columns]
     if columns:
         schema.sort(key=lambda col: columns.index(col.name))
     if form is not None:
-        _write(_content(form, name, rows, schema, run, len(found)), target)
+        _write(_content(form, name, rows, schema, run, len(frame)), target)
         return
-    _table(rows, schema, [each.removeprefix("-") for each in sort], whole=bool(columns))
-    if top is None and len(rows) < len(found):
-        click.echo(f"… {len(found) - len(rows):,} more rows (--top 0 for all)", err=True)
+    if len(rows):
+        first = [column.removeprefix("-") for column in sort]
+        output.write_table(rows, schema, first=first, all_columns=bool(columns))
+    else:
+        click.echo("no rows")
+    if top is None and len(rows) < len(frame):
+        click.echo(f"… {len(frame) - len(rows):,} more rows (--top 0 for all)", err=True)
+
+
+def _is_name(argument: str) -> bool:
+    """Return whether an argument is the name of a frame, not a path."""
+    from nbprof.profiles import named
+
+    if named.known(argument):
+        return True
+    return "://" not in argument and not Path(argument).exists()
+
+
+def _row_limit(top: int | None, form: str | None) -> int | None:
+    if top is not None:
+        return top or None
+    return _ROWS if form is None and output.is_terminal() else None
 
 
 def _list(names: list[str], run: dict[str, Any]) -> None:
     from nbprof.profiles import named
 
-    columns = {name: [col.name for col in named.columns(name)] for name in names}
+    frames, facts = [], []
+    for name in names:
+        columns = [col.name for col in named.columns(name)]
+        frames.append({"name": name, "columns": columns})
+        facts.append((name, ", ".join(columns)))
     if run:
-        output.write_json(
-            "frame",
-            {"run": run, "frames": [{"name": name, "columns": columns[name]} for name in names]},
-        )
+        output.write_json("frame", {"run": run, "frames": frames})
     else:
-        output.write_facts([(name, ", ".join(columns[name])) for name in names])
-
-
-def _table(frame: pd.DataFrame, columns: list[Col], first: list[str], *, whole: bool) -> None:
-    if not len(frame):
-        click.echo("no rows")
-        return
-    output.write_table(frame, columns, first=first, whole=whole)
+        output.write_facts(facts)
 
 
 def _content(
@@ -161,25 +167,20 @@ def _content(
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    """A frame as CSV, in which no text of a profile is a formula to a spreadsheet. `js/lib/csv.ts`
-    does the same.
-    """
+    """A frame as CSV whose texts are not formulas in a spreadsheet, like `js/lib/csv.ts`."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-    texts = [
-        name
-        for name in frame.columns
-        if not (is_numeric_dtype(frame[name]) or is_bool_dtype(frame[name]))
-    ]
-    safe = frame.assign(**{name: frame[name].astype(object).map(_no_formula) for name in texts})
+    texts = {}
+    for name in frame.columns:
+        if not (is_numeric_dtype(frame[name]) or is_bool_dtype(frame[name])):
+            texts[name] = frame[name].astype(object).map(_no_formula)
+    safe = frame.assign(**texts)
     safe.columns = [_no_formula(name) for name in frame.columns]
     return safe.to_csv(index=False) or ""
 
 
 def _no_formula(value: Any) -> Any:
-    """A text with an apostrophe before what would begin a formula, also in a further line; a number
-    as it is.
-    """
+    """A text with an apostrophe before each line that would be a formula; a number as it is."""
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
     return ("'" if value[:1] in ("\r", "\n") else "") + _FORMULA.sub(r"\1'", value)

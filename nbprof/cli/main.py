@@ -67,16 +67,18 @@ class Commands(Group):
         """Their names, as the help has them."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one that is called; None if there is none of that name."""
+        del ctx
         if cmd_name not in COMMANDS:
             return None
         command = import_module(f"nbprof.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Their one-line help, with none of them imported."""
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Their one-line help, without importing any of them."""
+        del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -89,12 +91,12 @@ class Commands(Group):
                 stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(*args, **extra)
-            # Here, and not when the interpreter ends: a reader that has gone is no error.
+            # Now, not when the interpreter ends: a closed pipe is not an error.
             sys.stdout.flush()
         except NbprofError as error:
             # In Python a host is opened by a call, here by an option.
-            said = _CAPTURE.sub("--graph-capture", _RANK.sub(r"--rank \1", str(error)))
-            click.echo(f"nbprof: {said}", err=True)
+            message = _CAPTURE.sub("--graph-capture", _RANK.sub(r"--rank \1", str(error)))
+            click.echo(f"nbprof: {message}", err=True)
             code = BAD
         except click.ClickException as error:
             error.show()
@@ -102,7 +104,7 @@ class Commands(Group):
         except click.Abort:
             code = INTERRUPTED
         except (BrokenPipeError, _ClosedPipeError):
-            # What is still buffered must not fail once more at exit.
+            # The rest of the buffer must not fail once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = CLOSED_PIPE
         except Exception:
@@ -112,7 +114,7 @@ class Commands(Group):
         sys.exit(code or GOOD)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; a reader that has gone is told apart from what click makes of it."""
+        """Call the command; a closed pipe is distinguished from other errors of click."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

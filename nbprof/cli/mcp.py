@@ -87,9 +87,7 @@ def command(
 
 
 def _of_a_closed_pipe(error: BaseException) -> bool:
-    """Whether the client has gone: its pipe is closed, which the tasks of the server report as a
-    group of errors.
-    """
+    """Return whether the client has closed its pipe, possibly in a group of errors of tasks."""
     return isinstance(error, BrokenPipeError) or any(
         map(_of_a_closed_pipe, getattr(error, "exceptions", ()))
     )

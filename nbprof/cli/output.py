@@ -1,11 +1,10 @@
-"""How an answer is written: a table for people on a terminal, plain text in a pipe, JSON for
-programs.
-"""
+"""Write answers: a table on a terminal, plain text in a pipe, JSON for programs."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -30,15 +29,13 @@ if TYPE_CHECKING:
     from nbprof.schema.columns import Col
 
 SCHEMA = 1
-"""Of the JSON: it grows by keys without a change of this number; what a key means changes with
-it.
-"""
+"""Version of the JSON: new keys do not change it, new meanings of keys do."""
 STDOUT = Path("-")
-"""What `-o` takes for standard output."""
+"""Standard output as a value of `-o`."""
 _WIDEST = 60
-"""Letters up to which the texts of a column are lined up, or shown on a terminal."""
+"""Maximum letters of a text that is aligned, or shown on a terminal."""
 _NARROW = 24
-"""Letters down to which they are cut there, to show more columns."""
+"""Letters to which texts are truncated on a terminal, to show more columns."""
 _GAP = 2
 """Blanks between columns."""
 
@@ -51,7 +48,7 @@ _UNITS = {
     "flops_per_second": "FLOP/s",
     "flops_per_byte": "FLOP/B",
 }
-"""How a unit of the schema is written, where not as it is called there."""
+"""Symbols of units of the schema, if they differ from their names."""
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="JSON for programs; docs/command.md has its schema."
@@ -69,9 +66,9 @@ def destination(target: Path, name: str, *, echo: bool = True) -> Iterator[Path]
     ----------
     target : Path
     name : str
-        The name of the temporary file, for whatever depends on its suffix.
+        The name of the temporary file, whose suffix may matter.
     echo : bool
-        Whether to print the name of the target.
+        Print the name of the target.
     """
     if target != STDOUT:
         yield target
@@ -86,20 +83,24 @@ def destination(target: Path, name: str, *, echo: bool = True) -> Iterator[Path]
 
 
 def echo_name(target: Path) -> None:
-    """Print the name of a file that was written; not of a device, which may be standard output
-    itself.
-    """
+    """Print the name of a written file, except of a device, which may be standard output."""
     if not is_stream(target):
         click.echo(str(target))
 
 
-def write_stdout(content: BinaryIO, what: str) -> None:
+def write_stdout(content: BinaryIO, title: str) -> None:
     """Copy bytes to standard output.
+
+    Parameters
+    ----------
+    content : binary file
+    title : str
+        Name of the content, for the message.
 
     Raises
     ------
     NbprofError
-        It takes no more, as when it goes to a file on a disk that is full.
+        It could not be written, for example to a file on a full disk.
     """
     stream = sys.stdout.buffer
     try:
@@ -108,23 +109,21 @@ def write_stdout(content: BinaryIO, what: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # The rest that is still buffered must not fail once more at exit.
+        # The rest of the buffer must not fail once more at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise NbprofError(
-            f"standard output: the {what} could not be written ({error.strerror})."
+            f"standard output: the {title} could not be written ({error.strerror})."
         ) from error
 
 
 def write_json(command: str, answer: Mapping[str, Any]) -> None:
-    """Write the answer as `text` has it."""
+    """Write the JSON of an answer; see `text`."""
     click.echo(text(command, answer))
 
 
 def text(command: str, answer: Mapping[str, Any]) -> str:
-    """The answer as JSON, in the envelope that all commands share. NA, NaN and infinity are
-    null.
-    """
+    """The answer as JSON with the keys that all commands share; NA, NaN and infinity are null."""
     from nbprof.core.plain_json import plain
 
     return json.dumps(
@@ -135,9 +134,7 @@ def text(command: str, answer: Mapping[str, Any]) -> str:
 
 
 def about(profile: Profile) -> dict[str, Any]:
-    """What the JSON says of the run that was read: where it lies, and what lowers the trust in its
-    figures.
-    """
+    """The run of an answer in JSON: its path, and the notes of its receipt."""
     lines = profile.receipt.lines
     return {
         "path": profile.path,
@@ -152,22 +149,26 @@ def about(profile: Profile) -> dict[str, Any]:
 
 
 def is_terminal() -> bool:
-    """Whether people see what is written."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def styled(text: str, **style: Any) -> str:
-    """The text in bold or colour, on a terminal that wants any."""
+    """The text in bold or colour, on a terminal that allows it."""
     return click.style(text, **style) if is_terminal() and not os.environ.get("NO_COLOR") else text
 
 
 def write_table(
-    frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[str] = (), whole: bool = False
+    frame: pd.DataFrame,
+    columns: Sequence[Col],
+    *,
+    first: Sequence[str] = (),
+    all_columns: bool = False,
 ) -> None:
     """Write rows with their labels and units, as the dashboard shows them.
 
     On a terminal the columns that fit, and the names of the others; in a pipe all of them, without
-    colour and with nothing cut.
+    colour and with complete texts.
 
     Parameters
     ----------
@@ -175,15 +176,18 @@ def write_table(
     columns : sequence of Col
         Of the frame, in order.
     first : sequence of str
-        Columns that are shown whichever others fit.
-    whole : bool
+        Columns that are always shown.
+    all_columns : bool
         Show all columns on a terminal, too.
     """
     from nbprof.display import wording
 
-    texts = {col.name: _cells(frame[col.name].tolist(), col) for col in columns}
-    heads = {col.name: heading(col) for col in columns}
-    right = {col.name for col in columns if col.kind not in ("text", "code")}
+    texts, heads, right = {}, {}, set()
+    for col in columns:
+        texts[col.name] = [_cell(value, col) for value in frame[col.name].tolist()]
+        heads[col.name] = heading(col)
+        if col.kind not in ("text", "code"):
+            right.add(col.name)
     if not is_terminal():
         _lines(heads, texts, right)
         return
@@ -191,54 +195,41 @@ def write_table(
 
     console = Console(highlight=False)
     full = {name: max(map(len, [heads[name], *texts[name]])) for name in texts}
-    known = [name for name, shown in texts.items() if set(shown) != {wording.MISSING}]
-    widths = full if whole else _fitting(full, right, console.width, [*first, *known])
-    if whole:
-        # The terminal breaks lines; a number that is cut would be another number.
+    if all_columns:
+        widths = full
+        # The terminal breaks lines; a truncated number would be another number.
         console.width = max(console.width, sum(full.values()) + _GAP * len(full))
-    # Of the name of an op the tail tells it apart, of a kernel what stands before its arguments.
-    ways = {
-        col.name: wording.kernel if col.name == "kernel" else wording.tail
-        for col in columns
-        if col.kind == "code"
-    }
-    short = {
-        name: [_within(text, width, ways.get(name, _cut)) for text in texts[name]]
-        for name, width in widths.items()
-    }
+    else:
+        measured = [name for name, cells in texts.items() if set(cells) != {wording.MISSING}]
+        widths = _fitting(full, right, console.width, [*first, *measured])
+    short = {}
+    for col in columns:
+        if col.name in widths:
+            short[col.name] = _shortened(texts[col.name], widths[col.name], col)
     console.print(_rich(heads, short, right, widths))
-    if left := [name for name in full if name not in widths]:
-        click.echo(
-            f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)}"
-            " (--columns)",
-            err=True,
-        )
+    hidden = [name for name in full if name not in widths]
+    if hidden:
+        count = wording.plural(len(hidden), "more column")
+        click.echo(f"… {count}: {', '.join(hidden)} (--columns)", err=True)
 
 
 def heading(col: Col) -> str:
-    """The label of a column, with its unit where neither the label nor the cells say it."""
+    """The label of a column, with its unit unless the label or the cells contain it."""
     unit = "" if col.kind == "bytes" else _UNITS.get(col.unit, col.unit)
     # As a word of the label: there is an "ms" in programs.
-    stated = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", col.label, re.IGNORECASE)
-    return col.label if not unit or stated else f"{col.label} {unit}"
-
-
-def _cells(values: list[Any], col: Col) -> list[str]:
-    return [_cell(value, col) for value in values]
+    in_label = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", col.label, re.IGNORECASE)
+    return col.label if not unit or in_label else f"{col.label} {unit}"
 
 
 def _cell(value: Any, col: Col) -> str:
-    """A value as the dashboard shows it: with its digits, and a dash for what was not measured."""
+    """A value as the dashboard shows it: with its digits, and a dash if it was not measured."""
     import pandas as pd
 
     from nbprof.display import wording
 
-    if (
-        value is None
-        or value is pd.NA
-        or value is pd.NaT
-        or (isinstance(value, float) and value != value)
-    ):
+    if value is None or value is pd.NA or value is pd.NaT:
+        return wording.MISSING
+    if isinstance(value, float) and math.isnan(value):
         return wording.MISSING
     if col.kind == "bool":
         return "✓" if value else "✗"
@@ -246,38 +237,45 @@ def _cell(value: Any, col: Col) -> str:
         return wording.one_line(str(value))
     if col.kind == "bytes":
         return wording.size(value)
-    if col.kind == "percent":
-        value = value * 100 if col.unit == "fraction" else value
+    if col.kind == "percent" and col.unit == "fraction":
+        value = value * 100
     return str(value) if col.digits is None else wording.number(value, col.digits)
 
 
 def _fitting(
-    full: Mapping[str, int], right: set[str], room: int, first: Sequence[str]
+    full: Mapping[str, int], right: set[str], available: int, first: Sequence[str]
 ) -> dict[str, int]:
-    """The columns there is room for, and their widths: texts give way to numbers down to a few
-    letters.
-    """
+    """The columns that fit into a width, and their widths; texts are narrowed for numbers."""
     narrow = {name: width if name in right else min(width, _NARROW) for name, width in full.items()}
     chosen: list[str] = []
     for name in dict.fromkeys([*first, *full]):
-        if chosen and room < narrow[name] + _GAP:
+        if chosen and available < narrow[name] + _GAP:
             break
         chosen.append(name)
-        room -= narrow[name] + _GAP
+        available -= narrow[name] + _GAP
     widths = {name: narrow[name] for name in full if name in chosen}
     for name, width in widths.items():
-        more = max(0, min(full[name] - width, room, _WIDEST - width))
+        more = max(0, min(full[name] - width, available, _WIDEST - width))
         widths[name] += more
-        room -= more
+        available -= more
     return widths
 
 
-def _cut(text: str, width: int) -> str:
+def _shortened(texts: Sequence[str], width: int, col: Col) -> list[str]:
+    """Texts of at most `width` letters.
+
+    Ops are told apart by the end of their name, kernels by the part before their arguments.
+    """
+    from nbprof.display import wording
+
+    shorten: Callable[[str, int], str] = _truncate
+    if col.kind == "code":
+        shorten = wording.kernel if col.name == "kernel" else wording.tail
+    return [text if len(text) <= width else shorten(text, width) for text in texts]
+
+
+def _truncate(text: str, width: int) -> str:
     return f"{text[: width - 1]}…"
-
-
-def _within(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
-    return text if len(text) <= width else shorten(text, width)
 
 
 def _rich(
@@ -298,24 +296,20 @@ def _rich(
             width=widths[name],
         )
     for row in zip(*texts.values(), strict=True):
-        # As Text: brackets in a name are no markup.
+        # As Text: brackets in a name are not markup.
         table.add_row(*map(Text, row))
     return table
 
 
 def _lines(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str]) -> None:
-    widths = {
-        name: min(max(map(len, [head, *texts[name]])), _WIDEST) for name, head in heads.items()
-    }
-    put: dict[str, Callable[[str, int], str]] = {
-        name: str.rjust if name in right else str.ljust for name in heads
-    }
-    for row in ([*heads.values()], *map(list, zip(*(texts[name] for name in heads), strict=True))):
-        click.echo(
-            "  ".join(
-                put[name](cell, widths[name]) for name, cell in zip(heads, row, strict=True)
-            ).rstrip()
-        )
+    columns = []
+    for name, head in heads.items():
+        cells = [head, *texts[name]]
+        width = min(max(map(len, cells)), _WIDEST)
+        align = str.rjust if name in right else str.ljust
+        columns.append([align(cell, width) for cell in cells])
+    for row in zip(*columns, strict=True):
+        click.echo("  ".join(row).rstrip())
 
 
 def write_facts(rows: Sequence[tuple[str, str]]) -> None:

@@ -1,6 +1,4 @@
-"""What takes over a second says on a terminal how far it is: on stderr, so that the answer can be
-piped; elsewhere nothing.
-"""
+"""Progress of commands that take over a second: on a terminal only, on stderr."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ Tell = Callable[[str], None]
 
 @contextmanager
 def shown() -> Iterator[Tell]:
-    """What to call with each message. The last one stands beside a bar until the block ends;
-    nothing is left of it.
-    """
+    """Yield a function that shows a message next to a progress bar, until the block ends."""
     if not is_terminal():
         yield lambda _text: None
         return
@@ -38,7 +34,7 @@ def shown() -> Iterator[Tell]:
 
 
 def is_terminal() -> bool:
-    """Whether people see what is written to stderr."""
+    """Return whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
@@ -48,7 +44,7 @@ class _Bar:
         self._text = "reading"
         self._bar: Progress | None = None
         self._closed = False
-        # By a clock: a step of the work that is not told may be the long one.
+        # By a timer: a part of the work without messages may be the longest.
         self._timer = threading.Timer(_AFTER_S, self._start)
         self._timer.daemon = True
         self._timer.start()
@@ -91,11 +87,11 @@ class _Bar:
 
 
 def parts(text: str) -> tuple[float, float | None]:
-    """How much of how much a message reports as done; the total is None if it reports none."""
-    found = _PARTS.search(text)
-    if found is None:
+    """The completed and total amount of a message; the total is None if there is none."""
+    match = _PARTS.search(text)
+    if match is None:
         return 0, None
-    done, done_unit, total, total_unit = found.groups(default="")
+    done, done_unit, total, total_unit = match.groups(default="")
     return _amount(done, done_unit), _amount(total, total_unit)
 
 

@@ -28,26 +28,24 @@ if TYPE_CHECKING:
     help="Trace events to include; 20,000 by default.",
 )
 @source.redacted
-def command(target: Path | None, events: int | None, redact: bool, **which: Any) -> None:
+def command(target: Path | None, events: int | None, redact: bool, **options: Any) -> None:
     """Write the dashboard to one HTML file that needs no network."""
     with shown() as tell:
-        profile = source.opened(tell, **which)
+        profile = source.opened(tell, **options)
         if target is None:
-            target = _beside(profile, redact=redact)
+            target = _default_target(profile, redact=redact)
         profile.payload(events, tell)
         with output.destination(target, "report.html") as path:
             profile.save(path, events=events, redact=redact)
 
 
-def _beside(profile: Profile, *, redact: bool) -> Path:
-    """The file that nobody named: beside the profile, or in the working directory if that is in an
-    archive or at a URL.
+def _default_target(profile: Profile, *, redact: bool) -> Path:
+    """The default file: next to the profile, or in the working directory for archives and URLs.
 
     Raises
     ------
     NbprofError
-        A file of that name is there, and is no report of nbprof: only what is named is replaced
-        whatever it is.
+        A file of that name exists and is not a report of nbprof.
     """
     from nbprof.profiles.actions import file_name
     from nbprof.sources.sniff import REPORT_MARK
@@ -55,15 +53,15 @@ def _beside(profile: Profile, *, redact: bool) -> Path:
 
     local = profile.run.source.local
     folder = local[0][0].parent if local else Path()
-    # Pseudonyms in the file are worth nothing beside a name that tells.
+    # With pseudonyms in the file, its name must not contain names either.
     target = folder / file_name("report" if redact else header.label(profile.run))
     if target.exists():
         try:
             with target.open("rb") as file:
-                known = REPORT_MARK in file.read(4096)
+                is_report = REPORT_MARK in file.read(4096)
         except OSError:
-            known = False
-        if not known:
+            is_report = False
+        if not is_report:
             raise NbprofError(
                 f"{target} exists and is not a report of nbprof. Name the file to write: -o FILE."
             )

@@ -17,14 +17,14 @@ def command(paths: tuple[str, ...], storage_options: tuple[str, ...], as_json: b
     with shown() as tell:
         from nbprof.sources.runs_table import runs
 
-        where = paths[0] if len(paths) == 1 else list(paths)
-        found = runs(where, storage_options=source.keys(storage_options), progress=tell)
+        location = paths[0] if len(paths) == 1 else list(paths)
+        table = runs(location, storage_options=source.keys(storage_options), progress=tell)
     if as_json:
-        output.write_json("runs", {"runs": found})
-    elif len(found):
+        output.write_json("runs", {"runs": table})
+    elif len(table):
         from nbprof.schema.runs_table import COLUMNS
 
-        named = bool(found["label"].any())
-        output.write_table(found, [col for col in COLUMNS if named or col.name != "label"])
+        named = bool(table["label"].any())
+        output.write_table(table, [col for col in COLUMNS if named or col.name != "label"])
     else:
         click.echo("no runs")

@@ -61,7 +61,7 @@ def command(
         else:
             runpy.run_path(script, run_name="__main__")
     except Exception:
-        # As Python itself ends a program: what it raises is no error of this command.
+        # As Python itself ends a program: its exceptions are not errors of this command.
         sys.excepthook(*sys.exc_info())
         return FAILED
     return None

@@ -1,6 +1,4 @@
-"""PATH and the options that say which run of it is meant and how it is read: what every command
-about a run takes.
-"""
+"""PATH and the options for selecting and reading a run, which most commands take."""
 
 from __future__ import annotations
 
@@ -57,14 +55,12 @@ _READING = (
 
 
 def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What completes a path that may be a URL, too: the shell's own files."""
+    """Complete a path, which may be a URL too, by the files of the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
 class FilePath(click.Path):
-    """A path that is not empty, as of a variable of the shell that is not set: an empty one would
-    be the working folder.
-    """
+    """A path that is not empty: an unset variable of the shell would be the working folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or an error of usage."""
@@ -76,8 +72,8 @@ class FilePath(click.Path):
 def target(help: str, **more: Any) -> Callable[[Function], Function]:
     """Adds `-o FILE`; `-` is standard output."""
     kind = FilePath(dir_okay=False, allow_dash=True, path_type=Path)
-    stated = f"{help} - is standard output."
-    return click.option("-o", "--output", "target", metavar="FILE", type=kind, help=stated, **more)
+    text = f"{help} - is standard output."
+    return click.option("-o", "--output", "target", metavar="FILE", type=kind, help=text, **more)
 
 
 redacted = click.option(
@@ -86,14 +82,14 @@ redacted = click.option(
 
 
 def reading(function: Function) -> Function:
-    """Adds the options that say how a run is read."""
+    """Adds the options for reading a run."""
     for option in reversed(_READING):
         function = option(function)
     return function
 
 
 def one_run(function: Function, metavar: str = "PATH...") -> Function:
-    """Adds PATH, and the options that say which run of it is meant and how it is read."""
+    """Adds PATH, and the options for selecting and reading a run of it."""
     function = click.option(
         "--run",
         metavar="NAME|N",
@@ -116,24 +112,26 @@ def opened(
     storage_options: Sequence[str] = (),
     graph_capture: Sequence[str] = (),
 ) -> Profile:
-    """The profile that is meant; several paths are the hosts of one run, several of `graph_capture`
-    those of one recording.
+    """Open the selected profile.
+
+    Several paths are the hosts of one run, several of `graph_capture` those of one recording.
     """
     from nbprof.profiles.load import read
 
     # Three digits are more runs than anybody counts; a date is a name.
-    which = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
+    name_or_index = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
     source = paths[0] if len(paths) == 1 else list(paths)
     captures = list(graph_capture) or None
     profile = read(
         source,
-        which,
+        name_or_index,
         tell,
         storage_options=keys(storage_options),
         executor=executor,
         graph_capture=captures,
     )
-    if count := newest_of(profile):
+    count = newest_of(profile)
+    if count:
         click.echo(
             f"nbprof: {paths[0]} has {count:,} runs, and the newest was read:"
             f" {profile.run.source.name}",
@@ -145,18 +143,16 @@ def opened(
 
 
 def newest_of(profile: Profile) -> int:
-    """How many runs a profile is the newest of; 0 where it is the only one, or was asked for by its
-    name.
-    """
+    """The number of runs of which a profile is the newest; 0 if it is the only or a named one."""
     files = profile.run.files
     return files.newest_of if files is not None and files.newest_of > 1 else 0
 
 
-def keys(given: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` as a mapping; a value is JSON where it can be."""
+def keys(pairs: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` as a mapping; a value is parsed as JSON if possible."""
     options: dict[str, Any] = {}
-    for each in given:
-        key, equals, value = each.partition("=")
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
         if not (key and equals):
             raise NbprofError(f"--storage-option takes KEY=VALUE, such as anon=true, not {key!r}")
         try:

@@ -13,20 +13,18 @@ from nbprof.cli.progress import shown
 @click.command(name="summary")
 @source.one_run
 @output.as_json
-def command(as_json: bool, **which: Any) -> None:
+def command(as_json: bool, **options: Any) -> None:
     """What bounds the step, with the supporting figures."""
     with shown() as tell:
-        profile = source.opened(tell, **which)
-        answer = (
-            {
-                "run": output.about(profile),
-                "overview": profile.overview,
-                "steps": profile.steps.summary,
-            }
-            if as_json
-            else {}
-        )
-        text = "" if as_json else profile.text()
+        profile = source.opened(tell, **options)
+        answer: dict[str, Any] = {}
+        text = ""
+        if as_json:
+            answer["run"] = output.about(profile)
+            answer["overview"] = profile.overview
+            answer["steps"] = profile.steps.summary
+        else:
+            text = profile.text()
     if as_json:
         output.write_json("summary", answer)
     else:

@@ -57,10 +57,10 @@ def command(
     between: tuple[float, float] | None,
     lanes: tuple[str, ...],
     counters: bool,
-    **which: Any,
+    **options: Any,
 ) -> None:
     """Write the trace in Chrome's JSON, for Perfetto."""
     with shown() as tell:
-        trace = source.opened(tell, **which).trace
+        trace = source.opened(tell, **options).trace
         with output.destination(target, "trace.json") as path:
             trace.export(path, between=between, lanes=list(lanes) or None, counters=counters)

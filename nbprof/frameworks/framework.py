@@ -1,6 +1,4 @@
-"""What nbprof knows of a framework: its names, how programs that use it are recognised and
-recorded, and its words.
-"""
+"""A framework: its names, how programs that use it are recognised and recorded, and its words."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class Doctor(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorder:
-    """How a framework is recognised in a process, and recorded.
+    """Recognises a framework in a process, and records it.
 
     Attributes
     ----------
@@ -55,14 +53,14 @@ class Recorder:
         Texts of which at least one is in each recording in which something of the framework ran.
         Without any, it is recorded as run if the cell is expected to use it.
     has_server : bool
-        Whether a profiler server can be started in a process: the backend has a function
+        A profiler server can be started in a process: the backend has a function
         ``serve(module, port)`` then.
     steps_found_late : bool
-        Whether steps are only found after the recording, in its events.
+        Steps are only found after the recording, in its events.
     hides_python : bool
-        Whether its recorder of Python calls replaces another profiler of Python silently.
+        Its recorder of Python calls replaces another profiler of Python silently.
     in_use : callable
-        Whether something of it was set up in this process before.
+        Returns whether the process has used it before.
     wait_for : callable
         Waits until a result has been computed.
     synchronize : callable
@@ -84,20 +82,19 @@ class Recorder:
 
     @property
     def imported(self) -> bool:
-        """Whether the module is imported in this process."""
+        """True if the module is imported in this process."""
         return self.module in sys.modules
 
 
 @dataclass(frozen=True)
 class Words:
-    """Sentences and code that differ by framework. The defaults hold for any, so that one that is
-    not known has no code of another.
+    """Sentences and code that differ by framework; the defaults apply to unknown ones.
 
     Attributes
     ----------
     no_steps : str
-        Why a trace has no steps, and how to mark them in the next one; empty where the producer of
-        the trace says it.
+        Why a trace has no steps, and how to mark them in the next one; empty if the producer of the
+        trace explains it.
     mark_steps : Hint, optional
         The same of a recording by its own profiler, for the views.
     mark_steps_in_cell : Hint, optional
@@ -144,13 +141,12 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Framework:
-    """A framework. There is one object of each that is known, so that ``activity.framework is
-    PYTORCH`` compares.
+    """A framework, with one object per known framework: ``activity.framework is PYTORCH``.
 
     Attributes
     ----------
     name : str
-        Its name in options, such as ``--backend``; empty for frameworks that are not known.
+        Its name in options, such as ``--backend``; empty for unknown frameworks.
     title : str
         Its name in texts.
     packages : tuple of str
@@ -162,20 +158,20 @@ class Framework:
     doctor : Doctor, optional
     words : Words
     profiled : bool
-        Whether its recordings have ops; False if nbprof records steps and waits alone.
+        Its recordings have ops; False if nbprof records steps and waits alone.
     machine_learning : bool
-        False for programs on CUDA or HIP whose framework is not known: what to write in a framework
-        is no advice there.
+        False for programs on CUDA or HIP of an unknown framework, to which advice on code of a
+        framework does not apply.
     slows_host : float
-        How many times as long a host may take over ops and launches while it is recorded together
-        with a GPU: loops bound by the host, each recorded alone on an H200, took 1.4 to 2.4 times
-        as long under PyTorch's profiler, and 1.2 to 3.5 times under JAX's (docs/benchmarks.md).
+        Slowdown of ops and launches of a host while it is recorded together with a GPU: loops bound
+        by the host, each recorded alone on an H200, took 1.4 to 2.4 times as long under PyTorch's
+        profiler, and 1.2 to 3.5 times under JAX's (docs/benchmarks.md).
     records_compilation : bool
-        Whether recordings with host ops have each compilation.
+        Recordings with host ops have each compilation.
     has_scopes : bool
-        Whether names of ops state the scopes around them.
+        Names of ops state the scopes around them.
     xla : bool
-        Whether XLA may compile its programs.
+        XLA may compile its programs.
     """
 
     name: str
@@ -194,5 +190,5 @@ class Framework:
 
     @property
     def known(self) -> bool:
-        """Whether nbprof knows the framework."""
+        """True if nbprof supports the framework."""
         return bool(self.name)

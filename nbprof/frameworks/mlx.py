@@ -1,6 +1,4 @@
-"""MLX. It has no profiler that a program can read, so nbprof records its steps and what they wait
-for.
-"""
+"""MLX: without a profiler that a program can read, only steps and their waits are recorded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The frameworks that nbprof knows: each that it records is one file next to this module, and one
-line here.
-"""
+"""The supported frameworks: each that nbprof records is one file and one line here."""
 
 from __future__ import annotations
 
@@ -69,8 +67,7 @@ def of_module(name: str) -> Framework:
 
 
 def titled(text: str) -> Framework:
-    """The framework that a text begins with; versions and libraries may follow, as in ``JAX 0.5.0,
-    Keras 3.8.0``.
+    """The framework at the beginning of a text, such as ``JAX 0.5.0, Keras 3.8.0``.
 
     One that is not known keeps its title, and has the words that hold for any.
     """
@@ -81,5 +78,5 @@ def titled(text: str) -> Framework:
 
 
 def is_imported(name: str) -> bool:
-    """Whether the framework of a name is imported in this process."""
+    """Return whether the framework of a name is imported in this process."""
     return named(name).recorder.imported

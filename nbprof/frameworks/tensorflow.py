@@ -52,9 +52,9 @@ FRAMEWORK = Framework(
         copy_ahead="tf.data.experimental.prefetch_to_device lets them overlap device compute.",
         list_gpus="tf.config.list_physical_devices('GPU')",
         record_python_calls=(
-            "+options ="
-            " tf.profiler.experimental.ProfilerOptions(python_tracer_level=1)\n-tf.profiler.experimental.start(logdir)\n+tf.profiler.experimental.start(logdir,"
-            " options)"
+            "+options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=1)\n"
+            "-tf.profiler.experimental.start(logdir)\n"
+            "+tf.profiler.experimental.start(logdir, options)"
         ),
         compile_step="+@tf.function\n def step(batch):\n     return model(batch)",
         compile_ops="A tf.function turns them into one graph.",

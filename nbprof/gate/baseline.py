@@ -1,4 +1,4 @@
-"""A baseline: what a gate compares with, as a small JSON file that is made to be read in a diff."""
+"""Baselines of a gate: small JSON files that read well in a diff."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from nbprof.gate.figures import KINDS, figure, repeats, unit_of
 from nbprof.run.run import Run
 
 VERSION = 1
-MOST_NAMES = 50
-"""Ops and kernels that are kept: so many of the most time, and so many of the most calls."""
-MOST_RUNS = 20
-"""Runs whose step times are kept."""
-MOST_NAMED = 5
+MAX_ROWS = 50
+"""Ops and kernels that are stored: so many with the most time, and so many with the most calls."""
+MAX_RUNS = 20
+"""Runs whose step times are stored."""
+MAX_CHANGES = 5
 """Ops or kernels that a failure names."""
-_KEPT = {"kernels": ("kernel",), "ops": ("where", "type", "op")}
+_KEYS = {"kernels": ("kernel",), "ops": ("where", "type", "op")}
 _TIMES = ("mean", "typical", "error", "typical_error")
 _OPTIONS = ("host_level", "memory", "python", "shapes", "stacks")
 """Options of a recording that cost time."""
@@ -36,12 +36,12 @@ _OPTIONS = ("host_level", "memory", "python", "shapes", "stacks")
 
 @dataclass
 class Baseline:
-    """What a gate knows of the run before.
+    """Figures and step times of earlier runs.
 
     Attributes
     ----------
     counts : dict
-        By the names of `KINDS`; those that were known.
+        Certain figures, by the names of `KINDS`.
     runs : list of list of Repeat
         Step times of each run that was added, with its repeats.
     machine : dict
@@ -49,7 +49,7 @@ class Baseline:
     kernels, ops : list of dict
         Those with the most time and calls, `us` and `calls` per step.
     truncated : bool
-        Whether there were more.
+        True if there were more.
     unit : str
         The kind of `Unit` that figures are given per.
     """
@@ -64,22 +64,22 @@ class Baseline:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Baseline:
-        """The baseline that some repeats make. What is not certain is not in it."""
-        found = {name: figure(runs, name) for name in KINDS}
+        """The baseline of the repeats of a run; figures that are not certain are omitted."""
+        counts = {}
+        for name in KINDS:
+            value, doubt = figure(runs, name)
+            if value is not None and not doubt:
+                counts[name] = value
         times, _ = repeats(runs)
-        mine = _side(runs[0])
-        kernels, more_kernels = _names(
-            mine.kernels.rename(columns={"total_us": "us"}), _KEPT["kernels"], len(mine.steps)
+        side = _side(runs[0])
+        kernels, more_kernels = _largest_rows(
+            side.kernels.rename(columns={"total_us": "us"}), _KEYS["kernels"], len(side.steps)
         )
-        ops, more_ops = _names(
-            mine.ops.rename(columns={"self_us": "us"}), _KEPT["ops"], len(mine.steps)
+        ops, more_ops = _largest_rows(
+            side.ops.rename(columns={"self_us": "us"}), _KEYS["ops"], len(side.steps)
         )
         return cls(
-            counts={
-                name: one.value
-                for name, one in found.items()
-                if one.value is not None and not one.unknown
-            },
+            counts=counts,
             runs=[times] if times else [],
             machine=machine_of(runs[0]),
             kernels=kernels,
@@ -95,7 +95,7 @@ class Baseline:
         Raises
         ------
         NbprofError
-            It is none, or of another version.
+            The file is not a baseline, is damaged, or is from another version of nbprof.
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -106,18 +106,10 @@ class Baseline:
                 )
             return cls(
                 counts={str(name): _number(value) for name, value in values["counts"].items()},
-                runs=[
-                    [
-                        Repeat(
-                            **{name: _number(one[name]) for name in _TIMES}, steps=int(one["steps"])
-                        )
-                        for one in run
-                    ]
-                    for run in values["runs"]
-                ],
+                runs=[list(map(_repeat, run)) for run in values["runs"]],
                 machine={str(name): str(value) for name, value in values["machine"].items()},
-                kernels=[_row(row, _KEPT["kernels"]) for row in values["kernels"]],
-                ops=[_row(row, _KEPT["ops"]) for row in values["ops"]],
+                kernels=[_row(row, _KEYS["kernels"]) for row in values["kernels"]],
+                ops=[_row(row, _KEYS["ops"]) for row in values["ops"]],
                 truncated=bool(values["truncated"]),
                 unit=_kind(values.get("unit", STEP)),
             )
@@ -132,7 +124,7 @@ class Baseline:
             ) from error
 
     def write(self, path: Path) -> None:
-        """Put it in a file, whole or not at all.
+        """Write it to a file, atomically.
 
         Raises
         ------
@@ -150,165 +142,165 @@ class Baseline:
             file.write(text.encode())
 
     def text(self) -> str:
-        """The file: sorted, a line for each figure, repeat, kernel and op."""
-        parts = [f'"nbprof_baseline": {VERSION}']
-        for name, values in (
-            ("counts", {key: _rounded(value, 12) for key, value in self.counts.items()}),
-            ("machine", self.machine),
-        ):
-            rows = [
-                f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(values.items())
-            ]
-            parts.append(
-                f'"{name}": {{\n' + ",\n".join(rows) + "\n }" if rows else f'"{name}": {{}}'
-            )
-        for name, listed in (("kernels", self.kernels), ("ops", self.ops)):
-            rows = [f"  {json.dumps(one)}" for one in listed]
-            parts.append(f'"{name}": [\n' + ",\n".join(rows) + "\n ]" if rows else f'"{name}": []')
-        times = [
-            [
-                json.dumps({key: _rounded(value, 5) for key, value in one._asdict().items()})
-                for one in run
-            ]
-            for run in self.runs
+        """The text of the file: sorted, one line per figure, repeat, kernel and op."""
+        counts = {name: _rounded(value, 12) for name, value in self.counts.items()}
+        parts = [
+            f'"nbprof_baseline": {VERSION}',
+            _object_text("counts", counts),
+            _object_text("machine", self.machine),
+            _array_text("kernels", [f"  {json.dumps(row)}" for row in self.kernels]),
+            _array_text("ops", [f"  {json.dumps(row)}" for row in self.ops]),
+            _array_text("runs", list(map(_run_text, self.runs))),
+            f'"truncated": {json.dumps(self.truncated)}',
         ]
-        rows = ["  [\n   " + ",\n   ".join(run) + "\n  ]" for run in times]
-        parts.append('"runs": [\n' + ",\n".join(rows) + "\n ]" if rows else '"runs": []')
-        parts.append(f'"truncated": {json.dumps(self.truncated)}')
         if self.unit != STEP:
             parts.append(f'"unit": {json.dumps(self.unit)}')
         return "{\n " + ",\n ".join(parts) + "\n}\n"
 
     def add(self, other: Baseline) -> None:
-        """Add the step times of another run; of more than `MOST_RUNS`, the last are kept."""
-        self.runs = [*self.runs, *other.runs][-MOST_RUNS:]
+        """Add the step times of another run; of more than `MAX_RUNS`, the last are retained."""
+        self.runs = [*self.runs, *other.runs][-MAX_RUNS:]
 
-    def changes(self, run: Run, what: str, of: str) -> list[str]:
-        """The kernels or ops that changed most since, as short texts.
+    def changes(self, run: Run, table: str, column: str) -> list[str]:
+        """The kernels or ops that changed most since the baseline, as short texts.
 
         Parameters
         ----------
         run : Run
-        what : {"kernels", "ops"}
-        of : {"calls", "us"}
-            By what.
+        table : {"kernels", "ops"}
+        column : {"calls", "us"}
+            The column whose changes are compared.
         """
-        kept = self.kernels if what == "kernels" else self.ops
-        if not kept or not len(run.steps):
+        stored = self.kernels if table == "kernels" else self.ops
+        if not stored or not len(run.steps):
             return []
-        frame = pd.DataFrame(kept, columns=[*_KEPT[what], "calls", "us"])
-        before = Side("", pd.DataFrame(index=[0]), _NONE["ops"], _NONE["kernels"], pd.DataFrame())
-        if what == "kernels":
+        frame = pd.DataFrame(stored, columns=[*_KEYS[table], "calls", "us"])
+        before = Side("", pd.DataFrame(index=[0]), _NO_OPS, _NO_KERNELS, pd.DataFrame())
+        if table == "kernels":
             before.kernels = frame.rename(columns={"us": "total_us", "calls": "occurrences"})
             rows = compare.kernels(before, _side(run))
         else:
             before.ops = frame.rename(columns={"us": "self_us", "calls": "occurrences"})
             rows = compare.ops(before, _side(run))
-        if self.truncated and len(frame) >= MOST_NAMES:
-            # What is not among the largest of either kind may have been there before.
-            least = {column: frame[column].nlargest(MOST_NAMES).min() for column in ("us", "calls")}
-            small = (rows["after_us"] <= least["us"]) & (rows["after_calls"] <= least["calls"])
+        if self.truncated and len(frame) >= MAX_ROWS:
+            # Rows below the largest by time and by calls may have been there before.
+            least_us = frame["us"].nlargest(MAX_ROWS).min()
+            least_calls = frame["calls"].nlargest(MAX_ROWS).min()
+            small = (rows["after_us"] <= least_us) & (rows["after_calls"] <= least_calls)
             rows = rows[~((rows["state"] == "new") & small)]
-        change = rows[f"after_{of}"].fillna(0.0) - rows[f"before_{of}"].fillna(0.0)
-        scale = rows[[f"after_{of}", f"before_{of}"]].max(axis=1)
+        change = rows[f"after_{column}"].fillna(0.0) - rows[f"before_{column}"].fillna(0.0)
+        scale = rows[[f"after_{column}", f"before_{column}"]].max(axis=1)
         rows = rows.assign(change=change)[change.abs() > 1e-3 * scale]
-        if of == "us":
-            # What has become faster does not explain a step that is slower.
+        if column == "us":
+            # Rows that became faster do not explain a slower step.
             rows = rows[rows["change"] > 0]
-        order = rows["change"].abs().sort_values(ascending=False, kind="stable").index[:MOST_NAMED]
-        name = _KEPT[what][-1]
-        return [
-            _change(str(row[name]), row, of, Unit(self.unit))
-            for row in rows.loc[order].to_dict("records")
-        ]
+        order = rows["change"].abs().sort_values(ascending=False, kind="stable").index
+        largest = rows.loc[order[:MAX_CHANGES]].to_dict("records")
+        name = _KEYS[table][-1]
+        unit = Unit(self.unit)
+        return [_change_text(str(row[name]), row, column, unit) for row in largest]
 
 
 def machine_of(run: Run) -> dict[str, str]:
-    """What a step time is of: machine, devices, versions, and what the recording itself cost; {}
-    where it does not say.
+    """The conditions of a step time: machine, devices, versions, and options that cost time.
+
+    It is empty if the recording does not state its machine.
     """
     capture = run.capture
     if capture is None or not capture.machine:
         return {}
     overview = run.overview
-    versions = {
-        f"version of {name}": str(value)
-        for name, value in overview["environment"]["versions"].items()
-    }
-    options = {
-        f"option {name}": str(capture.options[name]) for name in _OPTIONS if name in capture.options
-    }
-    devices = (
-        f"{overview['devices']} × {overview['device_kind']}" if overview["devices"] else "none"
-    )
-    # The instructions follow from the model of the CPU.
-    stated = {name: value for name, value in capture.machine.items() if name != "bf16"}
-    return {**stated, "devices": devices, **versions, **options}
+    conditions = dict(capture.machine)
+    # It follows from the model of the CPU.
+    conditions.pop("bf16", None)
+    conditions["devices"] = "none"
+    if overview["devices"]:
+        conditions["devices"] = f"{overview['devices']} × {overview['device_kind']}"
+    for name, version in overview["environment"]["versions"].items():
+        conditions[f"version of {name}"] = str(version)
+    for name in _OPTIONS:
+        if name in capture.options:
+            conditions[f"option {name}"] = str(capture.options[name])
+    return conditions
 
 
-def another(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def machine_difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Why step times of two machines cannot be compared; '' if they can."""
     if not before or not after:
-        which = "the baseline" if not before else "the profile"
+        subject = "the baseline" if not before else "the profile"
         return (
-            f"{which} does not identify the machine it was recorded on: record it with nbprof, or"
+            f"{subject} does not identify the machine it was recorded on: record it with nbprof, or"
             " confirm it with same_machine=True"
         )
-    named = sorted({*before, *after})
-    different = [
-        f"{name} {before.get(name, 'unknown')} there, {after.get(name, 'unknown')} here"
-        for name in named
-        if before.get(name) != after.get(name)
-    ]
-    return f"the baseline is from another machine ({'; '.join(different)})" if different else ""
+    differences = []
+    for name in sorted({*before, *after}):
+        there, here = before.get(name, "unknown"), after.get(name, "unknown")
+        if before.get(name) != after.get(name):
+            differences.append(f"{name} {there} there, {here} here")
+    if not differences:
+        return ""
+    return f"the baseline is from another machine ({'; '.join(differences)})"
 
 
-_NONE = {
-    "ops": pd.DataFrame(
-        {
-            name: pd.Series([], dtype=object)
-            for name in ("where", "type", "op", "self_us", "occurrences")
-        }
-    ),
-    "kernels": pd.DataFrame(
-        {name: pd.Series([], dtype=object) for name in ("kernel", "total_us", "occurrences")}
-    ),
-}
+def _empty(*columns: str) -> pd.DataFrame:
+    return pd.DataFrame({column: pd.Series([], dtype=object) for column in columns})
+
+
+_NO_OPS = _empty("where", "type", "op", "self_us", "occurrences")
+_NO_KERNELS = _empty("kernel", "total_us", "occurrences")
 
 
 def _side(run: Run) -> Side:
-    """What is compared of a run here: nothing that needs a verdict."""
+    """The frames of a run that are compared here, without those that need a verdict."""
     return Side("", run.steps, run.ops_in_steps, run.kernels_in_steps, run.input_ops)
 
 
-def _names(
+def _largest_rows(
     frame: pd.DataFrame, keys: tuple[str, ...], steps: int
 ) -> tuple[list[dict[str, Any]], bool]:
-    """The rows with the most time and the most calls, by name, per step; and whether there are
-    more.
-    """
+    """The rows with the most time and the most calls per step, and whether there are more."""
     if not len(frame) or not steps:
         return [], False
     if "type" in keys:
         frame = frame[frame["type"] != "IDLE"]
-    added = (
-        frame.astype(dict.fromkeys(keys, str)).groupby(list(keys))[["us", "occurrences"]].sum()
-        / steps
-    )
-    top = [
-        added[column].sort_values(ascending=False, kind="stable").index[:MOST_NAMES]
-        for column in ("us", "occurrences")
-    ]
-    kept = added[added.index.isin(top[0].union(top[1]))].sort_index().reset_index()
-    rows = [
-        {
-            **{key: row[key] for key in keys},
-            "calls": _rounded(row["occurrences"], 6),
-            "us": _rounded(row["us"], 4),
-        }
-        for row in kept.to_dict("records")
-    ]
-    return rows, len(kept) < len(added)
+    grouped = frame.astype(dict.fromkeys(keys, str)).groupby(list(keys))
+    per_step = grouped[["us", "occurrences"]].sum() / steps
+    by_time = per_step["us"].sort_values(ascending=False, kind="stable").index[:MAX_ROWS]
+    by_calls = per_step["occurrences"].sort_values(ascending=False, kind="stable").index[:MAX_ROWS]
+    largest = per_step[per_step.index.isin(by_time.union(by_calls))].sort_index().reset_index()
+    rows = []
+    for record in largest.to_dict("records"):
+        row = {key: record[key] for key in keys}
+        row["calls"] = _rounded(record["occurrences"], 6)
+        row["us"] = _rounded(record["us"], 4)
+        rows.append(row)
+    return rows, len(largest) < len(per_step)
+
+
+def _object_text(name: str, values: Mapping[str, object]) -> str:
+    rows = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(values.items())]
+    if not rows:
+        return f'"{name}": {{}}'
+    return f'"{name}": {{\n' + ",\n".join(rows) + "\n }"
+
+
+def _array_text(name: str, rows: list[str]) -> str:
+    if not rows:
+        return f'"{name}": []'
+    return f'"{name}": [\n' + ",\n".join(rows) + "\n ]"
+
+
+def _run_text(run: list[Repeat]) -> str:
+    rows = []
+    for repeat in run:
+        fields = {name: _rounded(value, 5) for name, value in repeat._asdict().items()}
+        rows.append(json.dumps(fields))
+    return "  [\n   " + ",\n   ".join(rows) + "\n  ]"
+
+
+def _repeat(fields: Mapping[str, Any]) -> Repeat:
+    times = {name: _number(fields[name]) for name in _TIMES}
+    return Repeat(**times, steps=int(fields["steps"]))
 
 
 def _rounded(value: float, digits: int) -> float | int | None:
@@ -328,7 +320,7 @@ def _number(value: Any) -> float:
 
 def _kind(value: Any) -> str:
     if value not in UNITS:
-        raise ValueError(f"{value!r} is no unit of work")
+        raise ValueError(f"{value!r} is not a unit of work")
     return str(value)
 
 
@@ -339,12 +331,14 @@ def _row(row: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _change(name: str, row: Mapping[Any, Any], of: str, unit: Unit) -> str:
+def _change_text(name: str, row: Mapping[Any, Any], column: str, unit: Unit) -> str:
     short = name if len(name) <= 80 else f"{name[:79]}…"
-    before, after = (
-        0.0 if pd.isna(row[f"{when}_{of}"]) else float(row[f"{when}_{of}"])
-        for when in ("before", "after")
-    )
-    what = "calls" if of == "calls" else "µs"
+    before, after = _or_zero(row[f"before_{column}"]), _or_zero(row[f"after_{column}"])
+    measure = "calls" if column == "calls" else "µs"
     note = {"new": " (new)", "gone": " (gone)"}.get(str(row["state"]), "")
-    return f"{short}: {before:,.4g} → {after:,.4g} {what} {unit.per}{note}"
+    return f"{short}: {before:,.4g} → {after:,.4g} {measure} {unit.per}{note}"
+
+
+def _or_zero(value: Any) -> float:
+    """The value; 0 for a row that one of the two runs does not have."""
+    return 0.0 if pd.isna(value) else float(value)

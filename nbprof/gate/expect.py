@@ -1,6 +1,4 @@
-"""`nbprof.expect(profile)`: what a profile must not exceed, said in a chain and verified at its
-end.
-"""
+"""`nbprof.expect(profile)`: limits of a profile, chained and verified at the end of the chain."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.wording import plural
 from nbprof.gate import policy
-from nbprof.gate.baseline import Baseline, another, machine_of
+from nbprof.gate.baseline import Baseline, machine_difference, machine_of
 from nbprof.gate.figures import KINDS, OF_UNITS, figure, other_units, repeats, unit_of
 from nbprof.gate.limits import amount, fraction
 from nbprof.gate.outcome import FAIL, PASS, UNKNOWN, Outcome
@@ -31,33 +29,33 @@ from nbprof.profiles.profile import Profile
 if TYPE_CHECKING:
     from nbprof.sources.locate import Source
 
-_NAMES = {"kernels": "kernels", "launches": "kernels", "recompiles": "ops", "flops": "ops"}
-"""What a failure of a figure names beside the values."""
+_CHANGED_ROWS = {"kernels": "kernels", "launches": "kernels", "recompiles": "ops", "flops": "ops"}
+"""Rows that the failure of a figure lists besides the values."""
 
 
 class ExpectationFailed(AssertionError):  # noqa: N818 - it is read as a failed assertion
-    """Something is worse than expected; the text says all that is, one line each."""
+    """A profile does not meet its limits; the text lists each, one per line."""
 
 
 @dataclass
 class _Check:
     name: str
-    # Without the chain in it: that is to vanish, and to warn, as soon as nobody has it any more.
+    # Does not refer to the chain, which must be collected, and warn, once it is unreferenced.
     judge: Callable[[Expectation, str], Outcome]
     unknown: str | None
 
 
 class _State:
-    """Whether somebody has looked at the outcomes; it outlives the expectation."""
+    """Verification state of an expectation; it outlives the expectation."""
 
     done = False
-    where = ""
+    location = ""
 
 
 def expect(
     profile: Profile | block | Source,
     /,
-    *others: Profile | block | Source,
+    *repetitions: Profile | block | Source,
     unknown: str | None = None,
     update: str | None = None,
 ) -> Expectation:
@@ -71,16 +69,16 @@ def expect(
     Parameters
     ----------
     profile : Profile, nbprof.profile, str or path
-        A profile, a block that was recorded, or whatever `nbprof.load` takes; what the fixture
-        `nbprof_profile` gives has its repeats.
-    *others
+        A profile, a block that was recorded, or whatever `nbprof.load` takes; profiles of the
+        fixture `nbprof_profile` include their repeats.
+    *repetitions
         Repeats of the same run.
     unknown : {"fail", "warn", "skip"}, optional
-        What to do if a figure is unknown; by default what `--nbprof-unknown` says, else `fail` if
-        the environment has `CI` and `warn` elsewhere.
+        Action if a figure is unknown; by default that of `--nbprof-unknown`, else `fail` if the
+        environment has `CI` and `warn` elsewhere.
     update : {"new", "add", ""}, optional
         `new` writes the baseline instead of comparing with it, `add` adds the step times of this
-        run to the baseline; by default what `--nbprof-update` and `--nbprof-add` say.
+        run to the baseline; by default as `--nbprof-update` and `--nbprof-add` say.
 
     Returns
     -------
@@ -93,23 +91,26 @@ def expect(
 
     Examples
     --------
-    >>> nbprof.expect(p).kernels(max=410).syncs(max=0).peak_memory(max="1.2 GB").verify()   # doctest: +SKIP
-    >>> nbprof.expect(p).against("baselines/step.json").kernels().step_time(slower="5 %").verify()   # doctest: +SKIP
+    >>> nbprof.expect(p).kernels(max=410).syncs(max=0).verify()   # doctest: +SKIP
+    >>> expected = nbprof.expect(p).against("baselines/step.json")   # doctest: +SKIP
+    >>> expected.kernels().step_time(slower="5 %").verify()   # doctest: +SKIP
     """
-    profiles = [found for one in (profile, *others) for found in _profiles(one)]
+    profiles: list[Profile] = []
+    for recorded in (profile, *repetitions):
+        profiles += _profiles(recorded)
     return Expectation(profiles, unknown=unknown, update=update)
 
 
-def _profiles(one: Profile | block | Source) -> list[Profile]:
-    if isinstance(one, block):
-        if one.result is None:
-            raise NbprofError(f"nothing was recorded: {one._reason}")
-        return [one.result]
-    return (
-        list(one.repeats)
-        if isinstance(one, Repeated)
-        else [one if isinstance(one, Profile) else read(one)]
-    )
+def _profiles(recorded: Profile | block | Source) -> list[Profile]:
+    if isinstance(recorded, block):
+        if recorded.result is None:
+            raise NbprofError(f"nothing was recorded: {recorded._reason}")
+        return [recorded.result]
+    if isinstance(recorded, Repeated):
+        return list(recorded.repeats)
+    if isinstance(recorded, Profile):
+        return [recorded]
+    return [read(recorded)]
 
 
 class Expectation:
@@ -122,25 +123,25 @@ class Expectation:
     def __init__(
         self, profiles: list[Profile], *, unknown: str | None = None, update: str | None = None
     ) -> None:
-        held = policy.current()
+        rules = policy.current()
         self.profiles = profiles
         self._runs = [profile.run for profile in profiles]
-        _one_framework(profiles)
-        self._unknown = held.unknown if unknown is None else policy.checked(unknown)
-        self._update = held.update if update is None else update
+        _check_same_framework(profiles)
+        self._unknown = rules.unknown if unknown is None else policy.checked(unknown)
+        self._update = rules.update if update is None else update
         self._must_write = bool(update)
         if self._update not in ("", *policy.UPDATES):
             raise NbprofError(f"update may be 'new' or 'add', not {update!r}")
-        self._policy = held
+        self._policy = rules
         self._path: Path | None = None
         self._same_machine = False
         self._checks: list[_Check] = []
         self._baseline: Baseline | None = None
         self.outcomes: list[Outcome] = []
         self._state = _State()
-        self._state.where = _caller()
-        if held.pending is not None:
-            held.pending.append(self)
+        self._state.location = _caller()
+        if rules.pending is not None:
+            rules.pending.append(self)
         weakref.finalize(self, _never_verified, self._state)
 
     def against(self, path: str | Path, *, same_machine: bool = False) -> Expectation:
@@ -159,12 +160,12 @@ class Expectation:
         self._same_machine = same_machine
         return self
 
-    def known(self) -> list[str]:
-        """The counts that the baseline has, or all where it is to be written or is not there."""
+    def baseline_counts(self) -> list[str]:
+        """Names of the counts in the baseline; all if it is to be written or does not exist."""
         if self._path is None or self._update == "new" or not self._path.exists():
             return list(KINDS)
-        held = Baseline.read(self._path).counts
-        return [name for name in KINDS if name in held]
+        counts = Baseline.read(self._path).counts
+        return [name for name in KINDS if name in counts]
 
     def kernels(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
         """Kernels that run on the device per step."""
@@ -201,9 +202,7 @@ class Expectation:
     def peak_memory(
         self, max: float | str | None = None, *, unknown: str | None = None
     ) -> Expectation:
-        """The most memory in use at once, as `p.overview["peak_memory_bytes"]`; "1.2 GB" is 1.2e9
-        bytes.
-        """
+        """Peak memory, as `p.overview["peak_memory_bytes"]`; "1.2 GB" is 1.2e9 bytes."""
         return self._at_most("peak_memory", max, unknown)
 
     def dropped(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
@@ -226,12 +225,12 @@ class Expectation:
         )
 
     def verify(self) -> list[Outcome]:
-        """Make the checks.
+        """Make the checks, and raise if one is not met.
 
         Returns
         -------
         list of Outcome
-            One a check, where the gate is open.
+            One per check.
 
         Raises
         ------
@@ -243,27 +242,21 @@ class Expectation:
         """
         __tracebackhide__ = True
         self.judge()
-        failed = [one for one in self.outcomes if one.failed]
+        failed = [outcome for outcome in self.outcomes if outcome.failed]
         if failed:
-            count = (
-                f"{len(failed)} of {len(self.outcomes)} expectations"
-                if len(self.outcomes) > 1
-                else "1 expectation"
-            )
-            raise ExpectationFailed(
-                "\n".join([f"{count} not met", *(f"  {one}" for one in failed)])
-            )
+            heading = "1 expectation not met"
+            if len(self.outcomes) > 1:
+                heading = f"{len(failed)} of {len(self.outcomes)} expectations not met"
+            raise ExpectationFailed("\n".join([heading, *(f"  {outcome}" for outcome in failed)]))
         if self._policy.pending is None:
-            for one in self.outcomes:
-                if one.outcome == UNKNOWN:
-                    warnings.warn(
-                        f"nbprof: {one.check} is unknown: {one.text}", RuntimeWarning, stacklevel=2
-                    )
+            for outcome in self.outcomes:
+                if outcome.outcome == UNKNOWN:
+                    text = f"nbprof: {outcome.check} is unknown: {outcome.text}"
+                    warnings.warn(text, RuntimeWarning, stacklevel=2)
         return self.outcomes
 
     def judge(self) -> list[Outcome]:
-        """Make the checks as `verify` does, and raise nothing for what failed: whoever asks sees to
-        the outcomes.
+        """Make the checks, and return the outcomes without raising for those that failed.
 
         Raises
         ------
@@ -277,22 +270,22 @@ class Expectation:
                 "nbprof.expect(...) has no checks, so it checks nothing: add one, such as"
                 " .kernels(max=410)"
             )
-        self.outcomes = self._judged()
+        self.outcomes = self._judge()
         return self.outcomes
 
     def abandon(self) -> None:
-        """Leave it unverified without a warning: the test has failed already."""
+        """Skip the checks without a warning: the test has failed already."""
         self._state.done = True
 
     @property
     def verified(self) -> bool:
-        """Whether the checks were made, or given up."""
+        """True once the checks were made or abandoned."""
         return self._state.done
 
     @property
-    def where(self) -> str:
-        """File and line that made it."""
-        return self._state.where
+    def location(self) -> str:
+        """File and line that created the expectation."""
+        return self._state.location
 
     def __bool__(self) -> bool:
         __tracebackhide__ = True
@@ -317,76 +310,76 @@ class Expectation:
     def _add(
         self, name: str, judge: Callable[[Expectation, str], Outcome], unknown: str | None
     ) -> Expectation:
-        # What is added to a chain that was verified has to be verified as well.
+        # The chain is unverified again, even if it was verified before.
         self._state.done = False
         self._checks.append(
             _Check(name, judge, None if unknown is None else policy.checked(unknown))
         )
         return self
 
-    def _at_most(self, name: str, most: float | str | None, unknown: str | None) -> Expectation:
-        limit = None if most is None else amount(most, name)
+    def _at_most(self, name: str, maximum: float | str | None, unknown: str | None) -> Expectation:
+        limit = None if maximum is None else amount(maximum, name)
         return self._add(name, lambda self, unknown: self._count(name, limit, unknown), unknown)
 
-    def _judged(self) -> list[Outcome]:
+    def _judge(self) -> list[Outcome]:
         if self._must_write and self._path is None:
             raise NbprofError(
                 f"update={self._update!r} names no file: add .against(path) to the chain"
             )
-        made = None
+        written = None
         if self._path is not None and self._update:
             if self._baseline is None:
-                made = self._baseline = self._made(self._path)
+                written = self._baseline = self._new_baseline(self._path)
         elif self._path is not None and self._path.exists():
             self._baseline = Baseline.read(self._path)
         outcomes = [check.judge(self, check.unknown or self._unknown) for check in self._checks]
-        if made is None or self._path is None:
+        if written is None or self._path is None:
             return outcomes
-        if self._update == "add" and any(one.outcome == FAIL for one in outcomes):
-            # Its step times are of other code than those that the baseline has.
-            text = (
-                f"{_time(unit_of(self._runs))}: not added to the baseline, since another check"
-                " failed"
-            )
-            return [
-                one._replace(outcome=UNKNOWN, text=text) if one.check == "step_time" else one
-                for one in outcomes
-            ]
-        made.write(self._path)
+        if self._update == "add" and any(outcome.outcome == FAIL for outcome in outcomes):
+            return self._not_added(outcomes)
+        written.write(self._path)
         self._policy.written.add(self._path.resolve())
         return outcomes
 
-    def _made(self, path: Path) -> Baseline:
-        """The baseline that is to be written."""
+    def _not_added(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Report step times as not added: they are of other code than those of the baseline."""
+        title = _time(unit_of(self._runs))
+        text = f"{title}: not added to the baseline, since another check failed"
+        changed = []
+        for outcome in outcomes:
+            if outcome.check == "step_time":
+                outcome = outcome._replace(outcome=UNKNOWN, text=text)
+            changed.append(outcome)
+        return changed
+
+    def _new_baseline(self, path: Path) -> Baseline:
+        """The baseline to write."""
         if path.resolve() in self._policy.written:
             raise NbprofError(
                 f"{path} was written by another expectation of this session: give each a separate"
                 " baseline"
             )
-        mine = Baseline.of(self._runs)
-        if self._update == "add" and path.exists():
-            before = Baseline.read(path)
-            reason = other_units(self._runs, before.unit) or (
-                "" if self._same_machine else another(before.machine, mine.machine)
+        baseline = Baseline.of(self._runs)
+        if self._update != "add" or not path.exists():
+            return baseline
+        before = Baseline.read(path)
+        reason = other_units(self._runs, before.unit)
+        if not reason and not self._same_machine:
+            reason = machine_difference(before.machine, baseline.machine)
+        if reason:
+            raise NbprofError(
+                f"{path}: the {_times(unit_of(self._runs))} of this run were not added: {reason}"
             )
-            if reason:
-                raise NbprofError(
-                    f"{path}: the {_times(unit_of(self._runs))} of this run were not added:"
-                    f" {reason}"
-                )
-            before.add(mine)
-            return before
-        return mine
+        before.add(baseline)
+        return before
 
     def _compared(self, name: str) -> Baseline | str:
         """The baseline, or why a check that needs one fails."""
         if self._path is None:
-            what = (
-                "slower= needs a baseline"
-                if name == "step_time"
-                else "no max= was given, nor a baseline"
-            )
-            raise NbprofError(f"{name}: {what}: add .against(path) to the chain")
+            reason = "no max= was given, nor a baseline"
+            if name == "step_time":
+                reason = "slower= needs a baseline"
+            raise NbprofError(f"{name}: {reason}: add .against(path) to the chain")
         if self._baseline is None:
             return (
                 f"there is no baseline {self._path}: pytest --nbprof-update writes it, as does"
@@ -397,137 +390,127 @@ class Expectation:
     def _count(self, name: str, limit: float | None, unknown: str) -> Outcome:
         kind = KINDS[name]
         title = kind.title(unit_of(self._runs))
-        found = figure(self._runs, name)
-        given = limit is not None
-        if name in OF_UNITS and (mixed := other_units(self._runs)):
-            return Outcome(name, UNKNOWN, f"{title}: {mixed}", unknown=unknown)
-        if limit is None:
+        value, doubt = figure(self._runs, name)
+
+        def outcome(state: str, text: str) -> Outcome:
+            return Outcome(name, state, f"{title}: {text}", value, limit, unknown=unknown)
+
+        mixed = other_units(self._runs) if name in OF_UNITS else ""
+        if mixed:
+            return outcome(UNKNOWN, mixed)._replace(value=None, limit=None)
+        if limit is not None:
+            allowed = f"at most {kind.text(limit)} allowed"
+        else:
             baseline = self._compared(name)
             if isinstance(baseline, str):
-                return Outcome(name, FAIL, f"{title}: {baseline}", found.value, unknown=unknown)
+                return outcome(FAIL, baseline)
             if self._update == "new":
-                return self._written(name, title, found.value, found.unknown, unknown)
-            if name in OF_UNITS and (reason := other_units(self._runs, baseline.unit)):
-                return Outcome(name, UNKNOWN, f"{title}: {reason}", found.value, unknown=unknown)
+                return self._written(outcome, kind.text, value, doubt)
+            reason = other_units(self._runs, baseline.unit) if name in OF_UNITS else ""
+            if reason:
+                return outcome(UNKNOWN, reason)
             if name not in baseline.counts:
-                text = (
-                    f"{title}: it is not in the baseline; write the baseline again where it is"
-                    " known"
+                return outcome(
+                    UNKNOWN,
+                    "it is not in the baseline; write the baseline again where it is known",
                 )
-                return Outcome(name, UNKNOWN, text, found.value, unknown=unknown)
             limit = baseline.counts[name]
-        allowed = (
-            f"at most {kind.text(limit)} allowed"
-            if given
-            else f"{kind.text(limit)} in the baseline"
-        )
-        if found.value is not None and found.value > limit * (1 + 1e-9):
-            text = f"{title}: {kind.text(found.value)}, {allowed}"
-            return Outcome(
-                name,
-                FAIL,
-                text,
-                found.value,
-                limit,
-                self._changed(_NAMES.get(name, ""), "calls"),
-                unknown,
-            )
-        if found.unknown:
-            seen = "" if found.value is None else f"{kind.text(found.value)} or more, "
-            return Outcome(
-                name,
-                UNKNOWN,
-                f"{title}: {seen}{allowed}; {found.unknown}",
-                found.value,
-                limit,
-                unknown=unknown,
-            )
-        return Outcome(
-            name,
-            PASS,
-            f"{title}: {kind.text(found.value or 0.0)}, {allowed}",
-            found.value,
-            limit,
-            unknown=unknown,
-        )
+            allowed = f"{kind.text(limit)} in the baseline"
+        if value is not None and value > limit * (1 + 1e-9):
+            failed = outcome(FAIL, f"{kind.text(value)}, {allowed}")
+            return failed._replace(changed=self._changed(_CHANGED_ROWS.get(name, ""), "calls"))
+        if doubt:
+            seen = "" if value is None else f"{kind.text(value)} or more, "
+            return outcome(UNKNOWN, f"{seen}{allowed}; {doubt}")
+        return outcome(PASS, f"{kind.text(value or 0.0)}, {allowed}")
 
     def _step_time(self, allowed: float, unknown: str) -> Outcome:
         title = _time(unit_of(self._runs))
         times, reason = repeats(self._runs)
         reason = reason or other_units(self._runs)
-        value = sum(one.mean for one in times) / len(times) if times else None
+        value = sum(repeat.mean for repeat in times) / len(times) if times else None
+
+        def outcome(state: str, text: str) -> Outcome:
+            return Outcome("step_time", state, f"{title}: {text}", value, unknown=unknown)
+
         baseline = self._compared("step_time")
         if isinstance(baseline, str):
-            return Outcome("step_time", FAIL, f"{title}: {baseline}", value, unknown=unknown)
+            return outcome(FAIL, baseline)
         if self._update:
-            return self._written("step_time", title, value, reason, unknown)
-        reason = reason or other_units(self._runs, baseline.unit)
-        if not reason and not self._same_machine:
-            reason = another(baseline.machine, machine_of(self._runs[0]))
-        if not reason and len(baseline.runs) < compare_repeats.LEAST:
-            had = plural(len(baseline.runs), "run")
-            known = f"the baseline has the {_times(unit_of(self._runs))} of {had}"
-            reason = (
-                f"{known}, and the noise between runs takes {compare_repeats.LEAST}: --nbprof-add"
-                " adds one"
-            )
+            return self._written(outcome, wording.millis, value, reason)
+        reason = reason or self._incomparable(baseline)
         if reason:
-            return Outcome("step_time", UNKNOWN, f"{title}: {reason}", value, unknown=unknown)
-        found = compare_repeats.slowdown(baseline.runs, times, allowed)
-        return self._told(found, allowed, f"{len(baseline.runs)} runs", unknown)
+            return outcome(UNKNOWN, reason)
+        slowdown = compare_repeats.slowdown(baseline.runs, times, allowed)
+        return self._slowdown_outcome(slowdown, allowed, len(baseline.runs), unknown)
 
-    def _told(
-        self, found: compare_repeats.Slowdown, allowed: float, runs: str, unknown: str
+    def _incomparable(self, baseline: Baseline) -> str:
+        """Why step times cannot be compared with those of the baseline; "" if they can."""
+        reason = other_units(self._runs, baseline.unit)
+        if not reason and not self._same_machine:
+            reason = machine_difference(baseline.machine, machine_of(self._runs[0]))
+        if not reason and len(baseline.runs) < compare_repeats.LEAST:
+            reason = (
+                f"the baseline has the {_times(unit_of(self._runs))} of"
+                f" {plural(len(baseline.runs), 'run')}, and the noise between runs takes"
+                f" {compare_repeats.LEAST}: --nbprof-add adds one"
+            )
+        return reason
+
+    def _slowdown_outcome(
+        self, slowdown: compare_repeats.Slowdown, allowed: float, runs: int, unknown: str
     ) -> Outcome:
         unit = unit_of(self._runs)
-        # Of one recording there is nothing that would be typical.
-        step = _time(unit) if found.of == "mean" or unit.whole else f"typical {_time(unit)}"
-        values = (
-            f"{step}: {wording.millis(found.after)}, {wording.millis(found.before)} in the baseline"
+        title = _time(unit)
+        if slowdown.of != "mean" and not unit.whole:
+            title = f"typical {title}"
+        before, after = wording.millis(slowdown.before), wording.millis(slowdown.after)
+        change = f"{100 * slowdown.change:+.1f} ± {100 * slowdown.margin:.1f} %".replace("-", "−")
+        text = (
+            f"{title}: {after}, {before} in the baseline: {change}"
+            f" (99 %; {runs} runs in the baseline)"
         )
-        change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {runs} in the baseline)".replace(
-            "-", "−"
-        )
-        outcome = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}.get(
-            found.kind, UNKNOWN
-        )
-        text = f"{values}: {change}"
+        outcomes = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}
+        outcome = outcomes.get(slowdown.kind, UNKNOWN)
         if outcome == UNKNOWN:
             text += (
                 f"; the noise between runs is too large to tell whether it is {100 * allowed:g} %"
                 " slower: add runs to the baseline"
             )
-        if found.change + found.margin < -allowed:
+        if slowdown.change + slowdown.margin < -allowed:
             text += "; write the baseline again, or a slowdown of this size will go unnoticed"
-        changed = self._changed("ops", "us") if outcome == FAIL else ()
         return Outcome(
-            "step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown
+            "step_time",
+            outcome,
+            text,
+            slowdown.after,
+            slowdown.before * (1 + allowed),
+            self._changed("ops", "us") if outcome == FAIL else (),
+            unknown,
         )
 
     def _written(
-        self, name: str, title: str, value: float | None, reason: str, unknown: str
+        self,
+        outcome: Callable[[str, str], Outcome],
+        value_text: Callable[[float], str],
+        value: float | None,
+        reason: str,
     ) -> Outcome:
+        """The outcome of a check whose figure was written to the baseline."""
         if reason or value is None:
-            return Outcome(
-                name,
-                UNKNOWN,
-                f"{title}: not in the baseline that was written: {reason or 'it is not known'}",
-                value,
-                unknown=unknown,
+            return outcome(
+                UNKNOWN, f"not in the baseline that was written: {reason or 'it is not known'}"
             )
-        text = KINDS[name].text(value) if name in KINDS else wording.millis(value)
-        return Outcome(
-            name, PASS, f"{title}: {text}, written to {self._path}", value, unknown=unknown
-        )
+        return outcome(PASS, f"{value_text(value)}, written to {self._path}")
 
-    def _changed(self, what: str, of: str) -> tuple[str, ...]:
-        if not what or self._baseline is None or self._update:
+    def _changed(self, table: str, column: str) -> tuple[str, ...]:
+        if not table or self._baseline is None or self._update:
             return ()
-        return tuple(self._baseline.changes(self._runs[0], what, of))
+        return tuple(self._baseline.changes(self._runs[0], table, column))
 
 
 def _time(unit: Unit) -> str:
-    """What is compared: "step time", "call time", or "duration of the recording"."""
+    """The compared time: "step time", "call time", or "duration of the recording"."""
     return "duration of the recording" if unit.whole else unit.time
 
 
@@ -535,18 +518,16 @@ def _times(unit: Unit) -> str:
     return "durations" if unit.whole else f"{unit.time}s"
 
 
-def _one_framework(profiles: list[Profile]) -> None:
-    """Refuse runs that cannot be repeats of one: the worst of theirs would be a figure of
-    neither.
-    """
+def _check_same_framework(profiles: list[Profile]) -> None:
+    """Refuse runs of several frameworks, which cannot be repeats of one run."""
     if len(profiles) < 2:
         return
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for profile in profiles:
-        found.setdefault(profile.run.stated["framework"], profile.run.source.name)
-    found.pop("", None)
-    if len(found) > 1:
-        named = " and ".join(f"{name} of {framework}" for framework, name in found.items())
+        names.setdefault(profile.run.stated["framework"], profile.run.source.name)
+    names.pop("", None)
+    if len(names) > 1:
+        named = " and ".join(f"{name} of {framework}" for framework, name in names.items())
         raise NbprofError(
             f"{named} are not repeats of one run: check each against its limits separately"
         )
@@ -555,9 +536,9 @@ def _one_framework(profiles: list[Profile]) -> None:
 def _caller() -> str:
     """File and line of the code outside this package that made an expectation."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
-        "nbprof.gate"
-    ):
+    while frame.f_back is not None:
+        if not frame.f_globals.get("__name__", "").startswith("nbprof.gate"):
+            break
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -566,9 +547,9 @@ def _never_verified(state: _State) -> None:
     if not state.done:
         state.done = True
         text = (
-            f"{state.where}: nbprof.expect(...) was never verified, so it checked nothing: end the"
-            " chain with .verify()"
+            f"{state.location}: nbprof.expect(...) was never verified, so it checked nothing: end"
+            " the chain with .verify()"
         )
-        # At the end of a process warnings may be off already, and this must be seen.
+        # At the end of a process warnings may be off already.
         sys.stderr.write(f"nbprof: {text}\n")
         warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -8,7 +8,7 @@ PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 
 
 class Outcome(NamedTuple):
-    """What became of one check.
+    """The outcome of one check.
 
     Attributes
     ----------
@@ -21,9 +21,9 @@ class Outcome(NamedTuple):
     value, limit : float or None
         Step times are in ms.
     changed : tuple of str
-        Kernels or ops that changed since the baseline, where the check failed.
+        Kernels or ops that changed since the baseline, if the check failed.
     unknown : str
-        What is done about an unknown outcome: `fail`, `warn` or `skip`.
+        Action for an unknown outcome: `fail`, `warn` or `skip`.
     """
 
     check: str
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the gate stays shut for it."""
+        """True if the check is not met, or is unknown and that fails."""
         return self.outcome == FAIL or (self.outcome == UNKNOWN and self.unknown == "fail")
 
     def __str__(self) -> str:

@@ -1,5 +1,4 @@
-"""The pytest plugin: the fixture `nbprof_profile`, and expectations that are verified when their
-test ends.
+"""The pytest plugin: the fixture `nbprof_profile`, and expectations verified as their test ends.
 
 Every pytest of an environment with nbprof imports this module, so it imports next to nothing before
 a test asks for it.
@@ -7,7 +6,9 @@ a test asks for it.
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +22,7 @@ _POLICY = pytest.StashKey[policy.Policy]()
 _ROWS = pytest.StashKey["list[_Row]"]()
 _SIGNS = {"pass": "✓ pass", "fail": "✗ **fail**", "unknown": "? unknown"}
 PROPERTY = "nbprof."
-"""How the properties begin that a test has of its checks: `nbprof.kernels`, in JUnit's XML as
-well.
-"""
+"""Prefix of the properties of a test with its checks, in JUnit's XML as well: `nbprof.kernels`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,26 +61,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say how expectations are held in this process."""
-    held = policy.Policy(
-        unknown=config.getoption("nbprof_unknown") or policy.usual(),
-        update=(
-            "new"
-            if config.getoption("nbprof_update")
-            else "add"
-            if config.getoption("nbprof_add")
-            else ""
-        ),
+    """Set the policy of this process."""
+    update = ""
+    if config.getoption("nbprof_update"):
+        update = "new"
+    elif config.getoption("nbprof_add"):
+        update = "add"
+    rules = policy.Policy(
+        unknown=config.getoption("nbprof_unknown") or policy.default_unknown(),
+        update=update,
         root=config.rootpath,
         pending=[],
     )
-    config.stash[_POLICY] = held
+    config.stash[_POLICY] = rules
     config.stash[_ROWS] = []
-    policy.push(held)
+    policy.push(rules)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Let what held before hold again."""
+    """Restore the previous policy."""
     if _POLICY in config.stash:
         policy.drop(config.stash[_POLICY])
 
@@ -98,48 +96,46 @@ def nbprof_profile() -> Callable[..., Any]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Verify at the end of a test what it expects; what its fixtures expected before as well."""
+    """Verify the expectations of a test, and earlier ones of its fixtures, when it ends."""
     __tracebackhide__ = True
     return (yield from _verified(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Verify what fixtures expect when they are torn down."""
+    """Verify expectations that fixtures create when they are torn down."""
     __tracebackhide__ = True
     return (yield from _verified(item))
 
 
 def _verified(item: pytest.Item) -> Generator[None, Any, Any]:
-    # Not hidden: of a failure without a visible frame pytest says that its traceback is hidden.
+    # Its frame stays visible: without a visible one pytest reports that the traceback is hidden.
     pending = item.config.stash[_POLICY].pending
     assert pending is not None
     try:
         result = yield
     except BaseException:
-        for one in pending:
-            _record(item, one)
-            one.abandon()
+        for expectation in pending:
+            _record(item, expectation)
+            expectation.abandon()
         pending.clear()
         raise
-    mine = pending[:]
+    expectations = pending[:]
     pending.clear()
     errors: list[str] = []
     skip: list[str] = []
-    for one in mine:
-        if not one.verified:
+    for expectation in expectations:
+        if not expectation.verified:
             try:
-                one.verify()
+                expectation.verify()
             except (AssertionError, NbprofError) as error:
                 errors.append(str(error))
-        _record(item, one)
-        skip += [
-            each.text
-            for each in one.outcomes
-            if each.outcome == "unknown" and each.unknown == "skip"
-        ]
+        _record(item, expectation)
+        for outcome in expectation.outcomes:
+            if outcome.outcome == "unknown" and outcome.unknown == "skip":
+                skip.append(outcome.text)
     if errors:
-        # The sentences say it all; the traceback would be of this plugin.
+        # The traceback would be of this plugin.
         pytest.fail("\n".join(errors), pytrace=False)
     if skip:
         pytest.skip("; ".join(skip))
@@ -147,54 +143,54 @@ def _verified(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _record(item: pytest.Item, expectation: policy.Pending) -> None:
-    for one in expectation.outcomes:
-        item.user_properties.append((f"{PROPERTY}{one.check}", str(one)))
+    for outcome in expectation.outcomes:
+        item.user_properties.append((f"{PROPERTY}{outcome.check}", str(outcome)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Stop where a module made an expectation while it was imported: no test would verify it."""
+    """Fail if a module created an expectation on import: no test would verify it."""
     pending = session.config.stash[_POLICY].pending
     if pending:
-        where = pending[0].where
-        for one in pending:
-            one.abandon()
+        location = pending[0].location
+        for expectation in pending:
+            expectation.abandon()
         pending.clear()
         raise pytest.UsageError(
-            f"{where}: nbprof.expect(...) outside of a test would never be verified: move it into a"
-            " test"
+            f"{location}: nbprof.expect(...) outside of a test would never be verified: move it"
+            " into a test"
         )
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The checks that did not pass, and the file with all of them."""
+    """List the checks that did not pass, and write the file with all of them."""
     rows = config.stash[_ROWS]
-    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
         if getattr(report, "when", "") in ("call", "teardown"):
-            # With several workers this is where their reports meet. Teardown has the properties of
-            # the call again.
+            # With several workers this is where their reports meet. Teardown repeats the properties
+            # of the call.
             rows += [row for row in _rows(report) if row not in rows]
     if not rows:
         return
-    worth = [row for row in rows if row.outcome != "pass"]
-    terminalreporter.section(f"nbprof: {_counted(rows)}")
-    for row in worth:
-        terminalreporter.line(f"{row.outcome}: {row.test} {row.text}")
+    terminalreporter.section(f"nbprof: {_outcome_counts(rows)}")
+    for row in rows:
+        if row.outcome != "pass":
+            terminalreporter.line(f"{row.outcome}: {row.test} {row.text}")
     path = config.getoption("nbprof_summary") or os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         try:
             _append(Path(path), rows)
         except OSError as error:
-            # It is a by-product: that it is missing must not hide how the tests went.
+            # The summary is a by-product: its failure must not hide how the tests went.
             terminalreporter.line(f"{path}: the summary could not be written ({error.strerror})")
 
 
 def _rows(report: Any) -> list[_Row]:
-    found = []
+    rows = []
     for name, value in getattr(report, "user_properties", []):
         if str(name).startswith(PROPERTY):
             outcome, _, text = str(value).partition(": ")
-            found.append(_Row(report.nodeid, str(name)[len(PROPERTY) :], outcome, text))
-    return found
+            rows.append(_Row(report.nodeid, str(name)[len(PROPERTY) :], outcome, text))
+    return rows
 
 
 class _Row(NamedTuple):
@@ -206,17 +202,17 @@ class _Row(NamedTuple):
     text: str
 
 
-def _counted(rows: Sequence[_Row]) -> str:
-    """How many checks had which outcome: `12 pass, 1 unknown`."""
-    return ", ".join(
-        f"{count} {name}" for name in _SIGNS if (count := sum(row.outcome == name for row in rows))
-    )
+def _outcome_counts(rows: Sequence[_Row]) -> str:
+    """The number of checks with each outcome: `12 pass, 1 unknown`."""
+    counts = Counter(row.outcome for row in rows)
+    return ", ".join(f"{counts[name]} {name}" for name in _SIGNS if counts[name])
 
 
 def _markdown(rows: Sequence[_Row]) -> str:
     """A heading and a table, failures first."""
-    order = {name: at for at, name in enumerate(("fail", "unknown", "pass"))}
-    lines = [f"### nbprof: {_counted(rows)}", "", "| | test | check | |", "|---|---|---|---|"]
+    order = {"fail": 0, "unknown": 1, "pass": 2}
+    heading = f"### nbprof: {_outcome_counts(rows)}"
+    lines = [heading, "", "| | test | check | |", "|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: order.get(row.outcome, 0)):
         cells = _SIGNS.get(row.outcome, row.outcome), _code(row.test), row.check, _cell(row.text)
         lines.append(f"| {' | '.join(cells)} |")
@@ -231,10 +227,9 @@ def _append(path: Path, rows: Sequence[_Row]) -> None:
 
 
 def _cell(text: str) -> str:
-    escaped = (
-        text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
-    )
-    return "<br>".join(line.strip() for line in escaped.splitlines())
+    escaped = text.replace("\\", "\\\\").replace("|", "\\|")
+    escaped = escaped.replace("<", "&lt;").replace("`", "\\`")
+    return "<br>".join(map(str.strip, escaped.splitlines()))
 
 
 def _code(text: str) -> str:

@@ -1,5 +1,6 @@
-"""How expectations are held in this process: what *unknown* means, and whether baselines are
-written. The pytest plugin says it.
+"""The policy of this process: what an unknown figure does, and whether baselines are written.
+
+The pytest plugin sets it.
 """
 
 from __future__ import annotations
@@ -13,27 +14,24 @@ from nbprof.core.errors import NbprofError
 from nbprof.gate.outcome import Outcome
 
 UPDATES = ("new", "add")
-"""What may be done to a baseline instead of comparing with it: write it, or add the step times of a
-run to it.
-"""
+"""Actions instead of comparing with a baseline: write it, or add the step times of a run to it."""
 UNKNOWN = ("fail", "warn", "skip")
-"""What an unknown figure does: fail, only say so, or skip the test."""
+"""Actions for an unknown figure: fail, warn, or skip the test."""
 
 
-def usual() -> str:
-    """What an unknown figure does where nothing else was said: on CI, where nobody reads warnings,
-    it fails.
-    """
-    return "fail" if os.environ.get("CI", "").lower() not in ("", "0", "false") else "warn"
+def default_unknown() -> str:
+    """The default action for an unknown figure: it fails on CI, where nobody reads warnings."""
+    on_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    return "fail" if on_ci else "warn"
 
 
 def checked(unknown: str) -> str:
-    """The same text, if it is one of `UNKNOWN`.
+    """Return the text if it is one of `UNKNOWN`.
 
     Raises
     ------
     NbprofError
-        It is none of them.
+        It is not.
     """
     if unknown not in UNKNOWN:
         raise NbprofError(
@@ -43,17 +41,17 @@ def checked(unknown: str) -> str:
 
 
 class Pending(Protocol):
-    """An expectation that somebody else verifies."""
+    """An expectation that the plugin verifies."""
 
     outcomes: list[Outcome]
 
     @property
-    def where(self) -> str:
-        """The file and line that made it."""
+    def location(self) -> str:
+        """The file and line that created it."""
 
     @property
     def verified(self) -> bool:
-        """Whether its checks were made."""
+        """True once its checks were made."""
 
     def verify(self) -> object:
         """Make the checks."""
@@ -64,7 +62,7 @@ class Pending(Protocol):
 
 @dataclass
 class Policy:
-    """What holds for expectations that do not say otherwise.
+    """Defaults of expectations.
 
     Attributes
     ----------
@@ -73,14 +71,14 @@ class Policy:
     update : str
         `new` writes baselines, `add` adds the step times of a run to them; '' compares.
     root : Path, optional
-        The folder that paths of baselines are relative to; the working directory when left out.
+        The folder that paths of baselines are relative to; by default the working directory.
     pending : list of Pending, optional
-        Expectations that somebody else verifies; None where each is verified by whoever made it.
+        Expectations that the plugin verifies; None if each is verified by its creator.
     written : set of Path
         Baselines that were written.
     """
 
-    unknown: str = field(default_factory=usual)
+    unknown: str = field(default_factory=default_unknown)
     update: str = ""
     root: Path | None = None
     pending: list[Pending] | None = None
@@ -91,16 +89,16 @@ _policies: list[Policy] = []
 
 
 def current() -> Policy:
-    """The policy that holds."""
+    """The current policy."""
     return _policies[-1] if _policies else Policy()
 
 
 def push(policy: Policy) -> None:
-    """Let a policy hold until `drop`."""
+    """Make a policy the current one until `drop`."""
     _policies.append(policy)
 
 
 def drop(policy: Policy) -> None:
-    """Let the one before hold again."""
+    """Restore the previous policy."""
     if policy in _policies:
         _policies.remove(policy)

@@ -1,4 +1,4 @@
-"""Record a callable for a gate: some steps of it, several times in turn."""
+"""Record some steps of a callable for a gate, several times in turn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def record(
     Parameters
     ----------
     function : callable
-        Called with `args`. Steps that it marks itself do not count: they lie inside the step.
+        Called with `args`. Steps that it marks do not count: they are part of the step.
     *args
     steps : int
         Calls per recording, 2 or more.
@@ -54,8 +54,8 @@ def record(
     repeats : int
         Counts need one; several reduce the noise of step times.
     **options
-        The options of `nbprof.profile`; `backend` is the framework that the callable uses, where
-        that can be told. Nothing is kept unless `save` or `logdir` is given.
+        The options of `nbprof.profile`; `backend` defaults to the framework that the callable uses,
+        if that can be determined. Nothing is saved unless `save` or `logdir` is given.
 
     Raises
     ------
@@ -64,58 +64,60 @@ def record(
     CaptureError
         Nothing could be recorded; says why.
     """
-    numbers: list[tuple[str, object, int]] = [
-        ("steps", steps, 2),
-        ("warmup", warmup, 0),
-        ("repeats", repeats, 1),
-    ]
-    for name, value, least in numbers:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise NbprofError(f"{name} must be a whole number of {least} or more, not {value!r}")
-    given = {"save": "logdir" in options, **options}
-    given.setdefault("backend", _framework(function, args))
+    _check_count("steps", steps, 2)
+    _check_count("warmup", warmup, 0)
+    _check_count("repeats", repeats, 1)
+    options = {"save": "logdir" in options, **options}
+    options.setdefault("backend", _framework(function, args))
     for _ in range(warmup):
-        _settled(function(*args))
-    found: list[Profile] = []
-    quiet = 0
-    while quiet < repeats and len(found) < 2 * repeats:
-        with profile(warmup=1, **given) as block:
+        _wait_for(function(*args))
+    profiles: list[Profile] = []
+    undisturbed = 0
+    while undisturbed < repeats and len(profiles) < 2 * repeats:
+        with profile(warmup=1, **options) as block:
             for _ in range(steps + 1):
                 with step():
-                    _settled(function(*args))
+                    _wait_for(function(*args))
         if block.result is None:
             raise CaptureError(f"nothing was recorded: {block._reason}")
-        found.append(block.result)
-        quiet += repeats == 1 or not disturbed(block.result.run)
-    return Repeated(found)
+        profiles.append(block.result)
+        undisturbed += repeats == 1 or not disturbed(block.result.run)
+    return Repeated(profiles)
+
+
+def _check_count(name: str, value: object, minimum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise NbprofError(f"{name} must be a whole number of {minimum} or more, not {value!r}")
 
 
 def _framework(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """The framework that a callable uses, by what it is called with, its source or the modules it
-    sees; `auto` if they do not tell.
+    """The framework that a callable uses, by its arguments, its source or the modules it sees.
 
-    A process of tests may have imported several, and of these `auto` takes the first.
+    It is `auto` if none of these tells. A process of tests may have imported several frameworks, of
+    which `auto` takes the first.
     """
-    plain = inspect.unwrap(function)
-    whole = getattr(plain, "__func__", plain)
-    for one in (*args, function, getattr(plain, "__self__", None)):
+    unwrapped = inspect.unwrap(function)
+    plain = getattr(unwrapped, "__func__", unwrapped)
+    for argument in (*args, function, getattr(unwrapped, "__self__", None)):
         # A module of PyTorch or a model of Keras is of a class of the user's.
-        if framework := of_type(type(one)):
+        framework = of_type(type(argument))
+        if framework:
             return backend_of(framework)
     try:
-        named = names_in(inspect.getsource(whole))
+        named = names_in(inspect.getsource(plain))
     except (OSError, TypeError):
         named = ()
-    seen = {
-        of_module(each.__name__)
-        for each in getattr(whole, "__globals__", {}).values()
-        if inspect.ismodule(each)
-    }
-    modules = sorted({backend_of(each) for each in seen - {""}})
-    return named[0] if named else modules[0] if len(modules) == 1 else "auto"
+    if named:
+        return named[0]
+    backends = set()
+    for variable in getattr(plain, "__globals__", {}).values():
+        framework = of_module(variable.__name__) if inspect.ismodule(variable) else ""
+        if framework:
+            backends.add(backend_of(framework))
+    return backends.pop() if len(backends) == 1 else "auto"
 
 
-def _settled(result: Any) -> None:
+def _wait_for(result: Any) -> None:
     if result is None:
         return
     for framework in RECORDED.values():

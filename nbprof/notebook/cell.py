@@ -1,6 +1,4 @@
-"""One profiled cell: the recording, the live status, and the dashboard below what the cell has
-shown.
-"""
+"""One profiled cell: the recording, the live status, and the dashboard below its outputs."""
 
 from __future__ import annotations
 
@@ -106,10 +104,10 @@ class Show:
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
             raise CaptureError(f"-o takes the name of a variable, not {self.out!r}")
-        known = by_word()
-        unknown = [name for name in self.views or () if name not in known]
+        views = by_word()
+        unknown = [name for name in self.views or () if name not in views]
         if unknown:
-            raise CaptureError(f"unknown view {unknown[0]!r}; the views are {', '.join(known)}")
+            raise CaptureError(f"unknown view {unknown[0]!r}; the views are {', '.join(views)}")
         if self.height is not None and self.height <= 0:
             raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
         if self.events is not None and self.events < 0:
@@ -119,17 +117,17 @@ class Show:
 class Cell:
     """Records one cell and shows its profile.
 
-    Nothing here raises on account of nbprof: what goes wrong is one sentence, and the user's code
-    runs and fails as it would have.
+    Errors of nbprof are one sentence, and never raised: the user's code runs and fails as it would
+    without.
 
     Parameters
     ----------
     shell : InteractiveShell
-        Where the cell runs.
+        Runs the cell.
     options : Options
-        What to record.
+        Options of the recording.
     show : Show
-        How to show it.
+        Options of the output.
     source : str
         The text of the cell.
     notes : sequence of str
@@ -149,19 +147,17 @@ class Cell:
         self._strip: Strip | None = None
         self._shield = Shield()
         self.stored = True
-        """Whether IPython has put the text of the cell among its inputs when the recording
-        begins.
-        """
-        # Now, for the cell may put another profile into that variable.
+        """True if IPython has added the cell to its inputs when the recording begins."""
+        # Now, since the cell may assign another profile to that variable.
         self._before = self._find(show.against) if show.against else None
 
     def _find(self, against: str) -> Profile | str:
-        """The run that `--against` names: a profile, or what `nbprof.load` takes.
+        """The run that `--against` names: a profile, or a path for `nbprof.load`.
 
         Raises
         ------
         UsageError
-            There is no such variable and no such file, or what the variable holds is no profile.
+            There is no such variable and no such file, or the variable is not a profile.
         """
         from nbprof.profiles.profile import Profile
 
@@ -175,20 +171,16 @@ class Cell:
             )
         path = str(held)
         if "://" not in path and not Path(path).expanduser().exists():
-            kept = (
-                f" `%%nbprof -o {path}` above a cell stores its profile in that variable."
-                if path.isidentifier()
-                else ""
-            )
-            raise UsageError(
-                f"%%nbprof: --against {path}: there is no variable or file with that name.{kept}"
-            )
+            message = f"%%nbprof: --against {path}: there is no variable or file with that name."
+            if path.isidentifier():
+                message += (
+                    f" `%%nbprof -o {path}` above a cell stores its profile in that variable."
+                )
+            raise UsageError(message)
         return path
 
     def begin(self) -> None:
-        """Start to record, or say in a sentence why not. A Ctrl-C interrupts the cell, after
-        that.
-        """
+        """Start to record, or print why not; a Ctrl-C interrupts the cell afterwards."""
         with shielded(soon=True):
             self._begin()
 
@@ -203,11 +195,11 @@ class Cell:
         session.windows.notebook = notebook_name(self._shell)
         session.windows.by = "cell"
         if not self._show.quiet:
-            # What is imported while it records is part of the first step. A failure is told where
-            # it is shown.
+            # Now, since imports during the recording are part of the first step. Errors are
+            # reported when it is shown.
             with contextlib.suppress(Exception):
                 importlib.import_module("nbprof.notebook.live_status")
-        left = self._left()
+        unfinished = self._unfinished()
         try:
             session.start()
         except CaptureError as error:
@@ -222,29 +214,25 @@ class Cell:
             return
         finally:
             for message in session.messages:
-                sys.stderr.write(f"{self._shown(message)}\n")
+                sys.stderr.write(f"{self._redacted(message)}\n")
         self._session = session
         if not self._show.quiet:
             self._begin_strip(session)
-            for one in left:
+            for recording in unfinished:
                 with contextlib.suppress(Exception):
                     self._slot.close(
-                        str(one.facts.get("display") or ""), f"nbprof: {self._shown(one.sentence)}"
+                        str(recording.facts.get("display") or ""),
+                        f"nbprof: {self._redacted(recording.sentence)}",
                     )
         session.windows.code_begins()
 
-    def _left(self) -> list[Unfinished]:
-        """Recordings of kernels that ended before them: their outputs go on saying that they
-        record.
-        """
+    def _unfinished(self) -> list[Unfinished]:
+        """Recordings of kernels that died, whose outputs still show a running recording."""
         from nbprof.capture.place import DEFAULT
         from nbprof.core.unfinished import unfinished
 
-        return [
-            one
-            for one in unfinished(Path(self._options.logdir or DEFAULT).expanduser())
-            if one.facts and not one.running
-        ]
+        recordings = unfinished(Path(self._options.logdir or DEFAULT).expanduser())
+        return [recording for recording in recordings if recording.facts and not recording.running]
 
     def _begin_strip(self, session: Session) -> None:
         try:
@@ -271,7 +259,7 @@ class Cell:
         Parameters
         ----------
         error : exception, optional
-            What ended the cell.
+            The exception that ended the cell.
         """
         with Shield() as self._shield:
             session, self._session = self._session, None
@@ -285,16 +273,15 @@ class Cell:
                 self._end_strip()
 
     def _cell_ended(self, session: Session) -> None:
-        """From here on the live status is of what nbprof does, below what the cell has shown."""
+        """Let the live status show what nbprof does, below the outputs of the cell."""
         if self._strip is None:
             return
-        title = session.backend.title if session.backend is not None else ""
+        stage = "finishing the recording"
+        if session.windows.recording:
+            title = session.backend.title if session.backend is not None else ""
+            stage = f"{title} writes the recording"
         with contextlib.suppress(Exception):
-            self._strip.say(
-                f"{title} writes the recording"
-                if session.windows.recording
-                else "finishing the recording"
-            )
+            self._strip.say(stage)
 
     def _end_strip(self) -> None:
         live_status, self._strip = self._strip, None
@@ -309,17 +296,15 @@ class Cell:
             self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
             return
         for note in session.elsewhere:
-            sys.stderr.write(f"nbprof: {self._shown(note)}\n")
+            sys.stderr.write(f"nbprof: {self._redacted(note)}\n")
         if isinstance(error, KeyboardInterrupt):
-            # Who pressed again meant the cell, which has ended.
+            # A second Ctrl-C was meant for the cell, which has ended.
             self._shield.pressed = False
         if session.superseded:
-            where = (
-                f"; its files are in {recording.path}"
-                if recording and not recording.temporary
-                else ""
-            )
-            self._say(f"this recording was ended by a newer one{where}")
+            message = "this recording was ended by a newer one"
+            if recording and not recording.temporary:
+                message += f"; its files are in {recording.path}"
+            self._say(message)
         elif recording is None:
             self._say(session.failure)
         else:
@@ -328,21 +313,17 @@ class Cell:
     def _open(self, recording: Recording) -> None:
         from nbprof.profiles.load import open_recording
 
-        again = f'nbprof.load("{recording.path}") opens it'
-        if recording.temporary:
-            again = (
-                f'nbprof.load("{recording.url}") opens it'
-                if recording.url
-                else "run the cell again"
-            )
-        stopped = f"reading the run was interrupted: {again}"
+        again = "run the cell again"
+        if not recording.temporary or recording.url:
+            path = recording.url if recording.temporary else recording.path
+            again = f'nbprof.load("{path}") opens it'
+        interrupted = f"reading the run was interrupted: {again}"
         try:
             with self._shield.opened():
                 profile = open_recording(recording, progress=self._stage)
-            stopped = (
-                "the analysis was interrupted; the run is saved: %nbprof shows"
-                f" it{'' if recording.temporary else f', {again}'}"
-            )
+            interrupted = "the analysis was interrupted; the run is saved: %nbprof shows it"
+            if not recording.temporary:
+                interrupted += f", {again}"
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
             if self._show.probe:
@@ -351,7 +332,7 @@ class Cell:
             if not self._show.quiet:
                 self.present(profile)
         except KeyboardInterrupt:
-            self._say(stopped)
+            self._say(interrupted)
         except NbprofError as error:
             self._say(f"the run could not be read: {error}")
         except Exception as error:
@@ -361,16 +342,14 @@ class Cell:
             )
 
     def _probe(self, recording: Recording, profile: Profile) -> None:
-        """Run the cell again without its input; what that gave is kept beside the files of the
-        run.
-        """
+        """Run the cell again without its input, and store the result with the run."""
         from nbprof.notebook.probe import probe
 
         self._stage("running the cell again without its input")
-        # By `%%nbprof` it is the whole cell, by `%nbprof` what stands behind the options.
-        source = (
-            self._source.partition("\n")[2] if self._source.startswith("%%nbprof") else self._source
-        )
+        # Of `%%nbprof` it is the complete cell, of `%nbprof` the statement after the options.
+        source = self._source
+        if source.startswith("%%nbprof"):
+            source = source.partition("\n")[2]
         recording.info.probe = probe(
             self._shell, self._options, source, profile, in_place=self._show.in_place
         )
@@ -378,25 +357,22 @@ class Cell:
             recording.write()
 
     def present(self, profile: Profile) -> None:
-        """Show the dashboard, with the comparison first where one was asked for."""
+        """Show the dashboard, or the comparison of `--against`."""
         show = self._show
-        shown: Profile | Comparison = profile
+        presented: Profile | Comparison = profile
         with self._shield.opened():
             if self._before is not None:
                 from nbprof.profiles.comparison import compare
 
                 try:
-                    shown = compare(self._before, profile)
+                    presented = compare(self._before, profile)
                 except NbprofError as error:
-                    sys.stderr.write(self._shown(f"nbprof: --against {show.against}: {error}\n"))
-            if (
-                shown is profile
-                and not show.redact
-                and (not show.views or "overview" in show.views)
-            ):
+                    sys.stderr.write(self._redacted(f"nbprof: --against {show.against}: {error}\n"))
+            has_overview = not show.views or "overview" in show.views
+            if presented is profile and has_overview and not show.redact:
                 self._show_early(profile)
             profile.payload(show.events, self._stage)
-            bundle = shown.mimebundle(
+            bundle = presented.mimebundle(
                 views=show.views,
                 height=show.height,
                 live=True,
@@ -407,10 +383,11 @@ class Cell:
         self._slot.final(*bundle)
 
     def _show_early(self, profile: Profile) -> None:
-        """Show the first picture of a large run in the place where the whole will stand."""
-        # What cannot be made of it is told by the whole, which needs the same.
+        """Show the first picture of a large run until the complete dashboard replaces it."""
+        # The dashboard reports the same errors.
         with contextlib.suppress(Exception):
-            if self._slot.rewrites and (data := profile._early(self._show.height)) is not None:
+            data = profile._early(self._show.height) if self._slot.rewrites else None
+            if data is not None:
                 with self._shield.closed():
                     self._end_strip()
                     self._slot.draw(data)
@@ -423,12 +400,12 @@ class Cell:
     def _stepped(self, clock: StepClock) -> None:  # noqa: ARG002  the strip knows it
         live_status = self._strip
         if live_status is not None:
-            # Whatever it is, it must not stop a training run.
+            # No error here may stop a training run.
             with contextlib.suppress(Exception):
                 live_status.stepped()
 
-    def _shown(self, text: str) -> str:
-        """A sentence as the notebook keeps it."""
+    def _redacted(self, text: str) -> str:
+        """A sentence for the notebook, with pseudonyms if required."""
         if not self._show.redact:
             return text
         from nbprof.profiles.redaction import redactor
@@ -437,7 +414,7 @@ class Cell:
 
     def _say(self, text: str) -> None:
         self._end_strip()
-        sentence = self._shown(f"nbprof: {text}")
+        sentence = self._redacted(f"nbprof: {text}")
         if self._show.quiet:
             sys.stderr.write(f"{sentence}\n")
         else:
@@ -445,11 +422,8 @@ class Cell:
 
 
 def notebook_name(shell: Any) -> str:
-    """The file name of the notebook, as `training.ipynb`; "" where the front end does not tell the
-    kernel.
-    """
-    # Jupyter Server puts the path into the environment of the kernel; VS Code into the user's
-    # names.
+    """The file name of the notebook, such as `training.ipynb`; "" if it is unknown."""
+    # Jupyter Server sets the path in the kernel's environment, VS Code in the user's namespace.
     path = str(shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME") or "")
     # Notebooks that several people edit at once are on a drive of that name.
     name = PurePath(path.replace("\\", "/")).name.removeprefix("RTC:")
@@ -457,21 +431,16 @@ def notebook_name(shell: Any) -> str:
 
 
 def recording_label(shell: Any, *, stored: bool = True) -> str:
-    """`training [3]`, or `training` for what has no number; "" where the notebook is not known.
+    """`training [3]`, or `training` without a number; "" if the notebook is unknown.
 
     Parameters
     ----------
     shell : InteractiveShell
     stored : bool
-        Whether the running cell is among the inputs already: IPython adds it right before its first
-        line runs.
+        The running cell is among the inputs already: IPython adds it right before its first line
+        runs.
     """
-    name = notebook_name(shell)
-    # By the inputs: whether `execution_count` is already that of the next cell depends on the
-    # version of IPython.
+    name = notebook_name(shell).removesuffix(".ipynb")
+    # By the inputs: `execution_count` may be that of the next cell, depending on IPython's version.
     number = len(shell.user_ns.get("In") or ()) - stored
-    return (
-        f"{name.removesuffix('.ipynb')} [{number}]"
-        if name and number > 0
-        else name.removesuffix(".ipynb")
-    )
+    return f"{name} [{number}]" if name and number > 0 else name

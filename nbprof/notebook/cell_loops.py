@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nbprof.capture.shield import shielded
 
 if TYPE_CHECKING:
     from nbprof.capture.loop_code import Text
-    from nbprof.notebook.magic import NbprofMagics
 
 _LOOPS = "nbprof.capture.loops"
 """Imported with the first recording."""
@@ -20,32 +20,51 @@ _RECORDS = ("profile", "start", "capture")
 """Functions of nbprof by which a cell records a part of itself."""
 
 
+class RunningCell(Protocol):
+    """The cell that runs, and the shell around it."""
+
+    runs_statement: bool
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        """The notebook's variables."""
+
+    @property
+    def running_text(self) -> str:
+        """The text of the cell."""
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Execution counts of cells, by their file names."""
+
+    def transformed(self, text: str) -> str:
+        """A cell's text as Python."""
+
+
 class LoopTransformer:
-    """An AST transformer of IPython, which leaves cells alone that are not recorded.
+    """An AST transformer of IPython, which changes only cells that are recorded.
 
     Parameters
     ----------
-    magics : NbprofMagics
-        Knows which cell runs, and whether it is recorded.
+    magics : RunningCell
     """
 
-    def __init__(self, magics: NbprofMagics) -> None:
+    def __init__(self, magics: RunningCell) -> None:
         self._magics = magics
 
     def visit(self, tree: ast.AST) -> ast.AST:
-        """The code of a cell, rewritten where it is recorded; never raises. Ctrl-C interrupts the
-        cell, which has not begun yet.
+        """The code of a cell, rewritten if it is recorded; never raises.
+
+        Ctrl-C interrupts the cell, which has not begun yet.
         """
         with shielded(soon=True):
             try:
-                return (
-                    self._rewritten(tree)
-                    if isinstance(tree, ast.Module) and self._is_recorded(tree)
-                    else tree
-                )
+                if isinstance(tree, ast.Module) and self._is_recorded(tree):
+                    return self._rewritten(tree)
             except Exception:
-                # The cell runs as it is, and its loops are not known.
+                # The cell runs unchanged, without times of its loops.
                 return tree
+            return tree
 
     def _is_recorded(self, tree: ast.Module) -> bool:
         loops = sys.modules.get(_LOOPS)
@@ -84,16 +103,16 @@ class LoopTransformer:
         return changed
 
     def _text(self, tree: ast.Module) -> Text:
-        """Where the code stands in the cell: below its magics, if it has some."""
+        """The text of the cell, and the offset of the code below its magics."""
         from nbprof.capture.loop_code import Text
 
         raw = self._magics.running_text
         lines = raw.split("\n")
-        wanted = ast.dump(tree)
+        recorded = ast.dump(tree)
         for offset in range(len(lines)):
             text = "\n".join(lines[offset:])
             try:
-                if ast.dump(ast.parse(self._magics.transformed(text))) == wanted:
+                if ast.dump(ast.parse(self._magics.transformed(text))) == recorded:
                     return Text(raw, offset)
             except (SyntaxError, ValueError):
                 pass
@@ -103,7 +122,7 @@ class LoopTransformer:
 
 
 def _begins(tree: ast.Module) -> bool:
-    """Whether the code begins with what ``%%nbprof`` becomes."""
+    """Return whether the code begins with the line that ``%%nbprof`` becomes."""
     first = tree.body[0] if tree.body else None
     call = first.value if isinstance(first, ast.Expr) else None
     if not isinstance(call, ast.Call) or not call.args:
@@ -111,14 +130,14 @@ def _begins(tree: ast.Module) -> bool:
     return isinstance(call.args[0], ast.Constant) and call.args[0].value == "nbprof_begin"
 
 
-def install(shell: Any, magics: NbprofMagics) -> Any:
-    """Rewrite the cells of a shell; returns what `remove` takes."""
+def install(shell: Any, magics: RunningCell) -> Any:
+    """Rewrite the cells of a shell; returns the transformer for `remove`."""
     transformer = LoopTransformer(magics)
     shell.ast_transformers.append(transformer)
     return transformer
 
 
 def remove(shell: Any, transformer: Any) -> None:
-    """Leave its cells alone."""
+    """Stop rewriting its cells."""
     if transformer in shell.ast_transformers:
         shell.ast_transformers.remove(transformer)

@@ -33,20 +33,21 @@ def chosen() -> list[str]:
     return list(_chosen)
 
 
-def choose(given: Sequence[str]) -> None:
+def choose(words: Sequence[str]) -> None:
     """Set those of ``%nbprof defaults``, which were checked."""
-    _chosen[:] = given
+    _chosen[:] = words
 
 
 @contextlib.contextmanager
-def instead(given: Sequence[str] | None) -> Iterator[None]:
-    """In the block, use `given` instead of the environment, because the button passes the current
-    options; None changes nothing.
+def instead(words: Sequence[str] | None) -> Iterator[None]:
+    """In the block, use these words, which the button passes, instead of the environment.
+
+    None changes nothing.
     """
-    if given is None:
+    if words is None:
         yield
         return
-    _instead.append(list(given))
+    _instead.append(list(words))
     try:
         yield
     finally:
@@ -65,6 +66,6 @@ def _outside() -> list[str]:
         ) from None
 
 
-def line(given: Sequence[str]) -> str:
+def line(words: Sequence[str]) -> str:
     """Words as a line that can be typed."""
-    return shlex.join(given)
+    return shlex.join(words)

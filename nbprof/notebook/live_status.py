@@ -1,9 +1,8 @@
-"""The live status: what a profiled cell is doing, shown in its output while it runs, and the button
-that stops the recording.
+"""The live status of a profiled cell, in its output, with the button that stops the recording.
 
-A thread of its own looks at the recording and writes one output over and over. JupyterLab draws it
-with nbprof's extension and sends the button back over a comm, which it answers beside the running
-cell; other front ends show the same as a line of text.
+A thread reads the state of the recording and updates one output. JupyterLab draws it with nbprof's
+extension and sends the button over a comm, which is answered while the cell runs; other front ends
+show the same as a line of text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbprof.capture.detect import either
-from nbprof.capture.meters import Meters, Reading
+from nbprof.capture.meters import Gpu, Meters, Reading
 from nbprof.capture.pace import Pace
 from nbprof.display import wording
 
@@ -29,28 +28,24 @@ if TYPE_CHECKING:
 
 MIME_TYPE = "application/vnd.nbprof.strip.v1+json"
 TARGET = "nbprof-strip"
-"""The comm target of the button. It has a separate name so that no request about a trace is
-answered first.
-"""
+"""The comm target of the button, separate from that of traces so that it is answered first."""
 
 PRESSED = "Stop and analyse was pressed"
 
 _METERS_S = 1.0
-"""How often the process and its GPUs are read: often enough to follow them, at a tenth of the cost
-of drawing.
-"""
+"""Seconds between readings of the process and its GPUs, at a tenth of the cost of drawing."""
 
-_MOST_FAULTS = 3
+_MAX_FAULTS = 3
 
 
-class Place(Protocol):
-    """Where the strip is shown."""
+class Output(Protocol):
+    """The output that shows the strip."""
 
     def draw(self, data: dict[str, Any]) -> None:
-        """Show a mime bundle in place of the one before, from any thread."""
+        """Show a mime bundle in place of the previous one, from any thread."""
 
     def move(self, text: str) -> None:
-        """Leave a line of text there; what is shown next comes last among the outputs."""
+        """Replace it with a line of text, and show the next bundle below all other outputs."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +57,11 @@ class Item:
     text : str
         As part of a line of text, such as ``12.4 ms per step``.
     name, value : str
-        The same in two parts, as ``step time`` and ``12.4 ms``.
+        The same in two parts, such as ``step time`` and ``12.4 ms``.
     share : float or None
-        0 to 1, where there is a bar for it.
+        0 to 1, if it has a bar.
     about : str
-        What it means, in a sentence.
+        Its meaning, in a sentence.
     """
 
     text: str
@@ -76,30 +71,28 @@ class Item:
     about: str = ""
 
     def packed(self) -> dict[str, Any]:
-        """As the page gets it."""
-        share = {} if self.share is None else {"share": round(self.share, 3)}
-        return {"name": self.name, "value": self.value, "about": self.about, **share}
+        """As JSON for the page."""
+        packed: dict[str, Any] = {"name": self.name, "value": self.value, "about": self.about}
+        if self.share is not None:
+            packed["share"] = round(self.share, 3)
+        return packed
 
 
 def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
-    """What the recording does: ``wait``, ``record``, ``end`` or ``over``, and that in words."""
+    """The phase of the recording: ``wait``, ``record``, ``end`` or ``over``, and that in words."""
     windows, clock = session.windows, session.clock
     if windows.recording:
-        return (
-            ("end", "ending the recording after this step") if stopping else ("record", "recording")
-        )
-    failed = bool(session.failure or windows.failure)
+        if stopping:
+            return "end", "ending the recording after this step"
+        return "record", "recording"
     if windows.recordings and windows.over:
         window = windows.recordings[-1].info.window
         if not window:
             return "over", "recorded; the cell continues"
-        steps = (
-            f"step {window[0]:,}"
-            if window[0] == window[1]
-            else f"steps {window[0]:,} to {window[1]:,}"
-        )
+        first, last = window
+        steps = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
         return "over", f"recorded {steps}; the cell continues"
-    if failed:
+    if session.failure or windows.failure:
         return "over", "not recording; the cell continues"
     if windows.over:
         return "end", "writing the recording"
@@ -112,81 +105,106 @@ def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
 
 
 def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> list[Item]:
-    """What the live status says besides the phase; unknown values are omitted."""
-    clock = session.clock
-    said = []
-    if clock.seen:
-        said.append(
-            Item(
-                f"step {clock.seen:,}",
-                "step",
-                f"{clock.seen:,}",
-                about="Steps completed in this cell.",
-            )
-        )
-    if (ms := pace.step_ms()) is not None:
-        value = wording.millis(ms)
-        said.append(
-            Item(f"{value} per step", "step time", value, about="The median of the recent steps.")
-        )
-    if (waiting := pace.waiting_share()) is not None:
-        value = "now" if pace.waits_now() else f"{waiting:.0%}".replace("%", " %")
-        text = "waiting for input" if value == "now" else f"{value} waiting for input"
-        about = "Share of recent step time spent waiting for the next batch."
-        said.append(Item(text, "input", value, 1.0 if value == "now" else waiting, about))
-    if reading.cpu is not None:
-        cores = os.cpu_count() or 1
-        value = f"{reading.cpu * 100:.0f} %"
-        said.append(
-            Item(
-                f"CPU {value}", "CPU", value, about=f"This process; 100 % is one of {cores} cores."
-            )
-        )
-    if reading.memory is not None:
-        value = wording.size(reading.memory)
-        said.append(
-            Item(f"{value} memory", "memory", value, about="Resident memory of this process.")
-        )
-    if (gpu := reading.gpu) is not None:
-        name = "GPU" if gpu.count == 1 else f"{gpu.count} GPUs"
-        memory = f"{wording.size(gpu.used)} of {wording.size(gpu.total)}"
-        value = memory if gpu.busy is None else f"{gpu.busy * 100:.0f} %, {memory}"
-        about = "Share of time with a kernel running, and memory in use, from NVML" + (
-            ": of all of them together." if gpu.count > 1 else "."
-        )
-        said.append(Item(f"{name} {value}", name, value, about=about))
-    if (full := session.windows.full) is not None:
-        value = f"{full:.0%}".replace("%", " %")
-        about = (
-            "Growth of the process during the recording, as a share of --limit; at 100 % the"
-            " recording ends."
-        )
-        said.append(Item(f"buffer {value} full", "buffer", value, min(full, 1.0), about))
+    """The items of the live status besides the phase; unknown values are omitted."""
+    items = [
+        _step_count(session.clock.seen),
+        _step_time(pace),
+        _input_wait(pace),
+        _cpu(reading),
+        _memory(reading),
+        _gpu(reading.gpu),
+        _buffer(session.windows.full),
+    ]
     value = wording.duration(elapsed)
-    said.append(Item(value, "", value, about="Since the cell started."))
-    return said
+    items.append(Item(value, "", value, about="Since the cell started."))
+    return [item for item in items if item is not None]
 
 
-def line(head: str, said: list[Item]) -> str:
-    """All of it as one line."""
-    return " · ".join(["nbprof: " + head, *(item.text for item in said)])
+def _step_count(seen: int) -> Item | None:
+    if not seen:
+        return None
+    return Item(f"step {seen:,}", "step", f"{seen:,}", about="Steps completed in this cell.")
+
+
+def _step_time(pace: Pace) -> Item | None:
+    step_ms = pace.step_ms()
+    if step_ms is None:
+        return None
+    value = wording.millis(step_ms)
+    return Item(f"{value} per step", "step time", value, about="The median of the recent steps.")
+
+
+def _input_wait(pace: Pace) -> Item | None:
+    share = pace.waiting_share()
+    if share is None:
+        return None
+    about = "Share of recent step time spent waiting for the next batch."
+    if pace.waits_now():
+        return Item("waiting for input", "input", "now", 1.0, about)
+    value = _percent(share)
+    return Item(f"{value} waiting for input", "input", value, share, about)
+
+
+def _cpu(reading: Reading) -> Item | None:
+    if reading.cpu is None:
+        return None
+    value = f"{reading.cpu * 100:.0f} %"
+    about = f"This process; 100 % is one of {os.cpu_count() or 1} cores."
+    return Item(f"CPU {value}", "CPU", value, about=about)
+
+
+def _memory(reading: Reading) -> Item | None:
+    if reading.memory is None:
+        return None
+    value = wording.size(reading.memory)
+    return Item(f"{value} memory", "memory", value, about="Resident memory of this process.")
+
+
+def _gpu(gpu: Gpu | None) -> Item | None:
+    if gpu is None:
+        return None
+    name = "GPU" if gpu.count == 1 else f"{gpu.count} GPUs"
+    value = f"{wording.size(gpu.used)} of {wording.size(gpu.total)}"
+    if gpu.busy is not None:
+        value = f"{gpu.busy * 100:.0f} %, {value}"
+    about = "Share of time with a kernel running, and memory in use, from NVML"
+    about += ": of all of them together." if gpu.count > 1 else "."
+    return Item(f"{name} {value}", name, value, about=about)
+
+
+def _buffer(full: float | None) -> Item | None:
+    if full is None:
+        return None
+    value = _percent(full)
+    about = (
+        "Growth of the process during the recording, as a share of --limit; at 100 % the"
+        " recording ends."
+    )
+    return Item(f"buffer {value} full", "buffer", value, min(full, 1.0), about)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def line(head: str, items: list[Item]) -> str:
+    """The phase and the items as one line."""
+    return " · ".join(["nbprof: " + head, *(item.text for item in items)])
 
 
 _STYLE = "font-size:12px;line-height:20px;opacity:.75;font-variant-numeric:tabular-nums"
 
 
-def bundle(ident: str, kind: str, head: str, said: list[Item], *, stops: bool) -> dict[str, Any]:
-    """The output as front ends take it: for nbprof's extension of JupyterLab, as HTML without
-    script, as text.
-    """
-    text = line(head, said)
+def bundle(ident: str, kind: str, head: str, items: list[Item], *, stops: bool) -> dict[str, Any]:
+    """The output for nbprof's extension of JupyterLab, as HTML without script, and as text."""
+    text = line(head, items)
     return {
         MIME_TYPE: {
             "v": 1,
             "id": ident,
             "kind": kind,
             "head": head,
-            "items": [item.packed() for item in said],
+            "items": [item.packed() for item in items],
             "stops": stops,
             "text": text,
         },
@@ -196,15 +214,14 @@ def bundle(ident: str, kind: str, head: str, said: list[Item], *, stops: bool) -
 
 
 class Strip:
-    """Shows a recording until it is told to end. Nothing here raises, and the cell waits for
-    nothing here.
+    """Shows a recording until `end`. Nothing here raises, and the cell never waits for it.
 
     Parameters
     ----------
     session : Session
         The recording; one that has failed to start has nothing to show.
-    place : Place
-        Where to show it.
+    output : Output
+        Shows the strip.
     meters, now : optional
         For tests.
     """
@@ -212,13 +229,13 @@ class Strip:
     def __init__(
         self,
         session: Session,
-        place: Place,
+        output: Output,
         meters: Meters | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ident = uuid.uuid4().hex
         self._session = session
-        self._place = place
+        self._output = output
         self._now = now
         self._meters = meters
         self._reading = Reading()
@@ -231,7 +248,7 @@ class Strip:
         self._stopping = False
         self._stage: str | None = None
         self._faults = 0
-        # Held while something is shown: nothing is after `end`.
+        # Held while the output is drawn: nothing is drawn after `end`.
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -239,19 +256,18 @@ class Strip:
         """CPU time of the thread."""
 
     def begin(self) -> None:
-        """Show the first of it, on the thread of the cell, and go on from a thread of its own."""
+        """Draw the first picture on the thread of the cell, and go on from another thread."""
         try:
             self._began = self._now()
             self._meters = self._meters or Meters()
             _running[self.ident] = self
             self.paint()
-            # The kernel keeps in the context whose output it is.
+            # The kernel finds the cell of an output by the context.
             context = contextvars.copy_context()
             thread = threading.Thread(
                 target=context.run, args=(self._run,), name="nbprof-strip", daemon=True
             )
-            # There may be no threads, as in a browser's Python: then it is painted when a step
-            # ends.
+            # Without threads, as in a browser's Python, it is painted when a step ends.
             with contextlib.suppress(RuntimeError):
                 thread.start()
                 self._thread = thread
@@ -259,38 +275,32 @@ class Strip:
             self._trouble(error)
 
     def last_line(self) -> str:
-        """What is left of it once the cell has ended."""
+        """The line that remains once the cell has ended."""
         steps, took = self._session.clock.seen, wording.duration(self._now() - self._began)
-        return (
-            f"nbprof: the cell ran {wording.plural(steps, 'step')} in {took}"
-            if steps
-            else f"nbprof: the cell ran for {took}"
-        )
+        if not steps:
+            return f"nbprof: the cell ran for {took}"
+        return f"nbprof: the cell ran {wording.plural(steps, 'step')} in {took}"
 
     def say(self, stage: str) -> None:
-        """The cell has ended: show what nbprof does now, below what the cell has shown, from the
-        next picture on.
-        """
+        """The cell has ended: show what nbprof does now, below the outputs of the cell."""
         if self._stage is not None:
             self._stage = stage
             return
         with self._lock:
-            self._place.move(self.last_line())
+            self._output.move(self.last_line())
             self._began, self._stage = self._now(), stage
         self.paint()
 
     def stepped(self) -> None:
         """A step has ended, on the thread that calls this."""
         self.pace.stepped()
-        if (
-            self._thread is None
-            and not self._over.is_set()
-            and self._now() - self._painted >= self.period
-        ):
+        if self._thread is not None or self._over.is_set():
+            return
+        if self._now() - self._painted >= self.period:
             self.paint()
 
     def end(self) -> None:
-        """Show nothing any more."""
+        """Stop drawing."""
         self._over.set()
         _running.pop(self.ident, None)
         if os.getpid() != self._pid:
@@ -305,23 +315,21 @@ class Strip:
 
     @property
     def stops(self) -> bool:
-        """Whether there is a recording to end."""
+        """True if there is a recording to end."""
+        if self._stage is not None or self._stopping:
+            return False
         windows = self._session.windows
-        return (
-            self._stage is None
-            and not self._stopping
-            and not windows.over
-            and (windows.recording or bool(windows.recordings))
-        )
+        return not windows.over and (windows.recording or bool(windows.recordings))
 
     def stop(self) -> bool:
-        """End the recording, at the end of the step that runs, and not the cell. Returns at once;
-        False where there is none to end.
+        """End the recording, not the cell, at the end of the current step.
+
+        Returns at once; False if there is no recording to end.
         """
         if not self.stops:
             return False
         self._stopping = True
-        # It waits for the step, and then writes files.
+        # The thread waits for the step, and then writes files.
         threading.Thread(target=self._end_recording, name="nbprof-stop", daemon=True).start()
         return True
 
@@ -335,15 +343,14 @@ class Strip:
 
     @property
     def period(self) -> float:
-        """Seconds between two pictures: a quarter first, and a whole one in a long run, where
-        nobody counts along.
-        """
+        """Seconds between two pictures: a quarter, or a full second after a minute."""
         options = self._session.options
-        # Where every Python call is recorded, those of this thread are too.
-        return 1.0 if self._now() - self._began > 60 or options.python or options.stacks else 0.25
+        # A recording of Python calls includes those of this thread.
+        slow = options.python or options.stacks or self._now() - self._began > 60
+        return 1.0 if slow else 0.25
 
     def paint(self) -> None:
-        """Show how things stand."""
+        """Draw the current state."""
         with self._lock:
             if self._over.is_set():
                 return
@@ -359,25 +366,22 @@ class Strip:
             self._read = now
             self._reading = self._meters.read()
         session = self._session
+        elapsed = now - self._began
         if self._stage is None:
             kind, head = phase(session, self._stopping)
-            said = items(session, self.pace, self._reading, now - self._began)
+            status = items(session, self.pace, self._reading, elapsed)
         else:
-            value = wording.duration(now - self._began)
-            kind, head, said = (
-                "end",
-                self._stage,
-                [Item(value, "", value, about="Since the cell ended.")],
-            )
-        data = bundle(self.ident, kind, head, said, stops=self.stops)
+            kind, head = "end", self._stage
+            value = wording.duration(elapsed)
+            status = [Item(value, "", value, about="Since the cell ended.")]
+        data = bundle(self.ident, kind, head, status, stops=self.stops)
         if data != self._last:
             self._last = data
-            self._place.draw(data)
+            self._output.draw(data)
 
     def _run(self) -> None:
         try:
-            # A recording that ended by itself, as when another one began, has nothing more to say
-            # than the cell's end does.
+            # A recording that another one has superseded shows nothing more.
             while not self._over.wait(self.period) and not self._session.superseded:
                 self.paint()
                 self.cpu_s = time.thread_time()
@@ -389,7 +393,7 @@ class Strip:
 
     def _trouble(self, error: Exception) -> None:
         self._faults += 1
-        if self._faults == _MOST_FAULTS:
+        if self._faults == _MAX_FAULTS:
             self._over.set()
         if self._faults == 1:
             self._session.windows.notes.append(
@@ -401,7 +405,7 @@ _running: dict[str, Strip] = {}
 
 
 def listen(shell: Any) -> None:
-    """Let pages reach the strips of this kernel."""
+    """Register the comm target of the strips of this kernel."""
     with contextlib.suppress(Exception):
         manager = shell.kernel.comm_manager
         if TARGET not in manager.targets:
@@ -409,20 +413,19 @@ def listen(shell: Any) -> None:
 
 
 def open_comm(comm: Any, message: Any) -> None:
-    """A page that shows a strip asks for its button. It gets it by the answer, while the strip is
-    there.
+    """A page that shows a strip asks for its button, and gets it while the strip exists.
 
-    In JupyterLab 4.4 and later this runs on a thread of its own while the cell runs.
+    In JupyterLab 4.4 and later this runs on another thread while the cell runs.
     """
     ident = _ident(message)
 
     def received(message: Any) -> None:
-        # What is raised here the kernel prints below the cell that runs.
+        # The kernel prints exceptions of this function below the current cell.
         with contextlib.suppress(Exception):
             data = message["content"]["data"]
             if isinstance(data, dict) and data.get("ask") == "stop":
-                # Looked up each time: a page that is gone closes nothing, and must not keep what
-                # was recorded.
+                # Looked up each time: a page that is gone closes nothing, and must not keep the
+                # recording alive.
                 strip = _running.get(ident)
                 comm.send({"stopping": strip is not None and strip.stop()})
 

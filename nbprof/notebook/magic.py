@@ -13,7 +13,6 @@ import builtins
 import re
 import sys
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from IPython.core import magic
@@ -76,9 +75,9 @@ class NbprofMagics(Magics):
         self.interrupts: Any = None
         self.loops: Any = None
         self.pushed_name = False
-        """Whether the name of the package was put into the user's namespace."""
+        """True if the package was added to the user's namespace."""
         self.runs_statement = False
-        """Whether a statement or a text is run to be recorded, which may not have begun yet."""
+        """True while a statement or a text is run by a magic, even before its recording begins."""
 
     @property
     def namespace(self) -> dict[str, Any]:
@@ -93,7 +92,7 @@ class NbprofMagics(Magics):
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Execution counts of cells, by the files that stand for them."""
+        """Execution counts of cells, by their file names."""
         files = getattr(self._ip.compile, "_filename_map", None)
         return files if isinstance(files, dict) else {}
 
@@ -107,7 +106,7 @@ class NbprofMagics(Magics):
         """Begin to record the rest of this cell; the first line ``%%nbprof`` becomes this."""
         __tracebackhide__ = True
         info = self._infos[-1] if self._infos else None
-        # Later, for the traceback is to be of the cell.
+        # A Ctrl-C comes later, so that its traceback is of the cell.
         with shielded(soon=True):
             cell = self._prepare(line, getattr(info, "raw_cell", ""))
             if cell is not None:
@@ -126,17 +125,15 @@ class NbprofMagics(Magics):
         """An exception has left a cell, whose traceback is shown next."""
         if self._armed is None:
             return
-        cell, own = self._armed
-        if own is None or (self._infos and self._infos[-1] is own):
+        cell, info = self._armed
+        if info is None or (self._infos and self._infos[-1] is info):
             cell.code_ends()
 
     @_silenced
     @no_var_expand
     @cell_magic("nbprof")  # type: ignore[arg-type]
     def nbprof_cell(self, line: str, cell: str) -> Any:
-        """Profile this cell and show the dashboard as its output; ``%%nbprof -h`` lists the
-        options.
-        """
+        """Profile this cell and show the dashboard; ``%%nbprof -h`` lists the options."""
         __tracebackhide__ = True
         prepared = self._prepare(line, cell)
         return None if prepared is None else self._run(prepared, cell)
@@ -145,24 +142,25 @@ class NbprofMagics(Magics):
     @no_var_expand
     @line_magic("nbprof")  # type: ignore[arg-type]
     def nbprof_line(self, line: str) -> Any:
-        """Profile one statement, ``load PATH`` a profile, show the last one again, or its
-        ``brief``.
-        """
+        """Profile one statement, ``load PATH`` a profile, show the last one, or its ``brief``."""
         __tracebackhide__ = True
         words, code = split(line)
-        if sampling := re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code):
+        sampling = re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code)
+        if sampling:
             from nbprof.notebook.sampling_magic import run
 
             run(self._ip, words, sampling[1] or "")
             return None
+        set_defaults = re.fullmatch(r"defaults(?:\s+(none|-.*))?", code)
         try:
-            if said := re.fullmatch(r"defaults(?:\s+(none|-.*))?", code):
-                _set_defaults(words, said[1] or "")
+            if set_defaults:
+                _set_defaults(words, set_defaults[1] or "")
                 return None
             options, show = choices(words)
         except Help:  # argparse has printed it
             return None
-        if brief := re.fullmatch(r"brief(?:\s+(\d{1,9}))?", code):
+        brief = re.fullmatch(r"brief(?:\s+(\d{1,9}))?", code)
+        if brief:
             _show_brief(self._ip, words, brief[1])
             return None
         from nbprof.notebook.cell import Cell
@@ -193,7 +191,7 @@ class NbprofMagics(Magics):
         return Cell(self._ip, options, show, source, notes)
 
     def check(self, options: Sequence[str] | None) -> None:
-        """Whether a front end may ask for these options.
+        """Check options of a front end.
 
         Raises
         ------
@@ -204,16 +202,16 @@ class NbprofMagics(Magics):
             choices([])
 
     def _notes(self, typed: Sequence[str]) -> list[str]:
-        """For the receipt: who had the cell recorded, and with what that its text does not say."""
+        """Notes for the receipt: the button that was pressed, and options that the text lacks."""
         held = defaults.words()
         if self._pressed is not None:
             return [self._pressed.note([*held, *typed])]
         return [f"default options in effect: {defaults.line(held)}"] if held else []
 
     def _begin_pressed(self, request: profile_button.Request, info: Any) -> None:
-        """Begin to record a cell whose text does not say so, before its first line runs."""
+        """Begin to record a cell without the magic, before its first line runs."""
         if profile_button.typed(info.raw_cell):
-            # It says so itself, with options of its own.
+            # It has the magic as well, possibly with options.
             self._pressed = request
             return
         if not self._compiles(info.raw_cell):
@@ -233,9 +231,7 @@ class NbprofMagics(Magics):
         self._arm(cell, info)
 
     def _compiles(self, text: str) -> bool:
-        """Whether a cell gets as far as to run: one that does not has nothing to record, and shows
-        its error as ever.
-        """
+        """Return whether a cell compiles; otherwise it only shows its error."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -278,7 +274,7 @@ class NbprofMagics(Magics):
         from nbprof.core.errors import NbprofError
 
         try:
-            # No Ctrl-C leaves half of a module behind.
+            # A Ctrl-C must not leave half a module behind.
             with Shield() as shield, shield.opened():
                 from nbprof.profiles.load import load
 
@@ -302,30 +298,29 @@ class NbprofMagics(Magics):
 
     def post_run_cell(self, result: Any) -> None:
         """Stop and show, if it is the recorded cell that has ended."""
-        # What comes between here and there would leave the recording running.
+        # An interrupt in between would leave the recording running.
         with Shield():
             self._post_run_cell(result)
 
     def _post_run_cell(self, result: Any) -> None:
         info = getattr(result, "info", None)
-        # IPython that fails itself, as on an exception that it cannot show, ends the cell with an
-        # info of its own.
-        known = info is not None and info in self._infos
-        if known:
+        # If IPython itself fails, as on an exception that it cannot show, the info is another one.
+        has_begun = info is not None and info in self._infos
+        if has_begun:
             del self._infos[self._infos.index(info) :]
         else:
             self._infos.clear()
         if self._armed is None:
             return
-        cell, own = self._armed
-        if known and own is not None and own is not info:
+        cell, armed_info = self._armed
+        if has_begun and armed_info is not None and armed_info is not info:
             return
         self._armed = None
         self._tracebacks.end()
         cell.finish(_error(result))
 
     def finish(self) -> None:
-        """Stop and show what is recorded now: nobody will do so when the cell ends."""
+        """Stop and show the current recording, before the magics are removed."""
         armed, self._armed = self._armed, None
         self._tracebacks.end()
         if armed is not None:
@@ -345,9 +340,7 @@ def _last() -> Profile:
 
 
 def _show_brief(shell: Any, words: Sequence[str], tokens: str | None) -> None:
-    """``%nbprof brief``: as the output of the cell, where whoever reads cells finds it, a model
-    too.
-    """
+    """``%nbprof brief``: show the brief as the output of the cell, for people and models."""
     if words:
         raise UsageError(f"%nbprof brief takes a number of tokens and no options, not {words[0]}")
     from nbprof.core.errors import NbprofError
@@ -363,57 +356,50 @@ def _show_brief(shell: Any, words: Sequence[str], tokens: str | None) -> None:
 
 
 def _set_defaults(before: Sequence[str], after: str) -> None:
-    """``%nbprof defaults``: what holds where nothing is typed."""
-    words = [*before, *(words_of(after) if after != "none" else [])]
+    """``%nbprof defaults``: set and print the default options."""
+    words = list(before)
+    if after != "none":
+        words += words_of(after)
     if words:
-        kept = defaults.chosen()
-        _check_standing(words)
+        previous = defaults.chosen()
+        _check_defaults(words)
         defaults.choose(words)
         try:
             choices([])
         except BaseException:
-            defaults.choose(kept)
+            defaults.choose(previous)
             raise
     elif after == "none":
         defaults.choose([])
     standing()
-    held = defaults.words()
-    print(  # noqa: T201
-        f"%nbprof defaults {defaults.line(held)}"
-        if held
-        else "No default options are set. %%nbprof -h lists all options."
-    )  # noqa: RUF100, T201
+    chosen = defaults.words()
+    message = "No default options are set. %%nbprof -h lists all options."
+    if chosen:
+        message = f"%nbprof defaults {defaults.line(chosen)}"
+    print(message)  # noqa: T201
 
 
-def _check_standing(words: Sequence[str]) -> None:
-    given = parser("%nbprof defaults").parse_args(list(words))
-    if given.out:
+def _check_defaults(words: Sequence[str]) -> None:
+    options = parser("%nbprof defaults").parse_args(list(words))
+    if options.out:
         raise UsageError(
             "%nbprof defaults: -o names the variable of one cell, so it cannot be a default"
         )
-    if given.probe or given.in_place:
+    if options.probe or options.in_place:
         raise UsageError("%nbprof defaults: --probe runs a cell twice, so it cannot be a default")
 
 
 def _error(result: Any) -> BaseException | None:
     if result is None:
-        # IPython itself was stopped: by Ctrl-C, or by an exception that it could not show.
+        # IPython itself was stopped, by Ctrl-C or by an exception that it could not show.
         return sys.exc_info()[1] or KeyboardInterrupt()
     error: BaseException | None = result.error_before_exec or result.error_in_exec
     return error
 
 
-_loaded: weakref.WeakKeyDictionary[Any, NbprofMagics] = weakref.WeakKeyDictionary()
-
-
-def of(shell: Any) -> NbprofMagics | None:
-    """The magics of a shell, if they are loaded."""
-    return _loaded.get(shell)
-
-
 def load(shell: Any) -> None:
     """Add the magics to a shell; a second time does nothing."""
-    if shell in _loaded:
+    if shell in profile_button.loaded:
         return
     magics = NbprofMagics(shell)
     shell.register_magics(magics)
@@ -422,7 +408,7 @@ def load(shell: Any) -> None:
     shell.events.register("post_run_cell", magics.post_run_cell)
     magics.interrupts = tracebacks.show_interrupts(shell)
     magics.loops = cell_loops.install(shell, magics)
-    _loaded[shell] = magics
+    profile_button.loaded[shell] = magics
     if not _is_taken(shell):
         # Advice and messages are code to paste, such as `for batch in nbprof.steps(loader)`.
         # Hidden: %who lists the user's names.
@@ -431,9 +417,9 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Take the magics away again."""
-    magics = _loaded.pop(shell, None)
-    if magics is None:
+    """Remove the magics from a shell."""
+    magics = profile_button.loaded.pop(shell, None)
+    if not isinstance(magics, NbprofMagics):
         return
     magics.finish()
     shell.input_transformers_cleanup.remove(rewrite)
@@ -446,17 +432,15 @@ def unload(shell: Any) -> None:
     for name in ("nbprof", "nbprof_begin"):
         registered["line"].pop(name, None)
     if magics.pushed_name and not _is_imported(shell):
-        # Only if it is still this module, not what the user assigned since.
+        # Only if the user has not assigned another value since.
         shell.drop_by_id({_NAME: sys.modules[_NAME]})
 
 
 def _is_taken(shell: Any) -> bool:
-    """Whether the user's code would find something under the name of this package."""
+    """Return whether the name of the package is in use in the notebook."""
     return _NAME in shell.user_ns or hasattr(builtins, _NAME)
 
 
 def _is_imported(shell: Any) -> bool:
-    """Whether a cell of this session imports the package: the name is the user's then, although it
-    holds the same module.
-    """
+    """Return whether a cell of this session imports the package, so that the name is the user's."""
     return any(_IMPORT.search(text) for text in shell.history_manager.input_hist_raw)

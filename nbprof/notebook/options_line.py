@@ -1,6 +1,4 @@
-"""The options of ``%%nbprof`` as words: what they are, what they mean, and where a line of them
-ends.
-"""
+"""The options of ``%%nbprof`` as words of a line."""
 
 from __future__ import annotations
 
@@ -27,19 +25,18 @@ class Help(Exception):  # noqa: N818 - not an error
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in a sentence, and never ends the process."""
+    """Raises errors of usage, and never ends the process."""
 
     def error(self, message: str) -> NoReturn:  # noqa: D102
-        if unknown := re.match(r"unrecognized arguments: (\S+)", message):
-            known = [name for action in self._actions for name in action.option_strings]
-            near = difflib.get_close_matches(unknown[1].partition("=")[0], known, n=1)
-            message = f"there is no option {unknown[1]}" + (
-                f"; did you mean {near[0]}?" if near else ""
-            )
-            raise UsageError(
-                f"{self.prog}: {message}{'' if near else '.'} %%nbprof -h lists the options."
-            )
-        raise UsageError(f"{self.prog}: {message}. %%nbprof -h lists the options.")
+        sentence = f"{message}."
+        unknown = re.match(r"unrecognized arguments: (\S+)", message)
+        if unknown:
+            sentence = f"there is no option {unknown[1]}."
+            names = list(self._option_string_actions)
+            near = difflib.get_close_matches(unknown[1].partition("=")[0], names, n=1)
+            if near:
+                sentence = f"there is no option {unknown[1]}; did you mean {near[0]}?"
+        raise UsageError(f"{self.prog}: {sentence} %%nbprof -h lists the options.")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:  # noqa: ARG002, D102
         raise Help
@@ -54,7 +51,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
     result = Parser(
         prog=prog,
         add_help=False,
-        # The value of an option that is not typed whole would be taken for code.
+        # The value of an abbreviated option would be taken for code.
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(
@@ -76,12 +73,12 @@ def parser(prog: str = "%%nbprof") -> Parser:
 
 
 def standing() -> argparse.Namespace:
-    """The options that hold where none are typed.
+    """The default options.
 
     Raises
     ------
     UsageError
-        One of them makes no sense.
+        One of them is invalid.
     """
     try:
         return parser(BY_DEFAULT).parse_args(defaults.words())
@@ -92,13 +89,12 @@ def standing() -> argparse.Namespace:
 
 
 def choices(words: Sequence[str]) -> tuple[Options, Show]:
-    """What to record and how to show it: the words that were typed, over those that hold by
-    default.
+    """The options of the recording and of its output: the typed ones over the defaults.
 
     Raises
     ------
     UsageError
-        A sentence on what makes no sense.
+        An invalid option.
     Help
         The options were listed instead.
     """
@@ -108,27 +104,25 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
 
     standing()
     held = defaults.words()
-    given = parser().parse_args([*held, *words])
+    parsed = parser().parse_args([*held, *words])
     try:
-        return options_of(values(given, Options) | {"save": saved(given)}), show_of(given)
+        return options_of(values(parsed, Options) | {"save": saved(parsed)}), show_of(parsed)
     except CaptureError as error:
-        also = (
-            f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of"
-            " JupyterLab)"
-            if held
-            else ""
-        )
-        raise UsageError(f"%%nbprof: {error}{also}") from None
+        message = f"%%nbprof: {error}"
+        if held:
+            message += (
+                f"; the default options are {defaults.line(held)} (%nbprof defaults, or the"
+                " settings of JupyterLab)"
+            )
+        raise UsageError(message) from None
 
 
-def saved(given: argparse.Namespace) -> bool:
-    """Whether to keep the files: quiet means that nothing appears, in the working directory
-    either.
-    """
-    return bool(given.save and not given.quiet)
+def saved(parsed: argparse.Namespace) -> bool:
+    """Return whether to save the files; with --quiet nothing appears, not even files."""
+    return bool(parsed.save and not parsed.quiet)
 
 
-def show_of(given: argparse.Namespace) -> Show:
+def show_of(parsed: argparse.Namespace) -> Show:
     """The options for showing a profile that a parser read.
 
     Raises
@@ -139,11 +133,10 @@ def show_of(given: argparse.Namespace) -> Show:
     from nbprof.capture.option_field import values
     from nbprof.notebook.cell import Show
 
-    chosen = values(given, Show)
-    views = [
-        view.strip() for view in (given.views or "").split(",") if view.strip() not in ("", "all")
-    ]
-    chosen |= {"views": views or None, "events": count(given.events)}
+    chosen = values(parsed, Show)
+    views = [view.strip() for view in (parsed.views or "").split(",")]
+    views = [view for view in views if view not in ("", "all")]
+    chosen |= {"views": views or None, "events": count(parsed.events)}
     if chosen.get("in_place"):
         chosen["probe"] = "input"
     return Show(**chosen)
@@ -177,15 +170,11 @@ def words_of(text: str) -> list[str]:
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """Return the options in front of a line and the code behind them, the code as it was
-    written.
-    """
-    takes_value = {
-        name
-        for action in parser()._actions
-        if action.nargs is None
-        for name in action.option_strings
-    }
+    """Return the options at the beginning of a line, and the code after them as it was written."""
+    takes_value: set[str] = set()
+    for action in parser()._actions:
+        if action.nargs is None:
+            takes_value.update(action.option_strings)
     words: list[str] = []
     rest = line.strip()
     while rest.startswith("-"):

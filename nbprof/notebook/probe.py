@@ -1,6 +1,4 @@
-"""`%%nbprof --probe input`: the cell once more with its input taken out, and what a step then
-takes.
-"""
+"""`%%nbprof --probe input`: measure a step of the cell with its input taken out."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbprof.capture.probe.inputs import Inputs
 from nbprof.capture.probe.reads import names_in, names_read
@@ -34,93 +32,103 @@ _SLOWED = "Other processes slowed the second run down."
 
 
 class _NoProbe(Exception):  # noqa: N818 - a sentence, not an error
-    """Why there is no figure."""
+    """The reason why the input was not probed."""
 
 
 def probe(
     shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool
 ) -> dict[str, Any]:
-    """Run a cell again with its input taken out, and tell what a step takes.
+    """Run a cell again with its input taken out, and measure a step.
 
     Parameters
     ----------
     shell : InteractiveShell
-        Where the cell has run.
+        The shell that ran the cell.
     options : Options
-        What was recorded; the second recording is made alike, and not kept.
+        Options of the recording; the second recording has the same, and is not saved.
     source : str
         The text of the cell, without the line of the magic.
     profile : Profile
-        What the first run recorded.
+        The profile of the first run.
     in_place : bool
-        Also run it where something that it can change cannot be put back.
+        Also run it if its changes cannot be restored.
 
     Returns
     -------
     dict
         `text` and `detail`, sentences; `measured_ms` and `predicted_ms`, floats or None; `slowed`,
-        whether other processes slowed the second run down.
+        True if other processes slowed the second run down.
     """
-    predicted, why = _predicted(profile.run)
-    out: dict[str, Any] = {
+    predicted, unpredicted = _predicted(profile.run)
+    result: dict[str, Any] = {
         "text": "",
         "detail": "",
         "measured_ms": None,
         "predicted_ms": predicted,
         "slowed": False,
     }
+    # The first run is shown whatever error occurs here.
     try:
-        measured, used, inputs, notes = _second_run(
-            shell, options, source, profile, in_place=in_place
-        )
+        second = _second_run(shell, options, source, profile, in_place=in_place)
     except _NoProbe as reason:
-        return {**out, "text": f"The input was not probed: {reason}"}
-    # Whatever goes wrong, the first run is shown.
+        result["text"] = f"The input was not probed: {reason}"
     except KeyboardInterrupt:
-        return {
-            **out,
-            "text": (
-                "The input was not probed: it was interrupted. What the second run changed was"
-                " restored."
-            ),
-        }
+        result["text"] = (
+            "The input was not probed: it was interrupted. What the second run changed was"
+            " restored."
+        )
     except Exception as error:
-        return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
-    said = (
-        f"predicted {wording.millis(predicted)}"
-        if predicted is not None
-        else f"not predicted: {why}"
-    )
-    recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
-    out["measured_ms"], out["slowed"] = measured, _SLOWED in notes
-    out["text"] = f"With instant input, a step takes {wording.millis(measured)} (measured; {said})."
-    out["detail"] = (
-        f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with"
-        f" each input replaced by its first batch, repeated: {'; '.join(inputs.replaced)}. {used}"
-        f" averaged. {' '.join(notes)}"
-    )
-    return out
+        result["text"] = f"The input was not probed: {type(error).__name__}: {error}"
+    else:
+        prediction = f"not predicted: {unpredicted}"
+        if predicted is not None:
+            prediction = f"predicted {wording.millis(predicted)}"
+        measured = wording.millis(second.step_ms)
+        recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
+        result["measured_ms"], result["slowed"] = second.step_ms, _SLOWED in second.notes
+        result["text"] = f"With instant input, a step takes {measured} (measured; {prediction})."
+        result["detail"] = (
+            f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time,"
+            f" with each input replaced by its first batch, repeated: {'; '.join(second.replaced)}."
+            f" {second.used} averaged. {' '.join(second.notes)}"
+        )
+    return result
+
+
+class _SecondRun(NamedTuple):
+    """The measurement of the second run.
+
+    Attributes
+    ----------
+    step_ms : float
+    used : str
+        The steps that were averaged, as part of a sentence.
+    replaced : list of str
+        The inputs that were replaced.
+    notes : list of str
+    """
+
+    step_ms: float
+    used: str
+    replaced: list[str]
+    notes: list[str]
 
 
 def _predicted(run: Run) -> tuple[float | None, str]:
-    """The mean of the recorded steps less that of their input."""
+    """The mean of the recorded steps without their input, or why it is unknown."""
     mean = run.steps_summary.set_index("category")["mean_ms"]
     step = wording.real(mean.get("step_time"))
-    waiting = (
-        None if run.overview_of_files["input_percent"] is None else wording.real(mean.get("input"))
-    )
     if step is None:
         return None, "no steps were recorded"
-    return (
-        (step - waiting, "")
-        if waiting is not None
-        else (None, "how long steps wait for input was not recorded")
-    )
+    waiting = wording.real(mean.get("input"))
+    if waiting is None or run.overview_of_files["input_percent"] is None:
+        return None, "how long steps wait for input was not recorded"
+    return step - waiting, ""
 
 
 def _second_run(
     shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool
-) -> tuple[float, str, Inputs, list[str]]:
+) -> _SecondRun:
     tree, run = _compiled(shell, source)
     capture = profile.run.capture
     if capture is not None and capture.cell_failed:
@@ -129,11 +137,9 @@ def _second_run(
 
     def inner(name: str) -> set[str]:
         code = getattr(namespace.get(name), "__code__", None)
-        return (
-            names_in(code)
-            if code is not None and getattr(namespace[name], "__globals__", None) is namespace
-            else set()
-        )
+        if code is None or getattr(namespace[name], "__globals__", None) is not namespace:
+            return set()
+        return names_in(code)
 
     state = None
     try:
@@ -162,7 +168,7 @@ def _second_run(
         )
     if again.run.overview.get("contention"):
         notes.append(_SLOWED)
-    return measured, used, inputs, notes
+    return _SecondRun(measured, used, list(inputs.replaced), notes)
 
 
 def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
@@ -173,7 +179,11 @@ def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
         code = shell.compile(tree, name, "exec")
     except SyntaxError:
         raise _NoProbe("a cell with a top-level await cannot be run again.") from None
-    return tree, lambda: exec(code, shell.user_ns)  # noqa: S102 - running the user's cell is the task
+
+    def run() -> None:
+        exec(code, shell.user_ns)  # noqa: S102 - running the user's cell is the task
+
+    return tree, run
 
 
 def _check(state: State, *, in_place: bool) -> None:
@@ -197,7 +207,7 @@ def _record(
     from nbprof.profiles.load import last, open_recording, set_last
 
     session = Session(replace(options, save=False, logdir=None), source=source, namespace=namespace)
-    # It is none of the runs that are counted.
+    # It does not count among the runs.
     session.windows.label = "probe"
     inputs.step = lambda: session.clock.seen + 1
     failure: BaseException | None = None
@@ -215,9 +225,11 @@ def _record(
     if isinstance(failure, KeyboardInterrupt):
         raise _NoProbe("the second run was interrupted. What it changed was put back.")
     if failure is not None:
-        first = str(failure).strip().partition("\n")[0][:300]
-        what = type(failure).__name__ + (f": {first}" if first else "")
-        raise _NoProbe(f"the second run failed: {what}. What it changed was put back.")
+        reason = type(failure).__name__
+        message = str(failure).strip().partition("\n")[0][:300]
+        if message:
+            reason += f": {message}"
+        raise _NoProbe(f"the second run failed: {reason}. What it changed was put back.")
     if inputs.empty:
         raise _NoProbe(f"{', '.join(inputs.empty)} yielded no batch in the second run.")
     if not inputs.replaced:
@@ -238,10 +250,14 @@ def _record(
 
 
 def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
-    """The mean of the steps that averages use, without those that read a first batch; and how many
-    they are.
+    """The mean of the steps in averages without those that read a first batch, and their number.
 
-    `recorded` is how long the steps of the first run waited for input, in ms.
+    Parameters
+    ----------
+    run : Run
+    inputs : Inputs
+    recorded : float
+        How long the steps of the first run waited for input, in ms.
     """
     frame = run.steps
     if not len(frame):
@@ -258,13 +274,8 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
         raise _NoProbe(
             f"the second run still waits for input, {part}: not all of it could be removed."
         )
-    return (
-        mean,
-        (
-            f"{len(used):,} of {wording.plural(len(frame), 'step')} of it"
-            f" {'are' if len(used) > 1 else 'is'}"
-        ),
-    )
+    verb = "are" if len(used) > 1 else "is"
+    return mean, f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {verb}"
 
 
 def _name_of(namespace: dict[str, Any], value: Any) -> str:
@@ -273,7 +284,7 @@ def _name_of(namespace: dict[str, Any], value: Any) -> str:
 
 @contextmanager
 def _unseen() -> Iterator[None]:
-    """Show nothing of what a run prints, displays and plots."""
+    """Hide output, displays and plots of a run."""
     from IPython.utils.capture import capture_output
 
     plots = sys.modules.get("matplotlib.pyplot")

@@ -1,11 +1,9 @@
-"""The button of a front end: the next cell with a certain text is recorded, though its text does
-not say so.
+"""The button of a front end: record the next cell with a certain text without a magic.
 
 A front end evaluates ``nbprof.notebook.profile_button.arm(request)`` in a silent request and then
-runs the cell as it always does. So the text, the history, the execution count and whatever else
-watches executions stay as they are. A kernel works off its requests in their order: what is armed
-is meant for the very next cell. Another cell that comes instead, and a minute without one, disarm
-it.
+runs the cell as always, so that its text, the history, the execution count and everything else that
+watches executions are unchanged. A kernel handles requests in their order: the request is for the
+very next cell. Another cell, or a minute without one, disarms it.
 """
 
 from __future__ import annotations
@@ -13,65 +11,62 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import time
 import uuid
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 LIFE_S = 60.0
 """A cell follows the press of the button within milliseconds."""
 
-_MOST = 64
+_MAX_REQUESTS = 64
 _TYPED = re.compile(r"\s*(?:%%[^\n]*\n\s*)*?%%nbprof(?=\s|$)")
 
 
 def typed(text: str) -> bool:
-    """Whether a cell says itself that it is to be profiled, at the top or below other cell
-    magics.
-    """
+    """Return whether a cell has the magic ``%%nbprof``, possibly below other cell magics."""
     return _TYPED.match(text) is not None
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the button asked for.
+    """A request of the button.
 
     Parameters
     ----------
     text : str
         The text that will be executed.
     options : list of str or None
-        Words as behind ``%%nbprof``; they hold instead of those of the environment, which None
-        leaves as they are.
+        Words as after ``%%nbprof``, which replace those of the environment; None keeps those.
     cell : str
-        Id of the cell in the notebook, empty where there is none.
-    what : str
-        What was pressed, for the receipt, as ``the Profile button``.
+        Id of the cell in the notebook, empty if unknown.
+    button : str
+        Name of the button, for the receipt, such as ``the Profile button``.
     """
 
     text: str
     options: list[str] | None = None
     cell: str = ""
-    what: str = "the Profile button"
+    button: str = "the Profile button"
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    at: float = field(default_factory=time.monotonic)
+    created: float = field(default_factory=time.monotonic)
 
     def fits(self, info: Any) -> bool:
-        """Whether this is the cell that was meant. A front end that names its cells must name the
-        same one.
-        """
+        """Return whether a cell is that of the request, by its text and its id if known."""
         ident = getattr(info, "cell_id", None)
         return info.raw_cell == self.text and (not self.cell or not ident or ident == self.cell)
 
     def note(self, options: list[str]) -> str:
         """A sentence for the receipt."""
-        return f"recorded by {self.what}, " + (
-            f"with {shlex.join(options)}" if options else "with the default options"
-        )
+        words = shlex.join(options) if options else "the default options"
+        return f"recorded by {self.button}, with {words}"
 
 
 class Waiting:
-    """What is armed in one shell, oldest first."""
+    """The pending requests of one shell, oldest first."""
 
     def __init__(self) -> None:
         self._requests: list[Request] = []
@@ -79,36 +74,50 @@ class Waiting:
 
     def add(self, request: Request) -> None:
         """Wait for a cell."""
-        self._requests = [*self._requests, request][-_MOST:]
+        self._requests = [*self._requests, request][-_MAX_REQUESTS:]
 
     def take(self, info: Any) -> Request | None:
-        """The request that a cell fulfils as it begins. Those that came before it are over, and so
-        are all when it is another cell.
+        """The request of the cell that begins.
+
+        Earlier requests are over; if it is of none, all are.
         """
-        # What extensions run beside the cells of a notebook is no cell.
+        # Extensions run code outside of the cells of a notebook, without history.
         if not self._requests or not getattr(info, "store_history", True):
             return None
         waiting, now = self._requests, time.monotonic()
-        for at, request in enumerate(waiting):
-            if now - request.at < LIFE_S and request.fits(info):
-                self._requests = waiting[at + 1 :]
-                self._used = [*self._used, request.token][-_MOST:]
+        for index, request in enumerate(waiting):
+            if now - request.created < LIFE_S and request.fits(info):
+                self._requests = waiting[index + 1 :]
+                self._used = [*self._used, request.token][-_MAX_REQUESTS:]
                 return request
         self._requests = []
         return None
 
     def drop(self, token: str) -> str:
-        """Wait no more; tells whether the request was ``used``, still ``waiting``, or ``over``."""
+        """Forget a request; returns its state: ``used``, ``waiting`` until now, or ``over``."""
         if token in self._used:
             return "used"
-        left = [request for request in self._requests if request.token != token]
-        state = "waiting" if len(left) < len(self._requests) else "over"
-        self._requests = left
+        remaining = [request for request in self._requests if request.token != token]
+        state = "waiting" if len(remaining) < len(self._requests) else "over"
+        self._requests = remaining
         return state
 
 
+class Magics(Protocol):
+    """The magics of a shell, as far as the button needs them."""
+
+    waiting: Waiting
+
+    def check(self, options: Sequence[str] | None) -> None:
+        """Check options of a front end."""
+
+
+loaded: weakref.WeakKeyDictionary[Any, Magics] = weakref.WeakKeyDictionary()
+"""The loaded magics by shell, which `nbprof.notebook.magic` registers."""
+
+
 class Answer(dict[str, Any]):
-    """What a front end gets; its text is JSON."""
+    """The answer to a front end; its text is JSON."""
 
     def __repr__(self) -> str:
         return json.dumps(self)
@@ -124,8 +133,8 @@ def arm(request: str) -> Answer:
     Parameters
     ----------
     request : str
-        JSON: ``text``, and optionally ``options`` (a line as behind ``%%nbprof``), ``cell`` (its
-        id), ``lines`` (first and last line of the cell, where the text is a part of it).
+        JSON: ``text``, and optionally ``options`` (a line as after ``%%nbprof``), ``cell`` (its
+        id), ``lines`` (first and last line of the cell, if the text is a part of it).
 
     Returns
     -------
@@ -137,16 +146,13 @@ def arm(request: str) -> Answer:
     from nbprof.core.version import __version__
 
     try:
-        given = json.loads(request)
-        lines = given.get("lines")
-        what = (
-            "the Profile button"
-            if not lines
-            else f"Profile Selected Lines ({_lines(*lines)} of the cell)"
-        )
-        made = Request(
-            str(given["text"]), _words(given.get("options")), str(given.get("cell", "")), what
-        )
+        fields = json.loads(request)
+        lines = fields.get("lines")
+        button = "the Profile button"
+        if lines:
+            button = f"Profile Selected Lines ({_lines(*lines)} of the cell)"
+        options, cell = _words(fields.get("options")), str(fields.get("cell", ""))
+        armed = Request(str(fields["text"]), options, cell, button)
     except (ValueError, KeyError, TypeError) as error:
         return Answer(
             ok=False,
@@ -154,15 +160,15 @@ def arm(request: str) -> Answer:
         )
     try:
         magics = _magics()
-        magics.check(made.options)
-        magics.waiting.add(made)
+        magics.check(armed.options)
+        magics.waiting.add(armed)
     except UsageError as error:
         return Answer(ok=False, error=str(error))
-    return Answer(ok=True, token=made.token, version=__version__)
+    return Answer(ok=True, token=armed.token, version=__version__)
 
 
 def ready(options: str = "") -> Answer:
-    """Whether a cell could be recorded with these options, so that it need not run to find out."""
+    """Check that a cell can be recorded with these options, without running it."""
     from IPython.core.error import UsageError
 
     from nbprof.core.version import __version__
@@ -178,29 +184,23 @@ def _words(options: object) -> list[str] | None:
     return None if options is None else shlex.split(str(options))
 
 
-def _magics() -> Any:
+def _magics() -> Magics:
     from IPython.core.getipython import get_ipython
 
-    from nbprof.notebook import magic
-
     shell: Any = get_ipython()
-    if magic.of(shell) is None:
-        # As %load_ext does, which then knows of it.
+    if shell not in loaded:
+        # By the extension manager, so that %load_ext finds it loaded.
         shell.extension_manager.load_extension("nbprof")
-    if magic.of(shell) is None:
-        magic.load(shell)
-    return magic.of(shell)
+    if shell not in loaded:
+        sys.modules["nbprof"].load_ipython_extension(shell)
+    return loaded[shell]
 
 
 def disarm(token: str) -> Answer:
-    """Forget a request; ``state`` says whether its cell was recorded: ``used``, ``waiting`` until
-    now, or ``over`` before.
-    """
+    """Forget a request; ``state`` is ``used``, ``waiting`` until now, or ``over`` before."""
     from IPython.core.getipython import get_ipython
 
-    from nbprof.notebook import magic
-
-    magics = magic.of(get_ipython())
+    magics = loaded.get(get_ipython())
     return Answer(ok=True, state="over" if magics is None else magics.waiting.drop(token))
 
 

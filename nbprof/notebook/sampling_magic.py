@@ -1,6 +1,4 @@
-"""``%nbprof capture grpc://host:6009``: sample workers that run elsewhere, and show the
-dashboard.
-"""
+"""``%nbprof capture grpc://host:6009``: sample running workers, and show the dashboard."""
 
 from __future__ import annotations
 
@@ -79,13 +77,13 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
         **{name: value for name, value in vars(standing()).items() if name in _SHARED}
     )
     try:
-        given = parser.parse_args([*before, *words_of(rest)])
+        parsed = parser.parse_args([*before, *words_of(rest)])
     except Help:  # argparse has printed it
         return
     try:
-        sampling = Sampling(**values(given, Sampling) | {"save": saved(given)})
-        show = show_of(given)
-        _sample(shell, _workers(shell, given.workers), sampling, show)
+        sampling = Sampling(**values(parsed, Sampling) | {"save": saved(parsed)})
+        show = show_of(parsed)
+        _sample(shell, _workers(shell, parsed.workers), sampling, show)
     except CaptureError as error:
         raise UsageError(f"%nbprof capture: {error}") from None
     except NbprofError as error:
@@ -95,9 +93,7 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
 
 
 def _workers(shell: Any, words: list[str]) -> Any:
-    """The addresses; a word that is the name of a variable stands for its value, since no address
-    is a name.
-    """
+    """The addresses; a single word that is the name of a variable is replaced by its value."""
     if len(words) == 1 and words[0].isidentifier() and words[0] in shell.user_ns:
         return shell.user_ns[words[0]]
     return words
@@ -105,16 +101,16 @@ def _workers(shell: Any, words: list[str]) -> Any:
 
 def _sample(shell: Any, workers: Any, sampling: Sampling, show: Show) -> None:
     slot = Slot(shell)
-    shown = []
+    messages = []
 
     def line(text: str) -> None:
-        shown.append(text)
+        messages.append(text)
         slot.line(text)
 
     try:
         profile = capture(workers, sampling, progress=False if show.quiet else line)
     except BaseException:
-        if shown:
+        if messages:
             slot.final({"text/plain": "", "text/html": ""}, {})
         raise
     if show.out:

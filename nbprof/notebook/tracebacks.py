@@ -1,6 +1,4 @@
-"""Tracebacks of cells: when one begins to be shown, and that of a Ctrl-C without nbprof's
-frames.
-"""
+"""Tracebacks of cells: when one will be shown, and a Ctrl-C without nbprof's frames."""
 
 from __future__ import annotations
 
@@ -36,29 +34,29 @@ class Watch:
         self._shell = shell
         self._left = left
         self._before: Any = None
-        self._own: Any = None
+        self._replacement: Any = None
 
     def begin(self) -> None:
         """Watch, until `end`."""
-        if self._own is not None:
+        if self._replacement is not None:
             return
-        shown = self._shell.showtraceback
+        original = self._shell.showtraceback
         self._before = vars(self._shell).get("showtraceback")
 
         def showtraceback(*args: Any, **kwargs: Any) -> Any:
-            # Only the code of a cell is shown so, not what a cell shows itself.
+            # Set for the code of a cell only, not for tracebacks that a cell shows.
             if kwargs.get("running_compiled_code"):
                 # The traceback is shown whatever happens here.
                 with contextlib.suppress(Exception), shielded(soon=True):
                     self._left()
-            return shown(*args, **kwargs)
+            return original(*args, **kwargs)
 
-        self._shell.showtraceback = self._own = showtraceback
+        self._shell.showtraceback = self._replacement = showtraceback
 
     def end(self) -> None:
-        """Leave the shell as it was, unless somebody has replaced the method since."""
-        own, self._own = self._own, None
-        if own is None or vars(self._shell).get("showtraceback") is not own:
+        """Restore the shell, unless the method has been replaced since."""
+        replacement, self._replacement = self._replacement, None
+        if replacement is None or vars(self._shell).get("showtraceback") is not replacement:
             return
         if self._before is None:
             del self._shell.showtraceback
@@ -67,18 +65,18 @@ class Watch:
 
 
 def without_own(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without nbprof's frames, and without what the shield has called.
+    """A traceback without nbprof's frames, and without those below the shield.
 
     ``__tracebackhide__`` does not hide the last frame, nor one that is interrupted before its first
     line.
     """
-    kept = []
+    frames = []
     while trace is not None and trace.tb_frame.f_code.co_filename != _SHIELD:
         if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-            kept.append(trace)
+            frames.append(trace)
         trace = trace.tb_next
     rest = None
-    for each in reversed(kept):
+    for each in reversed(frames):
         each.tb_next = rest
         rest = each
     return rest
@@ -98,8 +96,9 @@ def _show(
 
 
 def show_interrupts(shell: Any) -> Any:
-    """Hide nbprof's frames of each Ctrl-C, unless the shell has a custom handler already; returns
-    the handler for `show_as_before`.
+    """Hide nbprof's frames of each Ctrl-C; returns the handler for `show_as_before`.
+
+    A custom handler of the shell is left in place.
     """
     if shell.custom_exceptions:
         return None

@@ -43,16 +43,16 @@ def run_recorded(
     loops.functions.plan(changes or [])
     recorder.start()
     # An exception of the cell refers to its frames, and is kept by whoever catches it.
-    taken = None
+    run_recorded.taken = None
     try:
         exec(code, names)
     finally:
-        taken = recorder.taken()
+        snapshot = recorder.snapshot()
         if then is not None:
             then(recorder)
         recorder.stop()
         loops.functions.forget()
-        run_recorded.taken = taken.times()
+        run_recorded.taken = snapshot.times()
     return run_recorded.taken
 
 

@@ -133,18 +133,21 @@ def test_with_an_accelerator_one_framework_is_recorded(monkeypatch):
         monkeypatch.setitem(sys.modules, named(name).recorder.module, types.ModuleType(name))
     monkeypatch.setattr(room, "one_at_a_time", lambda: True)
     monkeypatch.setattr(room, "used_before", lambda: ["torch"])
-    assert Session(Options(), source="work()")._at_once() == ["torch"]
-    assert Session(Options(), source="jax.jit(f); torch.ones(2)")._at_once() == ["jax"]
+    assert Session(Options(), source="work()")._imported_candidates() == ["torch"]
+    assert Session(Options(), source="jax.jit(f); torch.ones(2)")._imported_candidates() == ["jax"]
     monkeypatch.setattr(room, "one_at_a_time", lambda: False)
-    assert Session(Options(), source="work()")._at_once() == list(BACKENDS)
-    assert Session(Options(), source="jax.jit(f); torch.ones(2)")._at_once() == ["jax", "torch"]
+    assert Session(Options(), source="work()")._imported_candidates() == list(BACKENDS)
+    assert Session(Options(), source="jax.jit(f); torch.ones(2)")._imported_candidates() == [
+        "jax",
+        "torch",
+    ]
     monkeypatch.delitem(sys.modules, "jax")
-    assert Session(Options(), source="jax.jit(f)")._at_once() == [
+    assert Session(Options(), source="jax.jit(f)")._imported_candidates() == [
         name for name in BACKENDS if name != "jax"
     ]
     monkeypatch.setattr(room, "one_at_a_time", lambda: True)
     # The one that the cell names will come.
-    assert Session(Options(), source="jax.jit(f)")._at_once() == []
+    assert Session(Options(), source="jax.jit(f)")._imported_candidates() == []
 
 
 def test_what_is_expected_is_told_from_what_is_merely_imported(monkeypatch):
@@ -201,9 +204,9 @@ def test_the_signs_of_a_file_are_found_wherever_they_are(tmp_path):
     sign = b'"cat": "cpu_op"'
     for at in (0, 5, auto._CHUNK - 7, auto._CHUNK + 3):
         packed.write_bytes(gzip.compress(b" " * at + sign, 1))
-        assert auto._has(packed, PYTORCH.recorder.signs)
+        assert auto._contains(packed, PYTORCH.recorder.signs)
     packed.write_bytes(gzip.compress(b'"cat": "user_annotation"', 1))
-    assert not auto._has(packed, PYTORCH.recorder.signs)
+    assert not auto._contains(packed, PYTORCH.recorder.signs)
     empty = tmp_path / "host.xplane.pb"
     empty.write_bytes(b"")
-    assert not auto._has(empty, JAX.recorder.signs)
+    assert not auto._contains(empty, JAX.recorder.signs)

@@ -20,16 +20,16 @@ CROWDED = {"cores": 4.0, "own_cores": 1.0, "other_cores": 2.5, "waited_percent":
 
 
 def test_cores_of_others_are_those_that_were_busy_without_ours():
-    begin = _Reading(at=10.0, cores=4, busy=100.0, own=7.0, threads={"1": (5.0, 1.0)})
+    begin = _Reading(time=10.0, cores=4, busy=100.0, process=7.0, threads={"1": (5.0, 1.0)})
     end = _Reading(
-        at=12.0, cores=4, busy=106.0, own=8.0, threads={"1": (6.0, 1.5), "2": (0.5, 0.5)}
+        time=12.0, cores=4, busy=106.0, process=8.0, threads={"1": (6.0, 1.5), "2": (0.5, 0.5)}
     )
     # 6 of 8 core seconds were busy, of which 1 is ours; our threads ran for 1.5 s and waited for 1
     # s.
     assert _between(begin, end) == pytest.approx(
         {"cores": 4, "own_cores": 0.5, "other_cores": 2.5, "waited_percent": 40}
     )
-    assert _between(begin, end._replace(at=10.0)) == {}
+    assert _between(begin, end._replace(time=10.0)) == {}
     assert _between(begin, end._replace(cores=2)) == {}
     assert "waited_percent" not in _between(begin, end._replace(threads={}))
 

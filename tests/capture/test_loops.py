@@ -376,7 +376,7 @@ def test_only_iterations_of_the_window_count(names):
 
 def test_a_loop_that_is_running_when_the_recording_ends(names):
     names["loops"], names["seen"] = loops, []
-    text = "for i in range(6):\n    work()\n    if i == 3:\n        seen.append(loops._recorder.taken().times())\n        loops._recorder.stop()\n"
+    text = "for i in range(6):\n    work()\n    if i == 3:\n        seen.append(loops._recorder.snapshot().times())\n        loops._recorder.stop()\n"
     run_recorded("2", text, names)
     assert names["i"] == 5
     (times,) = names["seen"]

@@ -235,7 +235,7 @@ def outcome(run, text):
     ("some", "short", "runs"), [(128, 50_000, 16), (2, 10**12, 16), (1, 10**12, 1), (3, 0, 1)]
 )
 def test_random_programs(monkeypatch, some, short, runs):
-    monkeypatch.setattr(loops, "_SOME", some)
+    monkeypatch.setattr(loops, "_SAMPLE_SIZE", some)
     monkeypatch.setattr(loops, "_SHORT_NS", short)
     monkeypatch.setattr(loops, "_SHORT_RUNS", runs)
     monkeypatch.setattr(linecache, "cache", dict(linecache.cache))

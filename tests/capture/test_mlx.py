@@ -13,7 +13,7 @@ from nbprof.capture.detect import choose
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.frameworks.register import MLX
-from nbprof.gate.record import _settled
+from nbprof.gate.record import _wait_for
 from nbprof.profiles.load import load, open_recording
 from tests.support import mlx as stand_in
 
@@ -108,5 +108,5 @@ def test_a_gate_waits_for_its_results(core):
     import mlx.core as mx
 
     result = mx.array(1.0) + 2
-    _settled(result)
+    _wait_for(result)
     assert (result.value, mx.log) == (3.0, ["eval"])

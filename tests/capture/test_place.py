@@ -12,7 +12,7 @@ import pytest
 
 from nbprof.capture import place as module
 from nbprof.capture.options import Options
-from nbprof.capture.place import Place
+from nbprof.capture.place import RunFolder
 from nbprof.capture.reserve import COUNT, Reserve
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
@@ -74,7 +74,7 @@ def record(place, size):
 
 
 def test_a_run_that_fits_a_disk_that_is_nearly_full_is_in_the_logdir(logdir, temporary):
-    place = Place(Options(logdir=str(logdir.path)))
+    place = RunFolder(Options(logdir=str(logdir.path)))
     record(place, 1000)
     run = place.settle("-steps-1-2")
     assert run == logdir.path / "plugins" / "profile" / "2026_01_01-steps-1-2"
@@ -91,7 +91,7 @@ def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(
 ):
     left = logdir.free
     logdir.free = 1 << 40 if becomes_full else left
-    place = Place(Options(logdir=str(logdir.path)))
+    place = RunFolder(Options(logdir=str(logdir.path)))
     logdir.free = left
     place.secure()
     record(place, 73 << 10)
@@ -117,7 +117,7 @@ def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(
 @pytest.mark.parametrize("why", ["written", "no links"])
 def test_a_scratch_folder_that_cannot_move_stays(logdir, temporary, monkeypatch, why):
     logdir.free = 1 << 40
-    place = Place(Options(logdir=str(logdir.path)))
+    place = RunFolder(Options(logdir=str(logdir.path)))
     logdir.free = 100 << 10
     if why == "written":
         record(place, 1000)
@@ -136,7 +136,7 @@ def test_a_scratch_folder_that_cannot_move_stays(logdir, temporary, monkeypatch,
 
 def test_a_disk_with_room_has_the_scratch_folder_itself(logdir, temporary):
     logdir.free = 1 << 40
-    place = Place(Options(logdir=str(logdir.path)))
+    place = RunFolder(Options(logdir=str(logdir.path)))
     place.secure()
     record(place, 73 << 10)
     assert place.scratch.parent == logdir.path
@@ -147,7 +147,7 @@ def test_a_disk_with_room_has_the_scratch_folder_itself(logdir, temporary):
 def test_where_there_is_room_nowhere_the_sentence_says_where_the_run_is(
     logdir, temporary, monkeypatch
 ):
-    place = Place(Options(logdir=str(logdir.path)))
+    place = RunFolder(Options(logdir=str(logdir.path)))
     record(place, 73 << 10)
 
     def full(*_):
@@ -165,7 +165,7 @@ def test_where_there_is_room_nowhere_the_sentence_says_where_the_run_is(
 def test_temporary_files_go_where_there_is_room(logdir, temporary, monkeypatch):
     monkeypatch.setattr(module.tempfile, "tempdir", str(logdir.path))
     logdir.path.mkdir()
-    place = Place(Options(save=False))
+    place = RunFolder(Options(save=False))
     assert logdir.path not in place.logdir.parents
     assert temporary not in place.logdir.parents
     place.remove()

@@ -170,7 +170,7 @@ class TestPlaces:
         assert PythonSamples.unpacked(samples.packed()) is not None
 
     def test_deep_recursion_is_truncated(self, run, monkeypatch):
-        monkeypatch.setattr(python_samples, "_MOST_DEPTH", 20)
+        monkeypatch.setattr(python_samples, "_MAX_DEPTH", 20)
         text = BUSY + "def deep(n):\n    return deep(n - 1) if n else busy(0.2)\ndeep(60)\n"
         samples = sampled(run, text)
         assert samples.truncated
@@ -266,28 +266,28 @@ class TestWeights:
     @pytest.mark.parametrize("count", [7, 8])
     def test_halving_keeps_the_last_sample_and_the_sum_of_cpu_time(self, count):
         sampler = PythonSampler()
-        sampler._at.extend(range(0, 10 * count + 1, 10))
+        sampler._times.extend(range(0, 10 * count + 1, 10))
         sampler._cpu.extend(range(count + 1))
         sampler._late.extend(range(count + 1))
         for sample in range(1, count + 1):
             for thread in (0, 1) if sample % 3 else (0,):
                 sampler._sample.append(sample)
-                sampler._of_thread.append(thread)
+                sampler._thread_index.append(thread)
                 sampler._node.append(sample)
                 sampler._thread_cpu.append(100 * sample + thread)
         before = sum(sampler._thread_cpu)
         sampler._halve()
-        assert list(sampler._at)[::-1] == list(range(10 * count, -1, -20)) + (
+        assert list(sampler._times)[::-1] == list(range(10 * count, -1, -20)) + (
             [0] if count % 2 else []
         )
         assert sum(sampler._thread_cpu) == before
         assert list(sampler._sample) == sorted(sampler._sample)
         # Each sample has the stack of its own moment, or of the thread's last one before it.
         for sample, thread, node in zip(
-            sampler._sample, sampler._of_thread, sampler._node, strict=True
+            sampler._sample, sampler._thread_index, sampler._node, strict=True
         ):
-            assert node == sampler._at[sample] // 10 or (
-                thread == 1 and node == sampler._at[sample] // 10 - 1
+            assert node == sampler._times[sample] // 10 or (
+                thread == 1 and node == sampler._times[sample] // 10 - 1
             )
 
 

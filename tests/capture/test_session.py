@@ -24,7 +24,7 @@ from nbprof.capture.detect import choose, names_in
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.options import Options, parse_steps
 from nbprof.capture.patches import Patches
-from nbprof.capture.place import Place
+from nbprof.capture.place import RunFolder
 from nbprof.capture.session import Session
 from nbprof.capture.shield import Shield, pressed, shielded
 from nbprof.capture.steps import step, steps
@@ -308,7 +308,7 @@ def test_a_forked_child_records_nothing():
 
 def test_a_place_that_cannot_be_written_is_replaced_and_said(tmp_path):
     (tmp_path / "file").write_text("")
-    place = Place(Options(logdir=str(tmp_path / "file" / "below")))
+    place = RunFolder(Options(logdir=str(tmp_path / "file" / "below")))
     assert "cannot be written" in place.notes[0]
     assert place.scratch.is_dir()
     place.discard()
@@ -319,7 +319,7 @@ def test_a_working_directory_that_is_gone_is_replaced_and_said(tmp_path, monkeyp
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    place = Place(Options())
+    place = RunFolder(Options())
     assert place.scratch.is_dir()
     assert place.notes[0].startswith("nbprof-results cannot be written (No such file or directory)")
     place.discard()

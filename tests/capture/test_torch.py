@@ -452,7 +452,7 @@ def test_an_evaluation_between_epochs_is_in_no_step(torch, record):
         assert not any(begin + base < (a + b) / 2 < end + base for a, b in spans)
     told = [note for note in recording.info.notes if "evaluation mode" in note]
     assert len(told) == 1
-    assert told[0].startswith("a stretch with the model in evaluation mode (")
+    assert told[0].startswith("a period with the model in evaluation mode (")
 
 
 def test_layers_that_stay_in_evaluation_mode_leave_steps_whole(torch, record):

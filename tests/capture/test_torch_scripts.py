@@ -189,9 +189,9 @@ def test_a_rank_that_records_a_block_says_which_it_is(job):
 def test_runs_of_one_second_do_not_meet(tmp_path, monkeypatch):
     """Another rank takes the name between the look and the move."""
     from nbprof.capture.options import Options
-    from nbprof.capture.place import Place
+    from nbprof.capture.place import RunFolder
 
-    places = [Place(Options(logdir=str(tmp_path))) for _ in range(2)]
+    places = [RunFolder(Options(logdir=str(tmp_path))) for _ in range(2)]
     for place in places:
         run = place.scratch / "plugins" / "profile" / "2026_01_01_00_00_00"
         run.mkdir(parents=True)

@@ -15,7 +15,7 @@ import pytest
 
 import nbprof
 from nbprof.capture.options import Options
-from nbprof.capture.place import Place
+from nbprof.capture.place import RunFolder
 from nbprof.core.errors import ReadError
 from nbprof.core.unfinished import MARK, SCRATCH, mark, unfinished
 from nbprof.display.slot import Slot
@@ -82,7 +82,7 @@ def test_what_was_written_is_opened(tmp_path):
     assert " in train.ipynb was not finished: its process, " in said
     assert "What its profiler had written so far is shown." in said
     # What can be read is not removed by the next recording.
-    place = Place(Options(logdir=str(tmp_path)))
+    place = RunFolder(Options(logdir=str(tmp_path)))
     place.discard()
     assert len(unfinished(tmp_path)) == 1
 
@@ -103,7 +103,7 @@ def test_one_that_goes_on_is_not_opened(tmp_path):
         match=rf"is not finished: its process, {os.getpid()}, is still running, and its run appears when it finishes",
     ):
         nbprof.load(tmp_path)
-    place = Place(Options(logdir=str(tmp_path)))
+    place = RunFolder(Options(logdir=str(tmp_path)))
     place.discard()
     assert len(unfinished(tmp_path)) == 1
 

@@ -14,7 +14,7 @@ import nbprof
 from nbprof.capture.machine import machine
 from nbprof.core.errors import NbprofError
 from nbprof.gate import policy
-from nbprof.gate.baseline import Baseline, another
+from nbprof.gate.baseline import Baseline, machine_difference
 from nbprof.gate.expect import ExpectationFailed, expect
 from nbprof.gate.limits import amount, fraction
 from nbprof.gate.record import Repeated
@@ -120,9 +120,9 @@ def test_unknown_is_neither_passed_nor_zero():
 
 
 def test_on_ci_what_is_unknown_fails_unless_it_is_said_otherwise(monkeypatch):
-    assert policy.usual() == "warn"
+    assert policy.default_unknown() == "warn"
     monkeypatch.setenv("CI", "true")
-    assert policy.usual() == "fail"
+    assert policy.default_unknown() == "fail"
     with pytest.raises(NbprofError, match="not 'pass'"):
         expect(read(CPU), unknown="pass")
 
@@ -336,8 +336,10 @@ def test_two_expectations_may_not_write_one_baseline(tmp_path):
 
 
 def test_machines_are_the_same_only_if_all_that_is_known_is():
-    assert another({"cpu": "a"}, {"cpu": "a"}) == ""
-    assert "driver unknown there, 550 here" in another({"cpu": "a"}, {"cpu": "a", "driver": "550"})
+    assert machine_difference({"cpu": "a"}, {"cpu": "a"}) == ""
+    assert "driver unknown there, 550 here" in machine_difference(
+        {"cpu": "a"}, {"cpu": "a", "driver": "550"}
+    )
 
 
 def test_limits_are_read_as_people_write_them():

@@ -1,6 +1,4 @@
-"""Replaces what a cell reads by its first batch, repeated: datasets of tf.data, PyTorch's
-DataLoader, and `nbprof.steps`.
-"""
+"""Replaces inputs (tf.data, DataLoader, `nbprof.steps`) by their first batch, repeated."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ _PASSES_ON = (enumerate, zip, map, filter)
 
 
 class Inputs:
-    """While entered, each input that is iterated over gives its first batch as often as it would
-    have given batches.
+    """While entered, each input gives its first batch as often as it would have given batches.
 
     The first batch is read, and an unknown number of batches is counted, when the loop begins: such
     a step is in `prepared`, since it still waits for input.
@@ -113,8 +110,8 @@ class Inputs:
         if not sum(1 for _ in iterate(first)):
             self._note("tf.data", dataset, 0)
             return first
-        known = int(dataset.cardinality())
-        number = known if known >= _INFINITE else self._count(iterate(dataset))
+        cardinality = int(dataset.cardinality())
+        number = cardinality if cardinality >= _INFINITE else self._count(iterate(dataset))
         self._note("tf.data", dataset, None if number == _INFINITE else max(number, 1))
         return first.repeat(number if number == _INFINITE else max(number, 1))
 
@@ -132,7 +129,7 @@ class Inputs:
         self._patches.replace(loader, "__iter__", iterate)
 
     def _first_of_loader(self, loader: Any) -> tuple[Any, int]:
-        # An iterator of its own: that of persistent workers stays as it is.
+        # A separate iterator, so that that of persistent workers is unchanged.
         iterator = loader._get_iterator()
         try:
             return self._first("DataLoader", loader, iterator)
@@ -141,7 +138,7 @@ class Inputs:
                 iterator._shutdown_workers()
 
     def _of_steps(self, iterable: Iterable[Any]) -> Iterable[Any]:
-        """What `nbprof.steps` iterates over instead."""
+        """The iterable in place of that of `nbprof.steps`."""
         iterator = iter(iterable)
         replaced = isinstance(iterator, _Repeated) or type(iterator).__module__.startswith(
             "tensorflow."
@@ -160,8 +157,8 @@ class Inputs:
             break
         item, number = self._first("nbprof.steps", iterable, iterator)
         if isinstance(iterable, enumerate) and number:
-            for at in range(number):
-                yield item[0] + at, item[1]
+            for index in range(number):
+                yield item[0] + index, item[1]
         else:
             yield from _Repeated(self, item, number)
 
@@ -199,9 +196,9 @@ class Inputs:
         if number == 0:
             self.empty.append(called)
         else:
-            batches = (
-                "endless" if number is None else f"{number:,} batch" + ("es" if number != 1 else "")
-            )
+            batches = "endless"
+            if number is not None:
+                batches = f"{number:,} {'batch' if number == 1 else 'batches'}"
             self.replaced[f"{called}, {batches}"] = None
 
     def serve(self) -> None:

@@ -1,11 +1,11 @@
-"""Keeps the state that a cell can change, so that it can run once more and leave no trace.
+"""Saves the state that a cell can change, so that it can run once more and leave no trace.
 
-Models, optimizers and arrays stay the objects they are, because compiled functions, callbacks and
-optimizers hold references to them (a `tf.function` trains the variables that it was traced with,
-whatever a name holds later). So their values are copied before the second run, which works on the
-objects themselves, and the copies are written back. Where a value cannot be written back, because
-it is immutable and may be used up (arrays of JAX that a function donates), it is the other way
-round: the second run gets the copy. Variables of the notebook are rebound.
+Models, optimizers and arrays stay the same objects, because compiled functions, callbacks and
+optimizers refer to them (a `tf.function` trains the variables that it was traced with, whatever a
+name refers to later). So their values are copied before the second run, which works on the objects
+themselves, and the copies are written back. Values that cannot be written back, because they are
+immutable and may be used up (arrays of JAX that a function donates), are replaced by copies for the
+second run. Variables of the notebook are rebound.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -35,29 +36,27 @@ import psutil
 from nbprof.capture.probe.reads import BY_TEXT, names_in, reads_by_text
 
 SHARE = 0.5
-"""Of the free memory, what copies may take."""
-MOST_OBJECTS = 1_000_000
+"""Share of the free memory that copies may take."""
+MAX_OBJECTS = 1_000_000
 
 _HEAP_TYPE = 1 << 9
 _LIBRARIES = {
-    *(
-        "IPython",
-        "ipykernel",
-        "jax",
-        "jaxlib",
-        "keras",
-        "logging",
-        "matplotlib",
-        "nbprof",
-        "numpy",
-        "pandas",
-        "tensorflow",
-        "torch",
-        "tqdm",
-    )
+    "IPython",
+    "ipykernel",
+    "jax",
+    "jaxlib",
+    "keras",
+    "logging",
+    "matplotlib",
+    "nbprof",
+    "numpy",
+    "pandas",
+    "tensorflow",
+    "torch",
+    "tqdm",
 }
-"""Their own objects hold caches and settings; those with state that training changes are each dealt
-with below.
+"""Libraries whose objects hold caches and settings; classes with state that training changes are
+handled below.
 """
 _LEAVES = (
     ModuleType,
@@ -75,9 +74,7 @@ _LEAVES = (
 _OF_IPYTHON = {"In", "Out", "exit", "get_ipython", "quit"}
 _BUILTIN_NEW = type(object.__new__)
 _INSTALLED = tuple(
-    path
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    if (path := sysconfig.get_paths().get(name))
+    filter(None, map(sysconfig.get_paths().get, ("stdlib", "platstdlib", "purelib", "platlib")))
 )
 
 
@@ -86,7 +83,7 @@ class _NoRoomError(Exception):
 
 
 class State:
-    """What the functions and objects that a cell uses can change.
+    """The state that the functions and objects of a cell can change.
 
     Parameters
     ----------
@@ -98,7 +95,7 @@ class State:
     Attributes
     ----------
     uncopied : list of str
-        What cannot be put back, with the reason.
+        Objects that cannot be restored, with the reason.
     consumed : list of str
         Iterators, which the first run has used up.
     """
@@ -115,19 +112,21 @@ class State:
         try:
             self._random()
             self._variables(namespace)
-            known = set(names)
-            self._globals(namespace, everything(namespace) if known & BY_TEXT else known, "")
+            read_names = set(names)
+            if read_names & BY_TEXT:
+                read_names = everything(namespace)
+            self._globals(namespace, read_names, "")
             while self._waiting:
                 self._visit(*self._waiting.popleft())
-                if len(self._seen) > MOST_OBJECTS:
-                    self.uncopied.append(f"more than {MOST_OBJECTS:,} objects")
+                if len(self._seen) > MAX_OBJECTS:
+                    self.uncopied.append(f"more than {MAX_OBJECTS:,} objects")
                     break
         except BaseException:
             self.restore()
             raise
 
     def restore(self) -> list[str]:
-        """Put everything back; returns what failed."""
+        """Restore everything; returns the errors."""
         failed = []
         while self._undo:
             try:
@@ -141,21 +140,19 @@ class State:
     # Namespaces and functions.
 
     def _variables(self, namespace: dict[str, Any]) -> None:
-        kept = dict(namespace)
+        original = dict(namespace)
 
         def rebind() -> None:
-            for name in namespace.keys() - kept.keys():
+            for name in namespace.keys() - original.keys():
                 del namespace[name]
-            for name, value in kept.items():
+            for name, value in original.items():
                 if name not in namespace or namespace[name] is not value:
                     namespace[name] = value
 
         self._undo.append(rebind)
 
     def _globals(self, namespace: dict[str, Any], names: set[str], within: str) -> None:
-        """What those of the names hold that are there; a module of the user's own is looked into by
-        the same names.
-        """
+        """Visit the named variables; of a module of the user's, the attributes with these names."""
         if within and id(namespace) not in self._seen:
             self._seen[id(namespace)] = namespace
             self._variables(namespace)
@@ -168,7 +165,8 @@ class State:
                 if own_module(value.__name__):
                     self._globals(vars(value), names, value.__name__)
                 continue
-            if (copy := self._substitute(value)) is not value:
+            copy = self._substitute(value)
+            if copy is not value:
                 namespace[name] = copy
             if isinstance(value, Iterator) and not isinstance(value, io.IOBase):
                 self.consumed.append(name)
@@ -180,13 +178,14 @@ class State:
             self._waiting.append((cell, path))
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._waiting.append((value, path))
-        # Not of `__module__`, which a wrapper takes from what it wraps.
+        # Not `__module__`, which a wrapper takes from the function that it wraps.
         module = str(function.__globals__.get("__name__"))
         if own_module(module):
             namespace, code = function.__globals__, function.__code__
             names = everything(namespace) if reads_by_text(code) else names_in(code)
             self._globals(namespace, names, "" if module == "__main__" else module)
-        if callable(inner := getattr(function, "__wrapped__", None)):
+        inner = getattr(function, "__wrapped__", None)
+        if callable(inner):
             self._waiting.append((inner, path))
 
     def _cell(self, cell: CellType, path: str) -> None:
@@ -199,17 +198,17 @@ class State:
     def _class(self, cls: type, path: str) -> None:
         if not own_module(cls.__module__):
             return
-        kept = dict(vars(cls))
+        original = dict(vars(cls))
 
         def put_back() -> None:
-            for name in vars(cls).keys() - kept.keys():
+            for name in vars(cls).keys() - original.keys():
                 delattr(cls, name)
-            for name, value in kept.items():
+            for name, value in original.items():
                 if vars(cls).get(name) is not value:
                     setattr(cls, name, value)
 
         self._undo.append(put_back)
-        for name, value in kept.items():
+        for name, value in original.items():
             inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
             if isinstance(inner, FunctionType) or not (
                 name.startswith(("__", "_abc_")) or hasattr(type(inner), "__get__")
@@ -259,7 +258,7 @@ class State:
                 return
             elif isinstance(value, _LEAVES) or self._of_library(value, path):
                 return
-            elif not self._plain(value):
+            elif not self._is_plain(value):
                 self._refuse(path, value, "an open file" if isinstance(value, io.IOBase) else "")
                 return
         if not isinstance(value, (FunctionType, type)):
@@ -267,47 +266,45 @@ class State:
             self._waiting.append((cls, cls.__name__))
 
     def _of_library(self, value: Any, path: str) -> bool:
-        """Whether it is of a framework, or a function that one has compiled."""
+        """Save the state of an object of a framework; False if it is of none."""
         if callable(value):
             for attribute in ("__wrapped__", "python_function", "func"):
-                if callable(inner := getattr(value, attribute, None)):
+                inner = getattr(value, attribute, None)
+                if callable(inner):
                     self._waiting.append((inner, path))
         if type(value).__module__ == "functools":
-            self._waiting.extend(
-                (part, path)
-                for part in (getattr(value, "args", None), getattr(value, "keywords", None))
-            )
+            self._waiting.append((getattr(value, "args", None), path))
+            self._waiting.append((getattr(value, "keywords", None), path))
             return True
         return (
             self._array(value)
             or self._generator(value)
             or self._torch(value, path)
             or self._keras(value, path)
-            or self._rest(value)
+            or self._is_stateless(value)
         )
 
-    def _rest(self, value: Any) -> bool:
-        """What has no state that can be changed, as far as is known."""
+    def _is_stateless(self, value: Any) -> bool:
+        """Return whether an object has no state that can be changed, as far as is known."""
         cls = type(value)
-        kept = any(self._is(value, module, name) for module, name in _WALKED)
         if cls.__module__.partition(".")[0] in _LIBRARIES:
-            return not kept
-        # A type of C with a hash of its own is a value, as a date or a pattern is.
+            return not any(self._is(value, module, name) for module, name in _WALKED)
+        # A type of C that defines a hash is a value, such as a date or a pattern.
         by_value: Any = cls.__hash__
-        return not self._plain(value) and by_value not in (None, object.__hash__)
+        return not self._is_plain(value) and by_value not in (None, object.__hash__)
 
     @staticmethod
-    def _plain(value: Any) -> bool:
-        """Whether all that it holds is in its attributes."""
+    def _is_plain(value: Any) -> bool:
+        """Return whether all its state is in its attributes."""
         cls = type(value)
         return _base_of_c(cls) is object and (hasattr(value, "__dict__") or bool(_slots(cls)))
 
     @staticmethod
     def _is(value: Any, module: str, name: str) -> bool:
-        found: Any = sys.modules.get(module)
+        attribute: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        return isinstance(found, type) and isinstance(value, found)
+            attribute = getattr(attribute, part, None)
+        return isinstance(attribute, type) and isinstance(value, attribute)
 
     def _refuse(self, path: str, value: Any, why: str) -> None:
         self.uncopied.append(f"{path} ({why or type(value).__name__})")
@@ -318,53 +315,55 @@ class State:
             self._mapping(held, path)
         for name in _slots(type(value)):
             with suppress(AttributeError):
-                kept = getattr(value, name)
-                self._undo.append(
-                    lambda name=name, kept=kept: object.__setattr__(value, name, kept)
-                )  # type: ignore[misc]
-                if (copy := self._substitute(kept)) is not kept:
+                original = getattr(value, name)
+                self._undo.append(partial(object.__setattr__, value, name, original))
+                copy = self._substitute(original)
+                if copy is not original:
                     object.__setattr__(value, name, copy)
-                self._waiting.append((kept, f"{path}.{name}"))
+                self._waiting.append((original, f"{path}.{name}"))
 
     def _mapping(self, held: dict[Any, Any], path: str) -> None:
-        kept = dict(held)
-        self._undo.append(lambda: (dict.clear(held), dict.update(held, kept)))
-        for key, value in kept.items():
-            if (copy := self._substitute(value)) is not value:
+        original = dict(held)
+        self._undo.append(lambda: (dict.clear(held), dict.update(held, original)))
+        for key, value in original.items():
+            copy = self._substitute(value)
+            if copy is not value:
                 dict.__setitem__(held, key, copy)
-            self._waiting.append((value, f"{path}.{key}" if isinstance(key, str) else path))
+            self._waiting.append((value, _item_path(path, key)))
 
     def _dict(self, held: dict[Any, Any], path: str) -> None:
         if not isinstance(held, OrderedDict):
             self._mapping(held, path)
             return
-        # It keeps its order apart from the dict.
-        kept = list(held.items())
-        self._undo.append(lambda: _refill(held, kept))
-        for key, value in kept:
-            if (copy := self._substitute(value)) is not value:
+        # It stores its order separately from the dict.
+        original = list(held.items())
+        self._undo.append(lambda: _refill(held, original))
+        for key, value in original:
+            copy = self._substitute(value)
+            if copy is not value:
                 held[key] = copy
-            self._waiting.append((value, f"{path}.{key}" if isinstance(key, str) else path))
+            self._waiting.append((value, _item_path(path, key)))
 
     def _sequence(self, held: Any, path: str) -> None:
-        kept = list(held)
+        original = list(held)
         if isinstance(held, list):
-            self._undo.append(lambda: list.__setitem__(held, slice(None), kept))
+            self._undo.append(lambda: list.__setitem__(held, slice(None), original))
         else:
-            self._undo.append(lambda: _refill(held, kept))
-        for at, value in enumerate(kept):
-            if (copy := self._substitute(value)) is not value:
-                held[at] = copy
+            self._undo.append(lambda: _refill(held, original))
+        for index, value in enumerate(original):
+            copy = self._substitute(value)
+            if copy is not value:
+                held[index] = copy
             self._waiting.append((value, path))
 
     def _set(self, held: set[Any], path: str) -> None:
-        kept = set(held)
-        self._undo.append(lambda: (set.clear(held), set.update(held, kept)))
-        self._waiting.extend((value, path) for value in kept)
+        original = set(held)
+        self._undo.append(lambda: (set.clear(held), set.update(held, original)))
+        self._waiting.extend((value, path) for value in original)
 
-    # What only frameworks have.
+    # Objects of frameworks.
 
-    def _room(self, size: int) -> None:
+    def _take_memory(self, size: int) -> None:
         if size > self._left:
             raise _NoRoomError
         self._left -= size
@@ -372,19 +371,19 @@ class State:
     def _array(self, value: Any) -> bool:
         if self._is(value, "numpy", "ndarray"):
             if value.flags.writeable:
-                self._room(value.nbytes)
-                kept = value.copy()
-                self._undo.append(lambda: value.__setitem__(..., kept))
+                self._take_memory(value.nbytes)
+                original = value.copy()
+                self._undo.append(lambda: value.__setitem__(..., original))
             return True
         if self._is(value, "pandas", "DataFrame") or self._is(value, "pandas", "Series"):
-            self._room(int(value.memory_usage().sum()))
+            self._take_memory(int(value.memory_usage().sum()))
             frame = value.copy()
             self._undo.append(lambda: value._update_inplace(frame))
             return True
         return False
 
     def _generator(self, value: Any) -> bool:
-        """A random number generator of the user's own."""
+        """Save a random number generator of the user's; False if it is none."""
         if self._is(value, "numpy.random", "Generator"):
             value = value.bit_generator
         if self._is(value, "numpy.random", "BitGenerator"):
@@ -405,47 +404,46 @@ class State:
         return True
 
     def _substitute(self, value: Any) -> Any:
-        """A copy of arrays of JAX, also in tuples: a function may donate them, and then they are
-        gone.
-        """
-        if type(value) is not tuple and isinstance(value, tuple) and not hasattr(value, "_make"):
-            return value
+        """A copy of arrays of JAX, also in tuples, since a function may donate them."""
         if isinstance(value, tuple):
-            parts = [self._substitute(part) for part in value]
-            if all(new is old for new, old in zip(parts, value, strict=True)):
-                return value
-            return type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
-        if (
-            not self._is(value, "jax", "Array")
-            or not hasattr(value, "is_deleted")
-            or value.is_deleted()
-        ):
+            return self._substitute_in_tuple(value)
+        if not self._is(value, "jax", "Array") or not hasattr(value, "is_deleted"):
+            return value
+        if value.is_deleted():
             return value
         if id(value) not in self._copies:
             self._seen[id(value)] = value
-            self._room(getattr(value, "nbytes", 0))
+            self._take_memory(getattr(value, "nbytes", 0))
             copy = self._copies[id(value)] = value.copy()
             self._copies[id(copy)] = copy
         return self._copies[id(value)]
 
+    def _substitute_in_tuple(self, value: tuple[Any, ...]) -> Any:
+        make: Any = getattr(type(value), "_make", None)
+        if type(value) is not tuple and make is None:
+            return value
+        parts = [self._substitute(part) for part in value]
+        if all(new is old for new, old in zip(parts, value, strict=True)):
+            return value
+        return make(parts) if make is not None else tuple(parts)
+
     def _torch(self, value: Any, path: str) -> bool:
         if self._is(value, "torch.utils.data", "DataLoader"):
-            # What it reads is only read.
+            # It does not change its dataset.
             self._waiting.append((value.generator, path))
             return True
         if self._is(value, "torch.utils.data", "Dataset"):
             return True
         if self._is(value, "torch.nn", "Module"):
-            # A scripted module does not keep them in its attributes.
-            self._waiting.extend(
-                (tensor, path) for tensor in (*value.parameters(), *value.buffers())
-            )
+            # A scripted module does not have them in its attributes.
+            for tensor in (*value.parameters(), *value.buffers()):
+                self._waiting.append((tensor, path))
         if not self._is(value, "torch", "Tensor"):
             return False
-        self._room(value.element_size() * value.nelement())
+        self._take_memory(value.element_size() * value.nelement())
         torch = sys.modules["torch"]
         alias, gradient = value.detach(), value.grad if value.is_leaf else None
-        # In main memory: that of a device may have no room for a second copy.
+        # In main memory: that of a device may be too small for a second copy.
         copy = alias.to("cpu", copy=True)
         needs = value.requires_grad
 
@@ -466,10 +464,9 @@ class State:
 
     def _keras(self, value: Any, path: str) -> bool:
         if self._is(value, "tensorflow", "Variable"):
-            if not (
-                value.dtype.is_numpy_compatible and value.dtype.name not in ("resource", "variant")
-            ):
-                raise TypeError(f"a variable of {value.dtype.name}")
+            dtype = value.dtype
+            if not dtype.is_numpy_compatible or dtype.name in ("resource", "variant"):
+                raise TypeError(f"a variable of {dtype.name}")
             self._assigned(value, value.numpy())
             return True
         if self._is(value, "tensorflow", "Module"):
@@ -482,14 +479,10 @@ class State:
             return False
         parts: list[Any] = [value]
         if self._is(value, "keras", "Layer"):
-            parts += [layer for layer in value._flatten_layers() if layer is not value]
-            parts += [
-                part
-                for part in (getattr(value, "optimizer", None), *getattr(value, "metrics", ()))
-                if part is not None
-            ]
-        for part in parts:
-            if part is not value and id(part) in self._seen:
+            parts += value._flatten_layers()
+            parts += [getattr(value, "optimizer", None), *getattr(value, "metrics", ())]
+        for index, part in enumerate(parts):
+            if part is None or (index and id(part) in self._seen):
                 continue
             self._seen[id(part)] = part
             self._shallow(part)
@@ -498,19 +491,21 @@ class State:
         return True
 
     def _shallow(self, value: Any) -> None:
-        """The attributes of an object of Keras, and the containers among them; what Keras keeps in
-        those is dealt with one by one.
+        """Save the attributes of an object of Keras, and the containers among them.
+
+        The objects in these containers are saved separately.
         """
         held = vars(value)
-        kept = dict(held)
-        for part in map(_unwrapped, kept.values()):
+        original = dict(held)
+        for part in map(_unwrapped, original.values()):
             if isinstance(part, dict):
-                self._undo.append(lambda d=part, k=dict(part): (dict.clear(d), dict.update(d, k)))  # type: ignore[misc]
+                # Called from the last to the first.
+                self._undo += [partial(dict.update, part, dict(part)), partial(dict.clear, part)]
             elif isinstance(part, list):
-                self._undo.append(lambda d=part, k=list(part): list.__setitem__(d, slice(None), k))  # type: ignore[misc]
+                self._undo.append(partial(list.__setitem__, part, slice(None), list(part)))
             elif isinstance(part, set):
-                self._undo.append(lambda d=part, k=set(part): (set.clear(d), set.update(d, k)))  # type: ignore[misc]
-        self._undo.append(lambda: (held.clear(), held.update(kept)))
+                self._undo += [partial(set.update, part, set(part)), partial(set.clear, part)]
+        self._undo.append(lambda: (held.clear(), held.update(original)))
 
     def _keras_variables(self, variables: Iterable[Any]) -> None:
         for variable in variables:
@@ -519,18 +514,20 @@ class State:
                 self._assigned(variable, sys.modules["keras"].ops.convert_to_numpy(variable))
 
     def _assigned(self, variable: Any, value: Any) -> None:
-        self._room(value.nbytes)
-        kept = value.copy()
-        self._undo.append(lambda: variable.assign(kept))
+        self._take_memory(value.nbytes)
+        original = value.copy()
+        self._undo.append(lambda: variable.assign(original))
 
     def _random(self) -> None:
-        """The random number generators that everything shares."""
+        """Save the global random number generators."""
         state = random.getstate()
         self._undo.append(lambda: random.setstate(state))
-        if (numpy := sys.modules.get("numpy")) is not None:
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
             of_numpy = numpy.random.get_state()
             self._undo.append(lambda: numpy.random.set_state(of_numpy))
-        if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "get_rng_state"):
+        torch = sys.modules.get("torch")
+        if torch is not None and hasattr(torch, "get_rng_state"):
             of_torch = torch.get_rng_state()
             self._undo.append(lambda: torch.set_rng_state(of_torch))
             if torch.cuda.is_initialized():
@@ -565,22 +562,17 @@ def everything(namespace: dict[str, Any]) -> set[str]:
 
 
 def own_module(name: str | None) -> bool:
-    """Whether a module is the notebook, or of the user's own files."""
-    module = sys.modules.get(name or "")
-    if name == "__main__" or module is None:
-        return name == "__main__"
-    file = getattr(module, "__file__", None) or ""
-    return (
-        bool(file)
-        and not file.startswith(_INSTALLED)
-        and str(name).partition(".")[0] not in _LIBRARIES
-    )
+    """Return whether a module is the notebook, or one of the user's files."""
+    if name == "__main__":
+        return True
+    file = getattr(sys.modules.get(name or ""), "__file__", None) or ""
+    if not file or file.startswith(_INSTALLED):
+        return False
+    return str(name).partition(".")[0] not in _LIBRARIES
 
 
 def _base_of_c(cls: type) -> type:
-    """The class that an object is laid out by: `object`, where all classes are written in Python
-    (as `copyreg` finds it).
-    """
+    """The class of C that an object is laid out by, as `copyreg` finds it; `object` by default."""
     for base in cls.__mro__:
         new = base.__new__
         if not base.__flags__ & _HEAP_TYPE or (
@@ -591,19 +583,20 @@ def _base_of_c(cls: type) -> type:
 
 
 def _unwrapped(held: Any) -> Any:
-    """The container in a wrapper of TensorFlow, which tracks what is put into it."""
-    return (
-        getattr(held, "__wrapped__", held)
-        if isinstance(held, dict)
-        else getattr(held, "_storage", held)
-        if isinstance(held, list)
-        else held
-    )
+    """The container in a wrapper of TensorFlow, which tracks changes."""
+    if isinstance(held, dict):
+        return getattr(held, "__wrapped__", held)
+    return getattr(held, "_storage", held) if isinstance(held, list) else held
 
 
-def _refill(held: Any, kept: Any) -> None:
+def _item_path(path: str, key: object) -> str:
+    return f"{path}.{key}" if isinstance(key, str) else path
+
+
+def _refill(held: Any, original: Any) -> None:
     held.clear()
-    (held.update if hasattr(held, "update") else held.extend)(kept)
+    add = held.update if hasattr(held, "update") else held.extend
+    add(original)
 
 
 def _slots(cls: type) -> list[str]:

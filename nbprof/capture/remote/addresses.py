@@ -10,7 +10,10 @@ from typing import Any
 from nbprof.core.errors import CaptureError
 
 # A name or IPv4 address, or an IPv6 address in brackets.
-_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]"
+_HOST = (
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?"
+    r"|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]"
+)
 _EXAMPLE = "write it as host:6009, with the port of the profiler server"
 
 
@@ -41,17 +44,13 @@ class Address:
 
     @property
     def file_stem(self) -> str:
-        """What its file is called, before ``.xplane.pb``; two workers of one machine differ in the
-        port.
-        """
+        """Its file name without ``.xplane.pb``; workers of one machine differ in the port."""
         return f"{re.sub(r'[^A-Za-z0-9._-]', '_', self.host.strip('[]'))}_{self.port}"
 
 
 @dataclass(frozen=True)
 class Tpu:
-    """The workers of a Cloud TPU, by its `name`; `zone` and `project` are those of this machine
-    where they are empty.
-    """
+    """The workers of a Cloud TPU; an empty `zone` or `project` is that of this machine."""
 
     project: str
     zone: str
@@ -59,10 +58,11 @@ class Tpu:
     port: int
 
     def __str__(self) -> str:
-        return f"tpu://{'/'.join(part for part in (self.project, self.zone, self.name) if part)}:{self.port}"
+        path = "/".join(filter(None, (self.project, self.zone, self.name)))
+        return f"tpu://{path}:{self.port}"
 
 
-def parse(given: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:
+def parse(addresses: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:
     """Return the addresses, each once, and a sentence for each that was given again.
 
     Parameters
@@ -76,45 +76,43 @@ def parse(given: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:
     CaptureError
         An invalid address, or none.
     """
-    texts = _texts(given)
-    found: list[Address | Tpu] = []
-    notes = []
-    for text in ",".join(texts).split(","):
-        if not (text := text.strip()):
-            continue
-        address = _one(text)
-        if address not in found:
-            found.append(address)
-        elif (note := f"{address} was given more than once and recorded once") not in notes:
-            notes.append(note)
-    if not found:
+    parsed: list[Address | Tpu] = []
+    repeated: dict[Address | Tpu, None] = {}
+    for text in filter(None, map(str.strip, ",".join(_texts(addresses)).split(","))):
+        address = _parse_address(text)
+        if address in parsed:
+            repeated[address] = None
+        else:
+            parsed.append(address)
+    if not parsed:
         raise CaptureError(
             "no address given: name the workers, as in grpc://host:6009,grpc://host2:6009"
         )
-    return found, notes
+    notes = [f"{address} was given more than once and recorded once" for address in repeated]
+    return parsed, notes
 
 
-def _texts(given: Any) -> list[str]:
-    """One text or many, as a list; whatever else a user may hand over is refused."""
-    if isinstance(given, str):
-        return [given]
-    if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
+def _texts(addresses: Any) -> list[str]:
+    """One text or many, as a list; other types are refused."""
+    if isinstance(addresses, str):
+        return [addresses]
+    if isinstance(addresses, (bytes, bytearray)) or not isinstance(addresses, Iterable):
         raise CaptureError(
             "addresses must be a string such as 'host:6009,host2:6009' or a list of strings, not"
-            f" {type(given).__name__}"
+            f" {type(addresses).__name__}"
         )
-    texts = list(given)
+    texts = list(addresses)
     for text in texts:
         if not isinstance(text, str):
             raise CaptureError(f"an address must be a string such as 'host:6009', not {text!r}")
     return texts
 
 
-def _one(text: str) -> Address | Tpu:
-    scheme, found, rest = text.rpartition("://")
-    if found and scheme.lower() == "tpu":
+def _parse_address(text: str) -> Address | Tpu:
+    scheme, separator, rest = text.rpartition("://")
+    if separator and scheme.lower() == "tpu":
         return _tpu(text, rest)
-    if found and scheme.lower() != "grpc":
+    if separator and scheme.lower() != "grpc":
         raise CaptureError(f"{text}: a profiler server speaks gRPC, not {scheme}; {_EXAMPLE}")
     match = re.fullmatch(rf"({_HOST})(?::(\d{{1,9}}))?/?", rest)
     if match is None:

@@ -27,7 +27,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a call gave nothing: the name of gRPC's status code and what was said with it."""
+    """A failed call: the name of gRPC's status code, and its message."""
 
     code: str
     details: str

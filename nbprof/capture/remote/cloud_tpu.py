@@ -1,5 +1,4 @@
-"""The workers of a Cloud TPU by its name, as the Cloud TPU API lists them
-(`projects.locations.nodes.get`, version 2).
+"""The workers of a Cloud TPU by its name, from the Cloud TPU API (version 2).
 
 Workers answer inside of their network only, so this is asked for on a machine of Google Cloud,
 whose metadata server has what the API needs: the project, the zone, and a token of the machine's
@@ -37,14 +36,14 @@ def workers_of(named: Iterable[Address | Tpu], tell: Tell) -> list[Address]:
     CaptureError
         A TPU that cannot be looked up, or has no workers.
     """
-    found: dict[Address, None] = {}
-    for one in named:
-        if isinstance(one, Tpu):
-            tell(f"looking up the workers of {one.name}")
-            found.update(dict.fromkeys(_workers(one)))
+    addresses: dict[Address, None] = {}
+    for address in named:
+        if isinstance(address, Tpu):
+            tell(f"looking up the workers of {address.name}")
+            addresses.update(dict.fromkeys(_workers(address)))
         else:
-            found[one] = None
-    return list(found)
+            addresses[address] = None
+    return list(addresses)
 
 
 def _workers(tpu: Tpu) -> list[Address]:
@@ -62,26 +61,19 @@ def _workers(tpu: Tpu) -> list[Address]:
     state = node.get("state")
     if state not in (None, "READY"):
         raise CaptureError(f"{tpu}: it is in the state {state}, so its workers cannot be recorded")
-    ends = node.get("networkEndpoints")
-    hosts = (
-        [end.get("ipAddress") for end in ends if isinstance(end, dict)]
-        if isinstance(ends, list)
-        else []
-    )
-    out = [
-        Address(f"[{host}]" if ":" in host else host, tpu.port)
-        for host in hosts
-        if isinstance(host, str) and host
-    ]
-    if not out:
+    endpoints = node.get("networkEndpoints")
+    addresses = []
+    for endpoint in endpoints if isinstance(endpoints, list) else []:
+        host = endpoint.get("ipAddress") if isinstance(endpoint, dict) else None
+        if isinstance(host, str) and host:
+            addresses.append(Address(f"[{host}]" if ":" in host else host, tpu.port))
+    if not addresses:
         raise CaptureError(f"{tpu}: the Cloud TPU API lists no worker of it")
-    return out
+    return addresses
 
 
 def _metadata(tpu: Tpu, path: str) -> str:
-    """What the metadata server of the machine says. Google's own clients take its address from the
-    same variable.
-    """
+    """A value of the metadata server, at the address that Google's own clients use."""
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
     request = urllib.request.Request(
         f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}
@@ -100,9 +92,10 @@ def _metadata(tpu: Tpu, path: str) -> str:
 
 
 def _node(tpu: Tpu, project: str, zone: str, token: str) -> dict[str, Any]:
-    place = f"projects/{quote(project, safe='')}/locations/{quote(zone, safe='')}/nodes/{quote(tpu.name, safe='')}"
-    request = urllib.request.Request(f"{API}/{place}")  # noqa: S310
-    # To nobody else, should the answer lead elsewhere.
+    project, zone, name = (quote(part, safe="") for part in (project, zone, tpu.name))
+    path = f"projects/{project}/locations/{zone}/nodes/{name}"
+    request = urllib.request.Request(f"{API}/{path}")  # noqa: S310
+    # Not sent to another host, should the answer redirect to one.
     request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=API_S) as answer:  # noqa: S310

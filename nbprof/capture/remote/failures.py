@@ -1,4 +1,4 @@
-"""What went wrong with a worker, as a sentence with the remedy, and whether to ask again."""
+"""Failures of workers, as sentences with a remedy, and whether to ask again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Failure:
 
 
 def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> Failure:
-    """What gRPC's status means for the user.
+    """Explain a status of gRPC for the user.
 
     Parameters
     ----------

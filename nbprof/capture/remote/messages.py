@@ -1,5 +1,4 @@
-"""The messages of ``tensorflow.ProfilerService``, which the servers of TensorFlow, JAX and
-PyTorch/XLA speak.
+"""Messages of ``tensorflow.ProfilerService``, which TensorFlow, JAX and PyTorch/XLA implement.
 
 The few fields that are needed are written by hand, so that neither TensorFlow nor protobuf has to
 be installed. Field numbers are those of ``tsl/profiler/protobuf/profiler_service.proto`` and
@@ -79,7 +78,7 @@ class ProfileRequest:
 
 @dataclass(frozen=True)
 class ProfileResponse:
-    """What a worker answers.
+    """The answer of a worker.
 
     Parameters
     ----------
@@ -101,7 +100,7 @@ class ProfileResponse:
         ReadError
             They are no protobuf message.
         """
-        whole = memoryview(data)
+        message = memoryview(data)
         xspace: memoryview | None = None
         empty = False
         tool: memoryview | None = None
@@ -109,9 +108,9 @@ class ProfileResponse:
             if number_ == 7 and kind == VARINT:
                 empty = bool(value)
             elif number_ == 8 and kind == LENGTH:
-                xspace = whole[value:end]
+                xspace = message[value:end]
             elif number_ == 6 and kind == LENGTH:
-                tool = _tool(whole, value, end) or tool
+                tool = _tool(message, value, end) or tool
         return cls(tool if xspace is None else xspace, empty)
 
 
@@ -148,7 +147,5 @@ def chunk(field_: int, data: bytes) -> bytes:
 
 
 def text(field_: int, value: str) -> bytes:
-    """A text field; nothing where it is empty. What is no Unicode, as in a path with stray bytes,
-    is replaced.
-    """
+    """A text field, omitted if it is empty; bytes that are not Unicode are replaced."""
     return chunk(field_, value.encode("utf-8", "replace")) if value else b""

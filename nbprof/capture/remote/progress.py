@@ -1,6 +1,4 @@
-"""One line about what is going on, which changes at most four times a second; in the end it is
-gone, or says what it came to.
-"""
+"""One line of progress that changes at most four times a second, and is removed at the end."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ REPAINT_S = 0.25
 
 
 class Progress:
-    """Shows a line where people look: as an output of the cell in a notebook, in a terminal as a
-    line that is written over.
+    """Shows a line as an output of the cell in a notebook, or in a terminal.
 
     Use it in a `with` block. In a terminal the line is gone after it; in a notebook, where its
     output stays, it says what `last` was given, and is empty after a failure. It never raises: a
@@ -68,12 +65,12 @@ class Progress:
             self._write = None
 
     def last(self, text: str) -> None:
-        """What stays of the line, where its output does."""
+        """Set the text that remains if the output does."""
         self._last = text
 
 
 def _here() -> tuple[Tell | None, Callable[[str], None]]:
-    """How to write a line here, and how to remove it."""
+    """Functions that write a line here, and remove it."""
     shell = _shell()
     if shell is not None and hasattr(shell, "kernel"):
         from nbprof.display.slot import Slot

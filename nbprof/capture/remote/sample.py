@@ -1,6 +1,4 @@
-"""Sample running workers: ask their profiler servers to record, and make one profile of what they
-send.
-"""
+"""Sample running workers by their profiler servers, and make one profile of the recordings."""
 
 from __future__ import annotations
 
@@ -12,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbprof.capture.options import Options
-from nbprof.capture.place import Place
+from nbprof.capture.place import RunFolder
 from nbprof.capture.remote import cloud_tpu
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import library
@@ -58,16 +57,16 @@ def _outcome(recording: Recording) -> str:
 def record(
     addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch: Watch | None = None
 ) -> Recording:
-    """Record workers and return where the files lie.
+    """Record workers into files.
 
     Parameters
     ----------
     addresses : str or iterable of str
         As `nbprof.capture` takes them.
     sampling : Sampling
-        What to record.
+        The options.
     tell : callable
-        Called with what is going on.
+        Called with progress messages.
     watch : callable, optional
         As of `Workers`.
 
@@ -81,18 +80,10 @@ def record(
     named, notes = parse(addresses)
     library()
     targets = cloud_tpu.workers_of(named, tell)
-    place = _place(sampling)
+    run_folder = _run_folder(sampling)
+    started = datetime.now().astimezone()
     try:
-        started = datetime.now().astimezone()
-        name = sampling.name or time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
-        folder = place.scratch / "plugins" / "profile" / name
-        try:
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise CaptureError(
-                f"{place.logdir} cannot be written ({error.strerror}): choose another location with"
-                " --logdir DIR"
-            ) from error
+        folder = _session_folder(run_folder, sampling, started)
         workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
         if not workers.recorded:
@@ -100,35 +91,56 @@ def record(
                 raise KeyboardInterrupt
             raise CaptureError(_nothing(workers.all))
     except BaseException:
-        place.discard()
-        place.remove()
+        run_folder.discard()
+        run_folder.remove()
         raise
-    info = CaptureInfo(
+    info = _info(workers, sampling, started)
+    info.notes += notes
+    info.options = {"addresses": list(map(str, named)), **info.options}
+    return _saved(run_folder, workers, info)
+
+
+def _session_folder(run_folder: RunFolder, sampling: Sampling, started: datetime) -> Path:
+    """Create the folder that receives the files of the workers."""
+    name = sampling.name or time.strftime("%Y_%m_%d_%H_%M_%S", started.timetuple())
+    folder = run_folder.scratch / "plugins" / "profile" / name
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise CaptureError(
+            f"{run_folder.logdir} cannot be written ({error.strerror}): choose another location"
+            " with --logdir DIR"
+        ) from error
+    return folder
+
+
+def _info(workers: Workers, sampling: Sampling, started: datetime) -> CaptureInfo:
+    elapsed_s = sampling.duration_ms / 1000
+    if workers.stopped_after_s is not None:
+        elapsed_s = workers.stopped_after_s
+    missing = [worker for worker in workers.all if worker.file is None]
+    return CaptureInfo(
         started=started.isoformat(timespec="seconds"),
-        elapsed_s=(
-            sampling.duration_ms / 1000
-            if workers.stopped_after_s is None
-            else workers.stopped_after_s
-        ),
-        notes=[*_how(workers, sampling), *notes],
-        warnings=[
-            f"{worker.address} is missing: {worker.reason}"
-            for worker in workers.all
-            if worker.file is None
-        ],
+        elapsed_s=elapsed_s,
+        notes=_how(workers, sampling),
+        warnings=[f"{worker.address} is missing: {worker.reason}" for worker in missing],
         label=sampling.name or f"sample {next(_numbers)}",
-        options={"addresses": [str(target) for target in named], **asdict(sampling)},
+        options=asdict(sampling),
     )
-    # What was recorded is not lost any more, whatever happens.
+
+
+def _saved(run_folder: RunFolder, workers: Workers, info: CaptureInfo) -> Recording:
+    """Move the recording to its logdir and write its info."""
+    # From here on the recording is saved in any case.
     with shielded():
         name_hosts(workers.recorded)
         recording = Recording(
-            place.settle(),
+            run_folder.settle(),
             info,
-            temporary=place.logdir if place.temporary else None,
-            upload=place.upload,
+            temporary=run_folder.logdir if run_folder.temporary else None,
+            upload=run_folder.upload,
         )
-        info.notes += [note for note in place.notes if note not in info.notes]
+        info.notes += [note for note in run_folder.notes if note not in info.notes]
         try:
             recording.write()
         except OSError as error:
@@ -137,55 +149,50 @@ def record(
             )
         recording.note_upload()
     if recording.temporary is None:
-        place.keep()
-    if place.temporary:
+        run_folder.keep()
+    if run_folder.temporary:
         # The profile holds the info for as long as anybody holds the profile; at the latest the
         # files go with the process.
-        weakref.finalize(info, place.remove)
+        weakref.finalize(info, run_folder.remove)
     return recording
 
 
-def _place(sampling: Sampling) -> Place:
-    """The folder of the run; one that was asked for must be writable, since nothing is lost yet by
-    saying so.
-    """
-    place = Place(Options(logdir=sampling.logdir, save=sampling.save))
-    if sampling.logdir and place.notes:
-        shutil.rmtree(place.logdir, ignore_errors=True)
-        reason = place.notes[0].partition(":")[0]
+def _run_folder(sampling: Sampling) -> RunFolder:
+    """The folder of the run; a requested logdir must be writable, since nothing is lost yet."""
+    run_folder = RunFolder(Options(logdir=sampling.logdir, save=sampling.save))
+    if sampling.logdir and run_folder.notes:
+        shutil.rmtree(run_folder.logdir, ignore_errors=True)
+        reason = run_folder.notes[0].partition(":")[0]
         raise CaptureError(
             f"{reason}; nothing was recorded. Choose a --logdir that you can write to"
         )
-    return place
+    return run_folder
 
 
 def name_hosts(recorded: list[Worker]) -> None:
-    """Tell workers of one machine apart: the recordings of both call it by the same name, so each
-    file names its worker before that.
-    """
-    names = Counter(worker.hostname for worker in recorded)
-    wanted = {
-        id(w): w.hostname if names[w.hostname] == 1 else f"{w.hostname}:{w.address.port}"
-        for w in recorded
-    }
-    same = Counter(wanted.values())
+    """Give workers of one machine, which state the same host name, different names."""
+    hostnames = Counter(worker.hostname for worker in recorded)
+    names = []
     for worker in recorded:
-        name = (
-            wanted[id(worker)]
-            if same[wanted[id(worker)]] == 1 and worker.hostname
-            else str(worker.address)
-        )
+        name = worker.hostname
+        if hostnames[name] > 1:
+            name = f"{name}:{worker.address.port}"
+        names.append(name)
+    counts = Counter(names)
+    for worker, name in zip(recorded, names, strict=True):
+        if counts[name] > 1 or not worker.hostname:
+            name = str(worker.address)
         if name == worker.hostname or worker.file is None:
             continue
         named = worker.file.with_suffix(".named")
         try:
             with worker.file.open("rb") as old, named.open("wb") as new:
-                # hostnames, of which the first counts; fields may come in any order.
+                # The field `hostnames`, of which the first counts; fields may be in any order.
                 new.write(chunk(4, name.encode()))
                 shutil.copyfileobj(old, new, 1 << 20)
             named.replace(worker.file)
         except OSError:
-            # The disk is full: the reader tells hosts of one name apart by their files, too.
+            # The disk is full: readers distinguish hosts of one name by their files as well.
             named.unlink(missing_ok=True)
             return
         worker.hostname = name
@@ -200,13 +207,11 @@ def _nothing(workers: list[Worker]) -> str:
 
 
 def _how(workers: Workers, sampling: Sampling) -> list[str]:
-    """What a reader of the numbers should know about how they came."""
+    """Notes on the recording for readers of its figures."""
     recorded = workers.recorded
-    count = (
-        f"{len(recorded)} of {len(workers.all)} workers"
-        if len(workers.all) > 1
-        else str(workers.all[0].address)
-    )
+    count = str(workers.all[0].address)
+    if len(workers.all) > 1:
+        count = f"{len(recorded)} of {len(workers.all)} workers"
     notes = [f"sampled over gRPC: {count}, {sampling.duration_ms / 1000:g} s"]
     if workers.stopped_after_s is not None:
         notes.append(
@@ -217,10 +222,8 @@ def _how(workers: Workers, sampling: Sampling) -> list[str]:
     for worker in recorded:
         late_s = (worker.started_ns - first_ns) / 1e9
         if worker.failures and (late_s >= 0.05 or len(recorded) == 1):
-            when = (
-                f"{late_s:.1f} s later than the first"
-                if len(recorded) > 1
-                else f"on attempt {len(worker.failures) + 1}"
-            )
+            when = f"on attempt {len(worker.failures) + 1}"
+            if len(recorded) > 1:
+                when = f"{late_s:.1f} s later than the first"
             notes.append(f"{worker.address} was recorded {when}: {worker.failures[0].reason}")
     return notes

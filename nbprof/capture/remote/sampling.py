@@ -69,7 +69,7 @@ class Sampling:
     )
 
     def __post_init__(self) -> None:
-        for name, least, most, what in (
+        for name, least, maximum, meaning in (
             ("duration_ms", 1, MOST_MS, "the duration must be 1 ms to 3,600,000 ms (an hour)"),
             ("host_level", 0, 3, "the host level must be 0, 1, 2 or 3"),
             ("device_level", 0, 1, "the device level must be 0 or 1"),
@@ -83,13 +83,11 @@ class Sampling:
             try:
                 count = operator.index(value)
             except TypeError:
-                raise CaptureError(f"{what}, a whole number, not {value!r}") from None
-            if isinstance(value, bool) or not least <= count <= most:
-                raise CaptureError(
-                    f"{what}, not {value:,}"
-                    if not isinstance(value, bool)
-                    else f"{what}, not {value}"
-                )
+                raise CaptureError(f"{meaning}, a whole number, not {value!r}") from None
+            if isinstance(value, bool):
+                raise CaptureError(f"{meaning}, not {value}")
+            if not least <= count <= maximum:
+                raise CaptureError(f"{meaning}, not {value:,}")
             object.__setattr__(self, name, count)
         text: object = self.name
         if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):

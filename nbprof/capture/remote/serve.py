@@ -31,8 +31,7 @@ class Unmarked:
 
 
 class StandingMarks:
-    """Marks the steps of this process from now on: of Keras, and those that ``nbprof.step`` and
-    ``nbprof.steps`` tell of.
+    """Marks the steps of this process from now on: of Keras, ``nbprof.step`` and ``nbprof.steps``.
 
     So whoever samples the process sees steps, though nobody starts a recording in it; while nothing
     is recorded, the framework drops the markers. A recording that is made in this process, as by
@@ -99,7 +98,8 @@ _serving: dict[str, tuple[int, int]] = {}
 
 
 def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int:
-    """Starts the profiler server of TensorFlow or JAX in this process and returns its port;
+    """Start the profiler server of TensorFlow or JAX in this process and return its port.
+
     `nbprof.capture` then records it from anywhere.
 
     It runs as long as the process. A second call changes nothing and returns the port of the first.

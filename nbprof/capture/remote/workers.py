@@ -1,6 +1,4 @@
-"""Ask many workers to record at the same time, ask again those that were not ready, and keep what
-each sends.
-"""
+"""Record many workers at the same time, and ask again those that were not ready."""
 
 from __future__ import annotations
 
@@ -32,22 +30,22 @@ BUSY_S = 1.0
 """Before a worker that is being recorded by someone else is asked again; twice as long each
 time.
 """
-MOST_WAIT_S = 30.0
+MAX_WAIT_S = 30.0
 """The longest time before a worker is asked again."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What a worker does, or what became of it.
+    """The state of a worker.
 
     Parameters
     ----------
     address : str
     state : str
-        ``asked`` it will begin, ``recording``, ``sending`` what it recorded is awaited, ``again``
-        it will be asked again, ``recorded``, or ``failed``.
+        ``asked``: it will begin; ``recording``; ``sending``: its recording is awaited; ``again``:
+        it will be asked again; ``recorded``; or ``failed``.
     text : str
-        What is known beyond that: why it failed or is asked again, how much it sent.
+        Details: why it failed or is asked again, or the size of its recording.
     """
 
     address: str
@@ -57,7 +55,7 @@ class State:
 
 @dataclass
 class Worker:
-    """One worker and what became of it.
+    """One worker and its recording.
 
     Parameters
     ----------
@@ -65,13 +63,13 @@ class Worker:
     file : Path or None
         Its recording.
     hostname : str
-        What the recording calls its machine.
+        The name of its machine, from the recording.
     started_ns : int
         When its recording began, in ns since 1970 by our clock.
     bytes : int
-        Of its recording.
+        Size of its recording.
     failures : list of Failure
-        The tries that gave nothing.
+        The failed attempts.
     """
 
     address: Address
@@ -87,12 +85,12 @@ class Worker:
 
     @property
     def open(self) -> bool:
-        """True while something may still come."""
+        """True while a recording may still arrive."""
         return self.file is None and not self.given_up
 
     @property
     def reason(self) -> str:
-        """Why there is nothing of it."""
+        """Why it has no recording."""
         if not self.failures:
             return "it was not asked"
         last, first = self.failures[-1], self.failures[0]
@@ -106,22 +104,22 @@ class Workers:
     """Records workers, from `run` to its end.
 
     Everything happens on the caller's thread; gRPC's own threads only wake it. Ctrl-C asks the
-    workers to end the recording and to send what they have; a second one waits no longer.
+    workers to end the recording and to send it; a second one ends the wait.
 
     Parameters
     ----------
     addresses : list of Address
     sampling : Sampling
-        What to record.
+        The options.
     folder : Path
-        Receives the files. It is `<root>/<session>`, as servers that write their file themselves
-        want it.
+        Receives the files. It is `<root>/<session>`, as servers require that write their file
+        themselves.
     tell : callable
-        Called with what is going on.
+        Called with progress messages.
     watch : callable, optional
-        Called with these workers whenever something may have changed, four times a second at least.
-        It may raise: a KeyboardInterrupt is as Ctrl-C, any other exception ends the recording and
-        keeps nothing.
+        Called with these workers after possible changes, at least four times a second. It may
+        raise: a KeyboardInterrupt acts as Ctrl-C, any other exception ends the recording and
+        discards it.
 
     Attributes
     ----------
@@ -156,7 +154,7 @@ class Workers:
         return [worker for worker in self.all if worker.file is not None]
 
     def run(self) -> None:
-        """Record until nothing more can come."""
+        """Record until all workers have sent their recording or failed."""
         self._begins_ns = time.time_ns() + round(self._delay_s * 1e9)
         try:
             while any(worker.open for worker in self.all):
@@ -183,7 +181,7 @@ class Workers:
                 self._watch(self)
 
     def states(self) -> list[State]:
-        """What each worker does, in the order of the addresses."""
+        """The state of each worker, in the order of the addresses."""
         return [self._state_of(worker) for worker in self.all]
 
     def _state_of(self, worker: Worker) -> State:
@@ -217,15 +215,14 @@ class Workers:
             self._watch(self)
         if any(worker.open for worker in self.all):
             self._tell(self._state())
-            waits = [
-                worker._due - time.monotonic()
-                for worker in self.all
-                if worker.open and worker._call is None
-            ]
-            self._news.wait(max(0.0, min([REPAINT_S, *waits])))
+            wait_s = REPAINT_S
+            for worker in self.all:
+                if worker.open and worker._call is None:
+                    wait_s = min(wait_s, worker._due - time.monotonic())
+            self._news.wait(max(0.0, wait_s))
 
     def _ask(self, worker: Worker) -> None:
-        # All begin together; who is asked again begins at once.
+        # All begin together; a worker that is asked again begins at once.
         start_ns = 0 if worker.failures or not self._delay_s else self._begins_ns
         sampling = self._sampling
         request = ProfileRequest(
@@ -240,13 +237,13 @@ class Workers:
         )
         worker._asked = time.monotonic()
         worker.started_ns = start_ns or time.time_ns()
-        limit_s = (
-            (self._delay_s if start_ns else 0.0) + self._duration_s + max(SLACK_S, self._duration_s)
-        )
+        limit_s = self._duration_s + max(SLACK_S, self._duration_s)
+        if start_ns:
+            limit_s += self._delay_s
         worker._call = profile(worker.address, request.encode(), limit_s, self._news.set)
 
     def _take(self, worker: Worker, call: Call) -> None:
-        """Keep what a worker has sent, or see whether to ask it again."""
+        """Save the recording that a worker has sent, or decide whether to ask it again."""
         worker._call = None
         outcome = call.outcome()
         if isinstance(outcome, Refusal):
@@ -255,7 +252,7 @@ class Workers:
                 outcome, worker.address, str(self._folder.parent), waited_s
             )
         else:
-            failure = self._keep(worker, outcome)
+            failure = self._save(worker, outcome)
         if failure is None:
             return
         worker.failures.append(failure)
@@ -263,15 +260,13 @@ class Workers:
         if not failure.again or tries > self._sampling.retries or self.stopped_after_s is not None:
             worker.given_up = True
             return
-        # What was idle has been waited for already: as long as the recording lasted.
-        wait_s = (
-            0.0
-            if failure.reason == IDLE
-            else (BUSY_S if failure.busy else RETRY_S) * 2 ** (tries - 1)
-        )
-        worker._due = time.monotonic() + min(wait_s, MOST_WAIT_S)
+        wait_s = (BUSY_S if failure.busy else RETRY_S) * 2 ** (tries - 1)
+        if failure.reason == IDLE:
+            # The duration of the recording was a wait already.
+            wait_s = 0.0
+        worker._due = time.monotonic() + min(wait_s, MAX_WAIT_S)
 
-    def _keep(self, worker: Worker, response: ProfileResponse) -> Failure | None:
+    def _save(self, worker: Worker, response: ProfileResponse) -> Failure | None:
         path = self._folder / f"{worker.address.file_stem}.xplane.pb"
         if response.empty:
             path.unlink(missing_ok=True)
@@ -300,7 +295,7 @@ class Workers:
         return None
 
     def _stop(self) -> None:
-        """End the recording early: what there is comes."""
+        """End the recording early; workers send what they have recorded."""
         with shielded():
             now = time.time_ns()
             self.stopped_after_s = max(0.0, (now - self._begins_ns) / 1e9)
@@ -322,33 +317,33 @@ class Workers:
         passed_s = (time.time_ns() - self._begins_ns) / 1e9
         again = [worker for worker in missing if worker.failures]
         if self.stopped_after_s is not None:
-            what = "stopping"
+            status = "stopping"
         elif again and len(again) == len(missing):
             worker = again[0]
             why = worker.failures[-1].reason.partition(":")[0].partition(";")[0]
-            what = (
+            status = (
                 f"asking {worker.address} again, {len(worker.failures)} of"
                 f" {self._sampling.retries}: {why}"
             )
         elif passed_s < 0:
-            what = f"recording {count} starts in {-passed_s:.1f} s"
+            status = f"recording {count} starts in {-passed_s:.1f} s"
         elif passed_s < self._duration_s:
-            what = f"recording {count} · {passed_s:.1f} of {self._duration_s:.1f} s"
+            status = f"recording {count} · {passed_s:.1f} of {self._duration_s:.1f} s"
         else:
-            what = f"waiting for {missing[0].address} · {passed_s - self._duration_s:.0f} s"
-        return f"{what} · {came} of {len(self.all)} came" if came else what
+            status = f"waiting for {missing[0].address} · {passed_s - self._duration_s:.0f} s"
+        return f"{status} · {came} of {len(self.all)} came" if came else status
 
 
 Watch = Callable[[Workers], None]
 
 
 def hostname(xspace: memoryview) -> str:
-    """What an XSpace calls its machine; empty where it names none.
+    """The name of the machine in an XSpace; empty if it has none.
 
     Raises
     ------
     ReadError
-        It is no XSpace, or cut off.
+        It is not an XSpace, or is truncated.
     """
     name = ""
     for number, kind, value, end in fields(xspace, 0, len(xspace)):
