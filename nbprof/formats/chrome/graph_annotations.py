@@ -91,16 +91,13 @@ def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
 
 def _nodes(piece: SourceFile) -> dict[int, Said]:
     # Late: most traces have none, and need no reader of pickles.
-    from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, Unpickler
+    from nbprof.formats.torch_snapshot.plain_pickle import Unpickler
 
     if (piece.size or 0) > _LARGEST:
         raise ReadError("it is too large.")
     with piece.open() as opened:
-        try:
-            top = Unpickler(opened.read).load()
-        except Cut:
-            raise ReadError("it is cut short.") from None
-    if type(top) is not Dict or not all(
+        top = Unpickler(opened.read).load()
+    if type(top) is not dict or not all(
         type(node) is int and isinstance(said, list) for node, said in top.items()
     ):
         raise ReadError("it is not a dict of nodes.")

@@ -21,9 +21,7 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Events, Receipt, Trace
-from nbprof.formats.torch_snapshot import records as torch_records
-from nbprof.formats.torch_snapshot.machine import LIMITS, Machine, Rows, text_of
-from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, List
+from nbprof.formats.torch_snapshot.machine import LIMITS, MAX_FRAMES, Machine, text_of
 from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Snapshot
 
 _MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
@@ -108,24 +106,24 @@ def snapshot_in(file: SourceFile) -> Snapshot:
         and the byte.
     """
     with file.open() as opened:
-        machine = Machine(opened.read)
         try:
-            try:
-                top, cut = machine.load(), False
-            except Cut:
-                top, cut = machine.remains(), True
-            return result(machine, top, cut=cut)
+            return snapshot_from(opened.read)
         except ReadError as error:
             raise ReadError(
                 error.reason, path=error.path or file.label, offset=error.offset
             ) from None
 
 
-def result(machine: Machine, top: Any, *, cut: bool = False) -> Snapshot:
-    """What was put away while the pickle was read, and what it says beside; `top` is its outermost
-    container.
+def snapshot_from(read: Callable[[int], bytes]) -> Snapshot:
+    """The snapshot in a pickle; `read` gives its next bytes, at most so many.
+
+    Raises
+    ------
+    ReadError
+        As `snapshot_in`, without the name of a file.
     """
-    return _Result(machine).snapshot(top, cut=cut)
+    machine = Machine(read)
+    return _Result(machine).snapshot(machine.load(), cut=machine.truncated)
 
 
 class _Result:
@@ -139,22 +137,21 @@ class _Result:
     def snapshot(self, top: Any, *, cut: bool) -> Snapshot:
         """Everything as columns."""
         machine = self._machine
-        if type(top) is List and (not top or (type(top[0]) is Dict and "blocks" in top[0])):
-            only, top = top, Dict()
-            top["segments"] = only
-        if cut and not machine.entries.count and not machine.blocks.count:
-            raise ReadError(
-                "the file is truncated before the first segment: copy it again, or take the"
-                " snapshot again."
-            )
-        if type(top) is not Dict or not {"segments", "device_traces"} & set(top):
+        if type(top) is list and (not top or (type(top[0]) is dict and "blocks" in top[0])):
+            top = {"segments": top}
+        complete = type(top) is dict and bool({"segments", "device_traces"} & set(top))
+        if cut and not complete:
+            raise _nothing_read()
+        if not complete:
             raise ReadError(
                 "the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor"
                 " device_traces."
             )
         traces = top.get("device_traces")
-        entries = self._entries(traces if type(traces) is List else [])
+        entries = self._entries(traces if type(traces) is list else [])
         segments, blocks = self._segments(top.get("segments"))
+        if cut and not machine.entries.count and not machine.blocks.count:
+            raise _nothing_read()
         self._tell(cut=cut, complete="allocator_settings" in top or "device_traces" in top)
         settings = top.get("allocator_settings")
         annotations = top.get("external_annotations")
@@ -167,11 +164,11 @@ class _Result:
             list(machine.categories),
             (
                 {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))}
-                if type(settings) is Dict
+                if type(settings) is dict
                 else {}
             ),
-            self._annotations(annotations if type(annotations) is List else []),
-            traced=type(traces) is List,
+            self._annotations(annotations if type(annotations) is list else []),
+            traced=type(traces) is list,
             cut=cut,
             notes=self._notes,
             warnings=self._warnings,
@@ -183,35 +180,31 @@ class _Result:
             lost = (
                 "the last entries of the history" if complete else "segments, and the whole history"
             )
-            end = machine.base + len(machine.data)
+            end = machine.opcodes.offset
             self._warnings.append(
                 f"The file is truncated at byte {end:,}: the program was killed while writing, or"
                 f" the copy is incomplete. What comes before was read; {lost} are missing."
             )
-        if machine.strange:
+        if machine.invalid:
             self._warnings.append(
-                f"{machine.strange:,} values of the snapshot should be numbers but are not, or are"
+                f"{machine.invalid:,} values of the snapshot should be numbers but are not, or are"
                 " too large: treated as unknown."
             )
         if machine.deep:
             self._notes.append(
-                f"{machine.deep:,} stacks are deeper than {torch_records.MOST_FRAMES} frames; only"
+                f"{machine.deep:,} stacks are deeper than {MAX_FRAMES} frames; only"
                 " their innermost frames were kept."
             )
 
     def _entries(self, traces: list[Any]) -> dict[str, Int64s]:
         machine = self._machine
-        columns = machine.entries.whole()
+
         rows, devices = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for device, trace in enumerate(traces):
-            parts = (
-                trace.rows.parts
-                if type(trace) is List and type(trace.rows) is Rows and trace.rows.kind == "entries"
-                else []
-            )
-            for first, count in parts:
+            for first, count in machine.rows_of(trace, machine.entries):
                 rows.append(np.arange(first, first + count))
                 devices.append(np.full(count, device, np.int64))
+        columns = machine.entries.joined()
         order = np.concatenate(rows)
         if len(order) != machine.entries.count or (np.diff(order) != 1).any():
             columns = {name: column[order] for name, column in columns.items()}
@@ -219,22 +212,21 @@ class _Result:
 
     def _segments(self, listed: Any) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
         machine = self._machine
-        columns = machine.blocks.whole()
-        dicts = [one for one in listed if type(one) is Dict] if type(listed) is List else []
+
+        dicts = [one for one in listed if type(one) is dict] if type(listed) is list else []
         rows = [np.zeros(0, np.int64)]
         counts = np.zeros(len(dicts), np.int64)
         for i, one in enumerate(dicts):
-            blocks = one.get("blocks")
-            if type(blocks) is List and type(blocks.rows) is Rows and blocks.rows.kind == "blocks":
-                for first, count in blocks.rows.parts:
-                    rows.append(np.arange(first, first + count))
-                    counts[i] += count
+            for first, count in machine.rows_of(one.get("blocks"), machine.blocks):
+                rows.append(np.arange(first, first + count))
+                counts[i] += count
+        columns = machine.blocks.joined()
         order = np.concatenate(rows)
         blocks_out = {name: column[order] for name, column in columns.items()}
         pools = machine.pools([one.get("segment_pool_id") for one in dicts])
         kinds = [one.get("segment_type") for one in dicts]
         plain = {
-            name: np.array(machine.integers([one.get(key) for one in dicts]), np.int64)
+            name: machine.integers([one.get(key) for one in dicts])
             for name, key in (
                 ("device", "device"), ("address", "address"), ("size", "total_size"), ("allocated", "allocated_size"),
                 ("active", "active_size"), ("requested", "requested_size"), ("stream", "stream"),
@@ -245,12 +237,10 @@ class _Result:
             "large": np.array(
                 [{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64
             ),
-            "pool": np.array(pools[0], np.int64),
-            "pool_b": np.array(pools[1], np.int64),
+            "pool": pools[0],
+            "pool_b": pools[1],
             "expandable": np.array([one.get("is_expandable") is True for one in dicts], np.int64),
-            "stack": np.array(
-                [machine.list_of_frames(one.get("frames")) for one in dicts], np.int64
-            ),
+            "stack": np.array([machine.stack_code(one.get("frames")) for one in dicts], np.int64),
             "first": np.cumsum(counts) - counts,
             "blocks": counts,
         }
@@ -307,7 +297,7 @@ class _Result:
         out = []
         for one in listed:
             time, device = (
-                (one.get("time_us"), one.get("device")) if type(one) is Dict else (None, None)
+                (one.get("time_us"), one.get("device")) if type(one) is dict else (None, None)
             )
             if type(time) is int and 0 <= time <= LIMITS.max:
                 out.append(
@@ -319,3 +309,9 @@ class _Result:
                     )
                 )
         return out
+
+
+def _nothing_read() -> ReadError:
+    return ReadError(
+        "the file is truncated before the first segment: copy it again, or take the snapshot again."
+    )
