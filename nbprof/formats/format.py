@@ -180,7 +180,7 @@ class Place(Protocol):
     def label(self) -> str:
         """What errors and receipts name."""
 
-    def below(self, at: str) -> Path | str:
+    def below(self, index: str) -> Path | str:
         """The path, or the label, of a folder below."""
 
 
@@ -213,7 +213,7 @@ class Claim:
 class Recordings(Protocol):
     """How a format whose recordings are folders finds them; a module can be one."""
 
-    def is_folder(self, at: str) -> bool:
+    def is_folder(self, index: str) -> bool:
         """Whether a folder of this name or path is such a recording, or a part of one. Nothing else
         is looked for in it.
         """
@@ -241,7 +241,7 @@ class Recordings(Protocol):
         """
 
     def runs_at(
-        self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
+        self, location: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
     ) -> tuple[list[RunFiles], list[str]]:
         """The same of a place that has been walked over; `sidecars` are what nbprof wrote, by the
         folder that it is in.
@@ -250,7 +250,7 @@ class Recordings(Protocol):
     def not_yet(self, path: str) -> str:
         """What is said of a recording at `path` that cannot be read yet."""
 
-    def nothing(self, place: Place, unread: Sequence[str]) -> ReadError:
+    def nothing(self, location: Place, unread: Sequence[str]) -> ReadError:
         """The error for a place in which there is nothing that can be read: how to get it."""
 
 
@@ -354,8 +354,8 @@ class Format:
         if self.gather is not None:
             return self.gather(here, before)
         return before + [
-            RunFiles(one.stem, here.folder, (one.file,), one.file.modified, self.name)
-            for one in here.of(self.name)
+            RunFiles(member.stem, here.folder, (member.file,), member.file.modified, self.name)
+            for member in here.of(self.name)
         ]
 
     @python_strings()

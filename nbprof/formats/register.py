@@ -55,5 +55,5 @@ def _endings(formats: tuple[Format, ...]) -> tuple[str, ...]:
 
 @lru_cache
 def _suffix(formats: tuple[Format, ...]) -> re.Pattern[str]:
-    known = "|".join(re.escape(suffix[1:]) for form in formats for suffix in form.suffixes)
-    return re.compile(rf"\.({known})?{PACKING}", re.IGNORECASE)
+    suffixes = "|".join(re.escape(suffix[1:]) for form in formats for suffix in form.suffixes)
+    return re.compile(rf"\.({suffixes})?{PACKING}", re.IGNORECASE)

@@ -87,5 +87,5 @@ def since(time: Int64s, start: Int64s) -> npt.NDArray[np.float32]:
     ):
         return (exact / 1000).astype(np.float32)
     wrapped = ((time >= start) & (exact < 0)) | ((time < start) & (exact > 0))
-    out = np.where(wrapped, time.astype(np.float64) - start, exact)
-    return (out / 1000).astype(np.float32)
+    result = np.where(wrapped, time.astype(np.float64) - start, exact)
+    return (result / 1000).astype(np.float32)

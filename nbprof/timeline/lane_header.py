@@ -45,13 +45,13 @@ def stacked(stacks: list[Stack]) -> list[str]:
     moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
     if not moved:
         return []
-    what = (
+    subject = (
         f"{plural(moved, 'event overlaps', 'events overlap')} others on"
         f" {'its lane' if moved == 1 else 'their lane'} partially"
     )
     return [
         (
-            f"{what}, on {plural(lanes, 'lane')}: drawn on"
+            f"{subject}, on {plural(lanes, 'lane')}: drawn on"
             f" {'a separate level' if moved == 1 else 'separate levels'}."
         )
     ]
@@ -69,9 +69,11 @@ def lone(tracks: Tracks) -> list[str]:
         return []
     first, last = low - _NEAR * core, high + _NEAR * core
     away = 0
-    for at in range(0, len(events), _BLOCK):
-        start = events.start[at : at + _BLOCK]
-        away += int(((start > last) | (start + events.duration[at : at + _BLOCK] < first)).sum())
+    for offset in range(0, len(events), _BLOCK):
+        start = events.start[offset : offset + _BLOCK]
+        away += int(
+            ((start > last) | (start + events.duration[offset : offset + _BLOCK] < first)).sum()
+        )
     if not away or away > _SHARE * len(events):
         return []
     far = duration(max(low - tracks.origin, tracks.end - high) / 1e12)

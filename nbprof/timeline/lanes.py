@@ -97,12 +97,12 @@ def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
     devices : DataFrame
         Of `Activity.devices`.
     """
-    known = devices[
+    device_codes = devices[
         (devices["kind"] == "TPU") & devices["chip"].notna() & devices["chip_core"].notna()
     ]
-    if not len(known):
+    if not len(device_codes):
         return lanes
-    rows = known[["host", "device", "chip", "chip_core"]].to_dict("records")
+    rows = device_codes[["host", "device", "chip", "chip_core"]].to_dict("records")
     places = {
         (
             row["host"],
@@ -112,8 +112,8 @@ def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
     }
     result = []
     for lane in lanes:
-        place = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
-        result.append(replace(lane, process=lane.process + place) if place else lane)
+        position = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
+        result.append(replace(lane, process=lane.process + position) if position else lane)
     return result
 
 
@@ -155,10 +155,10 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
             else "host"
         )
         # What a TPU writes itself are its modules and ops; on a GPU these are made of the kernels.
-        made = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
+        is_derived = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
         # The span of all that the recorder recorded is no work of the host: it would be the answer
         # to every question.
-        made |= under == "Profiler" and thread[i] in _RECORDER
+        is_derived |= under == "Profiler" and thread[i] in _RECORDER
         lanes.append(
             Lane(
                 i,
@@ -169,7 +169,7 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
                 str(host[i]),
                 str(devices[i]),
                 int(totals[i]),
-                derived=made,
+                derived=is_derived,
             )
         )
     aside = table["aside"].tolist() if "aside" in table else [False] * count

@@ -129,22 +129,22 @@ def tiles(
     bins = Bins(request.get("level"), index.tracks.origin)
     want = list(_wanted(request.get("want")))
     parts = [(units, _marks(units, bins)) for units in _units(index, bins, want)]
-    found = _Columns(index, bins, hits)
+    columns = _Columns(index, bins, hits)
     for units, marks in parts:
-        found.add(units, marks)
-    return {**found.columns(), "counters": counter_tiles(index.tracks, bins, want, MOST_TILES)}
+        columns.add(units, marks)
+    return {**columns.columns(), "counters": counter_tiles(index.tracks, bins, want, MOST_TILES)}
 
 
 def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
     if not isinstance(want, (list, tuple)):
         raise NbprofError("A request for tiles needs a list of rows.")
     for row in want:
-        whole = (
+        complete = (
             isinstance(row, (list, tuple))
             and len(row) == 5
             and all(isinstance(n, _INTEGERS) for n in row)
         )
-        if not whole:
+        if not complete:
             raise NbprofError(
                 "A row of tiles is given by five integers: lane, depth, depth_to, tile, tile_to."
             )
@@ -154,17 +154,17 @@ def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
 
 def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]]) -> list[_Units]:
     """The wanted tiles in which a row may have something."""
-    found: dict[tuple[bool, bool], list[tuple[int, int, int, int, int, int]]] = {}
+    blocks: dict[tuple[bool, bool], list[tuple[int, int, int, int, int, int]]] = {}
     count = 0
     for lane, depth, depth_to, tile, tile_to in want:
         table = index.table(lane)
         if table is None:
             continue
         flat = bool(table.stack.flat[table.place[lane]])
-        into = found.setdefault((table is index.main, flat), [])
+        into = blocks.setdefault((table is index.main, flat), [])
         for level in range(max(depth, 0), min(depth_to, index.rows(lane) - 1) + 1):
-            at, stop = table.range(lane, level)
-            begin, end = table.extent(at, stop, flat)
+            start, stop = table.range(lane, level)
+            begin, end = table.extent(start, stop, flat)
             some = bins.clip(tile, tile_to, begin, end)
             count += len(some)
             if count > MOST_TILES:
@@ -172,10 +172,10 @@ def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]])
                     f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or"
                     " a coarser level."
                 )
-            into.extend((lane, level, k, bins.start(k), at, stop) for k in some)
+            into.extend((lane, level, k, bins.start(k), start, stop) for k in some)
     return [
         _Units(index.main if main else index.extra, flat, *np.array(rows, np.int64).T)
-        for (main, flat), rows in found.items()
+        for (main, flat), rows in blocks.items()
         if rows
     ]
 
@@ -211,23 +211,28 @@ def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
     """int64[units, 513]: the first position of each bin, and the one behind the last; and what is
     known of the bins.
     """
-    of = [
+    coarse_tables = [
         units.table.coarse.get(row)
         for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)
     ]
-    known = [u for u, coarse in enumerate(of) if coarse is not None and coarse.level <= bins.level]
-    if not known:
+    usable = [
+        u
+        for u, coarse in enumerate(coarse_tables)
+        if coarse is not None and coarse.level <= bins.level
+    ]
+    if not usable:
         return _positions(units, bins), None
     read = [
-        of[u].tile(units.table.blocks, units.flat, bins.level, int(units.tile[u])) for u in known
+        coarse_tables[u].tile(units.table.blocks, units.flat, bins.level, int(units.tile[u]))
+        for u in usable
     ]  # type: ignore[union-attr]
-    out = np.empty((len(of), TILE + 1), np.int64)
-    row = np.full(len(of), -1)
-    row[known] = np.arange(len(known))
-    out[known] = [bounds for bounds, _, _ in read]
+    result = np.empty((len(coarse_tables), TILE + 1), np.int64)
+    row = np.full(len(coarse_tables), -1)
+    row[usable] = np.arange(len(usable))
+    result[usable] = [bounds for bounds, _, _ in read]
     if len(others := np.flatnonzero(row < 0)):
-        out[others] = _positions(units.some(others), bins)
-    return out, _Known(
+        result[others] = _positions(units.some(others), bins)
+    return result, _Known(
         row, np.array([sums for _, sums, _ in read]), np.array([longest for _, _, longest in read])
     )
 
@@ -246,34 +251,34 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
         units.table.blocks.sample,
     )
     step = units.table.blocks.step
-    out = np.empty(edges.shape, np.int64)
+    result = np.empty(edges.shape, np.int64)
     many = []
-    for u, (at, stop) in enumerate(ends.tolist()):
-        if at == stop:
-            out[u] = at
-        elif units.flat or stop - at <= _GATHERED:
-            out[u] = at + np.searchsorted(
-                start[at:stop] if units.flat else start[order[at:stop]], edges[u]
+    for u, (index, stop) in enumerate(ends.tolist()):
+        if index == stop:
+            result[u] = index
+        elif units.flat or stop - index <= _GATHERED:
+            result[u] = index + np.searchsorted(
+                start[index:stop] if units.flat else start[order[index:stop]], edges[u]
             )
         else:
             many.append(u)
     if many:
-        at, stop = ends[many].T[:, :, None]
+        index, stop = ends[many].T[:, :, None]
         # Between two of the positions whose start is at hand.
-        first = -(-at // step)
+        first = -(-index // step)
         k = np.stack(
             [
                 np.searchsorted(sample[i:j], edges[u])
                 for u, i, j in zip(many, first[:, 0], -(-stop[:, 0] // step), strict=True)
             ]
         )
-        out[many] = _bisect(
+        result[many] = _bisect(
             units,
-            np.where(k > 0, (first + k - 1) * step + 1, at),
+            np.where(k > 0, (first + k - 1) * step + 1, index),
             np.minimum((first + k) * step, stop),
             edges[many],
         )
-    return out if beyond is None else np.where(beyond, units.stop[:, None], out)
+    return result if beyond is None else np.where(beyond, units.stop[:, None], result)
 
 
 def _marks(units: _Units, bins: Bins) -> _Marks:
@@ -394,7 +399,7 @@ class _Columns:
     ) -> npt.NDArray[np.uint8]:
         if self._hits is None:
             return np.zeros(0, np.uint8)
-        out = np.zeros(len(marks.unit), np.uint8)
+        result = np.zeros(len(marks.unit), np.uint8)
         for u in used.tolist():
             found = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
             if len(found):
@@ -407,8 +412,8 @@ class _Columns:
                 high = np.searchsorted(
                     found, (marks.last[part] + units.table.base).astype(found.dtype), side="right"
                 )
-                out[part] = high > low
-        return out
+                result[part] = high > low
+        return result
 
     def columns(self) -> dict[str, Any]:
         """`rows`, marks and `names`."""
@@ -456,7 +461,7 @@ COLUMNS = (
 
 
 def counter_tiles(
-    tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], most: int
+    tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], limit: int
 ) -> dict[str, npt.NDArray[Any]]:
     """Columns over the bins of the wanted tiles, in the order of time: lane, tile, t (where the bin
     starts, ns from the tile's start), low, high and last value, and its mean: NaN where the counter
@@ -481,9 +486,9 @@ def counter_tiles(
         first, end = int(counter.time[0]), max(int(counter.time[-1]), tracks.end)
         some = bins.clip(tile, tile_to, first, end)
         count += len(some)
-        if count > most:
+        if count > limit:
             raise NbprofError(
-                f"More than {most:,} counter tiles were requested at once; request fewer rows or a"
+                f"More than {limit:,} counter tiles were requested at once; request fewer rows or a"
                 " coarser level."
             )
         if len(some):
@@ -516,14 +521,16 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
     filled = np.flatnonzero(stop > first)
     if len(filled):
         # Bins with samples lie side by side: each ends where the next one starts.
-        values, at = (
+        values, index = (
             counter.value[first[filled[0]] : stop[filled[-1]]],
             first[filled] - first[filled[0]],
         )
         # A sample at a bin's very start leaves nothing of the value before.
         anew = counter.time[first[filled]] <= begin[filled]
-        low[filled] = np.fmin(np.where(anew, np.inf, low[filled]), np.fmin.reduceat(values, at))
-        high[filled] = np.fmax(np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, at))
+        low[filled] = np.fmin(np.where(anew, np.inf, low[filled]), np.fmin.reduceat(values, index))
+        high[filled] = np.fmax(
+            np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, index)
+        )
     size = shown.sum(axis=1)
     times = since(begin, np.repeat(start, size))
     mean = np.full(len(first), np.nan)

@@ -74,7 +74,7 @@ def tracks(run: Drawable) -> Tracks:
     made: dict[str, Any] = run.persist("timeline_derived", lambda: _derive(run, lanes))
     extra = Events(*made["events"])
     first = len(trace.lanes)
-    more = [Lane(first + i, *given) for i, given in enumerate(made["lanes"])]
+    more = [Lane(first + i, *values) for i, values in enumerate(made["lanes"])]
     counters = counting.counters(run, lanes, first + len(more))
     names = np.concatenate([trace.display, np.array(made["short"], object)])
     full = np.concatenate([trace.names, np.array(made["full"], object)])
@@ -113,8 +113,8 @@ def extent(events: Events) -> tuple[int, int]:
         return 0, 0
     parts = range(0, len(events), _CHUNK)
     end = max(
-        int((events.start[at : at + _CHUNK] + events.duration[at : at + _CHUNK]).max())
-        for at in parts
+        int((events.start[part : part + _CHUNK] + events.duration[part : part + _CHUNK]).max())
+        for part in parts
     )
     return min(int(events.start.min()), 0), end
 
@@ -149,17 +149,17 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
     return {
         "lanes": [
             (
-                at.process,
-                at.title,
-                at.note,
-                at.kind,
-                at.host,
-                at.device,
-                len(at.name),
-                at.folded,
+                line.process,
+                line.title,
+                line.note,
+                line.kind,
+                line.host,
+                line.device,
+                len(line.name),
+                line.folded,
                 True,
             )
-            for at in made.lines
+            for line in made.lines
         ],
         "events": [events.lane, events.name, events.start, events.duration],
         "short": made.short,

@@ -70,9 +70,9 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> bo
                 f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path
             ) from None
         if done.returncode:
-            said = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
+            export_error = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
             raise ReadError(
-                f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}: {said}",
+                f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}: {export_error}",
                 path=folder,
             )
     return True

@@ -49,8 +49,8 @@ def sniff(head: Head) -> Kind | None:
     """Whether it is a table or a database; of a file that is named also whether it is another of
     theirs.
     """
-    if head.named and (told := _by_name(head)):
-        return told
+    if head.named and (by_name := _by_name(head)):
+        return by_name
     if head.data.startswith(b"SQLite format 3\0"):
         # With numpy and pandas behind it, which no format may need to be looked for.
         from nbprof.core.sqlite import tables_named

@@ -85,30 +85,30 @@ class Facts:
     def of_process(self, pid: int) -> dict[str, object]:
         """What a file of Kineto's would state of a process."""
         by_id = {device.get("id"): device for device in self.devices}
-        mine = {number: gpu for (process, number), gpu in self.ordinals.items() if process == pid}
-        stated = [
-            {**by_id[gpu], "id": number} for number, gpu in sorted(mine.items()) if gpu in by_id
+        rows = {number: gpu for (process, number), gpu in self.ordinals.items() if process == pid}
+        gpus = [
+            {**by_id[gpu], "id": number} for number, gpu in sorted(rows.items()) if gpu in by_id
         ]
-        return {"deviceProperties": stated or self.devices}
+        return {"deviceProperties": gpus or self.devices}
 
 
 def read(tables: Tables, strings: Mapping[int, str]) -> Facts:
     """The facts of an export, whose strings are known by id."""
-    out = Facts(tables)
+    result = Facts(tables)
     session = Rows(tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    starts = [one for one in session.ints("utcEpochNs", 0).tolist() if one > 0]
-    out.start_ns, out.dated = (starts[0], True) if starts else (0, False)
-    _machine(out)
+    starts = [start for start in session.ints("utcEpochNs", 0).tolist() if start > 0]
+    result.start_ns, result.dated = (starts[0], True) if starts else (0, False)
+    _machine(result)
     processes = Rows(tables, "PROCESSES", "pid", "globalPid", "name")
-    known = zip(
+    process_rows = zip(
         processes.ints("pid").tolist(),
         processes.ints("globalPid").tolist(),
         processes.texts("name"),
         strict=True,
     )
-    out.processes = {
-        pid if pid >= 0 else whole >> 24 & _PID: re.split(r"[\\/]", name)[-1]
-        for pid, whole, name in known
+    result.processes = {
+        pid if pid >= 0 else global_pid >> 24 & _PID: re.split(r"[\\/]", name)[-1]
+        for pid, global_pid, name in process_rows
         if name
     }
     names = Rows(tables, "ThreadNames", "nameId", "globalTid")
@@ -116,10 +116,10 @@ def read(tables: Tables, strings: Mapping[int, str]) -> Facts:
         names.ints("globalTid").tolist(), names.ints("nameId").tolist(), strict=True
     ):
         if text := strings.get(name):
-            out.threads[ident & (1 << 48) - 1] = text
-    _devices(out)
-    _messages(out)
-    return out
+            result.threads[ident & (1 << 48) - 1] = text
+    _devices(result)
+    _messages(result)
+    return result
 
 
 def unversioned(call: str) -> str:
@@ -127,17 +127,17 @@ def unversioned(call: str) -> str:
     return _VERSION.sub("", call)
 
 
-def _machine(out: Facts) -> None:
+def _machine(facts: Facts) -> None:
     for table in ("TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT"):
-        rows = Rows(out.tables, table, "name", "value")
+        rows = Rows(facts.tables, table, "name", "value")
         for name, value in zip(rows.texts("name"), rows.texts("value"), strict=True):
             plain = re.sub(r"[^a-z]", "", name.lower())
-            if plain in ("hostname", "targethostname") and value and not out.machine:
-                out.machine = value
+            if plain in ("hostname", "targethostname") and value and not facts.machine:
+                facts.machine = value
             elif plain.endswith("productversion") and value:
-                out.versions["nsys_version"] = value.split("-")[0]
+                facts.versions["nsys_version"] = value.split("-")[0]
             elif "driver" in plain and "version" in plain and re.match(r"\d+\.\d", value):
-                out.versions["driver_version"] = value
+                facts.versions["driver_version"] = value
 
 
 def _devices(out: Facts) -> None:
@@ -159,10 +159,10 @@ def _devices(out: Facts) -> None:
         out.ordinals[pid, number] = gpu
 
 
-def _messages(out: Facts) -> None:
+def _messages(facts: Facts) -> None:
     """What the recorder itself said went wrong."""
-    labels = out.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
-    rows = Rows(out.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
+    labels = facts.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
+    rows = Rows(facts.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
     of_process = zip(
         rows.ints("severity").tolist(),
         rows.texts("text"),
@@ -173,9 +173,9 @@ def _messages(out: Facts) -> None:
         if (
             re.match(r"warn|err|fatal", labels.get(severity, ""), re.IGNORECASE)
             and text
-            and len(out.messages) < _MOST_MESSAGES
+            and len(facts.messages) < _MOST_MESSAGES
         ):
             line = " ".join(text.split())
             # Questions end as they are: "Does the process use NVTX?"
             line = line if line.endswith((".", "?", "!")) else f"{line}."
-            out.messages.append(Message(line, (process >> 24 & _PID) or None))
+            facts.messages.append(Message(line, (process >> 24 & _PID) or None))

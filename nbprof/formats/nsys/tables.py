@@ -57,41 +57,43 @@ class Rows:
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Rows:
         """Some of the rows."""
-        out = Rows.__new__(Rows)
-        out._columns = {name: column[keep] for name, column in self._columns.items()}
-        out._count = int(np.count_nonzero(keep))
-        return out
+        result = Rows.__new__(Rows)
+        result._columns = {name: column[keep] for name, column in self._columns.items()}
+        result._count = int(np.count_nonzero(keep))
+        return result
 
     def ints(self, column: str, missing: int = -1) -> Int64s:
         """Whole numbers; `missing` for NULL."""
-        found = self._columns.get(column)
+        values = self._columns.get(column)
         return (
-            np.full(self._count, missing, np.int64) if found is None else integers(found, missing)
+            np.full(self._count, missing, np.int64) if values is None else integers(values, missing)
         )
 
     def known(self, column: str) -> Any:
         """Whole numbers, masked where they are NULL: args of events."""
-        found = self._columns.get(column)
+        values = self._columns.get(column)
         return (
             np.ma.MaskedArray(np.zeros(self._count, np.int64), True)
-            if found is None
-            else _masked(found)
+            if values is None
+            else _masked(values)
         )
 
     def floats(self, column: str) -> npt.NDArray[np.float64]:
         """Numbers; NaN for NULL."""
-        found = self._columns.get(column)
-        return np.full(self._count, np.nan) if found is None else floats(found)
+        values = self._columns.get(column)
+        return np.full(self._count, np.nan) if values is None else floats(values)
 
     def texts(self, column: str, rows: Int64s | slice = slice(None)) -> list[str]:
         """Texts, those of some rows if these are named; '' for NULL."""
-        found = self._columns.get(column)
-        return texts(found[rows]) if found is not None else [""] * len(np.empty(self._count)[rows])
+        values = self._columns.get(column)
+        return (
+            texts(values[rows]) if values is not None else [""] * len(np.empty(self._count)[rows])
+        )
 
     def null(self, column: str) -> npt.NDArray[np.bool_]:
         """Where a column has no value."""
-        found = self._columns.get(column)
-        return np.ones(self._count, np.bool_) if found is None else no_value(found)
+        values = self._columns.get(column)
+        return np.ones(self._count, np.bool_) if values is None else no_value(values)
 
 
 def _masked(column: Column) -> Any:
@@ -161,10 +163,10 @@ class InFolder:
         """Those of some columns that it has."""
         if not (there := self.columns(table)):
             return {}
-        wanted = [name for name in columns or there if name in there]
+        selected = [name for name in columns or there if name in there]
         try:
-            read = self._of(table).read(columns=wanted)
-            return {name: _column(read.column(name)) for name in wanted}
+            read = self._of(table).read(columns=selected)
+            return {name: _column(read.column(name)) for name in selected}
         except (self._arrow.ArrowException, OSError, ValueError, MemoryError) as error:
             raise self._damaged(table, error) from None
 

@@ -88,7 +88,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         files[:] = [file for file in files if _rank(file) == best]
     groups: list[list[str]] = []
     last = 0.0
-    for prefix in sorted(processes, key=lambda one: (_modified(processes[one]), one)):
+    for prefix in sorted(processes, key=lambda prefix_: (_modified(processes[prefix_]), prefix_)):
         if not groups or _modified(processes[prefix]) - last > _TOGETHER_S:
             groups.append([])
         last = _modified(processes[prefix])
@@ -103,7 +103,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         if left_out
         else ()
     )
-    out = list(before)
+    result = list(before)
     for group in groups:
         name = (
             here.name
@@ -111,17 +111,17 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
             else group[0] or here.name
         )
         found = tuple(file for prefix in sorted(group) for file in processes[prefix])
-        out.append(
+        result.append(
             RunFiles(
                 name,
                 here.folder,
                 found,
-                max(map(_modified, (processes[one] for one in group))),
+                max(map(_modified, (processes[member] for member in group))),
                 NAME,
                 notes,
             )
         )
-    return out
+    return result
 
 
 def _modified(files: list[SourceFile]) -> float:
@@ -134,17 +134,17 @@ def _notes(member: Member) -> tuple[str, ...]:
         return ()
     path = member.file.path
     prefix = prefix_of(path.name)
-    others = sorted(
-        one.name
-        for one in path.parent.glob("*.csv")
-        if one.name != path.name and prefix_of(one.name) == prefix
+    csv_files = sorted(
+        file.name
+        for file in path.parent.glob("*.csv")
+        if file.name != path.name and prefix_of(file.name) == prefix
     )
-    if not others:
+    if not csv_files:
         return ()
-    are = "is another table" if len(others) == 1 else "are other tables"
+    are = "is another table" if len(csv_files) == 1 else "are other tables"
     return (
         (
-            f"{join_some([printable(name) for name in others], 3)} next to it {are} of the same"
+            f"{join_some([printable(name) for name in csv_files], 3)} next to it {are} of the same"
             " recording: load the folder to include all."
         ),
     )

@@ -13,8 +13,8 @@ _SPAN = {
 }
 _PLACE = {"Agent_Id": "agent", "Queue_Id": "queue"}
 _SIZES = {
-    f"{title}_Size_{axis}": f"{what}_{axis.lower()}"
-    for title, what in (("Workgroup", "group"), ("Grid", "grid"))
+    f"{title}_Size_{axis}": f"{shape}_{axis.lower()}"
+    for title, shape in (("Workgroup", "group"), ("Grid", "grid"))
     for axis in "XYZ"
 }
 _KERNEL = {
@@ -90,5 +90,5 @@ def prefix_of(name: str) -> str:
     """What the files of one process have in common: `717` of `717_kernel_trace.csv` and
     `717_results.json`.
     """
-    found = _NAME.fullmatch(name) or _RESULTS.fullmatch(name)
-    return found[1] or "" if found else name.rpartition(".")[0] or name
+    match = _NAME.fullmatch(name) or _RESULTS.fullmatch(name)
+    return match[1] or "" if match else name.rpartition(".")[0] or name

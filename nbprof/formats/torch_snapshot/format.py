@@ -44,8 +44,8 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     if before:
         return before
     return [
-        RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME)
-        for one in here.of(_NAME)
+        RunFiles(member.stem, here.folder, (member.file,), member.file.modified, _NAME)
+        for member in here.of(_NAME)
     ]
 
 

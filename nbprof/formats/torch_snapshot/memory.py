@@ -47,16 +47,16 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         A file is damaged, or is no snapshot.
     """
     receipt = Receipt()
-    found = []
+    found_snapshots = []
     for file in files:
         if progress:
             progress(f"reading {file.name}")
-        found.append(snapshot_in(file))
-        for note in found[-1].notes:
+        found_snapshots.append(snapshot_in(file))
+        for note in found_snapshots[-1].notes:
             receipt.info(note)
-        for warning in found[-1].warnings:
+        for warning in found_snapshots[-1].warnings:
             receipt.warn(warning)
-    receipt.events = sum(len(one.entries["action"]) for one in found)
+    receipt.events = sum(len(snapshot.entries["action"]) for snapshot in found_snapshots)
     nothing = np.zeros(0, np.int64)
     names = np.zeros(0, object)
     return SnapshotTrace(
@@ -72,7 +72,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         hosts=[],
         epoch_ns=0,
         receipt=receipt,
-        snapshots=found,
+        snapshots=found_snapshots,
     )
 
 
@@ -87,13 +87,13 @@ def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot]
     """
     if isinstance(trace, SnapshotTrace):
         return trace.snapshots, []
-    found, doubts = [], []
+    found_snapshots, doubts = [], []
     for file in files:
         try:
-            found.append(snapshot_in(file))
+            found_snapshots.append(snapshot_in(file))
         except ReadError as error:
             doubts.append(f"{file.name} next to the trace could not be read: {error.reason}")
-    return found, doubts
+    return found_snapshots, doubts
 
 
 def snapshot_in(file: SourceFile) -> Snapshot:
@@ -123,7 +123,7 @@ def snapshot_from(read: Callable[[int], bytes]) -> Snapshot:
         As `snapshot_in`, without the name of a file.
     """
     machine = Machine(read)
-    return _Result(machine).snapshot(machine.load(), cut=machine.truncated)
+    return _Result(machine).snapshot(machine.load(), truncated=machine.truncated)
 
 
 class _Result:
@@ -134,13 +134,13 @@ class _Result:
         self._warnings: list[str] = []
         self._notes: list[str] = []
 
-    def snapshot(self, top: Any, *, cut: bool) -> Snapshot:
+    def snapshot(self, top: Any, *, truncated: bool) -> Snapshot:
         """Everything as columns."""
         machine = self._machine
         if type(top) is list and (not top or (type(top[0]) is dict and "blocks" in top[0])):
             top = {"segments": top}
         complete = type(top) is dict and bool({"segments", "device_traces"} & set(top))
-        if cut and not complete:
+        if truncated and not complete:
             raise _nothing_read()
         if not complete:
             raise ReadError(
@@ -150,9 +150,11 @@ class _Result:
         traces = top.get("device_traces")
         entries = self._entries(traces if type(traces) is list else [])
         segments, blocks = self._segments(top.get("segments"))
-        if cut and not machine.entries.count and not machine.blocks.count:
+        if truncated and not machine.entries.count and not machine.blocks.count:
             raise _nothing_read()
-        self._tell(cut=cut, complete="allocator_settings" in top or "device_traces" in top)
+        self._tell(
+            truncated=truncated, complete="allocator_settings" in top or "device_traces" in top
+        )
         settings = top.get("allocator_settings")
         annotations = top.get("external_annotations")
         return Snapshot(
@@ -169,14 +171,14 @@ class _Result:
             ),
             self._annotations(annotations if type(annotations) is list else []),
             traced=type(traces) is list,
-            cut=cut,
+            cut=truncated,
             notes=self._notes,
             warnings=self._warnings,
         )
 
-    def _tell(self, *, cut: bool, complete: bool) -> None:
+    def _tell(self, *, truncated: bool, complete: bool) -> None:
         machine = self._machine
-        if cut:
+        if truncated:
             lost = (
                 "the last entries of the history" if complete else "segments, and the whole history"
             )
@@ -213,20 +215,22 @@ class _Result:
     def _segments(self, listed: Any) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
         machine = self._machine
 
-        dicts = [one for one in listed if type(one) is dict] if type(listed) is list else []
+        dicts = (
+            [segment for segment in listed if type(segment) is dict] if type(listed) is list else []
+        )
         rows = [np.zeros(0, np.int64)]
         counts = np.zeros(len(dicts), np.int64)
-        for i, one in enumerate(dicts):
-            for first, count in machine.rows_of(one.get("blocks"), machine.blocks):
+        for i, segment in enumerate(dicts):
+            for first, count in machine.rows_of(segment.get("blocks"), machine.blocks):
                 rows.append(np.arange(first, first + count))
                 counts[i] += count
         columns = machine.blocks.joined()
         order = np.concatenate(rows)
         blocks_out = {name: column[order] for name, column in columns.items()}
-        pools = machine.pools([one.get("segment_pool_id") for one in dicts])
-        kinds = [one.get("segment_type") for one in dicts]
+        pools = machine.pools([segment.get("segment_pool_id") for segment in dicts])
+        kinds = [segment.get("segment_type") for segment in dicts]
         plain = {
-            name: machine.integers([one.get(key) for one in dicts])
+            name: machine.integers([segment.get(key) for segment in dicts])
             for name, key in (
                 ("device", "device"), ("address", "address"), ("size", "total_size"), ("allocated", "allocated_size"),
                 ("active", "active_size"), ("requested", "requested_size"), ("stream", "stream"),
@@ -239,8 +243,12 @@ class _Result:
             ),
             "pool": pools[0],
             "pool_b": pools[1],
-            "expandable": np.array([one.get("is_expandable") is True for one in dicts], np.int64),
-            "stack": np.array([machine.stack_code(one.get("frames")) for one in dicts], np.int64),
+            "expandable": np.array(
+                [segment.get("is_expandable") is True for segment in dicts], np.int64
+            ),
+            "stack": np.array(
+                [machine.stack_code(segment.get("frames")) for segment in dicts], np.int64
+            ),
             "first": np.cumsum(counts) - counts,
             "blocks": counts,
         }
@@ -281,9 +289,9 @@ class _Result:
         asked = blocks["requested"]
         # Free blocks state 0; old files state nothing, and a block holds what was asked for and its
         # rounding.
-        known = (asked >= 0) & (asked <= blocks["size"])
+        valid = (asked >= 0) & (asked <= blocks["size"])
         blocks["requested"] = np.where(
-            blocks["state"] == INACTIVE, 0, np.where(known, asked, blocks["size"])
+            blocks["state"] == INACTIVE, 0, np.where(valid, asked, blocks["size"])
         )
         counts = np.bincount(owner[keep], minlength=len(bad))[~bad].astype(np.int64)
         segments = {name: column[~bad] for name, column in segments.items()}
@@ -294,21 +302,21 @@ class _Result:
 
     @staticmethod
     def _annotations(listed: list[Any]) -> list[tuple[str, str, int, int]]:
-        out = []
-        for one in listed:
+        result = []
+        for note in listed:
             time, device = (
-                (one.get("time_us"), one.get("device")) if type(one) is dict else (None, None)
+                (note.get("time_us"), note.get("device")) if type(note) is dict else (None, None)
             )
             if type(time) is int and 0 <= time <= LIMITS.max:
-                out.append(
+                result.append(
                     (
-                        text_of(one.get("name")),
-                        text_of(one.get("stage")),
+                        text_of(note.get("name")),
+                        text_of(note.get("stage")),
                         device if type(device) is int else UNKNOWN,
                         time,
                     )
                 )
-        return out
+        return result
 
 
 def _nothing_read() -> ReadError:

@@ -73,7 +73,7 @@ _REFUSED = {
     **dict.fromkeys(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"), "a tuple of something but numbers"),
     **dict.fromkeys(("POP", "POP_MARK", "DUP"), "an operation on its stack"),
 }
-_OPCODES = {ord(code): opcode for code, opcode in pickletools.code2op.items()}
+_OPCODES = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 _LENGTH_BYTES = {
     pickletools.TAKEN_FROM_ARGUMENT1: 1,
     pickletools.TAKEN_FROM_ARGUMENT4: 4,

@@ -125,13 +125,13 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
             rows = np.flatnonzero(
                 (column.end == last[column.message]) & (column.end > seen[column.message])
             )
-            at = column.message[rows]
-            seen[at] = column.end[rows]
-            tag[at] = which
-            value[at] = (
+            index = column.message[rows]
+            seen[index] = column.end[rows]
+            tag[index] = which
+            value[index] = (
                 wire.fixed64(buf, column.value[rows]) if which == DOUBLE_TAG else column.value[rows]
             )
-            stop[at] = column.end[rows]
+            stop[index] = column.end[rows]
     out = StatRows(owner, ident, tag, value, stop)
     if texts is not None:
         hidden = (tag[texts.message] != TEXT_TAG) | (value[texts.message] != texts.value)
