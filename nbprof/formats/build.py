@@ -292,10 +292,10 @@ class Builder:
         args: dict[str, list[tuple[Rows, Int32s]]] = {}
         index = 0
         for chunk in self._chunks:
-            mine = position[index : index + len(chunk.start)]
+            positions = position[index : index + len(chunk.start)]
             index += len(chunk.start)
             for key, rows in chunk.args.items():
-                args.setdefault(key, []).append((rows, mine))
+                args.setdefault(key, []).append((rows, positions))
         flows = [
             Flows(
                 f.phase,

@@ -180,7 +180,7 @@ class Place(Protocol):
     def label(self) -> str:
         """What errors and receipts name."""
 
-    def below(self, index: str) -> Path | str:
+    def below(self, path: str) -> Path | str:
         """The path, or the label, of a folder below."""
 
 
@@ -213,7 +213,7 @@ class Claim:
 class Recordings(Protocol):
     """How a format whose recordings are folders finds them; a module can be one."""
 
-    def is_folder(self, index: str) -> bool:
+    def is_folder(self, path: str) -> bool:
         """Whether a folder of this name or path is such a recording, or a part of one. Nothing else
         is looked for in it.
         """

@@ -67,7 +67,7 @@ def arrows(links: Links, selected: Int64s) -> Arrows:
     Parameters
     ----------
     links : Links
-    kept : int64[k]
+    selected : int64[k]
         Ids, ascending.
     """
     return _Kept(links, selected).made()
@@ -80,7 +80,7 @@ def stated(links: Links, selected: Int64s) -> tuple[npt.NDArray[np.uint8], Int64
     Parameters
     ----------
     links : Links
-    kept : int64[k]
+    selected : int64[k]
         Ids, ascending.
     """
     return _Kept(links, selected).stated()
@@ -93,7 +93,7 @@ def lacks(links: Links, *, complete: bool) -> list[str]:
     Parameters
     ----------
     links : Links
-    whole : bool
+    complete : bool
         Whether no slice is left out.
     """
     trace = links.trace
@@ -171,7 +171,7 @@ class _Kept:
         return self._links.host_of_lane[self._events.lane[events]] + 1
 
     def _group(self, number: Int64s, events: Int64s, valid: Int64s) -> Int64s:
-        """One code for each number (out of `known`, ascending) on each host."""
+        """One code for each number (out of `valid`, ascending) on each host."""
         return np.searchsorted(valid, number) * self._hosts + self._here(events)
 
     # Launches.

@@ -103,8 +103,8 @@ class Coarse:
             # been written.
             events = blocks.event(np.where(positions < 0, self.bounds[0], positions), flat)
             length = np.where(positions < 0, -1, blocks.stack.events.duration.take(events))
-            most = np.maximum.reduceat(length, begin)
-            best = np.flatnonzero(length == np.repeat(most, size))
+            largest = np.maximum.reduceat(length, begin)
+            best = np.flatnonzero(length == np.repeat(largest, size))
             longest[bins] = positions.take(best.take(np.searchsorted(best, begin)))
         return self.bounds.take(edges).astype(np.int64), np.diff(self.sums.take(edges)), longest
 

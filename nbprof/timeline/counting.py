@@ -90,7 +90,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
     they are first asked for.
     """
     hosts = len(run.hosts)
-    found: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
+    counters: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
     devices: dict[str, list[Lane]] = {}
     for lane in lanes:
         if (
@@ -104,7 +104,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
         ids = [lane.id for lane in streams if lane.name == "XLA Ops"] or [
             lane.id for lane in streams
         ]
-        found.append(
+        counters.append(
             (
                 process,
                 "Busy",
@@ -117,7 +117,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
     rows = cache(partial(_by_memory, run))
     for memory in run.memory_summary["memory_id"].astype(str).tolist():
         process, host, device = _of_memory(memory, run.hosts, devices)
-        found.append(
+        counters.append(
             (
                 process,
                 f"Memory in use, {memory}",
@@ -141,7 +141,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
         row = table.iloc[int(lane_of[index])]
         process = heading(str(row["host"]), section(str(row.get("process", ""))), hosts)
         make = partial(_given, time[index:stop], value[index:stop])
-        found.append(
+        counters.append(
             (
                 process,
                 str(series[index]),
@@ -156,7 +156,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
             Lane(first + i, process, label, "", "counter", host, device, 0),
             Counter(first + i, label, unit, make=make),
         )
-        for i, (process, label, unit, host, device, make) in enumerate(found)
+        for i, (process, label, unit, host, device, make) in enumerate(counters)
     ]
 
 

@@ -106,7 +106,7 @@ def runs(
         level is alike on all above it.
     start, end : int64[n]
         ps, rows in the order of time.
-    apart : int64[n]
+    group : int64[n]
         Neighbours for which this differs are never one.
 
     Returns
@@ -173,17 +173,17 @@ def steps_of_hosts(run: Drawable, derived: Made, hosts: int, without: set[str]) 
     host = steps["host"].astype(str).to_numpy(object)
     start, end = step_bounds(steps)
     names = [derived.code(str(name)) for name in steps["name"].tolist()]
-    for one in dict.fromkeys(host.tolist()):
-        if one in without:
+    for number in dict.fromkeys(host.tolist()):
+        if number in without:
             continue
-        rows = np.flatnonzero(host == one)
+        rows = np.flatnonzero(host == number)
         derived.add(
             Line(
-                heading(one, "Host", hosts),
+                heading(number, "Host", hosts),
                 STEPS,
                 "",
                 "steps",
-                one,
+                number,
                 "-1",
                 np.array(names, np.int64)[rows],
                 start[rows],

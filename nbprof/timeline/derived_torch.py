@@ -149,9 +149,9 @@ class _Work:
         ] = False
         self.ops, self.op_at = _around(trace.events, op, ops, op >= 0)
         # Without an op, the call itself may lie in a module.
-        where = np.where(op >= 0, op, launch)
+        caller = np.where(op >= 0, op, launch)
         self.modules, self.module_at = (
-            _around(trace.events, where, named[trace.events.name], where >= 0)
+            _around(trace.events, caller, named[trace.events.name], caller >= 0)
             if named.any()
             else ([], np.full(len(op), -1, np.int64))
         )
@@ -164,8 +164,8 @@ class _Work:
         lanes, counts = np.unique(lane, return_counts=True)
         threads = self.trace.lanes["thread"].tolist()
         result = []
-        for rank, one in enumerate(lanes[np.argsort(-counts, kind="stable")].tolist()):
-            lane_rows = rows[lane == one]
+        for rank, lane_code in enumerate(lanes[np.argsort(-counts, kind="stable")].tolist()):
+            lane_rows = rows[lane == lane_code]
             for title, levels, index in (
                 (TORCH_MODULES, self.modules, self.module_at),
                 (TORCH_OPS, self.ops, self.op_at),
@@ -179,9 +179,9 @@ class _Work:
                 )
                 names = self._names(derived, codes)
                 name, note = (
-                    (f"{title} · {threads[one]}", "")
+                    (f"{title} · {threads[lane_code]}", "")
                     if rank
-                    else (title, str(threads[one]) if len(lanes) > 1 else "")
+                    else (title, str(threads[lane_code]) if len(lanes) > 1 else "")
                 )
                 result.append(
                     Line(

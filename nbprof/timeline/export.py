@@ -134,7 +134,7 @@ class Export:
         yield list(self._names())
         for (ids, table), further in zip(self._parts, self._further, strict=True):
             is_track = table is self._tracks.events
-            args = Args(self._trace, self._tracks, self._marks, own=is_track)
+            args = Args(self._trace, self._tracks, self._marks, of_trace=is_track)
             for offset in range(0, len(ids), _CHUNK):
                 yield self._slices(ids[offset : offset + _CHUNK], table, further, args)
                 if is_track:
@@ -145,11 +145,11 @@ class Export:
             yield from self._samples()
 
     def _names(self) -> Iterator[str]:
-        for place, ((_, process), pid) in enumerate(self._pid.items()):
+        for index, ((_, process), pid) in enumerate(self._pid.items()):
             yield (
                 f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{text(process)}}}}}'
             )
-            yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{place}}}}}'
+            yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{index}}}}}'
         for lane in self._lanes:
             pid = self._pid[lane.host, lane.process]
             for number in self._threads[lane.id] if lane.kind != "counter" else ():

@@ -50,14 +50,14 @@ class Args:
     tracks : Tracks
     marks : bool[events]
         Instants: what kind of event they are, and how far they reach, is no arg of theirs.
-    own : bool
-        Whether these are the events of the trace; those derived from them have no args.
+    of_trace : bool
+        True for the events of the trace; events derived from them have no args.
     """
 
     def __init__(
-        self, trace: Trace, tracks: Tracks, marks: npt.NDArray[np.bool_], *, own: bool
+        self, trace: Trace, tracks: Tracks, marks: npt.NDArray[np.bool_], *, of_trace: bool
     ) -> None:
-        self._trace, self._tracks, self._own, self._marks = trace, tracks, own, marks
+        self._trace, self._tracks, self._of_trace, self._marks = trace, tracks, of_trace, marks
         self._each: dict[int, str] = {}
         self._first: dict[int, str] = {}
         for code in (
@@ -68,11 +68,11 @@ class Args:
             self._name(
                 code,
                 "full_name"
-                if own and code in trace.name_args.get("long_name", {})
+                if of_trace and code in trace.name_args.get("long_name", {})
                 else "long_name",
                 tracks.full[code],
             )
-        if own:
+        if of_trace:
             for key, values in trace.name_args.items():
                 for code, value in values.items():
                     self._name(code, key, value)
@@ -81,7 +81,7 @@ class Args:
         written = json_text(value)
         into = self._each if len(written) <= MOST_REPEATED else self._first
         # An event may state for itself what its name states, too, and no key may be there twice.
-        key = f"{key} of the name" if self._own and key in self._trace.args else key
+        key = f"{key} of the name" if self._of_trace and key in self._trace.args else key
         into[code] = into.get(code, "") + f",{text(key)}:{written}"
 
     def of(self, ids: Int64s, name: npt.NDArray[Any]) -> tuple[list[str], list[str]]:
@@ -96,7 +96,7 @@ class Args:
         more = each[inverse]
         for index, part in zip(first.tolist(), once, strict=True):
             more[index] += part
-        if self._own:
+        if self._of_trace:
             for key, column in self._trace.args.items():
                 _add(
                     more,
@@ -146,8 +146,8 @@ def _add(
     values = column.value[low:high][hit].astype(np.int64, copy=False)
     head = f",{text(key)}:"
     for kind in np.unique(kinds).tolist():
-        mine = np.flatnonzero(kinds == kind)
-        more[rows[mine]] += _texts(head, kind, values[mine], trace)
+        kind_rows = np.flatnonzero(kinds == kind)
+        more[rows[kind_rows]] += _texts(head, kind, values[kind_rows], trace)
 
 
 def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np.object_]:

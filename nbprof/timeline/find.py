@@ -172,7 +172,7 @@ class Finder:
             "where": hits.where,
         }
 
-    def hit(self, query: str, at: Mapping[str, Any]) -> dict[str, Any]:
+    def hit(self, query: str, target: Mapping[str, Any]) -> dict[str, Any]:
         """A `Hit`: the one with an index in time, next to an event or a time, or the longest; no
         slice where there is none.
 
@@ -182,18 +182,18 @@ class Finder:
         count = len(hits.ids)
         if not count:
             return {"index": -1, "slice": None}
-        if at.get("longest"):
+        if target.get("longest"):
             event = int(hits.ids[np.argmax(self._slices.durations(hits.ids))])
             return {"index": hits.position(event), "slice": self._slices.ref(event)}
-        if "event" in at or "time_ns" in at:
-            forward = int(at.get("by", 1)) >= 0
-            if "event" in at:
-                event = int(at["event"])
+        if "event" in target or "time_ns" in target:
+            forward = int(target.get("by", 1)) >= 0
+            if "event" in target:
+                event = int(target["event"])
                 part, row = self._slices.of(event)
                 start = int(part.events.start[row])
             else:
                 # Of hits that start at the time itself the first comes after it, and none before.
-                start, event = self._slices.ps(at["time_ns"]), -1
+                start, event = self._slices.ps(target["time_ns"]), -1
             index = hits.before(start, event)
             if not forward:
                 index -= 1
@@ -201,7 +201,7 @@ class Finder:
                 index += 1
             index %= count
         else:
-            index = int(at["index"])
+            index = int(target["index"])
             if not -count <= index < count:
                 return {"index": -1, "slice": None}
             index %= count

@@ -79,7 +79,7 @@ def gaps(
     slices : Slices
     from_, to : float, optional
         ns; the gaps of this range, cut at its ends.
-    most : int
+    limit : int
         How many to list.
     """
     result: list[Gap] = []

@@ -130,10 +130,10 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
     them, which is every event up to the next one that is no deeper.
     """
     levels = []
-    at = lane.start
+    position = lane.start
     for depth, size in enumerate(sizes.tolist()):
-        row = slice(at, at + size)
-        at += size
+        row = slice(position, position + size)
+        position += size
         ids = order[row] if len(sizes) > 1 else None
         start, duration = (
             (events.start[row], events.duration[row])

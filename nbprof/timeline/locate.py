@@ -105,27 +105,29 @@ class Locator:
     def _calls(self, kind: str, name: str, location: object) -> _Calls:
         """The events that a row of a table counts."""
         activity = self._run.activity
-        found: list[_Calls] = []
+        candidates: list[_Calls] = []
         if kind == "kernel":
-            found = [
+            candidates = [
                 _events(activity.kernels.frame(), "kernel", activity.kernel_names.codes.get(name))
             ]
         elif kind == "op":
             # Names get their codes as the tables are made: these first.
             sides = {"device": activity.device_ops.frame(), "host": activity.host_ops.frame()}
             code = activity.ops.codes.get(name)
-            found = [
+            candidates = [
                 _events(table, "op", code)
                 for side, table in sides.items()
                 if location in (side, None, "")
             ]
             # What ran on the device is what the op cost; its calls on the host only asked for it.
-            found = next(([rows] for rows in found if len(rows.event)), [])
+            candidates = next(([rows] for rows in candidates if len(rows.event)), [])
         elif kind == "input":
-            found = self._input(name)
+            candidates = self._input(name)
         elif kind == "function":
-            found = [_events(activity.functions.frame(), "name", activity.texts.codes.get(name))]
-        calls = _Calls.of(found)
+            candidates = [
+                _events(activity.functions.frame(), "name", activity.texts.codes.get(name))
+            ]
+        calls = _Calls.of(candidates)
         if len(calls.event):
             return calls
         events = self._named(name, part=kind == "name")

@@ -88,13 +88,13 @@ class Request:
             raise self._wrong(name, "true or false")
         return value
 
-    def wholes(self, name: str, limit: int, most: int) -> list[int]:
+    def wholes(self, name: str, limit: int, largest: int) -> list[int]:
         """A list of integers in 0…limit-1."""
         values = self._given.get(name)
         if not isinstance(values, list):
             raise self._wrong(name, "a list of numbers")
-        if len(values) > most:
-            raise BadRequest(f"{name} has {len(values):,} entries; the limit is {most:,}.")
+        if len(values) > largest:
+            raise BadRequest(f"{name} has {len(values):,} entries; the limit is {largest:,}.")
         return [self._whole(name, value, 0, limit - 1) for value in values]
 
     def wanted(self, lanes: int) -> list[list[int]]:

@@ -87,14 +87,14 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
         else list(lane)
     )
     ids: set[int] = set()
-    for one in asked:
-        if one is None:
+    for number in asked:
+        if number is None:
             ids |= {each.id for each in drawn if each.id < derived}
-        elif isinstance(one, (str, re.Pattern)):
-            test = matcher(one)
+        elif isinstance(number, (str, re.Pattern)):
+            test = matcher(number)
             ids |= {each.id for each in drawn if each.id < derived and test(each.name)}
         else:
-            ids.add(int(one))
+            ids.add(int(number))
     return [each for each in drawn if each.id in ids]
 
 
@@ -213,9 +213,9 @@ def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object
 def _values(trace: Trace, kind: int, values: Int64s) -> npt.NDArray[np.object_]:
     if kind in (TEXT, BYTES):
         codes, inverse = np.unique(values, return_inverse=True)
-        known = trace.strings if kind == TEXT else trace.blobs
+        values_table = trace.strings if kind == TEXT else trace.blobs
         texts = np.empty(len(codes), object)
-        texts[:] = [known[c] if 0 <= c < len(known) else None for c in codes.tolist()]
+        texts[:] = [values_table[c] if 0 <= c < len(values_table) else None for c in codes.tolist()]
         return np.asarray(texts[inverse], object)
     numbers = (
         values.view(np.float64)

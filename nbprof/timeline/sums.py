@@ -198,7 +198,7 @@ class Sums:
         )
 
     def longest(self, index: int) -> int:
-        """Id of the longest event of a name, the first of equals; `at` is the name's place in
+        """Id of the longest event of a name, the first of equals; `index` is the name's place in
         `names`.
         """
         part, rows = self._chunks[int(self.names.chunk[index])]

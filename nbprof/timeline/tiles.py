@@ -215,23 +215,20 @@ def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
         units.table.coarse.get(row)
         for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)
     ]
-    usable = [
-        u
-        for u, coarse in enumerate(coarse_tables)
-        if coarse is not None and coarse.level <= bins.level
-    ]
+    usable, read = [], []
+    for u, coarse in enumerate(coarse_tables):
+        if coarse is not None and coarse.level <= bins.level:
+            usable.append(u)
+            tile = int(units.tile[u])
+            read.append(coarse.tile(units.table.blocks, units.flat, bins.level, tile))
     if not usable:
         return _positions(units, bins), None
-    read = [
-        coarse_tables[u].tile(units.table.blocks, units.flat, bins.level, int(units.tile[u]))
-        for u in usable
-    ]  # type: ignore[union-attr]
     result = np.empty((len(coarse_tables), TILE + 1), np.int64)
     row = np.full(len(coarse_tables), -1)
     row[usable] = np.arange(len(usable))
     result[usable] = [bounds for bounds, _, _ in read]
-    if len(others := np.flatnonzero(row < 0)):
-        result[others] = _positions(units.some(others), bins)
+    if len(unread := np.flatnonzero(row < 0)):
+        result[unread] = _positions(units.some(unread), bins)
     return result, _Known(
         row, np.array([sums for _, sums, _ in read]), np.array([longest for _, _, longest in read])
     )
@@ -288,7 +285,7 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
         units.table.events.duration,
     )
     flat = units.flat
-    bounds, known = _bounds(units, bins)
+    bounds, coarse_bins = _bounds(units, bins)
     # What reaches in from before.
     before = np.flatnonzero(bounds[:, 0] > units.first)
     earlier = blocks.event(bounds[before, 0] - 1, flat)
@@ -312,10 +309,10 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     reaching[before] = 1
     some = short.astype(np.int64) + long
     until = np.cumsum(some)
-    place = until - some + np.cumsum(reaching).take(unit)
+    mark_position = until - some + np.cumsum(reaching).take(unit)
     of_short, of_long = np.flatnonzero(short), np.flatnonzero(long)
     first, stop = first.take(of_short), stop.take(of_short)
-    at_short, at_long = place.take(of_short), (place + short).take(of_long)
+    at_short, at_long = mark_position.take(of_short), (mark_position + short).take(of_long)
     at_before = np.append(0, until).take(np.searchsorted(unit, before)) + np.arange(len(before))
     marks = _Marks.own(len(at_short) + len(at_long) + len(before))
     marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = (
@@ -331,19 +328,19 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     to, first, stop = at_short.take(several), first.take(several), stop.take(several)
     marks.count[to] = stop - first
     marks.last[to] = blocks.event(stop - 1, flat)
-    if known is None:
+    if coarse_bins is None:
         longest, sums = blocks.longest(first, stop - 1, flat), blocks.sums(first, stop, flat)
     else:
         longest, sums = np.empty((2, len(to)), np.int64)
-        of = of_short.take(several)
-        row = known.row.take(unit.take(of))
+        short_bins = of_short.take(several)
+        row = coarse_bins.row.take(unit.take(short_bins))
         # What is known of a bin is of all that starts in it, also of a long one.
-        read = (row >= 0) & ~long.take(of)
+        read = (row >= 0) & ~long.take(short_bins)
         here, rest = np.flatnonzero(read), np.flatnonzero(~read)
-        place = row.take(here) * TILE + bin_.take(of.take(here)) % TILE
+        mark_position = row.take(here) * TILE + bin_.take(short_bins.take(here)) % TILE
         longest[here], sums[here] = (
-            known.longest.ravel().take(place),
-            known.sums.ravel().take(place),
+            coarse_bins.longest.ravel().take(mark_position),
+            coarse_bins.sums.ravel().take(mark_position),
         )
         first, stop = first.take(rest), stop.take(rest)
         longest[rest], sums[rest] = (
@@ -401,16 +398,18 @@ class _Columns:
             return np.zeros(0, np.uint8)
         result = np.zeros(len(marks.unit), np.uint8)
         for u in used.tolist():
-            found = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
-            if len(found):
+            matches = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
+            if len(matches):
                 part = slice(int(firsts[u]), int(firsts[u] + counts[u]))
                 # Ids of a row ascend with time. The type is that of the hits, which would be copied
                 # otherwise.
                 low = np.searchsorted(
-                    found, (marks.first[part] + units.table.base).astype(found.dtype)
+                    matches, (marks.first[part] + units.table.base).astype(matches.dtype)
                 )
                 high = np.searchsorted(
-                    found, (marks.last[part] + units.table.base).astype(found.dtype), side="right"
+                    matches,
+                    (marks.last[part] + units.table.base).astype(matches.dtype),
+                    side="right",
                 )
                 result[part] = high > low
         return result
@@ -474,7 +473,7 @@ def counter_tiles(
     Raises
     ------
     NbprofError
-        More than `most` tiles are wanted.
+        More than `limit` tiles are wanted.
     """
     by_id = {counter.id: counter for counter in tracks.counters}
     parts: list[list[npt.NDArray[Any]]] = []
@@ -511,10 +510,10 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
     if beyond is not None:
         bounds[beyond] = len(counter.time)
     # From the bin of the first sample to that of the end.
-    shown = (bounds[:, 1:] > 0) & (edges[:, :-1] <= end)
+    visible = (bounds[:, 1:] > 0) & (edges[:, :-1] <= end)
     if beyond is not None:
-        shown &= ~beyond[:, :-1]
-    first, stop, begin = bounds[:, :-1][shown], bounds[:, 1:][shown], edges[:, :-1][shown]
+        visible &= ~beyond[:, :-1]
+    first, stop, begin = bounds[:, :-1][visible], bounds[:, 1:][visible], edges[:, :-1][visible]
     held = first > 0
     low = np.where(held, counter.value[first - 1], np.inf)
     high = np.where(held, counter.value[first - 1], -np.inf)
@@ -531,11 +530,11 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
         high[filled] = np.fmax(
             np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, index)
         )
-    size = shown.sum(axis=1)
+    size = visible.sum(axis=1)
     times = since(begin, np.repeat(start, size))
     mean = np.full(len(first), np.nan)
     if counter.unit == "percent":
-        span = edges[:, 1:][shown] - begin
+        span = edges[:, 1:][visible] - begin
         # Bins of less than a picosecond have the value that holds there.
         mean = np.where(
             span > 0,

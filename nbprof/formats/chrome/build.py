@@ -105,7 +105,7 @@ class Builder:
         self._count_others(part, np.flatnonzero(~valid))
         first, good = slices.clock(part, valid & (phase != ord("M")), self.receipt)
         tracks: list[Track] = []
-        truncated = self._slices(part, good, first, tracks)
+        unfinished = self._slices(part, good, first, tracks)
         flows, counters = (
             self._flows(part, good, first, tracks),
             self._counters(part, good, first, tracks),
@@ -113,7 +113,7 @@ class Builder:
         # The times are those of the slices from here on.
         part.start = part.length = Times.none(0)
         self.files.append(
-            File(host, part, base_ns + first, truncated, tracks, names, flows, counters)
+            File(host, part, base_ns + first, unfinished, tracks, names, flows, counters)
         )
 
     def _count_others(self, part: Part, rows: Int64s) -> None:
@@ -147,26 +147,26 @@ class Builder:
         pid, tid = part.text["pid"], part.text["tid"]
         other: dict[str, int] = {}
         for row in rows.tolist():
-            what = texts[part.text["name"][row]] if part.text["name"][row] >= 0 else ""
+            label = texts[part.text["name"][row]] if part.text["name"][row] >= 0 else ""
             p, t = int(pid[row]), int(tid[row])
-            if what == "process_name" and name[row] >= 0:
+            if label == "process_name" and name[row] >= 0:
                 result.process[p] = texts[name[row]]
-            elif what == "process_labels" and labels[row] >= 0:
+            elif label == "process_labels" and labels[row] >= 0:
                 result.labels[p] = texts[labels[row]]
-            elif what == "thread_name" and name[row] >= 0:
+            elif label == "thread_name" and name[row] >= 0:
                 result.thread[p, t] = texts[name[row]]
-            elif what == "process_sort_index" and row in order:
+            elif label == "process_sort_index" and row in order:
                 result.process_sort[p] = order[row]
-            elif what == "thread_sort_index" and row in order:
+            elif label == "thread_sort_index" and row in order:
                 result.thread_sort[p, t] = order[row]
-            elif what not in (
+            elif label not in (
                 "process_name",
                 "process_labels",
                 "thread_name",
                 "process_sort_index",
                 "thread_sort_index",
             ):
-                other[what] = other.get(what, 0) + 1
+                other[label] = other.get(label, 0) + 1
         if other:
             listed = ", ".join(f"{k} ({v:,})" for k, v in sorted(other.items())[:8])
             self.receipt.info(f"Metadata events that are not used: {listed}.")
@@ -338,15 +338,15 @@ class Builder:
     def _flows(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> Flows:
         rows = np.flatnonzero(good & np.isin(part.phase, letters(*_FLOW_PHASE)))
         count = len(part)
-        mine = np.array(
+        starts = np.array(
             [(_both(t.pid, t.tid), i) for i, t in enumerate(tracks) if t.thread is None], np.int64
         ).reshape(-1, 2)
-        mine = mine[np.argsort(mine[:, 0])]
+        starts = starts[np.argsort(starts[:, 0])]
         both = _pairs(part, rows)
-        index = np.minimum(np.searchsorted(mine[:, 0], both), max(len(mine) - 1, 0))
+        index = np.minimum(np.searchsorted(starts[:, 0], both), max(len(starts) - 1, 0))
         lane = np.full(len(rows), -1, np.int32)
-        if len(mine):
-            lane = np.where(mine[index, 0] == both, mine[index, 1], -1).astype(np.int32)
+        if len(starts):
+            lane = np.where(starts[index, 0] == both, starts[index, 1], -1).astype(np.int32)
         ids = part.top.get("id")
         ident = dense(ids, count)
         if ids is not None:
@@ -389,13 +389,13 @@ class Builder:
         result: list[tuple[int, str, Int64s, np.ndarray]] = []
         words = 0
         for key, rows in part.args.items():
-            mine = is_counter[rows.event]
-            words += int((mine & (rows.kind == TEXT)).sum())
-            mine &= rows.kind != TEXT
-            if not mine.any():
+            in_counter = is_counter[rows.event]
+            words += int((in_counter & (rows.kind == TEXT)).sum())
+            in_counter &= rows.kind != TEXT
+            if not in_counter.any():
                 continue
-            event = rows.event[mine]
-            values = ArgColumn(event, rows.kind[mine], rows.value[mine]).floats()
+            event = rows.event[in_counter]
+            values = ArgColumn(event, rows.kind[in_counter], rows.value[in_counter]).floats()
             head = np.stack(
                 [part.text["pid"][event], part.text["name"][event], number[event], word[event]]
             )
@@ -407,14 +407,14 @@ class Builder:
                 label = texts[name] if name >= 0 else ""
                 if num >= 0 or txt >= 0:
                     label += f" [{num if num >= 0 else texts[txt]}]"
-                at = np.flatnonzero(inverse.ravel() == i)
+                series_rows = np.flatnonzero(inverse.ravel() == i)
                 full = f"{label} {key}" if key and key != "value" and key != label else label
                 result.append(
                     (
                         lane_of[pid],
                         full,
-                        relative(part, event[at].astype(np.int64), first),
-                        values[at],
+                        relative(part, event[series_rows].astype(np.int64), first),
+                        values[series_rows],
                     )
                 )
         if words:

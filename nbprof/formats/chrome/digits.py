@@ -118,8 +118,8 @@ def digits(word: Words, index: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def run(word: Words, index: Int64s, limit: int) -> tuple[Int64s, Int64s]:
-    """Value and number of the digits at each place; where there are more than `most` (at most 18)
-    the number is over `most`.
+    """Value and number of the digits at each place; where there are more than `limit` (at most 18)
+    the number is over `limit`.
     """
     value, count = digits(word, index)
     left = np.flatnonzero(count == 8)
@@ -211,8 +211,8 @@ def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
         owner[left] = first
         left = left[np.flatnonzero(hashes[first] != remaining)]
     if len(left):
-        _, at, back = np.unique(hashes[left], return_index=True, return_inverse=True)
-        owner[left] = left[at][back]
+        _, representative, back = np.unique(hashes[left], return_index=True, return_inverse=True)
+        owner[left] = left[representative][back]
     firsts = np.flatnonzero(owner == index)
     code = np.empty(count, np.int32)
     code[firsts] = np.arange(len(firsts), dtype=np.int32)

@@ -268,9 +268,9 @@ def _next_stretch(window: Window, size: int) -> bytes:
         window.skip_spaces(commas=True)
         while len(window) < size and window.more(max(size, 4 * STRETCH)):
             pass
-        truncated = window.event_after(size)
-        if truncated > 0:
-            return window.take(truncated)
+        boundary = window.event_after(size)
+        if boundary > 0:
+            return window.take(boundary)
         if window.ended:
             return window.take(len(window))
         size += max(STRETCH, size // 2)

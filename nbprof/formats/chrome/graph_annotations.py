@@ -101,7 +101,7 @@ def _nodes(piece: SourceFile) -> dict[int, Said]:
     with piece.open() as opened:
         top = Unpickler(opened.read).load()
     if type(top) is not dict or not all(
-        type(node) is int and isinstance(note, list) for node, note in top.items()
+        type(node) is int and isinstance(notes, list) for node, notes in top.items()
     ):
         raise ReadError("it is not a dict of nodes.")
     return {node: _said(notes) for node, notes in top.items()}

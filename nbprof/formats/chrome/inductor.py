@@ -118,16 +118,19 @@ def _sort(
     if "version" in value:
         # Of a graph of which it knows no nodes.
         return
-    both = {str(key): note for key, note in value.items() if isinstance(note, dict)}
+    both = {str(key): entry for key, entry in value.items() if isinstance(entry, dict)}
     if both:
-        nodes.append({key: _ops(note.get("post_grad_nodes")) for key, note in both.items()})
-        lines.append({key: _lines(note.get("stack_traces")) for key, note in both.items()})
+        nodes.append({key: _ops(entry.get("post_grad_nodes")) for key, entry in both.items()})
+        lines.append({key: _lines(entry.get("stack_traces")) for key, entry in both.items()})
         return
     stacks = any(
-        "File " in str(text) for note in value.values() if isinstance(note, list) for text in note
+        "File " in str(text)
+        for listed in value.values()
+        if isinstance(listed, list)
+        for text in listed
     )
     (lines if stacks else nodes).append(
-        {str(key): (_lines if stacks else _ops)(note) for key, note in value.items()}
+        {str(key): (_lines if stacks else _ops)(entry) for key, entry in value.items()}
     )
 
 
@@ -144,8 +147,10 @@ def _op(node: str) -> str:
 
 def _lines(stacks: object) -> tuple[str, ...]:
     """The innermost line of each stack."""
-    found = [_FRAME.findall(str(text)) for text in stacks] if isinstance(stacks, list) else []
-    return tuple(dict.fromkeys(f"{frames[-1][0]}:{frames[-1][1]}" for frames in found if frames))
+    frame_lists = [_FRAME.findall(str(text)) for text in stacks] if isinstance(stacks, list) else []
+    return tuple(
+        dict.fromkeys(f"{frames[-1][0]}:{frames[-1][1]}" for frames in frame_lists if frames)
+    )
 
 
 def _program(nodes: dict[str, tuple[str, ...]], lines: dict[str, tuple[str, ...]]) -> Program:

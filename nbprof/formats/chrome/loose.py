@@ -32,11 +32,11 @@ WORD_FIELDS = ("ph", "name", "cat", "pid", "tid")
 
 
 class Broken(Exception):  # noqa: N818 — never leaves the reader
-    """The text stops making sense at a byte; `cut` where it just ends."""
+    """The text stops making sense at a byte; `truncated` where it just ends."""
 
-    def __init__(self, index: int, *, truncated: bool = False) -> None:
-        super().__init__(index)
-        self.at = index
+    def __init__(self, offset: int, *, truncated: bool = False) -> None:
+        super().__init__(offset)
+        self.at = offset
         self.cut = truncated
 
 
@@ -193,7 +193,7 @@ def event(data: bytes, offset: int, base: int = 0) -> tuple[LooseEvent, int]:
     Parameters
     ----------
     data : bytes
-    at : int
+    offset : int
         Where its `{` is.
     base : int
         The byte of the file at which `data` begins.
@@ -251,7 +251,7 @@ def next_event(data: bytes, offset: int, *, anything: bool = False) -> int:
     Parameters
     ----------
     data : bytes
-    at : int
+    offset : int
     anything : bool
         Any object counts as an event, also one that begins with a key that events don't have.
     """

@@ -100,10 +100,10 @@ class Part:
         position = np.cumsum(keep, dtype=np.int32) - np.int32(1)
 
         def rows(group: dict[str, Rows]) -> dict[str, Rows]:
-            retained = {key: keep[r.event] for key, r in group.items()}
+            kept_rows = {key: keep[r.event] for key, r in group.items()}
             return {
                 key: Rows(position[r.event[k]], r.kind[k], r.value[k])
-                for (key, r), k in zip(group.items(), retained.values(), strict=True)
+                for (key, r), k in zip(group.items(), kept_rows.values(), strict=True)
             }
 
         return Part(
@@ -224,12 +224,12 @@ def join(parts: Sequence[Part], texts: Texts) -> Part:
         groups: list[dict[str, Rows]] = [getattr(part, kind) for part in parts]
         result: dict[str, Rows] = {}
         for key in list(dict.fromkeys(key for group in groups for key in group)):
-            found: list[Rows] = []
+            pieces: list[Rows] = []
             for group, table, offset in zip(groups, maps, offsets.tolist(), strict=False):
                 r = group.pop(key, None)
                 if r is not None:
-                    found.append(Rows(r.event + np.int32(offset), r.kind, _recoded(r, table)))
-            result[key] = joined(found)
+                    pieces.append(Rows(r.event + np.int32(offset), r.kind, _recoded(r, table)))
+            result[key] = joined(pieces)
         return result
 
     return Part(

@@ -251,12 +251,12 @@ class _Placed(NamedTuple):
 def _by_rank(groups: list[list[_Rank]]) -> dict[int | str, list[_Placed]]:
     """The traces of each rank."""
     result: dict[int | str, list[_Placed]] = {}
-    place = 0
+    position = 0
     for number, group in enumerate(groups):
         for member in group:
             if member.rank is not None:
-                result.setdefault(member.rank, []).append(_Placed(place, number, member))
-            place += 1
+                result.setdefault(member.rank, []).append(_Placed(position, number, member))
+            position += 1
     return result
 
 
@@ -272,7 +272,7 @@ def _again(
             near = abs(member.time - other.trace.time) <= _TOGETHER_S
             if other.group != number and member.worker != other.trace.worker and near:
                 hosts[other.place] = other.trace.member.file.name
-    same = [hosts[place] for place in sorted(hosts)]
+    same = [hosts[position] for position in sorted(hosts)]
     if not same:
         return ()
     sentence = (

@@ -149,25 +149,25 @@ def _moved(flows: Flows, lanes: Int32s, shift: int) -> Flows:
 
 
 def _args(builder: Builder, position: Int32s) -> LazyArgs:
-    """Args by name; `place` is where each slice of the files, in their order, lies among the
+    """Args by name; `position` is where each slice of the files, in their order, is among the
     events.
     """
     rows: dict[str, list[tuple[Rows, Int32s]]] = {}
     offset, count = 0, len(position)
     text_i = builder.texts["i"]
     for file in builder.files:
-        mine = position[offset : offset + len(file.cut.row)]
+        slice_positions = position[offset : offset + len(file.cut.row)]
         offset += len(file.cut.row)
         # Where the args of each event of the file go; those of events that make no slice go behind
         # the last.
         index = np.full(len(file.part), count, np.int32)
-        index[file.cut.row] = mine
+        index[file.cut.row] = slice_positions
         for end, begin in file.cut.ends.items():
             index[end] = index[begin]
         for group in (file.part.top, file.part.args):
-            for key, found in group.items():
-                if (index[found.event] < count).any():
-                    rows.setdefault(key, []).append((found, index))
+            for key, arg_rows in group.items():
+                if (index[arg_rows.event] < count).any():
+                    rows.setdefault(key, []).append((arg_rows, index))
         cat = file.part.text["cat"]
         have = np.flatnonzero(cat >= 0).astype(np.int32)
         rows.setdefault("cat", []).append(

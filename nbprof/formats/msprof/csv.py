@@ -90,22 +90,22 @@ def _parts(data: bytes) -> list[bytes]:
 def _section(data: bytes) -> Section:
     header = header_of(data[:65536])
     kind = kind_of(header)
-    note: list[str] = []
+    notes: list[str] = []
     specs = columns(kind, header)
     end = data.find(b"\n")
     body = data[end + 1 :] if end >= 0 else b""
-    raw = _rows(body, specs, note)
+    raw = _rows(body, specs, notes)
     if raw is None:
-        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, note)
+        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, notes)
     result: dict[str, object] = {}
     times: dict[str, tuple[Int64s, Int64s, npt.NDArray[np.bool_]]] = {}
     for index, spec in enumerate(specs):
         column = raw[index]
         if spec.kind == "time":
-            times[spec.name] = _times(column, spec, note)
+            times[spec.name] = _times(column, spec, notes)
             result[spec.name] = None
         elif spec.kind == "id":
-            result[spec.name] = _ids(column, spec.name, note)
+            result[spec.name] = _ids(column, spec.name, notes)
         elif spec.kind == "text" or (
             not spec.name.endswith(_MEASURED)
             and column.dtype.kind not in "biuf"
@@ -114,12 +114,12 @@ def _section(data: bytes) -> Section:
         ):
             result[spec.name] = _texts(column)
         else:
-            result[spec.name] = _numbers(column, spec, note)
+            result[spec.name] = _numbers(column, spec, notes)
     base = min((int(us[good].min()) for us, _, good in times.values() if good.any()), default=0)
     for name, (us, frac, good) in times.items():
         far = good & (us - base > LONGEST_US)
         if far.any():
-            note.append(
+            notes.append(
                 f"{_count(far)} in {name} are over 26 days after the first and were left out."
             )
             good = good & ~far
@@ -127,14 +127,14 @@ def _section(data: bytes) -> Section:
             np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good
         )
     frame = pd.DataFrame(result, copy=False)
-    return Section(kind, header, frame, base * 1000, note)
+    return Section(kind, header, frame, base * 1000, notes)
 
 
-def _rows(body: bytes, specs: list[Column], note: list[str]) -> pd.DataFrame | None:
+def _rows(body: bytes, specs: list[Column], notes: list[str]) -> pd.DataFrame | None:
     """The rows as pandas reads them, columns by number; None where there is none."""
     width = len(specs)
     if len(body) <= _LARGE:
-        _ragged(body, width, note)
+        _ragged(body, width, notes)
     text: dict[int, str] = {i: "category" for i, s in enumerate(specs) if s.kind == "text"}
     # An unsigned number that wrapped around has more digits than a float64 holds.
     text |= {
@@ -164,7 +164,7 @@ def _rows(body: bytes, specs: list[Column], note: list[str]) -> pd.DataFrame | N
         except pd.errors.ParserError:
             # A quote that is never closed takes the rest of the file; taken for a letter, it costs
             # its own row.
-            note.append("a quote in it is never closed; quotes were read as ordinary characters.")
+            notes.append("a quote in it is never closed; quotes were read as ordinary characters.")
             raw = pd.read_csv(
                 io.BytesIO(body),
                 header=None,
@@ -179,16 +179,16 @@ def _rows(body: bytes, specs: list[Column], note: list[str]) -> pd.DataFrame | N
             )
     lost = sum(str(w.message).count("expected") for w in caught)
     if lost:
-        note.append(f"{lost:,} rows have far more cells than the header and were left out.")
+        notes.append(f"{lost:,} rows have far more cells than the header and were left out.")
     if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
-        note.append(
+        notes.append(
             f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond"
             " the last column were left out."
         )
     return raw
 
 
-def _ragged(body: bytes, width: int, note: list[str]) -> None:
+def _ragged(body: bytes, width: int, notes: list[str]) -> None:
     """Tells of rows that have more or fewer cells than the header, and of line ends of two
     kinds.
     """
@@ -201,18 +201,18 @@ def _ragged(body: bytes, width: int, note: list[str]) -> None:
     filled = np.diff(bounds) > 2
     short, long = filled & (cells < width), filled & (cells > width)
     if short.any():
-        note.append(
+        notes.append(
             f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are"
             " unknown."
         )
     if long.any():
-        note.append(
+        notes.append(
             f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last"
             " column were left out."
         )
     returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
     if 0 < returns < len(ends):
-        note.append("it mixes LF and CRLF line endings.")
+        notes.append("it mixes LF and CRLF line endings.")
 
 
 def _count(flags: npt.NDArray[np.bool_], singular: str = "value", many: str = "values") -> str:
@@ -233,7 +233,7 @@ def _bare(column: pd.Series) -> pd.Series:
 
 
 def _floats(
-    column: pd.Series, name: str, note: list[str], none: tuple[str, ...] = ()
+    column: pd.Series, name: str, notes: list[str], none: tuple[str, ...] = ()
 ) -> npt.NDArray[np.float64]:
     """Numbers, NaN where there is none; a text where a number is due is counted."""
     if column.dtype.kind in "biuf":
@@ -244,7 +244,7 @@ def _floats(
     if bad.any():
         example = str(text[bad].iloc[0])[:40]
         example_text = example if example.isprintable() else "?"
-        note.append(
+        notes.append(
             f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{example_text}”;"
             " treated as unknown."
         )
@@ -259,8 +259,8 @@ def _exact(text: str, value: float) -> Decimal:
         return Decimal(value)
 
 
-def _numbers(column: pd.Series, spec: Column, note: list[str]) -> npt.NDArray[np.float64]:
-    result = _floats(column, spec.name, note)
+def _numbers(column: pd.Series, spec: Column, notes: list[str]) -> npt.NDArray[np.float64]:
+    result = _floats(column, spec.name, notes)
     if spec.name.endswith("_us"):
         under = result > float(_WRAP_US) / 2
         if under.any():
@@ -272,30 +272,30 @@ def _numbers(column: pd.Series, spec: Column, note: list[str]) -> npt.NDArray[np
             ]
             result = result.copy()
             result[under] = np.array(exact, np.float64)
-            note.append(
+            notes.append(
                 f"{_count(under)} in {spec.name} are negative differences stored as unsigned"
                 " numbers (18446744073709521.304 µs is 30.312): corrected."
             )
     infinite = np.isinf(result)
     if infinite.any():
         result = np.where(infinite, np.nan, result)
-        note.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
+        notes.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
     if spec.scale != 1.0:
         with np.errstate(over="ignore"):
             result = result * spec.scale
     for unit, limit, much in (("_us", LONGEST_US, "26 days"), ("_bytes", MOST_BYTES, "8 PiB")):
         if spec.name.endswith(unit) and (beyond := np.abs(result) > limit).any():
             result = np.where(beyond, np.nan, result)
-            note.append(f"{_count(beyond)} in {spec.name} are over {much}; treated as unknown.")
+            notes.append(f"{_count(beyond)} in {spec.name} are over {much}; treated as unknown.")
     return result
 
 
-def _ids(column: pd.Series, name: str, note: list[str]) -> pd.arrays.IntegerArray:
+def _ids(column: pd.Series, name: str, notes: list[str]) -> pd.arrays.IntegerArray:
     if column.dtype.kind == "i":
         values = column.to_numpy(np.int64)
         none = (values == NONE_32) | (values < 0)
     else:
-        numbers = _floats(column, name, note, ("host", "Host"))
+        numbers = _floats(column, name, notes, ("host", "Host"))
         with np.errstate(invalid="ignore"):
             none = np.isnan(numbers) | (numbers == NONE_32) | (numbers >= NONE_64) | (numbers < 0)
         values = np.where(none, 0, numbers).astype(np.int64)
@@ -319,7 +319,7 @@ def _texts(column: pd.Series) -> pd.Categorical:
 
 
 def _times(
-    column: pd.Series, spec: Column, note: list[str]
+    column: pd.Series, spec: Column, notes: list[str]
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs
     of a date.
@@ -380,13 +380,13 @@ def _times(
     bad = ~good & ~empty & ~rounded
     if rounded.any():
         example = values[int(np.flatnonzero(rounded)[0])]
-        note.append(
+        notes.append(
             f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a"
             " spreadsheet or another tool rewrote the file, and precise times are lost. Export it"
             " again, or load the file that the profiler wrote."
         )
     if bad.any():
-        note.append(
+        notes.append(
             f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown."
         )
     # A moment of 0 is one that the exporter did not know.

@@ -138,23 +138,23 @@ class Database:
             for kind, names in (("int", ints), ("float", floats), ("text", texts))
             for name in names.split()
         }
-        retained = self._kept.setdefault(table, {})
+        cached = self._kept.setdefault(table, {})
         # Tables are asked for their rows and for their events, of the same columns.
-        missing = {name: kind for name, kind in selected.items() if (name, kind) not in retained}
+        missing = {name: kind for name, kind in selected.items() if (name, kind) not in cached}
         columns_read = self._found(table, list(missing)) if missing else {}
         count = (
-            len(next(iter((*columns_read.values(), *retained.values()))))
-            if columns_read or retained
+            len(next(iter((*columns_read.values(), *cached.values()))))
+            if columns_read or cached
             else self._count(table)
         )
         for name, kind in missing.items():
             typed, none = _TYPED[kind]
-            retained[name, kind] = (
+            cached[name, kind] = (
                 typed(columns_read[name])
                 if name in columns_read
                 else np.full(count, none, object if kind == "text" else None)
             )
-        return {name: retained[name, kind] for name, kind in selected.items()}
+        return {name: cached[name, kind] for name, kind in selected.items()}
 
     def raw(self, table: str) -> dict[str, npt.NDArray[Any]]:
         """All columns of a table as they are."""
@@ -357,8 +357,8 @@ def first_of(ids: Int64s, selected: Int64s) -> Int64s:
     if index.is_unique:
         return index.get_indexer(pd.Index(selected)).astype(np.int64)
     first = np.flatnonzero(~index.duplicated())
-    place = index[first].get_indexer(pd.Index(selected))
-    return np.where(place >= 0, first[place], -1)
+    positions = index[first].get_indexer(pd.Index(selected))
+    return np.where(positions >= 0, first[positions], -1)
 
 
 class _Places(NamedTuple):

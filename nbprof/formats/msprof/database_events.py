@@ -261,18 +261,18 @@ def _ids(values: Int64s) -> Int64s:
 
 def add(base: Database, builder: Builder, host: str) -> bool:
     """Adds the events of a database to a builder; False where it has none."""
-    made = _Made(base)
+    reader = _Made(base)
     for step in (
-        made.tasks,
-        made.collectives,
-        made.calls,
-        made.program,
-        made.marks,
-        made.others,
-        made.counters,
+        reader.tasks,
+        reader.collectives,
+        reader.calls,
+        reader.program,
+        reader.marks,
+        reader.others,
+        reader.counters,
     ):
         step()
-    events = made.events
+    events = reader.events
     if not events.parts:
         return False
     texts = list(events.texts)

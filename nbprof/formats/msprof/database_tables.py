@@ -237,10 +237,10 @@ class _Made:
         }
         frame |= {name: strings.category(of_info(column)) for name, column in _TENSORS.items()}
         frame["context_id"] = ids(of_task("contextId"))
-        place = np.empty(count + more, np.int64)
-        place[order] = np.arange(count + more)
+        positions = np.empty(count + more, np.int64)
+        positions[order] = np.arange(count + more)
         row_in_table = np.full(len(task["startNs"]), -1)
-        row_in_table[rows] = place[:count]
+        row_in_table[rows] = positions[:count]
         frame |= self._counters_of(task, row_in_table, count + more)
         self.add("op_summary", frame, {"start_ps": start[order]})
 

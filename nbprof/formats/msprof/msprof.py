@@ -330,12 +330,12 @@ def _databases(
     """What the databases of a recording have beside its other files: events are added where no
     timeline was, tables returned.
     """
-    retained, notes = msprof_tables.newest([p for p in recording.files if _use(p) == "database"])
+    databases, notes = msprof_tables.newest([p for p in recording.files if _use(p) == "database"])
     for text in notes:
         receipt.info(text)
     drawn = any(file.host == recording.name for file in builder.files)
     result: dict[str, list[Table]] = {}
-    for file in retained:
+    for file in databases:
         name = printable(file.name)
         if file.size == 0:
             receipt.warn(f"{name} is empty: its export was stopped.")
@@ -356,8 +356,8 @@ def _databases(
         except ReadError as error:
             receipt.warn(f"{name} was left out: {error.reason}")
             continue
-        database_tables_, told = database_tables.tables(base, number, recording.rank)
-        receipt.notes += told
+        database_tables_, messages = database_tables.tables(base, number, recording.rank)
+        receipt.notes += messages
         recording.facts += [base.facts] if base.facts else []
         events = not drawn and database_events.add(base, builder, recording.name)
         drawn |= events

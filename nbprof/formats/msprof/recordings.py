@@ -61,11 +61,10 @@ _RANK_NAMED = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _DEVICE = re.compile(r"device_(\d{1,4})$")
 
 
-def is_folder(index: str) -> bool:
+def is_folder(path: str) -> bool:
     """Whether a folder of this name or path is output of Ascend's profiler."""
     return (
-        _FOLDER.fullmatch(index.rpartition("/")[2]) is not None
-        or _OLDER.fullmatch(index) is not None
+        _FOLDER.fullmatch(path.rpartition("/")[2]) is not None or _OLDER.fullmatch(path) is not None
     )
 
 
@@ -116,8 +115,8 @@ def rank_of(name: str) -> int | None:
     """The rank that the name of a file of facts, or of a database, tells."""
     if match := _RANK.match(name):
         return int(match[1])
-    notes = _DATABASE.fullmatch(name)
-    return int(notes["rank"]) if notes and notes["rank"] else None
+    database = _DATABASE.fullmatch(name)
+    return int(database["rank"]) if database and database["rank"] else None
 
 
 def recording_of(parts: Sequence[str]) -> int:
@@ -199,23 +198,23 @@ def recordings(
     queue = [("", bool(within(is_folder, folder.absolute().parts)))]
     left = _MOST_ENTRIES
     while queue and left > 0:
-        index, ours = queue.pop()
+        folder_path, ours = queue.pop()
         try:
-            with scan(folder / index, confinement) as entries:
+            with scan(folder / folder_path, confinement) as entries:
                 here = sorted(
                     (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries
                 )
         except OSError:
             continue
         left -= len(here)
-        ours = ours or is_folder(index)
+        ours = ours or is_folder(folder_path)
         # Tables that somebody took out of their folders.
         bare = not ours and any(is_sign(name) for name, _ in here)
-        parts = tuple(index.split("/")) if index else ()
-        key = "/".join(parts[: recording_of(parts)]) if ours else index
+        parts = tuple(folder_path.split("/")) if folder_path else ()
+        key = "/".join(parts[: recording_of(parts)]) if ours else folder_path
         known_recording = recordings.get(key) or Recording(key)
         for name, is_dir in here:
-            below = f"{index}/{name}" if index else name
+            below = f"{folder_path}/{name}" if folder_path else name
             if is_dir:
                 if device := _DEVICE.fullmatch(name):
                     known_recording.devices.add(int(device[1]))
@@ -227,13 +226,15 @@ def recordings(
             elif (ours or bare) and use_of(name):
                 known_recording.files.append(below)
             elif _FACTS.fullmatch(name):
-                loose.setdefault(index, []).append(below)
+                loose.setdefault(folder_path, []).append(below)
         if (ours or bare) and (known_recording.files or known_recording.devices):
             recordings[key] = known_recording
     return _finished(recordings, loose)
 
 
-def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> list[Recording]:
+def listed(
+    files: Iterable[str], devices: Iterable[str], *, within_recording: bool
+) -> list[Recording]:
     """The recordings of a place that lists whole paths.
 
     Parameters
@@ -242,7 +243,7 @@ def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> lis
         Paths of files that are read or stand beside such, below the place.
     devices : iterable of str
         Paths of the folders `device_<id>`.
-    inside : bool
+    within_recording : bool
         The place itself lies in a recording.
     """
     folders: dict[str, list[str]] = {}
@@ -252,7 +253,7 @@ def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> lis
 
     def recording(folder: str, files: Sequence[str] = ()) -> Recording | None:
         parts = tuple(folder.split("/")) if folder else ()
-        ours = inside or bool(within(is_folder, parts))
+        ours = within_recording or bool(within(is_folder, parts))
         if not ours and not any(is_sign(file.rpartition("/")[2]) for file in files):
             return None
         key = "/".join(parts[: recording_of(parts)]) if ours else folder
@@ -283,8 +284,8 @@ def _finished(recordings: dict[str, Recording], loose: dict[str, list[str]]) -> 
     """
     for folder, files in loose.items():
         parts = folder.split("/")
-        if (index := "/".join(parts[: recording_of(parts)])) in recordings and index != folder:
-            recordings[index].files += [
+        if (path := "/".join(parts[: recording_of(parts)])) in recordings and path != folder:
+            recordings[path].files += [
                 file for file in files if _FACTS.fullmatch(file.rpartition("/")[2])
             ]
     result = sorted(recordings.values(), key=lambda r: r.path)
@@ -315,15 +316,15 @@ def _told_once(files: list[str]) -> list[str]:
         by_folder.setdefault(file.rpartition("/")[0], []).append(file)
     result = []
     for paths in by_folder.values():
-        complete = any(use_of(index.rpartition("/")[2]) == "timeline" for index in paths)
+        complete = any(use_of(path.rpartition("/")[2]) == "timeline" for path in paths)
         # A timeline has what these have; the marks of iterations are read from where they are
         # whole.
         result += [
-            index
-            for index in paths
+            path
+            for path in paths
             if not (
                 complete
-                and use_of(name := index.rpartition("/")[2]) == "partial"
+                and use_of(name := path.rpartition("/")[2]) == "partial"
                 and not name.startswith("step_trace")
             )
         ]
@@ -351,7 +352,7 @@ def runs_at(
     """
     if isinstance(path := location.below(""), Path):
         return runs_in(path, confinement=getattr(location, "confinement", None))
-    recordings = listed(claim.files, claim.folders, inside=bool(claim.within))
+    recordings = listed(claim.files, claim.folders, within_recording=bool(claim.within))
     return _runs(recordings, _Listed(location, claim.files, sidecars))
 
 
@@ -364,11 +365,11 @@ class _Local:
         self.folder = folder
         self.confinement = confinement
 
-    def below(self, index: str) -> Path:
-        return self.folder / index
+    def below(self, path: str) -> Path:
+        return self.folder / path
 
-    def file(self, index: str) -> SourceFile:
-        return LocalFile(self.folder / index, confinement=self.confinement)
+    def file(self, path: str) -> SourceFile:
+        return LocalFile(self.folder / path, confinement=self.confinement)
 
     def name(self) -> str:
         """What a folder inside a recording is called by: the recording, where its name has one."""
@@ -376,9 +377,9 @@ class _Local:
         index = recording_of(parts)
         return parts[index - 1] if index else self.folder.name
 
-    def home(self, index: str) -> tuple[Path | str, str, SourceFile] | None:
+    def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
         """The folder that nbprof made for a recording, its name, and what it wrote there."""
-        parent = self.folder / index
+        parent = self.folder / path
         parent_folder = next(
             (
                 folder
@@ -413,24 +414,24 @@ class _Listed:
         self.files = files
         self.beside = sidecar_files
 
-    def below(self, index: str) -> Path | str:
-        return self.folder.below(index)
+    def below(self, path: str) -> Path | str:
+        return self.folder.below(path)
 
-    def file(self, index: str) -> SourceFile:
-        return self.files[index]
+    def file(self, path: str) -> SourceFile:
+        return self.files[path]
 
     def name(self) -> str:
         parts = self.folder.label.rstrip("/").split("/")
         index = recording_of(parts)
         return parts[index - 1] if 0 < index < len(parts) else self.folder.name
 
-    def home(self, index: str) -> tuple[Path | str, str, SourceFile] | None:
-        for fromkey in dict.fromkeys((index, index.rpartition("/")[0])):
-            if fromkey in self.beside:
+    def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
+        for folder_path in dict.fromkeys((path, path.rpartition("/")[0])):
+            if folder_path in self.beside:
                 return (
-                    self.folder.below(fromkey),
-                    fromkey.rpartition("/")[2] or self.folder.name,
-                    self.beside[fromkey],
+                    self.folder.below(folder_path),
+                    folder_path.rpartition("/")[2] or self.folder.name,
+                    self.beside[folder_path],
                 )
         return None
 

@@ -151,11 +151,11 @@ def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
     """The tables that the marks on the lanes of a timeline make."""
     events, lanes = trace.events, trace.lanes
     codes = np.flatnonzero([_MARK.match(str(name)) is not None for name in trace.names])
-    mine = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_) & lanes["thread"].astype(
+    in_lane = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_) & lanes["thread"].astype(
         str
     ).str.contains("Model ID").to_numpy(np.bool_)
     rows = np.flatnonzero(np.isin(events.name, codes))
-    rows = rows[mine[events.lane[rows]]] if len(rows) else rows
+    rows = rows[in_lane[events.lane[rows]]] if len(rows) else rows
     by_device: dict[int | None, list[_Mark]] = {}
     args = {name: _arg(trace, name) for name in _ARGS if name in trace.args}
     for row in rows.tolist():
@@ -256,38 +256,38 @@ def _table(
             and (gap := _decimal(mark.args.get("Data_aug Bound(us)"))) is not None
         ):
             iteration.input_us = float(gap)
-    retained = (
+    finished = (
         sorted(
             (key, iteration) for key, iteration in iterations.items() if iteration.end is not None
         )
         if all(k[0] is not None for k in iterations)
         else []
     )
-    retained = retained or sorted(
+    finished = finished or sorted(
         ((key, iteration) for key, iteration in iterations.items() if iteration.end is not None),
         key=lambda pair: (pair[0][0] or 0, pair[0][1]),
     )
-    if not retained:
+    if not finished:
         return None
     columns: dict[str, Any] = {
-        "device_id": _ints([device] * len(retained)),
-        "iteration_id": _ints([ident for (_, ident), _ in retained]),
-        "model_id": _ints([model for (model, _), _ in retained]),
-        "iteration_start_ps": _ints([iteration.start for _, iteration in retained]),
-        "fp_start_ps": _ints([iteration.forward for _, iteration in retained]),
-        "bp_end_ps": _ints([iteration.backward for _, iteration in retained]),
-        "iteration_end_ps": _ints([iteration.end for _, iteration in retained]),
-        "iteration_us": [iteration.length_us for _, iteration in retained],
-        "fp_to_bp_us": [iteration.forward_us for _, iteration in retained],
-        "iteration_refresh_us": [iteration.refresh_us for _, iteration in retained],
-        "data_aug_bound_us": [iteration.input_us for _, iteration in retained],
+        "device_id": _ints([device] * len(finished)),
+        "iteration_id": _ints([ident for (_, ident), _ in finished]),
+        "model_id": _ints([model for (model, _), _ in finished]),
+        "iteration_start_ps": _ints([iteration.start for _, iteration in finished]),
+        "fp_start_ps": _ints([iteration.forward for _, iteration in finished]),
+        "bp_end_ps": _ints([iteration.backward for _, iteration in finished]),
+        "iteration_end_ps": _ints([iteration.end for _, iteration in finished]),
+        "iteration_us": [iteration.length_us for _, iteration in finished],
+        "fp_to_bp_us": [iteration.forward_us for _, iteration in finished],
+        "iteration_refresh_us": [iteration.refresh_us for _, iteration in finished],
+        "data_aug_bound_us": [iteration.input_us for _, iteration in finished],
     }
-    if any(not np.isnan(iteration.next_us) for _, iteration in retained):
-        columns["get_next_us"] = [iteration.next_us for _, iteration in retained]
-    for k in range(max(len(iteration.reduces) for _, iteration in retained)):
+    if any(not np.isnan(iteration.next_us) for _, iteration in finished):
+        columns["get_next_us"] = [iteration.next_us for _, iteration in finished]
+    for k in range(max(len(iteration.reduces) for _, iteration in finished)):
         pairs = [
             sorted(iteration.reduces)[k] if k < len(iteration.reduces) else (None, np.nan)
-            for _, iteration in retained
+            for _, iteration in finished
         ]
         columns[f"reduce_{k}_start_ps"] = _ints([start for start, _ in pairs])
         columns[f"reduce_{k}_us"] = [length for _, length in pairs]

@@ -56,11 +56,11 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
         groups.setdefault(
             (folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}
         ).setdefault(name.time, []).append(file)
-    retained: list[SourceFile] = []
+    newest_files: list[SourceFile] = []
     notes: list[str] = []
     for (_, module, _), exports in groups.items():
         last = max(exports)
-        retained += sorted(exports[last], key=lambda p: parsed(p.name).slice)
+        newest_files += sorted(exports[last], key=lambda p: parsed(p.name).slice)
         if len(exports) > 1:
             older = sum(len(same) for time, same in exports.items() if time != last)
             kinds_ = (
@@ -72,7 +72,7 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
                 f"{printable(module)} was exported {len(exports)} times: the newest export was"
                 f" read, {kinds_} ignored."
             )
-    return retained, notes
+    return newest_files, notes
 
 
 def tables(
@@ -101,9 +101,9 @@ def tables(
         A file could not be read.
     """
     result: dict[str, list[Table]] = {}
-    retained, told = newest(files)
-    notes = [Note("info", text) for text in told]
-    for file in retained:
+    tables_to_read, messages = newest(files)
+    notes = [Note("info", text) for text in messages]
+    for file in tables_to_read:
         if progress:
             progress(f"reading {file.name}")
         # Behind a URL the size may not be known before.

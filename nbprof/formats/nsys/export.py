@@ -82,8 +82,8 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
             path=error.path,
         ) from None
     if done.returncode or not result.is_file():
-        note = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
+        message = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
         raise ReadError(
-            f"{TOOL} export failed with code {done.returncode}: {note}", path=error.path
+            f"{TOOL} export failed with code {done.returncode}: {message}", path=error.path
         )
     return result

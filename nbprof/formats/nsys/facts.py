@@ -140,23 +140,23 @@ def _machine(facts: Facts) -> None:
                 facts.versions["driver_version"] = value
 
 
-def _devices(out: Facts) -> None:
-    rows = Rows(out.tables, "TARGET_INFO_GPU", "name", *_PROPERTIES)
+def _devices(result: Facts) -> None:
+    rows = Rows(result.tables, "TARGET_INFO_GPU", "name", *_PROPERTIES)
     columns = {ours: rows.ints(theirs) for theirs, ours in _PROPERTIES.items()}
     for i, name in enumerate(rows.texts("name")):
-        stated = {ours: int(column[i]) for ours, column in columns.items() if column[i] >= 0}
-        known = {
+        numbers = {ours: int(column[i]) for ours, column in columns.items() if column[i] >= 0}
+        gpu_fields = {
             ours: value
-            for ours, value in stated.items()
+            for ours, value in numbers.items()
             if ours not in _SANE or _SANE[ours][0] <= value <= _SANE[ours][1]
         }
-        facts: dict[str, object] = dict(known)
-        out.devices.append({**facts, **({"name": name} if name else {})})
-    mapped = Rows(out.tables, "TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
+        facts: dict[str, object] = dict(gpu_fields)
+        result.devices.append({**facts, **({"name": name} if name else {})})
+    mapped = Rows(result.tables, "TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
     for gpu, number, pid in zip(
         *(mapped.ints(name).tolist() for name in ("gpuId", "cudaId", "pid")), strict=True
     ):
-        out.ordinals[pid, number] = gpu
+        result.ordinals[pid, number] = gpu
 
 
 def _messages(facts: Facts) -> None:

@@ -79,19 +79,25 @@ def _add(report: Report, table: str) -> None:
         (kind == MARK, "nvtx_mark"),
         (kind == START_END, "user_annotation"),
     ):
-        at = np.flatnonzero(selected & there)
-        if not len(at):
+        kind_rows = np.flatnonzero(selected & there)
+        if not len(kind_rows):
             continue
-        if cat == "user_annotation" and kind[at[0]] == START_END:
-            lanes = _free_lanes(report, tid[at], start[at], end[at])
+        if cat == "user_annotation" and kind[kind_rows[0]] == START_END:
+            lanes = _free_lanes(report, tid[kind_rows], start[kind_rows], end[kind_rows])
         else:
-            lanes = report.threads(tid[at])
-        selected_args: dict[str, Values] = {key: _at(values, at) for key, values in args.items()}
+            lanes = report.threads(tid[kind_rows])
+        selected_args: dict[str, Values] = {
+            key: _at(values, kind_rows) for key, values in args.items()
+        }
         selected_args["cat"] = cat
         if cat == "nvtx_mark":
             selected_args["ph"] = "i"
         report.builder.add(
-            lanes, name[at], start[at] + report.facts.start_ns, end[at] - start[at], selected_args
+            lanes,
+            name[kind_rows],
+            start[kind_rows] + report.facts.start_ns,
+            end[kind_rows] - start[kind_rows],
+            selected_args,
         )
 
 
@@ -173,15 +179,15 @@ def _free_lanes(report: Report, tid: Int64s, start: Int64s, end: Int64s) -> Int3
         rows = np.flatnonzero(pid == process)
         places = packed([(int(start[i]), int(end[i]), i) for i in rows.tolist()])
         lanes = {
-            place: report.builder.lane(
+            number: report.builder.lane(
                 report.host(process),
                 report.facts.processes.get(process, str(process)),
-                title := f"NVTX ranges {place + 1}" if place else "NVTX ranges",
+                title := f"NVTX ranges {number + 1}" if number else "NVTX ranges",
                 pid=str(process),
                 tid=title,
                 sort=_BEHIND,
             )
-            for place in sorted(set(places.values()))
+            for number in sorted(set(places.values()))
         }
         result[rows] = [lanes[places[i]] for i in rows.tolist()]
     return result

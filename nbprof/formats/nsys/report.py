@@ -98,12 +98,12 @@ class Report:
             else np.zeros(0, np.int32)
         )
 
-    def thread(self, ident: int, what: str = "") -> int:
+    def thread(self, ident: int, part: str = "") -> int:
         """The lane of a thread, or the one below it of something that was recorded of it."""
         pid, tid = ident >> 24 & PID, ident & TID
         name = self.facts.threads.get(ident & (1 << 48) - 1, "")
         label = f"thread {tid} ({name})" if name else f"thread {tid}"
-        title = f"{'main thread' if pid == tid else f'thread {tid}'}: {what}" if what else str(tid)
+        title = f"{'main thread' if pid == tid else f'thread {tid}'}: {part}" if part else str(tid)
         number = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
         return self.builder.lane(
             self.host(pid),

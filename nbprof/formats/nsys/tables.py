@@ -189,19 +189,19 @@ class InFolder:
         )
 
 
-def _column(found: Any) -> Column:
+def _column(array: Any) -> Column:
     """A column of Arrow as one of a database."""
     import pyarrow as pa
 
-    kind = found.type
+    kind = array.type
     if pa.types.is_boolean(kind):
-        found, kind = found.cast(pa.int8()), pa.int8()
+        array, kind = array.cast(pa.int8()), pa.int8()
     if pa.types.is_floating(kind):
-        return np.asarray(found.to_numpy(), np.float64)
+        return np.asarray(array.to_numpy(), np.float64)
     if not pa.types.is_integer(kind):
-        return np.array([*found.to_pylist(), None], object)[:-1]
-    null = np.asarray(found.is_null()) if found.null_count else None
-    numbers = np.asarray(found.fill_null(0) if found.null_count else found)
+        return np.array([*array.to_pylist(), None], object)[:-1]
+    null = np.asarray(array.is_null()) if array.null_count else None
+    numbers = np.asarray(array.fill_null(0) if array.null_count else array)
     # Ids of threads are unsigned there; none has its highest bit set.
     values = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64)
     return values if null is None else np.ma.MaskedArray(values, null)

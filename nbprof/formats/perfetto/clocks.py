@@ -57,13 +57,13 @@ class Clocks:
             primary = primary or whole(fields_, 2)
             number = len(self._rows)
             self._rows.append(index)
-            for one in clocks:
-                clock = self._clock(whole(one, 1), int(sequences.code[index]))
-                unit = whole(one, 4, 1)
+            for entry in clocks:
+                clock = self._clock(whole(entry, 1), int(sequences.code[index]))
+                unit = whole(entry, 4, 1)
                 self._unit[clock] = unit if 0 < unit < 1 << 32 else 1
-                if whole(one, 3):
+                if whole(entry, 3):
                     self._adds.add(clock)
-                time = (whole(one, 2) & 0xFFFFFFFFFFFFFFFF) * self._unit[clock]
+                time = (whole(entry, 2) & 0xFFFFFFFFFFFFFFFF) * self._unit[clock]
                 if time < _MOST_NS:
                     self._shots.setdefault(clock, {})[number] = time
         self.trace = primary or BOOTTIME

@@ -399,8 +399,8 @@ class Events:
             self.receipt.skip("left out: samples of counters without a value.", int((~there).sum()))
             index = single[there]
             uuid, time, value, order = [kinds[there]], [self.time[index]], [values[there]], [index]
-        for tracks, given, kind in ((31, 12, wire.VARINT), (45, 46, FIXED64)):
-            whose, event, values = self._extra(tracks, given, kind)
+        for tracks, values_field, kind in ((31, 12, wire.VARINT), (45, 46, FIXED64)):
+            whose, event, values = self._extra(tracks, values_field, kind)
             uuid.append(whose)
             time.append(self.time[event])
             value.append(values)
@@ -414,12 +414,12 @@ class Events:
         state_ = self.sequences.state[index]
         unread = 0
         for rows in rows_by_value(uuids):
-            one = int(uuids[rows[0]])
-            track = self.tracks.tracks.get(one) or Track()
+            track_uuid = int(uuids[rows[0]])
+            track = self.tracks.tracks.get(track_uuid) or Track()
             if track.builtin:
                 unread += len(rows)
                 continue
-            location = self.tracks.place(one, "counter")
+            location = self.tracks.place(track_uuid, "counter")
             sample = values[rows] * track.unit
             if track.adds:
                 # What has been added since the state of the sequence began.
@@ -448,13 +448,13 @@ class Events:
             self.receipt.info(f"Thread time and instruction samples, not shown: {unread:,}.")
 
     def _extra(
-        self, tracks: int, given: int, kind: int
+        self, tracks: int, values_field: int, kind: int
     ) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
         """Values of counters that events carry: track, event and value of each. The tracks are
         those of the event, or the default ones.
         """
-        row, value = self.fields.numbers(EVENT, given, kind=kind)
-        more_row, more = self._packed(given, kind)
+        row, value = self.fields.numbers(EVENT, values_field, kind=kind)
+        more_row, more = self._packed(values_field, kind)
         row, value = np.concatenate([row, more_row]), np.concatenate([value, more])
         used = self.type[row] > 0
         row, value = row[used], value[used]

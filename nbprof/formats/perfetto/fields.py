@@ -471,23 +471,23 @@ def _one_by_one(
     field_rows: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
     bad: list[int] = []
     for row, start, end in zip(*(column.tolist() for column in messages), strict=True):
-        mine: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
+        matched: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
         remaining: set[int] = set()
         try:
-            _fields_of(buf.data, row, (start, end), spec, path, mine, remaining)
+            _fields_of(buf.data, row, (start, end), spec, path, matched, remaining)
         except ReadError:
             bad.append(row)
             continue
-        for key, rows in mine.items():
+        for key, rows in matched.items():
             field_rows.setdefault(key, []).extend(rows)
         for number in remaining:
             result.others[number] = result.others.get(number, 0) + 1
     if bad:
         result.bad.append(np.array(bad, np.int32))
-    for (where, kind), rows in field_rows.items():
+    for (field_path, kind), rows in field_rows.items():
         table = np.array(rows, np.int64)
         result.add(
-            where,
+            field_path,
             kind,
             table[:, 0].astype(np.int32),
             table[:, 1],

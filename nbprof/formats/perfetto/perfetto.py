@@ -354,7 +354,7 @@ class _File:
 
 def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:
     """Unpacks packets to the end of others; False where they are damaged: then those that are whole
-    are kept, if they are told `apart`.
+    are kept, if `per_packet`.
     """
     unpacker = zlib.decompressobj()
     parts: list[bytes] = []
@@ -380,15 +380,15 @@ def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:
 
 def _starts(buffer: Buffer) -> tuple[Int64s, int]:
     """Where packets begin, and the byte to which they follow each other."""
-    truncated = buffer.size
+    last = buffer.size
     for turn in range(3):
         try:
-            (starts,), _ = event_starts(buffer.array, [(0, truncated)], PACKET_TAG, None)
+            (starts,), _ = event_starts(buffer.array, [(0, last)], PACKET_TAG, None)
         except ReadError as error:
             # Nearly always the byte of the field that is wrong; it may lie in it.
-            truncated = min(error.offset or 0, truncated - 1) if not turn else _walked(buffer)
+            last = min(error.offset or 0, last - 1) if not turn else _walked(buffer)
             continue
-        return starts, truncated
+        return starts, last
     return np.zeros(0, np.int64), 0
 
 

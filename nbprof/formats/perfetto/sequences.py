@@ -289,6 +289,6 @@ def numbers_of(fields: Message, number: int) -> list[int]:
         else:
             pos = 0
             while pos < len(value):
-                one, pos = wire.read_varint(value, pos, len(value))
-                result.append(wire.signed(one))
+                varint, pos = wire.read_varint(value, pos, len(value))
+                result.append(wire.signed(varint))
     return result

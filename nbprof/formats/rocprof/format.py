@@ -110,12 +110,12 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
             if len(group) > 1 and len(groups) == 1 and not before
             else group[0] or here.name
         )
-        found = tuple(file for prefix in sorted(group) for file in processes[prefix])
+        group_files = tuple(file for prefix in sorted(group) for file in processes[prefix])
         result.append(
             RunFiles(
                 name,
                 here.folder,
-                found,
+                group_files,
                 max(map(_modified, (processes[member] for member in group))),
                 NAME,
                 notes,

@@ -136,9 +136,9 @@ def ends(source: Int64s, target: Int64s, agents: Sequence[Agent]) -> dict[str, A
     """The columns of copies that say where they go, `device` being the GPU that they go to, else
     the one that they come from.
     """
-    to, of = devices(target, agents), devices(source, agents)
+    to, source_device = devices(target, agents), devices(source, agents)
     return {
-        "device": np.where(to >= 0, to, of),
+        "device": np.where(to >= 0, to, source_device),
         "source": labels(source, agents),
         "target": labels(target, agents),
     }

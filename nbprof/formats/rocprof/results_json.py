@@ -484,8 +484,8 @@ def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame
 
 def _kernels(frame: pd.DataFrame, symbols: object, agents: Sequence[Agent]) -> pd.DataFrame:
     names_by_id = {}
-    for number, one in enumerate(_list(symbols)):
-        symbol = _dict(one)
+    for number, description in enumerate(_list(symbols)):
+        symbol = _dict(description)
         # A map is a list of keys and values.
         symbol = _dict(symbol["value"]) if "value" in symbol else symbol
         names_by_id[_whole(symbol.get("kernel_id", number))] = symbol

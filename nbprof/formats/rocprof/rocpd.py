@@ -181,7 +181,7 @@ class _Set:
         rows: dict[str, npt.NDArray[Any]],
         columns: Sequence[str],
         subject: str,
-        wanted: Int64s,
+        row_idents: Int64s,
     ) -> pd.Categorical:
         """What rows are called by their ids, the first of some columns that has a text; by the id
         itself where there is none.
@@ -192,7 +192,7 @@ class _Set:
             next((text for text in some if isinstance(text, str) and text), "") for some in texts
         ]
         names_by_id = dict(zip(idents.tolist(), named, strict=True))
-        first, inverse = np.unique(wanted, return_inverse=True)
+        first, inverse = np.unique(row_idents, return_inverse=True)
         return coded(
             inverse.reshape(-1),
             [names_by_id.get(ident) or f"{subject} {ident}" for ident in first.tolist()],
@@ -202,7 +202,7 @@ class _Set:
         return self._named(_joined(self.events["id"], self.events["category_id"], events))
 
     def _kernels(self, recording: Recording) -> None:
-        where = (
+        column_names = (
             "tid",
             "agent_id",
             "queue_id",
@@ -220,7 +220,7 @@ class _Set:
             "private_segment_size",
             "group_segment_size",
         )
-        rows = self._rows("kernel_dispatch", *where, *dispatch_columns, *_SIZES)
+        rows = self._rows("kernel_dispatch", *column_names, *dispatch_columns, *_SIZES)
         count = len(_ints(rows, "kernel_id"))
         if not count:
             return
@@ -235,11 +235,11 @@ class _Set:
         )
         idents, kernel = _ints(symbols, "id"), _ints(rows, "kernel_id")
         names = self._titles(symbols, ("display_name", "kernel_name"), "kernel", kernel)
-        place = self._placed(rows, count)
+        base_columns = self._placed(rows, count)
         columns: dict[str, Any] = {
-            **{name: column for name, column in place.items() if name != "agent"},
+            **{name: column for name, column in base_columns.items() if name != "agent"},
             "name": names,
-            "device": devices(place.get("agent", np.full(count, -1)), recording.agents),
+            "device": devices(base_columns.get("agent", np.full(count, -1)), recording.agents),
             "kernel": kernel,
         }
         for name, key in (
@@ -324,7 +324,7 @@ class _Set:
             rows = self._rows(table, *columns)
             if not (count := max((len(column) for column in rows.values()), default=0)):
                 continue
-            place = {
+            base_columns = {
                 name: column
                 for name, column in self._placed(rows, count).items()
                 if name not in ("agent", "queue", "stream")
@@ -333,7 +333,7 @@ class _Set:
             frames.append(
                 pd.DataFrame(
                     {
-                        **place,
+                        **base_columns,
                         "event": event,
                         "domain": self._domains(event),
                         "name": self._named(_ints(rows, "name_id", count)),
@@ -384,7 +384,7 @@ class _Set:
         return [messages[text] for text in extra]
 
     def _allocations(self, recording: Recording) -> None:
-        where = (
+        column_names = (
             "tid",
             "agent_id",
             "queue_id",
@@ -395,20 +395,20 @@ class _Set:
             "end_id",
             "event_id",
         )
-        rows = self._rows("memory_allocate", *where, "type", "level", "size")
+        rows = self._rows("memory_allocate", *column_names, "type", "level", "size")
         count = len(_texts(rows, "type", 0))
         if not count:
             return
-        place = self._placed(rows, count)
+        base_columns = self._placed(rows, count)
         kinds = list(zip(_texts(rows, "level", count), _texts(rows, "type", count), strict=True))
         names = [
             _ALLOCATED.get((str(level), str(kind)), f"{level} {kind}") for level, kind in kinds
         ]
-        device = devices(place.pop("agent", np.full(count, -1)), recording.agents)
-        place.pop("stream", None)
+        device = devices(base_columns.pop("agent", np.full(count, -1)), recording.agents)
+        base_columns.pop("stream", None)
         domain = self._domains(_ints(rows, "event_id", count))
         columns: dict[str, Any] = {
-            **place,
+            **base_columns,
             "domain": domain,
             "name": pd.Categorical(names),
             "device": device,

@@ -48,13 +48,13 @@ like that.
 def read(files: Sequence[SourceFile], label: str) -> Recording:
     """What the tables of one process say."""
     result = Recording(label=label)
-    found: dict[str, list[pd.DataFrame]] = {}
+    parts_by_kind: dict[str, list[pd.DataFrame]] = {}
     for file in files:
         data = bytes(file.read().data)
         kind = kind_of(data[: data.find(b"\n") + 1 or len(data)])
         if kind and kind not in NOT_READ:
-            found.setdefault(kind, []).append(_table(data, kind, result))
-    tables = {kind: stacked(frames) for kind, frames in found.items()}
+            parts_by_kind.setdefault(kind, []).append(_table(data, kind, result))
+    tables = {kind: stacked(frames) for kind, frames in parts_by_kind.items()}
     if (listed := tables.pop("agents", None)) is not None:
         result.agents = _agents(listed)
     pids = [frame.pop("pid") for frame in tables.values() if "pid" in frame]
@@ -112,11 +112,11 @@ def _ranges(calls: pd.DataFrame) -> pd.Series:
 def _table(data: bytes, kind: str, recording: Recording) -> pd.DataFrame:
     """One table with the columns that are known, numbers as int64 with -1 where there is none."""
     header = cells(data[: data.find(b"\n") + 1 or len(data)])
-    known = TABLES[kind][1]
+    specs = TABLES[kind][1]
     # Of two columns with one meaning the later one here says more: the size that was asked for.
     indices = {
-        known[name]: i
-        for name in sorted(set(header) & set(known), key=list(known).index)
+        specs[name]: i
+        for name in sorted(set(header) & set(specs), key=list(specs).index)
         for i in [header.index(name)]
     }
     if kind == "agents":
@@ -143,7 +143,7 @@ def _table(data: bytes, kind: str, recording: Recording) -> pd.DataFrame:
             )
             columns[name] = _whole(exact[name])
     # Texts that a damaged header lacks are unknown.
-    for name in (set(known.values()) & _TEXTS) - set(columns):
+    for name in (set(specs.values()) & _TEXTS) - set(columns):
         columns[name] = pd.Categorical.from_codes(
             np.full(len(raw), -1), categories=pd.Index([], dtype=object)
         )

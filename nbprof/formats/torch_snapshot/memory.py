@@ -276,10 +276,12 @@ class _Result:
         before = np.cumsum(np.where(keep, blocks["size"], 0)) - np.where(keep, blocks["size"], 0)
         start = segments["first"].clip(0, max(len(owner) - 1, 0))
         within = before - (before[start][owner] if len(owner) else 0)
-        stated = blocks["address"]
+        block_address = blocks["address"]
         blocks = {
             **blocks,
-            "address": np.where(stated >= 0, stated, segments["address"][owner] + within),
+            "address": np.where(
+                block_address >= 0, block_address, segments["address"][owner] + within
+            ),
         }
         offset = blocks["address"] - np.where(bad, 0, segments["address"])[owner]
         keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))

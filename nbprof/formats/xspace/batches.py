@@ -99,12 +99,12 @@ def batches(plane: PlaneMessage, bases: Sequence[int | None], size: int) -> Iter
     lines: list[int] = []
     room = size
     for index, line in enumerate(plane.lines):
-        at = 0
-        while at < len(line.starts):
-            take = min(room, len(line.starts) - at)
-            parts.append(line.starts[at : at + take])
+        first_event = 0
+        while first_event < len(line.starts):
+            take = min(room, len(line.starts) - first_event)
+            parts.append(line.starts[first_event : first_event + take])
             lines.append(index)
-            at += take
+            first_event += take
             room -= take
             if not room:
                 yield _batch(plane, parts, lines, bases)
@@ -249,10 +249,10 @@ class _Reader:
         self.buffer.release(max(_KEPT, int(batch.starts[0])), int(batch.starts[-1]))
 
     def _add(self, batch: Batch, rest: _Rest) -> npt.NDArray[np.bool_] | None:
-        events, rows, mine = rest.events, batch.left, slice(rest.first, rest.last)
-        batch.meta[rows] = events.meta[mine]
-        batch.start[rows] = events.offset[mine]
-        batch.duration[rows] = events.duration[mine]
+        events, rows, event_range = rest.events, batch.left, slice(rest.first, rest.last)
+        batch.meta[rows] = events.meta[event_range]
+        batch.start[rows] = events.offset[event_range]
+        batch.duration[rows] = events.duration[event_range]
         stats = events.stats
         low, high = np.searchsorted(stats.owner, (rest.first, rest.last))
         owner, ident, tag, value, end = (
@@ -283,16 +283,16 @@ class _Reader:
                     _narrow(Stats(number, kind, row.astype(np.int32), numbers)),
                 )
             )
-        counted = np.flatnonzero(events.has_count[mine])
+        counted = np.flatnonzero(events.has_count[event_range])
         if not len(counted):
             return None
         keep = np.ones(len(batch.meta), np.bool_)
         keep[rows[counted]] = False
         line = np.repeat(batch.lines, batch.counts)[rows[counted]].tolist()
         columns = (
-            events.meta[mine][counted],
-            events.occurrences[mine][counted],
-            events.duration[mine][counted],
+            events.meta[event_range][counted],
+            events.occurrences[event_range][counted],
+            events.duration[event_range][counted],
         )
         batch.aggregated = list(zip(line, *(c.tolist() for c in columns), strict=True))
         return keep

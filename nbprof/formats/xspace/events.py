@@ -101,17 +101,17 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
             shape = _shape(int(word[0]))
             alike = (word & shape.mask) == shape.pattern
             if alike.all():
-                mine, rest = (rows, pos, end, word), (rows[:0], pos, end)
+                matching, rest = (rows, pos, end, word), (rows[:0], pos, end)
             else:
                 hit, miss = np.flatnonzero(alike), np.flatnonzero(~alike)
-                mine, rest = (
+                matching, rest = (
                     (rows[hit], pos[hit], end[hit], word[hit]),
                     (rows[miss], pos[miss], end[miss]),
                 )
-            if shape.skip == 0 or len(mine[0]) < FEW:
-                left.append(mine[0])
+            if shape.skip == 0 or len(matching[0]) < FEW:
+                left.append(matching[0])
             else:
-                rows, pos, end, wrong = _field(words, shape, *mine, places, decoded.stats)
+                rows, pos, end, wrong = _field(words, shape, *matching, places, decoded.stats)
                 if len(wrong):
                     left.append(wrong)
                 groups.append((rows, pos, end))

@@ -41,10 +41,12 @@ _OTHERS: tuple[tuple[str, str, str], ...] = (
 
 def sniff(head: Head) -> Kind | None:
     """Whether it is an XSpace, or another protobuf file."""
-    notes = ".xplane.riegeli" in head.name.lower()
-    if head.data.startswith(SIGNATURE) or (head.named and notes):
+    named_riegeli = ".xplane.riegeli" in head.name.lower()
+    if head.data.startswith(SIGNATURE) or (head.named and named_riegeli):
         # A file of records may hold anything.
-        return Kind(_NAME, "an XSpace profile" if notes else "a Riegeli file", sure=notes)
+        return Kind(
+            _NAME, "an XSpace profile" if named_riegeli else "a Riegeli file", sure=named_riegeli
+        )
     if not head.json:
         # By its name it is one: where it is damaged, the reader says. Nothing is walked in the
         # files of a thousand hosts.
@@ -113,7 +115,7 @@ def begins(head: bytes) -> bool | None:
 
 
 def _fits(data: bytes, offset: int, end: int, shape: _Shape, planes: list[int]) -> bool:
-    """Whether the fields from `at` to `end` have the types of a message; one that runs over the end
+    """Whether the fields from `offset` to `end` have the types of a message; one that runs over the end
     of the head is walked that far.
     """
     truncated = end == len(data)

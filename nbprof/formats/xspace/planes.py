@@ -97,14 +97,14 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     """
     data = buf.data
     top = Fields()
-    truncated = -1
+    stopped = -1
     try:
         _walk(data, 0, size, 0, top)
     except CutError:
         # Whole planes are worth keeping; without one there is nothing to show.
         if 1 not in top.contents:
             raise
-        truncated = top.stopped
+        stopped = top.stopped
     inner = [
         _walk(data, start, end, _PLANE_DEPTH, Fields()) for start, end in top.contents.get(1, [])
     ]
@@ -130,7 +130,7 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         top.texts(data, 2, strings),
         top.texts(data, 3, strings),
         top.texts(data, 4, strings),
-        truncated,
+        stopped,
     )
 
 

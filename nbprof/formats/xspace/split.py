@@ -93,7 +93,7 @@ def spans(buf: wire.Bytes, starts: Int64s) -> tuple[Int64s, Int64s]:
 def _walk(data: bytes, base: int, other_fields: list[Other], tag: int = EVENT_TAG) -> Int64s:
     """Event tags of a line, one after the other; `base` is where it begins."""
     starts: list[int] = []
-    note = starts.append
+    add_start = starts.append
     pos, end = 0, len(data)
     # There a tag has two bytes behind it.
     plain = end - 2
@@ -105,7 +105,7 @@ def _walk(data: bytes, base: int, other_fields: list[Other], tag: int = EVENT_TA
                 # A third byte of length is for the general reader.
                 after = after - 0x7F + (data[pos + 2] << 7) if data[pos + 2] < 0x80 else end + 1
             if after <= end:
-                note(pos)
+                add_start(pos)
                 pos = after
                 continue
         try:
@@ -113,7 +113,7 @@ def _walk(data: bytes, base: int, other_fields: list[Other], tag: int = EVENT_TA
         except ReadError as error:
             raise ReadError(error.reason, offset=base + (error.offset or 0)) from None
         if (number, kind) == (tag >> 3, wire.LENGTH):
-            note(pos)
+            add_start(pos)
         else:
             other_fields.append(
                 (number, kind, value if kind == wire.VARINT else value + base, after + base)
