@@ -581,7 +581,7 @@ class LazyArgs(Mapping[str, ArgColumn]):
         return iter(self._rows)
 
     def __len__(self) -> int:
-        """How many args there are."""
+        """Number of args."""
         return len(self._rows)
 
     def _column(self, groups: list[tuple[Rows, Int32s]]) -> ArgColumn:

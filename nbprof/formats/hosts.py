@@ -1,4 +1,4 @@
-"""What the names of hosts say of those that are not there."""
+"""Hosts that are missing, judging by the names of the others."""
 
 from __future__ import annotations
 

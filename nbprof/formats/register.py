@@ -30,7 +30,7 @@ def telling(name: str) -> Format | None:
 
 
 def possible(name: str) -> bool:
-    """Whether a file of some format may be called so."""
+    """True if a file of some format may have this name."""
     return name.lower().endswith(_endings(FORMATS))
 
 

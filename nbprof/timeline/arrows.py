@@ -33,7 +33,7 @@ _TABLE = (1 << 20) - 1
 
 @dataclass
 class Arrows:
-    """What is known of kept events.
+    """Flow arrows between the selected events.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Arrows:
 
 
 def arrows(links: Links, selected: Int64s) -> Arrows:
-    """What belongs together among some events of the trace.
+    """Arrows between the selected events of the trace.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def stated(links: Links, selected: Int64s) -> tuple[npt.NDArray[np.uint8], Int64
 
 
 def lacks(links: Links, *, complete: bool) -> list[str]:
-    """What is known of the slices of a profile and not saved: "arguments", "stacks", and arrows to
-    slices that are left out.
+    """Details of slices that a report does not save: "arguments", "stacks", and arrows to slices
+    that are left out.
 
     Parameters
     ----------
@@ -341,7 +341,7 @@ class _Kept:
         return self._both(3, events_having[:-1][joined], events_having[1:][joined])
 
     def _place(self, events: Int64s) -> Int64s:
-        """Where events are among the kept ones."""
+        """Index of events among the selected ones."""
         return np.minimum(np.searchsorted(self._kept, events), max(len(self._kept) - 1, 0))
 
     def _has(self, events: Int64s) -> npt.NDArray[np.bool_]:
@@ -423,7 +423,7 @@ def _rows(column: ArgColumn, selected: Int64s, names: Any) -> Int64s:
 
 
 def _repeated(values: Int64s) -> Int64s:
-    """What is there more than once, ascending: an arrow has two ends."""
+    """Values that occur more than once, ascending: an arrow has two ends."""
     each, count = np.unique(values, return_counts=True)
     return each[count > 1]
 

@@ -1,4 +1,4 @@
-"""How time is cut into tiles of 512 bins of 2**level ns, from the origin of the profile on."""
+"""Time in tiles of 512 bins of 2**level ns, from the origin of the profile on."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Bins:
         )
 
     def start(self, tile: int) -> int:
-        """Where a tile starts, ps."""
+        """Start of a tile, ps."""
         return self.origin + tile * self.tile
 
     def edges(self, start: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:

@@ -26,7 +26,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Blocks:
-    """What is known of the blocks of the positions of a table.
+    """Sums and longest events of the blocks of a table.
 
     Attributes
     ----------

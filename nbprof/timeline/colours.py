@@ -1,4 +1,4 @@
-"""Which colour a slice has: its category's, or one of eight muted tints by name. The twin of
+"""Colour of a slice: that of its category, or one of eight muted tints by name. The twin of
 js/views/trace/colours.ts.
 """
 

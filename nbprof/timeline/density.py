@@ -1,4 +1,4 @@
-"""How busy rows of the timeline are, in equal bins of a time range."""
+"""Busy share of rows of the timeline, in equal bins of a time range."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def runs(
 
 
 def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
-    """What `runs` needs of paths of names, outermost first.
+    """Paths of names as levels for `runs`, outermost first.
 
     Returns
     -------

@@ -124,9 +124,7 @@ def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int6
 
 
 class _Work:
-    """What devices did: the event, its launch and the op of that, int64[w] in the order of
-    events.
-    """
+    """Device events, their launches and the ops of these, int64[w] in the order of events."""
 
     def __init__(self, run: Drawable, event: Int64s, launch: Int64s, op: Int64s) -> None:
         self.trace = trace = run.trace

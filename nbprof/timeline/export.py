@@ -187,7 +187,7 @@ class Export:
         ]
 
     def _instants(self, ids: Int64s, further: npt.NDArray[np.int32], args: Args) -> list[str]:
-        """What the file has as instants."""
+        """Instant events of the file."""
         events = self._tracks.events
         ids = ids[self._marks[ids]]
         heads = self._heads(events.lane[ids], further[ids])
@@ -439,7 +439,7 @@ def threads(events: Events) -> npt.NDArray[np.int32]:
 
 
 def _past(end: Int64s, parent: npt.NDArray[np.int32]) -> bool:
-    """Whether an event ends after the one around it."""
+    """True for events that end after the one around them."""
     nested = np.flatnonzero(parent >= 0)
     return bool((end[nested] > end[parent[nested]]).any())
 

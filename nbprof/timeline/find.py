@@ -1,4 +1,4 @@
-"""Which slices match a search text: by name, and by the texts and numbers recorded with them."""
+"""Search for slices by name, and by the texts and numbers recorded with them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Hits:
 
     @cached_property
     def strip(self) -> npt.NDArray[np.uint8]:
-        """How many hits start in each of `STRIP` equal parts of the profile, uint8 and at most
+        """Number of hits that start in each of `STRIP` equal parts of the profile, uint8, at most
         255.
         """
         first, length = (

@@ -1,6 +1,4 @@
-"""Where the events of a window of time are: by lane and level, found by bisection, without a second
-copy of them.
-"""
+"""Index of events by lane, level and time, found by bisection, without a second copy of them."""
 
 from __future__ import annotations
 
@@ -61,7 +59,7 @@ class Rows:
         return int(self.stack.row[row]), int(self.stack.row[row + 1])
 
     def extent(self, start: int, stop: int, flat: bool) -> tuple[int, int]:
-        """Where a row starts and ends, ps; integers that never wrap around."""
+        """Start and end of a row, ps; integers that never wrap around."""
         first, last = (start, stop - 1) if flat else self.stack.order[[start, stop - 1]].tolist()
         return int(self.events.start[first]), int(self.events.start[last]) + int(
             self.events.duration[last]
@@ -135,7 +133,7 @@ class Index:
         return table, event - table.base
 
     def rows(self, lane: int) -> int:
-        """How many levels a lane has."""
+        """Number of levels of a lane."""
         table = self.table(lane)
         if table is None:
             return 0
@@ -148,8 +146,8 @@ class Index:
         return int(table.stack.level[index])
 
     def window(self, lane: int, level: int, from_ps: int, to_ps: int) -> tuple[int, int]:
-        """Which events of a row start in from ≤ time < to or reach in from before: the first, and
-        the one behind the last.
+        """Range of events of a row that start in from ≤ time < to or reach in from before: first,
+        and one after the last.
         """
         table = self.table(lane)
         if table is None or not 0 <= level < self.rows(lane):

@@ -35,7 +35,7 @@ _CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows the differen
 
 
 def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
-    """What was derived, stacked or looks wrong, in sentences."""
+    """Notes on a lane: sentences about derived, stacked or suspicious events."""
     several = len({lane.host for lane in tracks.lanes if lane.events and lane.host}) > 1
     return [*([_CLOCKS] if several else []), *tracks.notes, *stacked(stacks), *lone(tracks)]
 

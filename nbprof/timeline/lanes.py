@@ -54,9 +54,7 @@ class Lane:
 
 
 def step_names(run: Drawable) -> dict[tuple[int, int], str]:
-    """What steps are called, by number of their host and group: as in the table of steps, others as
-    they were recorded.
-    """
+    """Names of steps by number of their host and group: as in the table of steps, or as recorded."""
     steps = run.steps
     names = {key: str(name) for key, name in run.activity.group_names.items()}
     if len(steps):
@@ -195,7 +193,7 @@ def _folded(threads: list[int], events: Events, bounds: Int64s, span: int) -> se
 
 
 def covered(events: Events, first: int, stop: int) -> int:
-    """How long at least one of some events runs, ps; they are in the order of their starts."""
+    """Time in which at least one of some events runs, ps; they are in the order of their starts."""
     total, covered_until = 0, np.iinfo(np.int64).min
     for low in range(first, stop, _CHUNK):
         rows = slice(low, min(low + _CHUNK, stop))

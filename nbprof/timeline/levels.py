@@ -1,4 +1,4 @@
-"""Which level of its lane each event is drawn on, so that events of one level never overlap."""
+"""Levels of the events of a lane: events of one level never overlap."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> in
 
 
 def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
-    """Which of some events, in the order of their starts, take turns: the first, and each that
+    """Mask of events, in the order of their starts, that take turns: the first, and each that
     starts when the last one is over.
     """
     latest = np.maximum.accumulate(end)

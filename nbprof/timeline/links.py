@@ -385,7 +385,7 @@ class Links:
     # Lines of code.
 
     def _stated_stack(self, event: int) -> list[str]:
-        """What an event states of itself."""
+        """Stack that an event states itself."""
         if text := self._text("Call stack", event):
             return [line.strip() for line in text.split(";") if line.strip()]
         if text := self._text("source_stack", event):
@@ -492,7 +492,7 @@ class FlowPoints:
         return np.asarray(inverse * (int(host.max()) + 2) + host + 1, np.int64)
 
     def has(self, category: str) -> bool:
-        """Whether there are arrows of a category."""
+        """True if there are arrows of a category."""
         if self._categories is None:
             self._categories = {self._name(c) for c in np.unique(self.flows.category).tolist()}
         return category in self._categories

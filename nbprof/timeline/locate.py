@@ -1,4 +1,4 @@
-"""Where something named in another view is in the trace: an op's longest call, a step, the memory
+"""Finds the slice of something named in another view: an op's longest call, a step, the memory
 peak, an idle gap.
 """
 
@@ -181,7 +181,7 @@ class Locator:
         return result
 
     def _on(self, events: Int64s, target: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
-        """Which events are on the host and the device that a target names."""
+        """Mask of events on the host and the device of a target."""
         host, device = target.get("host"), target.get("device")
         if not host and device in (None, ""):
             return np.ones(len(events), np.bool_)

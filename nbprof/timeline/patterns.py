@@ -64,7 +64,7 @@ class Pattern:
         return int(self.text) if re.fullmatch(r"[+-]?\d{1,20}", self.text, re.ASCII) else None
 
     def matches(self, texts: Iterable[object]) -> npt.NDArray[np.bool_]:
-        """Which texts match, bool[n]; those not reached in time do not."""
+        """Mask of texts that match, bool[n]; False for those not reached in time."""
         if self._expression is None:
             part = self.text.lower()
             # ASCII text is the rule, and what is searched for mostly has no letter that changes its
@@ -91,7 +91,7 @@ class Pattern:
 
     @property
     def where(self) -> str:
-        """What was not searched, as a sentence; "" if everything was."""
+        """A sentence about texts that were not searched; "" if all were."""
         parts = []
         if self.cut:
             parts.append(

@@ -1,4 +1,4 @@
-"""What happened in a time range: self time by name, and how busy each lane and device was."""
+"""Summary of a time range: self time by name, and how busy each lane and device was."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Request:
         return start, end
 
     def yes(self, name: str) -> bool:
-        """Whether something is set."""
+        """True if an option is set."""
         value = self._value(name, False)
         if not isinstance(value, bool):
             raise self._wrong(name, "true or false")

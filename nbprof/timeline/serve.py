@@ -75,7 +75,7 @@ class Timeline:
 
     @property
     def index(self) -> Index:
-        """Where events are."""
+        """Index of events by lane, level and time."""
         from nbprof.timeline.index import Index
 
         return self._once("index", lambda: Index(self.tracks))
@@ -91,7 +91,7 @@ class Timeline:
 
     @property
     def links(self) -> Links:
-        """What belongs together."""
+        """Links between events: arrows, launches and stacks."""
         from nbprof.timeline.links import Links
 
         return self._once("links", lambda: Links(self.run, self.tracks))
@@ -158,7 +158,7 @@ class Timeline:
             return self.finder.hits(query)
 
     def answer(self, request: object) -> Answer:
-        """What a request asks for, as JSON values and columns; never raises."""
+        """The answer to a request, as JSON values and columns; never raises."""
         try:
             asked = Request(request)
             kind = asked.ask

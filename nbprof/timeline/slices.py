@@ -55,7 +55,7 @@ class Part:
 
     @cached_property
     def bounds(self) -> Int64s:
-        """Where each lane begins among the events, int64[lanes + 1]."""
+        """Start of each lane among the events, int64[lanes + 1]."""
         return np.searchsorted(
             self.events.lane, np.arange(self._lanes + 1, dtype=self.events.lane.dtype)
         )
@@ -92,7 +92,7 @@ class Part:
 
     @cached_property
     def _several(self) -> npt.NDArray[np.bool_]:
-        """Which blocks of events hold more than one lane."""
+        """Mask of blocks of events that hold more than one lane."""
         first = self.events.lane[::_BLOCK]
         behind = np.minimum(np.arange(1, len(first) + 1) * _BLOCK, len(self.events))
         several: npt.NDArray[np.bool_] = self.events.lane[behind - 1] != first

@@ -88,7 +88,7 @@ def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
 
 
 def covered(part: Part, lane: int, low: int, high: int) -> Intervals:
-    """What the slices of a lane cover of low…high, ps; between touching slices there is no gap."""
+    """Time of low…high that the slices of a lane cover, ps; without gaps between touching slices."""
     events = part.events
     first, behind = part.starting(lane, low, high)
     before = part.reaching(lane, low)

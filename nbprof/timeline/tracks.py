@@ -30,7 +30,7 @@ _CHUNK = 1 << 18
 
 @dataclass
 class Tracks:
-    """What is drawn: lanes in order, and their events.
+    """Lanes in drawing order, and their events.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def _name_cells(texts: npt.NDArray[np.object_], cells: Mapping[str, int]) -> Non
 
 
 def extent(events: Events) -> tuple[int, int]:
-    """Where the drawn time starts and ends, ps."""
+    """Start and end of the drawn time, ps."""
     if not len(events):
         return 0, 0
     parts = range(0, len(events), _CHUNK)
@@ -134,7 +134,7 @@ def in_sections(recorded: list[Lane], derived: list[Lane], counters: list[Lane])
 
 
 def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
-    """What follows from the recorded lanes, in types that the cache keeps."""
+    """Lanes and events derived from the recorded ones, in types that the cache stores."""
     derived, hosts = Made(), len(run.hosts)
     marked: set[str] = set()
     if run.activity.framework is PYTORCH:

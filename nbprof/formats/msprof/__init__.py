@@ -1,1 +1,1 @@
-"""What do the files of msprof, Ascend's profiler, say?"""
+"""Reads files of msprof, Ascend's profiler."""

@@ -1,5 +1,4 @@
-"""What the columns of Ascend's tables are called here, whatever version wrote them, and which table
-a header belongs to.
+"""Names of the columns of Ascend's tables in nbprof, for all versions, and the table of a header.
 
 Names, units and their history: the exporter of CANN (msprof) and torch_npu. A unit that the header
 states is in the name here; moments are ps.
@@ -299,7 +298,7 @@ def header_of(head: bytes) -> list[str]:
 
 
 def kind_of(header: list[str]) -> str:
-    """Which table a header belongs to; '' for one that no exporter is known to write."""
+    """Kind of the table with a header; '' for one that no exporter writes."""
     seen = {words(cell)[0] for cell in header}
     for kind, selected, unwanted in _KNOWN_BY:
         if seen.issuperset(selected) and seen.isdisjoint(unwanted):
@@ -310,7 +309,7 @@ def kind_of(header: list[str]) -> str:
 
 
 def columns(kind: str, header: list[str]) -> list[Column]:
-    """How each column of a table is read; names are unique."""
+    """Specification of each column of a table; names are unique."""
     renamed = _RENAMED.get(kind, {})
     result: list[Column] = []
     taken: dict[str, int] = {}

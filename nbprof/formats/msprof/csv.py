@@ -221,7 +221,7 @@ def _count(flags: npt.NDArray[np.bool_], singular: str = "value", many: str = "v
 
 
 def _numeric(column: pd.Series) -> bool:
-    """Whether most of a column that has texts in it are numbers all the same."""
+    """True if most values of a column of texts are numbers."""
     present = column.dropna()
     return not len(present) or bool(
         pd.to_numeric(_bare(present.head(1000)), errors="coerce").notna().mean() > 0.5

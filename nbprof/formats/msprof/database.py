@@ -200,7 +200,7 @@ class Database:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What it states of the machine, as the JSON files beside the tables do."""
+        """Facts about the machine, in the form of the JSON files next to the tables."""
         metadata = self.read("META_DATA", texts="name value")
         result: dict[str, Any] = {
             str(name): _plain(value)
@@ -224,8 +224,8 @@ class Database:
 
     @cached_property
     def task_names(self) -> Int64s:
-        """What each task is called, as the id of a text: an operator, a part of a collective, else
-        its type.
+        """Name of each task, as the id of a text: an operator, a part of a collective, else its
+        type.
         """
         task = self.read("TASK", TASK)
         schedule = self.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
@@ -339,7 +339,7 @@ def moments(values: Int64s) -> Int64s:
 
 
 def known(values: Int64s) -> npt.NDArray[np.bool_]:
-    """Which ids are one."""
+    """Mask of ids that are set."""
     result = np.ones(len(values), np.bool_)
     for none in ABSENT:
         result &= values != none
@@ -362,7 +362,7 @@ def first_of(ids: Int64s, selected: Int64s) -> Int64s:
 
 
 class _Places(NamedTuple):
-    """Where each id is first, in a table from the lowest on: ids that recorders count have few
+    """First index of each id, in a table from the lowest id on: ids that recorders count have few
     gaps.
     """
 
@@ -389,7 +389,7 @@ def _places(ids: Int64s) -> _Places | None:
 
 
 def _again(ids: Int64s) -> npt.NDArray[np.bool_]:
-    """Which rows have an id that one before them has."""
+    """Mask of rows whose id occurs before."""
     places = _places(ids)
     return (
         np.asarray(pd.Index(ids).duplicated())
@@ -407,7 +407,7 @@ def taken(column: Int64s, rows: Int64s) -> Int64s:
 
 
 def among(values: Int64s, members: Int64s) -> npt.NDArray[np.bool_]:
-    """Which values are among others."""
+    """Mask of values that are among others."""
     places = _places(members)
     if places is not None:
         return places.of(values) >= 0

@@ -294,7 +294,7 @@ def add(base: Database, builder: Builder, host: str) -> bool:
 
 
 class _Made:
-    """What the tables of one database become."""
+    """Events and lanes built from the tables of one database."""
 
     def __init__(self, base: Database) -> None:
         self.base = base
@@ -319,7 +319,7 @@ class _Made:
         return Coded(np.where(codes == self.events.texts["N/A"], -1, codes))
 
     def tasks(self) -> None:
-        """What ran on the streams of the devices."""
+        """Tasks on the streams of the devices."""
         task, events = self.task, self.events
         count = len(task["startNs"])
         if not count:
@@ -491,8 +491,8 @@ class _Made:
             self.events.arrows(category, ids[on], lanes[on], times[on], end=end)
 
     def program(self) -> None:
-        """What the program did, as PyTorch tells it: ops, the queue to the device, Python
-        functions; and its steps.
+        """Events of the program that PyTorch recorded: ops, the queue to the device, Python
+        functions, and steps.
         """
         events, base = self.events, self.base
         marks = base.read(
@@ -632,7 +632,7 @@ class _Made:
         self.events.add("X", lane, name, transfers["startNs"], end, "mstx", args)
 
     def others(self) -> None:
-        """What the exporter derived, garbage collection, calls of the system, and tasks of other
+        """Events that the exporter derived, garbage collection, system calls, and tasks of other
         units.
         """
         base, events = self.base, self.events
@@ -749,7 +749,7 @@ _DOCUMENTED = {
 
 
 def _unit(table: str, name: str) -> str:
-    """What a column of samples is called: by its name and unit, where that is documented."""
+    """Title of a column of samples: its name and unit, where these are documented."""
     if table == "AICORE_FREQ" and name == "freq":
         return "MHz"
     if name == "usage":

@@ -90,7 +90,7 @@ _FACTS = {
 
 
 class _Made:
-    """What the tables of one database become.
+    """Tables built from those of one database.
 
     Parameters
     ----------
@@ -636,7 +636,7 @@ def _plain(values: Int64s) -> pd.Categorical:
 
 
 def _heads(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """What collectives and links are told by."""
+    """Columns that identify collectives and links."""
     names_ = {"step": "step", "type": "kind", "hccl_op_name": "name", "group_name": "group"}
     return {name: [text or "" for text in columns[column]] for column, name in names_.items()}
 

@@ -19,8 +19,7 @@ _LAST = 300
 def exported(
     find: Callable[[], RunFiles], progress: Callable[[str], None] | None = None
 ) -> RunFiles:
-    """What `find` finds; where that is raw recordings alone, what it finds once the tool, if it is
-    on the PATH, has exported them.
+    """The result of `find`; raw recordings are exported first if the tool is on the PATH.
 
     Raises
     ------

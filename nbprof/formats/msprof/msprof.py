@@ -177,7 +177,7 @@ def read(
 
 
 def _use(file: SourceFile) -> str:
-    """What a file is for; a database may have any name, if it was named itself."""
+    """Use of a file; a database may have any name if it was given as a path."""
     return use_of(file.name) or ("database" if file.head(len(MAGIC)) == MAGIC else "")
 
 
@@ -470,9 +470,7 @@ def _steps(
 
 
 def _is_number(value: object, digits: int = 6) -> bool:
-    """Whether a value that a file states is a whole number of at most so many digits, or such a
-    text.
-    """
+    """True if a value of a file is a whole number of at most so many digits, or such a text."""
     text = str(value) if isinstance(value, (int, str)) else ""
     return text.isascii() and text.isdecimal() and len(text) <= digits
 

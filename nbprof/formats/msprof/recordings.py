@@ -62,39 +62,35 @@ _DEVICE = re.compile(r"device_(\d{1,4})$")
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder of this name or path is output of Ascend's profiler."""
+    """True if a folder of this name or path is output of Ascend's profiler."""
     return (
         _FOLDER.fullmatch(path.rpartition("/")[2]) is not None or _OLDER.fullmatch(path) is not None
     )
 
 
 def is_private(folder: str) -> bool:
-    """Whether the tools keep files of their own in a folder of this name, which nothing here
-    reads.
-    """
+    """True if the tools keep files of their own in a folder of this name, which are not read."""
     return folder in _INNER or folder.startswith(".")
 
 
 def is_sign(name: str) -> bool:
-    """Whether it is a table or timeline wherever it lies: somebody may have taken it out of its
-    folder.
-    """
+    """True for a table or timeline in any folder: it may have been taken out of its own."""
     return _TABLE.fullmatch(name) is not None or _DATABASE.fullmatch(name) is not None
 
 
 def counts(folder: str) -> bool:
-    """Whether a folder of this name says which device was recorded."""
+    """True if the name of a folder states the recorded device."""
     return _DEVICE.fullmatch(folder) is not None
 
 
 def is_read(name: str) -> bool:
-    """Whether a file of this name is read of a recording."""
+    """True if a file of this name in a recording is read."""
     return bool(use_of(name))
 
 
 def use_of(name: str) -> str:
-    """What a file is for by its name: `table`, `timeline`, `partial` (a part of what a timeline
-    has), `analysed`, `database`, `facts`, or ''.
+    """Use of a file by its name: `table`, `timeline`, `partial` (a part of a timeline), `analysed`,
+    `database`, `facts`, or ''.
     """
     if name.endswith(".csv"):
         return "table"
@@ -120,8 +116,8 @@ def rank_of(name: str) -> int | None:
 
 
 def recording_of(parts: Sequence[str]) -> int:
-    """How many parts of the path of a file lead to its recording; `parts` are the folders that it
-    is in.
+    """Number of parts of the path of a file that lead to its recording; `parts` are the folders
+    that it is in.
     """
     for i, part in enumerate(parts):
         # An archive may be called as the recording in it, and hold more than one.
@@ -137,7 +133,7 @@ def recording_of(parts: Sequence[str]) -> int:
 
 @dataclass
 class Recording:
-    """What one process recorded.
+    """The files of one recorded process.
 
     Attributes
     ----------
@@ -166,7 +162,7 @@ class Recording:
 
     @property
     def shown(self) -> bool:
-        """Whether there is anything in it to be shown."""
+        """True if the recording has anything to show."""
         return any(
             use_of(file.rpartition("/")[2]) in ("table", "timeline", "partial", "database")
             for file in self.files
@@ -372,7 +368,7 @@ class _Local:
         return LocalFile(self.folder / path, confinement=self.confinement)
 
     def name(self) -> str:
-        """What a folder inside a recording is called by: the recording, where its name has one."""
+        """Name of a folder inside a recording: that of the recording, where it has one."""
         parts = self.folder.absolute().parts
         index = recording_of(parts)
         return parts[index - 1] if index else self.folder.name
@@ -453,7 +449,7 @@ def _runs(
 
 
 def _joins(recording: Recording, group: list[Recording]) -> bool:
-    """Whether a recording is of another rank or device of the same run."""
+    """True if a recording is of another rank or device of the same run."""
     first = group[0]
     if recording.path.rpartition("/")[0] != first.path.rpartition("/")[0]:
         return False
@@ -520,7 +516,7 @@ def _export(location: _Local | _Listed, path: str) -> str:
 
 
 def _how_to_export(path: str, *, local: bool = True) -> str:
-    """What turns raw data into files that can be read."""
+    """The command that exports raw data to files that can be read."""
     path_text = printable(path)
     how = f"run  msprof --export=on --output={path_text}  where CANN is installed, then load it again."
     if path.endswith("_ascend_pt"):
@@ -532,7 +528,7 @@ def _how_to_export(path: str, *, local: bool = True) -> str:
 
 
 def not_yet(path: str) -> str:
-    """What is said of raw data at a path."""
+    """The error for raw data at a path."""
     return f"is a raw recording of {_MSPROF}, not exported yet: {_how_to_export(path)}"
 
 
@@ -569,7 +565,7 @@ def nothing(location: Place, unread: Sequence[str]) -> ReadError:
 
 
 def cache_of(name: str) -> str:
-    """What to load in place of a database that a viewer keeps for itself; '' for other names."""
+    """The file to load in place of a database that a viewer keeps as its cache; '' for other names."""
     return (
         "Load the folder that MindStudio Insight created it from."
         if _CACHES.fullmatch(name)

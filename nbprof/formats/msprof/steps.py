@@ -51,7 +51,7 @@ class _Mark:
 
 @dataclass
 class _Iteration:
-    """What was found of one iteration; moments are ps since the begin of the trace."""
+    """Moments of one iteration, ps since the begin of the trace."""
 
     start: int | None = None
     end: int | None = None

@@ -26,8 +26,8 @@ _DEVICE = re.compile(r"^device_(\d{1,4})$")
 
 @dataclass(frozen=True)
 class Name:
-    """What the name of a file says: its module, the ids of device, model and iteration, which slice
-    and of which export it is.
+    """The parts of a file name: its module, the ids of device, model and iteration, the number of
+    the slice and of the export.
     """
 
     module: str

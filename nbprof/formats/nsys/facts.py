@@ -1,6 +1,4 @@
-"""What an export of Nsight Systems states about the session, its machine, processes, threads and
-devices.
-"""
+"""Facts in an export of Nsight Systems: session, machine, processes, threads and devices."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ class Message(NamedTuple):
 
 @dataclass
 class Facts:
-    """What is stated.
+    """Facts about the session, its machine, processes, threads and devices.
 
     Attributes
     ----------
@@ -83,7 +81,7 @@ class Facts:
         }
 
     def of_process(self, pid: int) -> dict[str, object]:
-        """What a file of Kineto's would state of a process."""
+        """Facts about a process, in the form of Kineto's files."""
         by_id = {device.get("id"): device for device in self.devices}
         rows = {number: gpu for (process, number), gpu in self.ordinals.items() if process == pid}
         gpus = [
@@ -160,7 +158,7 @@ def _devices(result: Facts) -> None:
 
 
 def _messages(facts: Facts) -> None:
-    """What the recorder itself said went wrong."""
+    """Errors that the recorder logged."""
     labels = facts.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
     rows = Rows(facts.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
     of_process = zip(

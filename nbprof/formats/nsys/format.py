@@ -28,8 +28,8 @@ _REPORT = re.compile(r"\.(nsys-rep|qdrep|qdstrm)$", re.IGNORECASE)
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a database with tables of Nsight Systems, one of its tables, or a report that
-    has to be exported.
+    """The kind of a database of Nsight Systems, of one of its tables, or of a report that has to be
+    exported first; None for other files.
     """
     if head.data.startswith(MAGIC):
         return _database(head)

@@ -412,9 +412,7 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
 
 
 def _message(message: facts.Message, report: Report) -> str:
-    """What Nsight Systems logged, with the process that it is about: what holds for one need not
-    hold for another.
-    """
+    """A message of Nsight Systems, with the process that it is about: it may not hold for others."""
     process_text = f" of {_process(message.pid, report)}" if message.pid is not None else ""
     text = f"Nsight Systems said{process_text}: {message.text}"
     for word, tables in (("NVTX", report.nvtx), ("CUDA", [KERNELS, CALLS])):

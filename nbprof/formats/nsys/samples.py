@@ -136,7 +136,7 @@ def _samples(report: Report) -> None:
 
 
 def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
-    """What each sample is called, by its innermost function, and its module and call stack."""
+    """Name of each sample, by its innermost function, and its module and call stack."""
     builder = report.builder
     name = np.full(len(ids), builder.texts[_NO_STACK], np.int32)
     rows = report.rows(STACKS, *_CHAIN)
@@ -201,7 +201,7 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
 
 
 def _find(sorted_ids: Int64s, ids: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """Where some ids are among sorted ones, of those that are there, and which these are."""
+    """Indices of ids among sorted ones, for those that occur, and the mask of these."""
     if not len(sorted_ids):
         return np.zeros(0, np.int64), np.zeros(len(ids), np.bool_)
     index = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)

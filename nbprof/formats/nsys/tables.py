@@ -32,7 +32,7 @@ class Tables(Protocol):
         """Names of the columns of a table; none where it is missing."""
 
     def count(self, table: str) -> int:
-        """How many rows it has; 0 where it is missing."""
+        """Number of rows; 0 for a missing table."""
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
         """Those of some columns that it has."""
@@ -91,7 +91,7 @@ class Rows:
         )
 
     def null(self, column: str) -> npt.NDArray[np.bool_]:
-        """Where a column has no value."""
+        """Mask of rows in which a column has no value."""
         values = self._columns.get(column)
         return np.ones(self._count, np.bool_) if values is None else no_value(values)
 
@@ -119,7 +119,7 @@ class InDatabase:
         return list(self._database.tables[table].columns) if table in self._database else []
 
     def count(self, table: str) -> int:
-        """How many rows it has."""
+        """Number of rows; 0 for a missing table."""
         return self._database.count(table)
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
@@ -156,7 +156,7 @@ class InFolder:
         return list(self._of(table).schema_arrow.names) if table in self._files else []
 
     def count(self, table: str) -> int:
-        """How many rows it has."""
+        """Number of rows; 0 for a missing table."""
         return int(self._of(table).metadata.num_rows) if table in self._files else 0
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:

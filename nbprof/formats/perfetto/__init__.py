@@ -1,1 +1,1 @@
-"""What do the bytes of a Perfetto trace (protobuf) say?"""
+"""Reads Perfetto traces (protobuf)."""

@@ -181,7 +181,7 @@ class Clocks:
         return time
 
     def since_1970(self) -> int:
-        """What is added to times of the trace for ns since 1970; 0 where no snapshot tells."""
+        """Offset of times of the trace from ns since 1970; 0 where no snapshot states it."""
         way = self._way((self.trace, -1), (REALTIME, -1))
         if not way:
             return 0

@@ -73,7 +73,7 @@ class _Part:
 
 @dataclass
 class _Batch:
-    """What was read of some messages in a row."""
+    """Fields of consecutive messages."""
 
     parts: dict[tuple[Path, int], list[_Part]] = field(default_factory=dict)
     bad: list[Int32s] = field(default_factory=list)
@@ -287,9 +287,7 @@ class _Layout:
     others: set[int]
 
     def fits(self, columns: list[Words]) -> npt.NDArray[np.bool_]:
-        """Which of some messages of the same length, given as columns of eight bytes, have this
-        layout.
-        """
+        """Mask of messages of one length, given as columns of eight bytes, that have this layout."""
         result: npt.NDArray[np.bool_] = (columns[0] & self.mask[0]) == self.pattern[0]
         for column, mask, pattern in zip(columns[1:], self.mask[1:], self.pattern[1:], strict=True):
             if mask:

@@ -101,7 +101,7 @@ _BY_NAME = re.compile(r"\.(pftrace|perfetto-trace|perfetto)" + PACKING, re.IGNOR
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a Perfetto trace."""
+    """The kind of a Perfetto trace; None for other files."""
     if head.json or head.data[0] != 0x0A:
         return None
     seen: set[int] = set()
@@ -114,7 +114,7 @@ def sniff(head: Head) -> Kind | None:
 
 
 def _packets(data: bytes, seen: set[int]) -> bool:
-    """Whether packets are all that is there; `seen` gets their fields."""
+    """True if the data consists of packets; `seen` gets their fields."""
     index = 0
     try:
         while index < len(data):
@@ -167,9 +167,7 @@ def _fits(data: bytes, offset: int, end: int, shape: _Shape, seen: set[int] | No
 
 
 def is_copy(stem: str, hosts: set[str]) -> bool:
-    """Whether a trace is the same recording as one of the hosts beside it, which XProf exports
-    so.
-    """
+    """True if a trace is the same recording as one of the hosts next to it, which XProf exports so."""
     return stem in hosts
 
 

@@ -1,4 +1,4 @@
-"""What drivers of GPUs record: stages of work on hardware queues, and counters.
+"""Records of GPU drivers: stages of work on hardware queues, and counters.
 
 Format: https://perfetto.dev/docs/reference/trace-packet-proto (`GpuRenderStageEvent`,
 `GpuCounterEvent`)
@@ -136,7 +136,7 @@ class Gpu:
         return result
 
     def _kinds(self, row: Int32s) -> dict[str, Values]:
-        """What stages say of themselves: graphics or compute."""
+        """Kind of each stage: graphics or compute."""
         kinds: list[int] = []
         for data in self.sequences.tables.get(perfetto_sequences.QUEUE, {}).values():
             try:
@@ -183,7 +183,7 @@ class Gpu:
         )
 
     def _extras(self, stage_of: Int32s) -> dict[str, Values]:
-        """What a driver states beside these, by name."""
+        """Further values that a driver states, by name."""
         index, start, end = self.fields.spans(STAGE, 6)
         valid = stage_of[index] >= 0
         index, start, end = stage_of[index[valid]], start[valid], end[valid]

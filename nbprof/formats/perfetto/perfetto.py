@@ -204,7 +204,7 @@ class _File:
         self._tell(fields, buf, sequences, damaged, texts)
 
     def _packets(self, buffer: Buffer, file: SourceFile) -> tuple[Int64s, Fields]:
-        """Where the packets of a file end, and their fields."""
+        """Ends of the packets of a file, and their fields."""
         buf = buffer.array
         starts, truncated = _starts(buffer)
         if not truncated:
@@ -312,7 +312,7 @@ class _File:
         texts.strings.report(receipt)
 
     def _statistics(self, fields: Fields, buf: np.ndarray) -> None:
-        """What the recorder itself counted as lost, in its last statistics."""
+        """Losses that the recorder counted, from its last statistics."""
         _, start, end = fields.spans(_STATS)
         if not len(start):
             return
@@ -379,7 +379,7 @@ def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:
 
 
 def _starts(buffer: Buffer) -> tuple[Int64s, int]:
-    """Where packets begin, and the byte to which they follow each other."""
+    """Starts of packets, and the byte up to which they follow each other."""
     last = buffer.size
     for turn in range(3):
         try:

@@ -1,5 +1,5 @@
-"""What packets of one writer have in common: interned data, defaults, and whether these were lost
-on the way.
+"""State of the packets of one writer: interned data, defaults, and whether these were lost on the
+way.
 
 Format: https://perfetto.dev/docs/reference/trace-packet-proto (`trusted_packet_sequence_id`,
 `sequence_flags`).
@@ -77,7 +77,7 @@ def text(fields: Message, number: int) -> str:
 
 @dataclass
 class Defaults:
-    """What a writer says once for the packets that follow."""
+    """Values that a writer states once for the packets that follow."""
 
     clock: int = -1
     track: int | None = None
@@ -208,15 +208,15 @@ class Sequences:
                 self.damaged += 1
 
     def entry(self, table: int, row: int, ident: int) -> bytes | None:
-        """What an id means to one packet: the text, or the whole message of tables that have more
-        than that; None for an unknown id.
+        """Meaning of an id for one packet: the text, or the message of tables that have more than a
+        text; None for an unknown id.
         """
         return self.tables.get(table, {}).get((int(self.state[row]), ident))
 
     def lookup(
         self, table: int, rows: Int32s | Int64s | None, ident: Int64s, codes: Sequence[int]
     ) -> Int32s:
-        """What ids mean to packets; -1 for an unknown id.
+        """Codes of the meanings of ids for packets; -1 for an unknown id.
 
         Parameters
         ----------

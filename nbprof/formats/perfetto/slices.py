@@ -1,6 +1,4 @@
-"""Which slices the begins and ends on the tracks make up: each end closes the last open begin of
-its track.
-"""
+"""Slices from begins and ends on tracks: each end closes the last open begin of its track."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ def _marks(first: Int64s, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _levels(change: npt.NDArray[np.int8], first: Int64s) -> Int32s:
-    """How many slices of its track are open after each begin or end."""
+    """Number of slices of its track that are open after each begin or end."""
     total = np.cumsum(change, dtype=np.int32)
     before = total[first] - change[first]
     total -= np.repeat(before, np.diff(np.append(first, len(change))))

@@ -21,7 +21,7 @@ Key = tuple[object, ...]
 
 @dataclass
 class Track:
-    """What descriptors say of one track."""
+    """The description of one track."""
 
     name: str = ""
     parent: int = 0
@@ -39,7 +39,7 @@ class Track:
 
 @dataclass
 class Process:
-    """What is said of a process."""
+    """The description of a process."""
 
     name: str = ""
     labels: str = ""
@@ -48,7 +48,7 @@ class Process:
 
 @dataclass
 class Place:
-    """Where a track is drawn. Those of one `key` are one row; those of one `group` share rows where
+    """Position of a track. Tracks of one `key` are one row; those of one `group` share rows where
     they don't overlap.
     """
 
@@ -162,7 +162,7 @@ class Tracks:
         return track if track is not None and track.counter else None
 
     def place(self, uuid: int, first_event: str) -> Place:
-        """Where a track is drawn; one without a name goes by its first event."""
+        """Position of a track; one without a name goes by its first event."""
         track = self.tracks.get(uuid) or Track()
         if track.tid is not None and track.pid is not None:
             return self.of_thread(track.pid, track.tid)
@@ -204,7 +204,7 @@ class Tracks:
         )
 
     def of_thread(self, pid: int, tid: int) -> Place:
-        """Where a thread is drawn."""
+        """Position of a thread."""
         process = self.processes.get(pid, Process())
         name = self.threads.get((pid, tid), "") or str(tid)
         return Place(

@@ -1,4 +1,4 @@
-"""What AMD's rocprofv3 writes as a format: `*_results.json`, rocpd's `*_results.db`, and tables in
+"""Files of AMD's rocprofv3 as a format: `*_results.json`, rocpd's `*_results.db`, and tables in
 CSV.
 """
 
@@ -25,7 +25,7 @@ _TOGETHER_S = 1800.0
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a file of rocprofv3, by its content."""
+    """The kind of a file of rocprofv3, by its content; None for other files."""
     if head.json:
         return Kind(NAME, "a recording of rocprofv3 (JSON)") if _ROOT in head.text[:256] else None
     tables = tables_named(head.data)
@@ -47,7 +47,7 @@ def sniff(head: Head) -> Kind | None:
 
 
 def _table(line: bytes) -> Kind | None:
-    """Which table a header is of, if it is of one of AMD's profilers."""
+    """Name of the table with a header, if one of AMD's profilers writes it."""
     kind = kind_of(line)
     if kind == "v1":
         return Kind("", "a table of rocprof (v1)", _V1_REMEDY)
@@ -64,9 +64,7 @@ def _table(line: bytes) -> Kind | None:
 
 
 def _rank(file: SourceFile) -> int:
-    """How much a file says, in comparison with another one of the same recording: tables lack the
-    bytes of copies.
-    """
+    """Rank by detail of files of the same recording: tables lack the bytes of copies."""
     return (
         ("csv", "json", "db").index(last)
         if (last := file.name.lower().rpartition(".")[2]) in ("csv", "json", "db")

@@ -70,7 +70,7 @@ _RESULTS = re.compile(r"(?:(.*)_)?results\.(?:json|db)", re.IGNORECASE)
 
 
 def kind_of(line: bytes) -> str:
-    """Which table a header is of; '' for none of rocprofv3's."""
+    """Kind of the table with a header; '' for tables of other tools."""
     header = set(cells(line))
     return next((kind for kind, (needed, _) in TABLES.items() if needed <= header), "")
 
@@ -87,7 +87,7 @@ def cells(line: bytes) -> list[str]:
 
 
 def prefix_of(name: str) -> str:
-    """What the files of one process have in common: `717` of `717_kernel_trace.csv` and
+    """Common prefix of the files of one process: `717` of `717_kernel_trace.csv` and
     `717_results.json`.
     """
     match = _NAME.fullmatch(name) or _RESULTS.fullmatch(name)

@@ -1,4 +1,4 @@
-"""What one process recorded, whichever of rocprofv3's files says it.
+"""Records of one process, the same for all files of rocprofv3.
 
 Each kind of record is a frame with the columns that the file has: a number that it does not state
 is -1, a column that it does not have is missing. Times are ns of the machine's clock, which has no
@@ -67,7 +67,7 @@ class Agent:
 
 @dataclass
 class Recording:
-    """What one process recorded.
+    """Records of one process.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def devices(keys: Int64s, agents: Sequence[Agent]) -> Int64s:
 
 
 def labels(keys: Int64s, agents: Sequence[Agent]) -> pd.Categorical:
-    """What each key names, `GPU 0` or `CPU 0`; missing for an unknown one."""
+    """Label of each agent, `GPU 0` or `CPU 0`; missing for an unknown one."""
     names = [agent.label for agent in agents]
     codes = _looked_up(keys, {agent.key: i for i, agent in enumerate(agents)})
     return coded(codes, names)

@@ -161,7 +161,7 @@ def _number(path: _Path, record: Any) -> int:
 
 
 class _Process:
-    """What is read of one process, before names are looked up."""
+    """Records of one process, before names are looked up."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
@@ -315,7 +315,7 @@ class _Walk:
 
 
 def read(file: SourceFile) -> list[Recording]:
-    """What each process recorded, and how it is said.
+    """The recording of each process.
 
     Raises
     ------

@@ -53,7 +53,7 @@ _ALLOCATED = {
 
 
 def read(file: SourceFile) -> list[Recording]:
-    """What each process recorded.
+    """The recording of each process.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class _Set:
         return self.base.read(f"rocpd_{table}{self.suffix}", *columns)
 
     def recording(self, label: str) -> Recording:
-        """What the process recorded."""
+        """The recording of the process."""
         process = self._rows("info_process", "id", "pid", "command")
         pids = _ints(process, "pid")
         result = Recording(int(pids[0]) if len(pids) else -1, label)
@@ -183,9 +183,7 @@ class _Set:
         subject: str,
         row_idents: Int64s,
     ) -> pd.Categorical:
-        """What rows are called by their ids, the first of some columns that has a text; by the id
-        itself where there is none.
-        """
+        """Titles of rows by their ids: the first of some columns that has a text, else the id."""
         idents = _ints(rows, "id")
         texts = zip(*(_texts(rows, column, len(idents)) for column in columns), strict=True)
         named = [
@@ -374,7 +372,7 @@ class _Set:
             recording.frames["calls"] = calls
 
     def _messages(self, events: Int64s) -> list[str | None]:
-        """What the program called the ranges of events; None where nothing is said."""
+        """Messages of the ranges of events; None for events without one."""
         index = _joined(self.events["id"], np.arange(len(self.extra)), events)
         extra = [self.extra[row] if row >= 0 else None for row in index.tolist()]
         messages = {

@@ -75,8 +75,8 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
 def _recordings(
     files: Sequence[SourceFile], progress: Callable[[str], None] | None
 ) -> list[tuple[str, Recording]]:
-    """What is in the files, each with what its name says of the process; the tables of one process
-    are read together.
+    """Recordings in the files, each with the prefix of its process; the tables of one process are
+    read together.
     """
     result: list[tuple[str, Recording]] = []
     separate: dict[tuple[str, str], list[SourceFile]] = {}
@@ -105,7 +105,7 @@ def _recordings(
 
 
 def _hosts(recordings: Sequence[tuple[str, Recording]]) -> list[str]:
-    """What each process is called: by its file where somebody named that, else by its number."""
+    """Name of each process: by its file if that was named by hand, else by its number."""
     result: list[str] = []
     machines = {recording.machine for _, recording in recordings}
     several = len({prefix for prefix, _ in recordings}) == len(recordings)
@@ -129,7 +129,7 @@ def _hosts(recordings: Sequence[tuple[str, Recording]]) -> list[str]:
 
 
 def _metadata(recordings: Sequence[Recording], hosts: Sequence[str]) -> dict[str, object]:
-    """What is stated of the GPUs, as PyTorch's traces state it: of the first process, and of each
+    """Properties of the GPUs, in the form of PyTorch's traces: of the first process, and of each
     other by its host.
     """
     facts: list[dict[str, object]] = []
@@ -303,7 +303,7 @@ class _Adding:
 
     @property
     def by_stream(self) -> bool:
-        """Whether HIP's streams are known; programs without HIP have queues alone."""
+        """True if HIP's streams are recorded; programs without HIP have queues only."""
         kernels = self.one.frame("kernels")
         return "stream" in kernels and bool((kernels["stream"] > 0).any() or "queue" not in kernels)
 

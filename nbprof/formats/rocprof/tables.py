@@ -46,7 +46,7 @@ like that.
 
 
 def read(files: Sequence[SourceFile], label: str) -> Recording:
-    """What the tables of one process say."""
+    """The recording in the tables of one process."""
     result = Recording(label=label)
     parts_by_kind: dict[str, list[pd.DataFrame]] = {}
     for file in files:
@@ -97,8 +97,8 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
 
 
 def _ranges(calls: pd.DataFrame) -> pd.Series:
-    """Which calls are ranges and marks of ROCTx, by their domain; a function of it is called by its
-    own name.
+    """Calls that are ranges and marks of ROCTx, by their domain; a function of it goes by its own
+    name.
     """
     core = [
         str(domain)
@@ -182,7 +182,7 @@ def _whole(column: pd.Series) -> Int64s:
 
 
 class _Keys:
-    """What the texts that name agents mean: `Agent 1`, `GPU 0`, or a number alone.
+    """Keys of agents by their texts: `Agent 1`, `GPU 0`, or a number alone.
 
     The number is the logical one, unless the profiler was told otherwise (ROCPROF_AGENT_INDEX):
     then kernels ran on what is no GPU by it.

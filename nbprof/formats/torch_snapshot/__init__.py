@@ -1,3 +1,1 @@
-"""What do the bytes of a PyTorch memory snapshot say? A pickle, read without running what is in
-it.
-"""
+"""Reads memory snapshots of PyTorch: pickles, without running any code in them."""

@@ -1,4 +1,4 @@
-"""Which snapshots of PyTorch's allocator belong to a run."""
+"""Snapshots of PyTorch's allocator that belong to a run."""
 
 from __future__ import annotations
 

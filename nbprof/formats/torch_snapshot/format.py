@@ -24,7 +24,7 @@ _PICKLES = (
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a snapshot, or another pickle."""
+    """The kind of a snapshot or another pickle; None for other files."""
     data = head.data
     if (data[0] == 0x80 and data[1:2] and 2 <= data[1] <= 5) or data[:2] in _OLD_PICKLE:
         # The keys of a snapshot, or of the segments of an old one, stand before everything else.

@@ -77,7 +77,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
 
 
 def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
-    """The snapshots of a run, and a sentence about each file beside its trace that could not be
+    """The snapshots of a run, and a sentence about each file next to its trace that could not be
     read.
 
     Raises

@@ -32,7 +32,9 @@ UNKNOWN = -1
 
 
 class Backend(NamedTuple):
-    """What a backend of PyTorch calls its devices, its module and the settings of its allocator."""
+    """The names of a backend of PyTorch: of its devices, its module and the settings of its
+    allocator.
+    """
 
     chip: str
     module: str
