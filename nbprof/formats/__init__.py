@@ -1,1 +1,1 @@
-"""File formats, one folder each; none of them knows what a name in a profile means."""
+"""What do the bytes say? One folder per file format; none of them knows what a name means."""

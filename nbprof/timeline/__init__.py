@@ -1,1 +1,1 @@
-"""The timeline: lanes, slices and counters of a window of time, found in sorted columns."""
+"""What is drawn in a time window? Found in sorted columns on request."""

@@ -54,7 +54,7 @@ class Lane:
 
 
 def step_names(run: Drawable) -> dict[tuple[int, int], str]:
-    """Names of steps by number of their host and group: as in the table of steps, or as recorded."""
+    """Names of steps by host and group: as in the table of steps, or as recorded."""
     steps = run.steps
     names = {key: str(name) for key, name in run.activity.group_names.items()}
     if len(steps):

@@ -221,32 +221,50 @@ def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _free_levels(start: Int64s, end: Int64s, parent: Int64s, least: Int64s) -> Int64s:
-    """The first level on which each event finds nothing running, below its parent, where that is
-    one of them, and not above `least`.
+    """First level on which nothing runs at the start of each event, in the order of their starts.
+
+    An event is below its parent, where that is one of these events, else not above `least`.
     """
-    result: list[int] = []
-    until: list[int] = []
-    deep = np.zeros(0, np.int64)
-    for begin, finish, above, index in zip(
+    levels: list[int] = []
+    busy = _BusyLevels()
+    for begin, finish, above, top in zip(
         start.tolist(), end.tolist(), parent.tolist(), least.tolist(), strict=True
     ):
-        if above >= 0:
-            index = result[above] + 1
-        if index >= len(until):
-            more = [_NEVER] * (index + 1 + len(until))
-            until += more
-            deep = np.append(deep, np.array(more))
-        # A few levels are looked at one by one, more at once. The last is free, or else there is
-        # one behind it.
-        stop = min(len(until), index + _MANY)
-        while index < stop and until[index] > begin:
-            index += 1
-        if index == stop:
-            free = np.append(deep[index:] <= begin, True)
-            index += int(free.argmax())
-        if index == len(until):
-            until.append(_NEVER)
-            deep = np.append(deep, _NEVER)
-        until[index] = deep[index] = finish
-        result.append(index)
-    return np.array(result)
+        level = busy.free_from(levels[above] + 1 if above >= 0 else top, begin)
+        busy.occupy(level, finish)
+        levels.append(level)
+    return np.array(levels)
+
+
+class _BusyLevels:
+    """The end of the last event of each level, as a list and as an array, which is faster to search
+    where many levels are busy.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._ends_array = np.zeros(0, np.int64)
+
+    def free_from(self, level: int, time: int) -> int:
+        """The first level that is free at a time, from a level on."""
+        if level >= len(self._ends):
+            # Doubles the number of levels, so that adding one is cheap.
+            self._add(level + 1 + len(self._ends))
+        stop = min(len(self._ends), level + _MANY)
+        while level < stop and self._ends[level] > time:
+            level += 1
+        if level < stop:
+            return level
+        # The level after the last is free.
+        free = np.append(self._ends_array[level:] <= time, True)
+        return level + int(free.argmax())
+
+    def occupy(self, level: int, end: int) -> None:
+        """Puts an event on a level."""
+        if level == len(self._ends):
+            self._add(1)
+        self._ends[level] = self._ends_array[level] = end
+
+    def _add(self, count: int) -> None:
+        self._ends += [_NEVER] * count
+        self._ends_array = np.append(self._ends_array, np.full(count, _NEVER))

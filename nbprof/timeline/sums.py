@@ -88,7 +88,7 @@ def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
 
 
 def covered(part: Part, lane: int, low: int, high: int) -> Intervals:
-    """Time of low…high that the slices of a lane cover, ps; without gaps between touching slices."""
+    """Time of low…high that the slices of a lane cover, ps; touching slices have no gap."""
     events = part.events
     first, behind = part.starting(lane, low, high)
     before = part.reaching(lane, low)

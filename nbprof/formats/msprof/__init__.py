@@ -1,1 +1,1 @@
-"""Reads files of msprof, Ascend's profiler."""
+"""What do the files of msprof, Ascend's profiler, say?"""

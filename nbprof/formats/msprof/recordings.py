@@ -565,7 +565,7 @@ def nothing(location: Place, unread: Sequence[str]) -> ReadError:
 
 
 def cache_of(name: str) -> str:
-    """The file to load in place of a database that a viewer keeps as its cache; '' for other names."""
+    """The file to load in place of a viewer's cache database; '' for other names."""
     return (
         "Load the folder that MindStudio Insight created it from."
         if _CACHES.fullmatch(name)

@@ -58,9 +58,20 @@ COLUMNS = {
 
 # As CUPTI and the schema number them; `ENUM_*` tables of the file go before.
 _DIRECTIONS = {
-    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP",
-    11: "HtoD", 12: "DtoH", 13: "DtoD",
-}  # fmt: skip
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+    11: "HtoD",
+    12: "DtoH",
+    13: "DtoD",
+}
 _UNIFIED = (11, 12, 13)
 _MEMORIES = {
     0: "Pageable",
@@ -412,7 +423,7 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
 
 
 def _message(message: facts.Message, report: Report) -> str:
-    """A message of Nsight Systems, with the process that it is about: it may not hold for others."""
+    """A message of Nsight Systems, with the process that it is about."""
     process_text = f" of {_process(message.pid, report)}" if message.pid is not None else ""
     text = f"Nsight Systems said{process_text}: {message.text}"
     for word, tables in (("NVTX", report.nvtx), ("CUDA", [KERNELS, CALLS])):

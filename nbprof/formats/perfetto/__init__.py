@@ -1,1 +1,1 @@
-"""Reads Perfetto traces (protobuf)."""
+"""What do the bytes of a Perfetto trace (protobuf) say?"""

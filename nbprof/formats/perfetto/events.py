@@ -258,9 +258,15 @@ class Events:
                 if sub[code] not in lanes:
                     label = self._label(names, location)
                     lanes[sub[code]] = builder.lane(
-                        host, location.process, label, pid=location.pid, tid=location.tid, labels=location.labels,
-                        process_sort=location.process_sort, sort=location.sort,
-                    )  # fmt: skip
+                        host,
+                        location.process,
+                        label,
+                        pid=location.pid,
+                        tid=location.tid,
+                        labels=location.labels,
+                        process_sort=location.process_sort,
+                        sort=location.sort,
+                    )
                 table[code] = lanes[sub[code]]
                 self.first_lane.setdefault((location.process, location.pid), lanes[sub[code]])
         return table[track]

@@ -287,7 +287,7 @@ class _Layout:
     others: set[int]
 
     def fits(self, columns: list[Words]) -> npt.NDArray[np.bool_]:
-        """Mask of messages of one length, given as columns of eight bytes, that have this layout."""
+        """Mask of messages, given as columns of eight bytes, that have this layout."""
         result: npt.NDArray[np.bool_] = (columns[0] & self.mask[0]) == self.pattern[0]
         for column, mask, pattern in zip(columns[1:], self.mask[1:], self.pattern[1:], strict=True):
             if mask:

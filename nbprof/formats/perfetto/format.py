@@ -167,7 +167,7 @@ def _fits(data: bytes, offset: int, end: int, shape: _Shape, seen: set[int] | No
 
 
 def is_copy(stem: str, hosts: set[str]) -> bool:
-    """True if a trace is the same recording as one of the hosts next to it, which XProf exports so."""
+    """True if a trace is one that XProf exported of a host next to it."""
     return stem in hosts
 
 

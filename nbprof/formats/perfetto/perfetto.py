@@ -212,8 +212,8 @@ class _File:
             raise ReadError(fault, path=file.label, offset=0)
         if truncated < buffer.size:
             fault = (
-                f"The file ends at byte {truncated:,} inside a packet, or is damaged there: the part"
-                " before it was read. The recorder was stopped while writing, or the copy is"
+                f"The file ends at byte {truncated:,} inside a packet, or is damaged there: the"
+                " part before it was read. The recorder was stopped while writing, or the copy is"
                 " incomplete."
             )
             self.receipt.cut_off(Cut(self.number, file.name, fault))

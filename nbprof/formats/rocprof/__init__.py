@@ -1,1 +1,1 @@
-"""Reads files of AMD's rocprofv3: JSON, tables in CSV, and rocpd's databases."""
+"""What AMD's rocprofv3 writes: JSON, tables in CSV, and rocpd's databases."""

@@ -18,10 +18,21 @@ _SIZES = {
     for axis in "XYZ"
 }
 _KERNEL = {
-    **_SPAN, **_PLACE, **_SIZES, "Stream_Id": "stream", "Dispatch_Id": "dispatch", "Kernel_Id": "kernel", "Kernel_Name": "name",
-    "LDS_Block_Size": "lds", "Group_Segment_Size": "lds", "Scratch_Size": "scratch", "Private_Segment_Size": "scratch",
-    "VGPR_Count": "vgpr", "Accum_VGPR_Count": "accum_vgpr", "SGPR_Count": "sgpr",
-}  # fmt: skip
+    **_SPAN,
+    **_PLACE,
+    **_SIZES,
+    "Stream_Id": "stream",
+    "Dispatch_Id": "dispatch",
+    "Kernel_Id": "kernel",
+    "Kernel_Name": "name",
+    "LDS_Block_Size": "lds",
+    "Group_Segment_Size": "lds",
+    "Scratch_Size": "scratch",
+    "Private_Segment_Size": "scratch",
+    "VGPR_Count": "vgpr",
+    "Accum_VGPR_Count": "accum_vgpr",
+    "SGPR_Count": "sgpr",
+}
 TABLES: dict[str, tuple[frozenset[str], dict[str, str]]] = {
     "counters": (
         frozenset({"Counter_Name", "Counter_Value", "Dispatch_Id"}),

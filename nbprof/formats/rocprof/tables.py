@@ -157,10 +157,17 @@ def _rows(data: bytes, indices: dict[str, int], types: dict[str, str]) -> pd.Dat
     names = {index: name for name, index in indices.items()}
     body = io.BytesIO(data[data.find(b"\n") + 1 :] if b"\n" in data else b"")
     options: dict[str, Any] = {
-        "header": None, "names": range(max(names, default=0) + 1), "index_col": False, "on_bad_lines": "skip", "low_memory": False,
-        "encoding": "utf-8", "encoding_errors": "replace", "keep_default_na": False, "na_values": [""],
+        "header": None,
+        "names": range(max(names, default=0) + 1),
+        "index_col": False,
+        "on_bad_lines": "skip",
+        "low_memory": False,
+        "encoding": "utf-8",
+        "encoding_errors": "replace",
+        "keep_default_na": False,
+        "na_values": [""],
         "dtype": {indices[name]: kind for name, kind in types.items()},
-    }  # fmt: skip
+    }
     try:
         # Columns that are chosen let rows be longer than the header.
         raw: pd.DataFrame = pd.read_csv(body, **options, usecols=sorted(names))

@@ -1,1 +1,3 @@
-"""Reads memory snapshots of PyTorch: pickles, without running any code in them."""
+"""What do the bytes of a PyTorch memory snapshot say? A pickle, read without running what is in
+it.
+"""

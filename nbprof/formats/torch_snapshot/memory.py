@@ -26,9 +26,18 @@ from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Sn
 
 _MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
 LANES = {
-    "lane": "i8", "host": "object", "process": "object", "thread": "object", "line_id": "i8", "plane": "i8", "kind": "object",
-    "device": "i8", "note": "object", "events": "i8", "order": "i8",
-}  # fmt: skip
+    "lane": "i8",
+    "host": "object",
+    "process": "object",
+    "thread": "object",
+    "line_id": "i8",
+    "plane": "i8",
+    "kind": "object",
+    "device": "i8",
+    "note": "object",
+    "events": "i8",
+    "order": "i8",
+}
 
 
 @dataclass
@@ -232,10 +241,15 @@ class _Result:
         plain = {
             name: machine.integers([segment.get(key) for segment in dicts])
             for name, key in (
-                ("device", "device"), ("address", "address"), ("size", "total_size"), ("allocated", "allocated_size"),
-                ("active", "active_size"), ("requested", "requested_size"), ("stream", "stream"),
+                ("device", "device"),
+                ("address", "address"),
+                ("size", "total_size"),
+                ("allocated", "allocated_size"),
+                ("active", "active_size"),
+                ("requested", "requested_size"),
+                ("stream", "stream"),
             )
-        }  # fmt: skip
+        }
         segments = {
             **plain,
             "large": np.array(

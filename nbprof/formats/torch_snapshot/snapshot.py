@@ -11,9 +11,17 @@ import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
 ACTIONS = (
-    "other", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom",
+    "other",
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
     "snapshot",
-)  # fmt: skip
+)
 (
     OTHER,
     ALLOC,

@@ -115,8 +115,8 @@ def begins(head: bytes) -> bool | None:
 
 
 def _fits(data: bytes, offset: int, end: int, shape: _Shape, planes: list[int]) -> bool:
-    """Whether the fields from `offset` to `end` have the types of a message; one that runs over the end
-    of the head is walked that far.
+    """True if the fields from `offset` to `end` have the types of a message; one that runs over the
+    end of the head is walked that far.
     """
     truncated = end == len(data)
     try:
