@@ -267,8 +267,7 @@ class _Kept:
         codes = np.unique(flows.category)
         kinds = {code: names[code] if code >= 0 else "" for code in codes.tolist()}
         device = self._device
-        # Where every kept device event states its launch, the launches among the arrows say nothing
-        # more.
+        # Arrows of launches add nothing if every selected device event states its launch.
         selected = [
             code
             for code, name in kinds.items()
@@ -366,7 +365,7 @@ class _Kept:
         op = np.full(len(self._kept), -1, np.int64)
         device = np.flatnonzero(self._device)
         op[device] = _op_of(activity.device_ops.frame(), self._kept[device])
-        # A text of "" is no op.
+        # An empty text names no op.
         texts = np.append(activity.ops.values, "")
         empty = texts[op] == ""
         open_ = np.flatnonzero(self._device & empty & (launch >= 0))

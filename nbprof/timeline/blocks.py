@@ -105,7 +105,7 @@ class Blocks:
             self._sums.take(rest >> 3) - self._sums.take(np.minimum(aligned, rest) >> 3),
             0,
         )
-        # What lies before the first whole block and behind the last; a block may hold positions of
+        # The ends before the first complete block and after the last; a block may hold positions of
         # another row, which do not count.
         head = np.minimum(aligned, stop)
         tail = np.maximum(rest, head)

@@ -18,7 +18,7 @@ TINT = 100
 MOST_NAME = 600
 """The most characters of a name that a page knows: these decide its tint."""
 
-# What \s is in JavaScript, and what joins a number to a name.
+# The whitespace of \s in JavaScript, and the characters that join a number to a name.
 _SPACES = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
     map(chr, range(0x2000, 0x200B))
 )

@@ -82,7 +82,7 @@ class Density:
 
 def bytes_of(shares: Floats) -> npt.NDArray[np.uint8]:
     """Shares as 0…255, flat; 0 only where there is nothing, so that a lone short event shows."""
-    # What is left of sums that cancel out is nothing.
+    # The rest of sums that cancel out is rounding.
     return (
         np.where(shares > 1e-9, np.clip(np.round(shares * 255), 1, 255), 0).astype(np.uint8).ravel()
     )

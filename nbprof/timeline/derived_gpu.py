@@ -33,7 +33,7 @@ _RECORDED = {
     "Framework Name Scope": SCOPES,
     "TensorFlow Name Scope": SCOPES,
 }
-# Types that an op has which is no op of a framework.
+# Types of ops that no framework's op has.
 _NO_OP = ("", "Unknown", "Dataset")
 
 
@@ -183,8 +183,7 @@ class _Gpus:
             name = trace.strings[text]
             return [derived.code(name, f"{name}({ident & (1 << 64) - 1})" if ident != -1 else name)]
 
-        # An op is told by its program too: ops of two programs are never one, though both are
-        # `dot.3`.
+        # Ops are distinct by program too: two programs may both have a `dot.3`.
         within: dict[tuple[int, str], int] = {}
 
         def hlo_ops(text: int, ident: int) -> list[int]:

@@ -30,7 +30,7 @@ def add(run: Drawable, derived: Made, hosts: int) -> None:
         return
     lanes = run.trace.lanes
     kind, device, host, process = (lanes[c].tolist() for c in ("kind", "device", "host", "process"))
-    # Which lanes a device has: those of one host that have its number.
+    # Lanes of a device: those of one host that have its number.
     keys = {
         (host[i], device[i]): heading(str(host[i]), str(process[i]), hosts)
         for i in range(len(lanes))

@@ -146,17 +146,16 @@ class Export:
 
     def _names(self) -> Iterator[str]:
         for index, ((_, process), pid) in enumerate(self._pid.items()):
-            yield (
-                f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{text(process)}}}}}'
-            )
-            yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{index}}}}}'
+            yield _metadata("process_name", f'"pid":{pid}', f'"name":{text(process)}')
+            yield _metadata("process_sort_index", f'"pid":{pid}', f'"sort_index":{index}')
         for lane in self._lanes:
             pid = self._pid[lane.host, lane.process]
             for number in self._threads[lane.id] if lane.kind != "counter" else ():
                 tid = self._tid[lane.id, number]
                 name = f"{lane.name} ({number + 1})" if number else lane.name
-                yield f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{text(name)}}}}}'
-                yield f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},"args":{{"sort_index":{tid}}}}}'
+                thread = f'"pid":{pid},"tid":{tid}'
+                yield _metadata("thread_name", thread, f'"name":{text(name)}')
+                yield _metadata("thread_sort_index", thread, f'"sort_index":{tid}')
 
     def _heads(self, lane: npt.NDArray[Any], further: npt.NDArray[Any]) -> list[str]:
         """Process and thread of events."""
@@ -194,7 +193,8 @@ class Export:
         names, more = args.of(ids, events.name[ids])
         scopes = args.texts(ids, "s")
         return [
-            f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD},"name":{name}{arg}}}'
+            f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD}'
+            f',"name":{name}{arg}}}'
             for head, start, scope, name, arg in zip(
                 heads, _micros(events.start[ids] - self._origin), scopes, names, more, strict=True
             )
@@ -275,7 +275,8 @@ class Export:
                 heads = self._heads(events.lane[ids], further[ids])
                 times = _micros(events.start[ids] - self._origin)
                 lines += [
-                    f'{{"ph":"{phase}",{head}{time},"id":{offset + i + 1},"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
+                    f'{{"ph":"{phase}",{head}{time},"id":{offset + i + 1}'
+                    f',"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
                     for i, (head, time) in enumerate(zip(heads, times, strict=True))
                 ]
             yield lines
@@ -289,7 +290,8 @@ class Export:
         )
         for counter in self._tracks.counters:
             lane = by_id[counter.id]
-            head = f'{{"ph":"C","pid":{self._pid[lane.host, lane.process]},"name":{text(counter.label)},"ts":'
+            pid = self._pid[lane.host, lane.process]
+            head = f'{{"ph":"C","pid":{pid},"name":{text(counter.label)},"ts":'
             rows = np.flatnonzero(
                 (counter.time >= low) & (counter.time <= high) & np.isfinite(counter.value)
             )
@@ -425,7 +427,7 @@ def threads(events: Events) -> npt.NDArray[np.int32]:
         lane, start = events.lane[rows], events.start[rows]
         length = np.maximum(events.duration[rows], 0)
         parent = events.parent if number == 0 else None
-        # PyTorch's events may run a little past the one that they are said to lie in.
+        # PyTorch's events may run a little past the one around them.
         if parent is None or _past(start + length, parent):
             parent = nesting.parents(lane, start, length)
         over = overlapping(lane, start, start + length, parent)
@@ -455,3 +457,7 @@ def _with_inner(
         above[open_] = above[above[open_]]
         open_ = open_[above[open_] >= 0]
     return marked
+
+
+def _metadata(name: str, thread: str, args: str) -> str:
+    return f'{{"ph":"M","name":"{name}",{thread},"args":{{{args}}}}}'

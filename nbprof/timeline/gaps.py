@@ -95,7 +95,7 @@ def gaps(
             Gap(host, process, int(idle.start[i]), int(idle.end[i])) for i in longest.tolist()
         ]
     result.sort(key=lambda gap: (gap.start - gap.end, gap.start))
-    # What the host did is looked up for the longest; below them it is no answer to anything.
+    # Host activity is looked up for the longest gaps only.
     threads = _threads(slices)
     named = max(10, min(_NAMED, _LOOKS // max(sum(map(len, threads.values())), 1)))
     return [_with_host(slices, gap, threads) for gap in result[: min(limit, named)]] + result[

@@ -12,8 +12,7 @@ from nbprof.timeline.tracks import Lane, Tracks
 
 MOST_NAME = 600
 _BLOCK = 1 << 19
-# What counts as far: how many times the length of what nearly all events take, measured on so many
-# of them.
+# Threshold of "far": a multiple of the length of nearly all events, measured on a sample.
 _FEW, _SAMPLE, _FAR, _NEAR, _SHARE = 20, 100_000, 50, 5, 0.005
 
 

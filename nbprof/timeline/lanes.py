@@ -152,10 +152,9 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
             if kinds[i] == "device" or on_device
             else "host"
         )
-        # What a TPU writes itself are its modules and ops; on a GPU these are made of the kernels.
+        # A TPU records its modules and ops itself; on a GPU these are derived from the kernels.
         is_derived = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
-        # The span of all that the recorder recorded is no work of the host: it would be the answer
-        # to every question.
+        # The span of the complete recording is not work of the host: it would answer every question.
         is_derived |= under == "Profiler" and thread[i] in _RECORDER
         lanes.append(
             Lane(
@@ -176,7 +175,7 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
     # is.
     working = [i for i in threads if not aside[i]] or threads
     folded = _folded(working, events, bounds, span) | set(threads) - set(working)
-    # What is no work of the program itself, as the calls of Python that started it.
+    # Not work of the program itself, such as the calls of Python that started it.
     folded |= {lane.id for lane in lanes if lane.kind == "host" and kinds[lane.id] == "derived"}
     return [replace(lane, folded=True) if lane.id in folded else lane for lane in lanes]
 

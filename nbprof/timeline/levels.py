@@ -117,7 +117,7 @@ def _order(level: Levels, order: Int32s, start: int, stop: int, deepest: int) ->
         out=order[start:stop],
         casting="unsafe",
     )
-    # Every level down to the deepest is used: what lies in an event is one level below something.
+    # Every level down to the deepest is used: an event is one level below the one around it.
     return np.bincount(part, minlength=deepest + 1)
 
 
@@ -156,7 +156,7 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
         levels.append(np.stack([ids[first[several]], until], axis=1))
     if not levels:
         return np.zeros((0, 2), np.int64)
-    # One range lies in another or beside it; the outer ones stay.
+    # Ranges are nested or disjoint; the outer ones stay.
     every = np.concatenate(levels)
     every = every[np.lexsort((-every[:, 1], every[:, 0]))]
     return every[every[:, 0] >= ends_before(every[:, 1])]
@@ -173,7 +173,7 @@ def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> in
     start = events.start[lane][ids]
     end = start + events.duration[lane][ids]
     parent = events.parent[lane][ids].astype(np.int64)
-    # Place in the lane of the event that each lies in, the last place where there is none.
+    # Index in the lane of the event around each, the last index where there is none.
     above = np.where(parent >= 0, parent - lane.start, -1)
     level_of = np.append(level[lane].astype(np.int32), np.int32(-1))
     level_of[ids] = _OPEN

@@ -137,7 +137,7 @@ class Links:
             )
         return self._step_at(host, time, device if device >= 0 else None)
 
-    # Where events are.
+    # Index of events.
 
     @cached_property
     def _step_names(self) -> dict[tuple[int, int], str]:
@@ -417,8 +417,9 @@ class Links:
     def _all_marks(self) -> dict[tuple[int, int], tuple[Int64s, Int64s, Int64s]]:
         table = self.run.activity.markers.frame()
         host, device, event, group, start, end = (
-            table[c].to_numpy(np.int64) for c in ("host", "device", "event", "group", "start", "end")
-        )  # fmt: skip
+            table[name].to_numpy(np.int64)
+            for name in ("host", "device", "event", "group", "start", "end")
+        )
         # Marks of a host say when the program was in a step, also where the step lasts until its
         # device work ends.
         on_host = device < 0
@@ -452,8 +453,8 @@ class Links:
         return str(steps["name"].iloc[int(step_rows[-1])]) if len(step_rows) else ""
 
 
-# How far behind a finish that names the next slice that slice may begin, ps; times of arrows and
-# slices are rounded apart.
+# How much later than a finish the next slice, which it names, may begin, ps: times of arrows and
+# slices are rounded separately.
 _NEAR_PS = 1_000_000
 
 

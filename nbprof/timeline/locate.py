@@ -25,7 +25,7 @@ from nbprof.timeline.slices import Slices
 if TYPE_CHECKING:
     from nbprof.timeline.serve import Timeline
 
-# What is shown on each side of a slice, of its length; and how much at least, ns.
+# Margin on each side of a slice, as a multiple of its length, and the least one, ns.
 _ROOM = 0.4
 _LEAST_NS = 500.0
 _PEAK_ROOM = 0.01
@@ -119,7 +119,7 @@ class Locator:
                 for side, table in sides.items()
                 if location in (side, None, "")
             ]
-            # What ran on the device is what the op cost; its calls on the host only asked for it.
+            # Device time is the cost of an op; its calls on the host only asked for it.
             candidates = next(([rows] for rows in candidates if len(rows.event)), [])
         elif kind == "input":
             candidates = self._input(name)

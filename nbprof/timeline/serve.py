@@ -141,7 +141,7 @@ class Timeline:
         """Begins to make what tiles are taken from, while the page still draws what it has."""
         if len(self.tracks.events) >= MANY and "prepared" not in self._made:
             self._made["prepared"] = True
-            # Where there are no threads, it is made when it is needed.
+            # Without threads it is built when it is needed.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(
                     target=quietly,
@@ -174,7 +174,7 @@ class Timeline:
 
 
 def _prepare(index: Index, lock: threading.Lock) -> None:
-    # What fails here fails again when it is asked for, and is an answer then. A page that asks for
+    # A failure here repeats when the data is requested, and is an answer then. A page that asks for
     # tiles meanwhile waits for one row.
     with lock:
         _ = index.main.blocks

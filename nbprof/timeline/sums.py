@@ -109,8 +109,8 @@ def _take_children(
     directly in each.
     """
     parent, before = part.events.parent, int(clipped[0]) - 1
-    # Which of those cut a row is, by row from the first of them on; -1 for one that is not, as for
-    # all rows before.
+    # Index among these of each row, from the first row on; -1 for other rows, as for all rows
+    # before.
     row_of: npt.NDArray[np.int32] = np.full(behind - before, -1, np.int32)
     row_of[clipped - before] = np.arange(len(clipped))
     for offset in range(first, behind, _CHUNK):
@@ -158,7 +158,7 @@ class Sums:
 
     def _by_name(self) -> ByName:
         size = len(self._slices.tracks.names)
-        # Where few events of many names are in the stretch, only their names get a place.
+        # If few events of many names are in the interval, only their names get a position.
         codes = None
         if size > 4 * self.count:
             none = np.zeros(0, np.int64)

@@ -189,7 +189,7 @@ def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s
     last = stop - 1
     while (open_ := low < high).any():
         middle = (low + high) >> 1
-        # Where nothing is left to halve, the position may be behind the last.
+        # With nothing left to halve, the position may be after the last.
         less = start.take(blocks.event(np.minimum(middle, last), units.flat)) < edges
         less &= open_
         low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
@@ -286,14 +286,14 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     )
     flat = units.flat
     bounds, coarse_bins = _bounds(units, bins)
-    # What reaches in from before.
+    # Events that reach in from before.
     before = np.flatnonzero(bounds[:, 0] > units.first)
     earlier = blocks.event(bounds[before, 0] - 1, flat)
     reaches = (duration[earlier] >= bins.least) & (
         start[earlier] + duration[earlier] > units.start[before]
     )
     before, earlier = before[reaches], earlier[reaches]
-    # What starts in each bin that has something: short ones first, then perhaps a long one.
+    # Events that start in each bin: short ones first, then perhaps a long one.
     size = np.diff(bounds, axis=1).ravel()
     bin_ = np.flatnonzero(size)
     unit = bin_ // TILE
@@ -304,7 +304,7 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     long = duration.take(last) >= bins.least
     stop -= long
     short = stop > first
-    # Where marks go: by unit, what reaches in, then by bin.
+    # Positions of marks: by unit, those that reach in, then by bin.
     reaching = np.zeros(len(units.lane), np.int64)
     reaching[before] = 1
     some = short.astype(np.int64) + long
@@ -334,7 +334,7 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
         longest, sums = np.empty((2, len(to)), np.int64)
         short_bins = of_short.take(several)
         row = coarse_bins.row.take(unit.take(short_bins))
-        # What is known of a bin is of all that starts in it, also of a long one.
+        # The columns of a bin cover all that starts in it, also a long event.
         read = (row >= 0) & ~long.take(short_bins)
         here, rest = np.flatnonzero(read), np.flatnonzero(~read)
         mark_position = row.take(here) * TILE + bin_.take(short_bins.take(here)) % TILE

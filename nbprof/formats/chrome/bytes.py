@@ -102,8 +102,8 @@ class Source:
                 offset += 1
             if offset < buffer.size and bytes(data[offset : offset + 2]) != MAGIC:
                 self.trouble = (
-                    f"{buffer.size - offset:,} bytes after the compressed data are not gzip; they were"
-                    " not read."
+                    f"{buffer.size - offset:,} bytes after the compressed data are not gzip; they"
+                    " were not read."
                 )
                 return
 

@@ -235,8 +235,8 @@ def _without_doubles(ranks: list[_Rank]) -> tuple[list[_Rank], list[tuple[_Rank,
 def _copied(double: _Rank, original: _Rank) -> str:
     label, original_label = double.member.file.label, original.member.file.label
     return (
-        f"{label} is a copy of {original_label}, byte for byte; it was read once. Was one host's file copied"
-        " over another's?"
+        f"{label} is a copy of {original_label}, byte for byte; it was read once. Was one host's"
+        " file copied over another's?"
     )
 
 
@@ -282,8 +282,8 @@ def _again(
     )
     return (
         (
-            f"{join_some(same, 4)} next to it {sentence} not part of it: nbprof.runs lists the runs of"
-            " a folder."
+            f"{join_some(same, 4)} next to it {sentence} not part of it: nbprof.runs lists the runs"
+            " of a folder."
         ),
     )
 

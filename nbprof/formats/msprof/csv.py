@@ -245,8 +245,8 @@ def _floats(
         example = str(text[bad].iloc[0])[:40]
         example_text = example if example.isprintable() else "?"
         notes.append(
-            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{example_text}”;"
-            " treated as unknown."
+            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as"
+            f" “{example_text}”; treated as unknown."
         )
     return result
 

@@ -371,7 +371,7 @@ class _Places(NamedTuple):
 
     def of(self, ids: Int64s) -> Int64s:
         """The place of each id, -1 where there is none."""
-        # What is below the lowest wraps around: all others fall on the last place, which is none's.
+        # Ids below the lowest wrap around: all others fall on the last index, which is unused.
         index = np.minimum(
             (ids - np.int64(self.low)).view(np.uint64), np.uint64(len(self.first) - 1)
         )

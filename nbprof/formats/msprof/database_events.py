@@ -307,7 +307,7 @@ class _Made:
             " transportType size dataType linkType opId",
             "bandwidth",
         )
-        # Where device work of a connection begins, for the arrows to it.
+        # Start of the device work of a connection, for the arrows to it.
         self.work: list[tuple[Int64s, Int64s, Int64s]] = []
 
     def text(self, ids: Int64s) -> Coded:

@@ -153,7 +153,7 @@ class _Made:
         if count:
             self.notes.append(Note("info", f"{printable(self.base.name)}: {count:,} {text}"))
 
-    # What ran on the devices.
+    # Work of the devices.
 
     def tasks(self) -> None:
         """`op_summary` (`kernel_details` of torch_npu) and `task_time`."""
@@ -437,7 +437,7 @@ class _Made:
             {"allocation_ps": begin, "release_ps": end},
         )
 
-    # What torch_npu and msprof analysed: in the units of the JSON and CSV of the same names.
+    # Analyses of torch_npu and msprof, in the units of the JSON and CSV of the same names.
 
     def analysed(self) -> None:
         """`step_trace_time` (µs), `communication` (µs, ms), `communication_bandwidth` and
@@ -525,7 +525,7 @@ class _Made:
             },
         )
 
-    # What has no twin.
+    # Tables without a twin in CSV.
 
     def others(self) -> None:
         """Tables that are not documented, and the means of counters that are: as they are."""

@@ -111,7 +111,7 @@ def add(trace: Trace, tables: dict[str, list[Table]]) -> None:
         work["host"].unique().tolist()
     )
     for table in tables.get("task_time", []):
-        # What kernels are is better told by the other table; this one has what is none as well.
+        # The other table describes kernels better; this one also has events that are not kernels.
         if table.host not in done:
             _link(trace, new, work, table, "kernel_name", "kernel_type")
         else:

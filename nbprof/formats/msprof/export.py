@@ -71,7 +71,8 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> bo
         if done.returncode:
             export_error = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
             raise ReadError(
-                f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}: {export_error}",
+                f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}:"
+                f" {export_error}",
                 path=folder,
             )
     return True

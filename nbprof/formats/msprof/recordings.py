@@ -34,12 +34,12 @@ _OUTPUT = re.compile(
 _FOLDER = re.compile(
     r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)"
 )
-# What is left where the folder of an older recording was renamed, or its content was packed.
+# Files of a recording whose folder was renamed, or whose content was packed.
 _OLDER = re.compile(r"(.*/)?device_\d{1,4}/(summary|timeline)")
 _TABLE = re.compile(
     r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json"
 )
-# What the tools keep for themselves, in files without number.
+# Files that the tools keep for themselves, without number.
 _INNER = {"data", "sqlite", "FRAMEWORK", "logs", "mindstudio_profiler_log", "log"}
 _TIMELINE = re.compile(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
 _PARTIAL = re.compile(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
@@ -47,8 +47,8 @@ _FACTS = re.compile(
     r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$"
 )
 _ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
-# What torch_npu and MindSpore, msprof, and their tools call theirs; the cache of a viewer is none.
-# Some tools keep them as .dat, with the same bytes.
+# Names of databases of torch_npu and MindSpore, msprof, and their tools, without the cache of a
+# viewer. Some tools keep them as .dat, with the same bytes.
 _DATABASE = re.compile(
     r"(ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?|msprof(_\d+)?|analysis|communication_analyzer)\.(db|dat)",
     re.IGNORECASE,
@@ -459,8 +459,7 @@ def _joins(recording: Recording, group: list[Recording]) -> bool:
         other_rank = bool(recording.devices) and all(
             other.devices and recording.devices.isdisjoint(other.devices) for other in group
         )
-        # Each process of a job of torch_npu has a folder of its own; they tell the device nowhere
-        # in their names.
+        # Each process of a job of torch_npu has a folder, without the device in its name.
         other_rank |= not recording.devices and recording.name.endswith(
             ("_ascend_pt", "_ascend_ms")
         )
@@ -486,7 +485,7 @@ def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> 
         else f"{printable(group[0].name)} and {len(group) - 1} more"
     )
     sidecar: SourceFile | None = None
-    # What nbprof recorded is called by the folder that it made for the recording.
+    # A recording of nbprof goes by the folder that was created for it.
     if (home := location.home(index)) is not None:
         parent, sidecar = home[0], home[2]
         name = printable(home[1])
@@ -518,11 +517,14 @@ def _export(location: _Local | _Listed, path: str) -> str:
 def _how_to_export(path: str, *, local: bool = True) -> str:
     """The command that exports raw data to files that can be read."""
     path_text = printable(path)
-    how = f"run  msprof --export=on --output={path_text}  where CANN is installed, then load it again."
+    how = (
+        f"run  msprof --export=on --output={path_text}  where CANN is installed, then load it"
+        " again."
+    )
     if path.endswith("_ascend_pt"):
         how = (
-            f'run  torch_npu.profiler.profiler.analyse("{path_text}")  where torch_npu is installed,'
-            " then load it again."
+            f'run  torch_npu.profiler.profiler.analyse("{path_text}")  where torch_npu is'
+            " installed, then load it again."
         )
     return how if local else f"copy it to a disk, {how}"
 

@@ -166,7 +166,7 @@ def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
         )
         device = int(label[0]) if label else None
         stated_args = {name: values[row] for name, values in args.items() if row in values}
-        # In ps already; told apart by the type.
+        # In ps already, which the type shows.
         start, length = int(events.start[row]), int(events.duration[row])
         mark = _Mark(
             str(trace.names[events.name[row]]),

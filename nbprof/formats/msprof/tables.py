@@ -123,7 +123,8 @@ def tables(
                 notes.append(
                     Note(
                         "info",
-                        f"{printable(file.name)} ({header_text} …) is a table that nbprof does not use.",
+                        f"{printable(file.name)} ({header_text} …) is a table that nbprof does not"
+                        " use.",
                     )
                 )
                 continue

@@ -14,7 +14,7 @@ _PID = 0xFFFFFF
 _MOST_MESSAGES = 10
 # Bytes and cycles a second: what is outside was stated in another unit.
 _SANE = {"memoryBandwidth": (10**9, 10**14), "clockRate": (10**7, 10**11)}
-# What the device's own facts are called in Kineto's `deviceProperties`.
+# Names of the device's facts in Kineto's `deviceProperties`.
 _PROPERTIES = {
     "id": "id",
     "totalMemory": "totalGlobalMem",

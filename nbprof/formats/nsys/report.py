@@ -130,7 +130,7 @@ class Report:
         lanes = []
         for i in first.tolist():
             gpu, number = int(device[i]), int(stream[i])
-            # What waits for a whole context states no stream, or the highest number.
+            # Calls that wait for a complete context state no stream, or the highest number.
             tid = str(number) if 0 <= number < 0xFFFFFFFF else "-1"
             name = f"GPU {max(gpu, 0)}"
             lanes.append(

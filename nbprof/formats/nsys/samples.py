@@ -101,7 +101,7 @@ def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
 def _samples(report: Report) -> None:
     rows = report.rows(SAMPLES, "id", "start", "cpu", "globalTid", "cpuCycles")
     rows = rows.only(~rows.null("start") & ~rows.null("globalTid"))
-    # What was taken at a switch of threads, not by the clock, states 0 cycles: it would tell where
+    # Samples at a switch of threads, not by the clock, state 0 cycles: they would count where
     # threads wait as where they work.
     switches = rows.ints("cpuCycles", 1) == 0
     by_switch = int(switches.sum())
@@ -183,8 +183,8 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     of_sample = code[depth[retained] == 0]
     tops, top = np.unique(of_sample, return_inverse=True)
     stack = builder.codes([stacks.text(chain) for chain in tops.tolist()])[top]
-    # What the recorder put in (`[Broken backtraces]`) is no function, and what called it is not
-    # what ran.
+    # Entries that the recorder added (`[Broken backtraces]`) are not functions, and their callers
+    # are not what ran.
     inner = begin[~special[begin] & (rows.ints("stackDepth")[order[begin]] == 0)]
     index, there = _find(sample[begin], ids)
     inner_index, inner_found = _find(sample[inner], ids)

@@ -98,8 +98,7 @@ class Clocks:
         key = ident.astype(np.int64) * (int(sequence.max(initial=0)) + 2) + np.where(
             of_sequence, sequence, -1
         )
-        # Where no snapshot relates any clock to another, the one that is used is the clock of the
-        # trace.
+        # If no snapshot relates clocks to each other, the one in use is the clock of the trace.
         alone = not self._shots and len(used) == 1
         for index in rows_by_value(key):
             clock = self._clock(int(ident[index[0]]), int(sequence[index[0]]))
@@ -131,7 +130,7 @@ class Clocks:
         base = np.array(list(shots.values()), np.int64)
         snapshot_index = np.searchsorted(index, rows, side="right") - 1
         total = np.cumsum(steps)
-        # What had been added when the snapshot of each was taken.
+        # The sums that had been added when the snapshot of each was taken.
         first = np.searchsorted(rows, index)
         before = np.append(0, total)[first]
         if not len(index):

@@ -428,7 +428,7 @@ class Events:
             location = self.tracks.place(track_uuid, "counter")
             sample = values[rows] * track.unit
             if track.adds:
-                # What has been added since the state of the sequence began.
+                # The sum of what was added since the state of the sequence began.
                 turn = np.lexsort((index[rows], state_[rows]))
                 total = np.cumsum(sample[turn])
                 first = np.flatnonzero(np.append(True, np.diff(state_[rows][turn]) != 0))

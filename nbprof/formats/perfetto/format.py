@@ -12,7 +12,7 @@ from nbprof.formats.format import PACKING, Format, Head, Here, Kind, is_text
 from nbprof.formats.names import SUFFIXES
 
 _NAME = "perfetto"
-# What is walked: enough to tell.
+# Enough of a file to tell its kind.
 _ENOUGH = 1 << 11
 _TEXT = 22
 _Shape = dict[int, "int | _Shape"]

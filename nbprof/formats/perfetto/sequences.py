@@ -130,7 +130,7 @@ class Sequences:
         fresh = cleared | begins
         self.states = int(fresh.sum())
         self.state = self._back(np.cumsum(fresh, dtype=np.int32) - np.int32(1))
-        # Where the state of each packet began, and where something last happened to it.
+        # Start of the state of each packet, and the last packet with a change to it.
         self._fresh = _last(fresh)
         self.usable = (flags & _NEEDS) == 0
         if not self.usable.all():
@@ -266,7 +266,7 @@ class _Lookup:
         if not len(self.idents):
             return np.full(len(ident), -1, np.int32)
         if self.table is not None:
-            # What is too large or negative falls on the last id of a state, which nothing has.
+            # Too large or negative ids fall on the last id of a state, which is unused.
             index = np.minimum(ident.view(np.uint64), np.uint64(self.top + 1)).view(np.int64)
             if int(state.max(initial=0)) > 0:
                 index += state.astype(np.int64) * (self.top + 2)

@@ -187,6 +187,6 @@ def stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         if name in texts:
             result[name] = result[name].astype("category")
         elif name != "value":
-            # A number that some lack has become a float, which keeps what is no time.
+            # Numbers that some rows lack have become floats; missing ones are -1.
             result[name] = result[name].fillna(-1).astype(np.int64)
     return result

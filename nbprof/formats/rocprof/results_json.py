@@ -342,7 +342,7 @@ def read(file: SourceFile) -> list[Recording]:
             "buffer_records": partial(walk.skim, lists),
             "callback_records": partial(walk.skim, counted),
         }
-        # What was read before a cut stays.
+        # Records before a truncation stay.
         _members_into(walk, more, process.facts)
 
     # Dicts that live for a moment and are in no circle: the collector would look through all that

@@ -412,8 +412,7 @@ class _Set:
             "device": device,
         }
         size = _ints(rows, "size", count)
-        # What a record does not have is written as 0: the size of scratch memory, the queue of
-        # other memory.
+        # Missing values are written as 0: the size of scratch memory, the queue of other memory.
         size[[str(level) == "SCRATCH" for level, _ in kinds] & (size == 0)] = -1
         if "queue" in columns:
             columns["queue"] = np.where(columns["queue"] > 0, columns["queue"], -1)

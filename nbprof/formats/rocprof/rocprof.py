@@ -279,7 +279,7 @@ class _Adding:
         lanes = []
         for row in first.tolist():
             gpu, hardware, title = int(device[row]), int(number[row]), titles[row]
-            # A stream is told by its number alone, as in PyTorch's traces.
+            # A stream goes by its number alone, as in PyTorch's traces.
             tid = (
                 str(hardware)
                 if title == "Stream"

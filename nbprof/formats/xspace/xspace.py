@@ -297,8 +297,8 @@ class _Builder:
                 else f"{len(space.planes):,} planes before that are"
             )
             file.cut.append(
-                f"{label} is truncated: it ends inside the field at byte {space.cut:,}. The {planes}"
-                " complete and shown; what comes after is missing. Copy the file again, or record"
+                f"{label} is truncated: it ends inside the field at byte {space.cut:,}. The"
+                f" {planes} complete and shown; what comes after is missing. Copy the file again, or record"
                 " again."
             )
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
@@ -366,8 +366,8 @@ class _Builder:
         host = hostnames[0] if hostnames else own_events
         if host in self.hosts:
             self.receipt.warn(
-                f"Two files name the same host, {host}; the second is shown as {own_events}. A run has one"
-                " file per host: if these are separate recordings, open them separately, because"
+                f"Two files name the same host, {host}; the second is shown as {own_events}. A run"
+                " has one file per host: if these are separate recordings, open them separately, because"
                 " their figures are mixed here."
             )
             host = (
