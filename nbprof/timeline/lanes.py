@@ -154,7 +154,7 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
         )
         # A TPU records its modules and ops itself; on a GPU these are derived from the kernels.
         is_derived = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
-        # The span of the complete recording is not work of the host: it would answer every question.
+        # The span of the recording is not work of the host: it would answer every question.
         is_derived |= under == "Profiler" and thread[i] in _RECORDER
         lanes.append(
             Lane(

@@ -298,8 +298,8 @@ class _Builder:
             )
             file.cut.append(
                 f"{label} is truncated: it ends inside the field at byte {space.cut:,}. The"
-                f" {planes} complete and shown; what comes after is missing. Copy the file again, or record"
-                " again."
+                f" {planes} complete and shown; what comes after is missing. Copy the file again,"
+                " or record again."
             )
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
@@ -367,8 +367,8 @@ class _Builder:
         if host in self.hosts:
             self.receipt.warn(
                 f"Two files name the same host, {host}; the second is shown as {own_events}. A run"
-                " has one file per host: if these are separate recordings, open them separately, because"
-                " their figures are mixed here."
+                " has one file per host: if these are separate recordings, open them separately,"
+                " because their figures are mixed here."
             )
             host = (
                 own_events if own_events not in self.hosts else f"{own_events} ({len(self.hosts)})"
