@@ -1,6 +1,4 @@
-"""Which files are read along with a run because they lie beside it. Each may be a link that leads
-elsewhere.
-"""
+"""Sidecar files that are read along with a run. Each may be a link that leads elsewhere."""
 
 from __future__ import annotations
 

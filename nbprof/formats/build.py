@@ -218,7 +218,7 @@ class Builder:
         """
         if count := len(ident):
             code, lanes = np.full(count, self.texts[category], np.int32), np.asarray(lane, np.int32)
-            inside = np.ones(count, np.bool_)
+            visible = np.ones(count, np.bool_)
             self._flows.append(
                 Flows(
                     np.asarray(phase, np.uint8),
@@ -226,7 +226,7 @@ class Builder:
                     code,
                     lanes,
                     np.asarray(time_ns, np.int64),
-                    inside,
+                    visible,
                 )
             )
 
@@ -283,19 +283,19 @@ class Builder:
         )
         duration = np.concatenate([none64, *(c.duration for c in self._chunks)]) * 1000
         order = sort_events(lane, start, duration)
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
+        position = np.empty(len(order), np.int32)
+        position[order] = np.arange(len(order), dtype=np.int32)
         used, code = used_names(list(self.texts), name)
         events = Events(lane[order], code[order], start[order], duration[order])
         lanes["events"] = np.bincount(events.lane, minlength=len(lanes)).astype(np.int64)
         receipt.events = len(events)
         args: dict[str, list[tuple[Rows, Int32s]]] = {}
-        at = 0
+        index = 0
         for chunk in self._chunks:
-            mine = place[at : at + len(chunk.start)]
-            at += len(chunk.start)
+            positions = position[index : index + len(chunk.start)]
+            index += len(chunk.start)
             for key, rows in chunk.args.items():
-                args.setdefault(key, []).append((rows, mine))
+                args.setdefault(key, []).append((rows, positions))
         flows = [
             Flows(
                 f.phase,
@@ -335,11 +335,11 @@ class Builder:
     def _near(self, host_of: Int32s, hosts: int) -> None:
         """Leaves out events that lie more than a week from the middle one of their host."""
         for host in range(hosts):
-            mine = [host_of[chunk.lane] == host for chunk in self._chunks]
+            rows = [host_of[chunk.lane] == host for chunk in self._chunks]
             times = np.concatenate(
                 [
                     np.zeros(0, np.int64),
-                    *(c.start[m] for c, m in zip(self._chunks, mine, strict=True)),
+                    *(c.start[m] for c, m in zip(self._chunks, rows, strict=True)),
                 ]
             )
             if not len(times) or int(times.max()) - int(times.min()) <= _WEEK_NS:
@@ -347,7 +347,7 @@ class Builder:
             middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
             far = [
                 m & (np.abs(c.start - middle) > _WEEK_NS)
-                for c, m in zip(self._chunks, mine, strict=True)
+                for c, m in zip(self._chunks, rows, strict=True)
             ]
             self.receipt.skip(
                 "left out: more than a week away from the rest of the trace.",
@@ -366,9 +366,9 @@ class Builder:
             *((np.full(len(time), lane), time) for lane, _, time, _ in self._counters),
         ):
             for host in range(len(hosts)):
-                mine = times[host_of[lanes] == host]
-                if len(mine):
-                    firsts[host] = min(int(mine.min()), firsts.get(host, int(mine.min())))
+                rows = times[host_of[lanes] == host]
+                if len(rows):
+                    firsts[host] = min(int(rows.min()), firsts.get(host, int(rows.min())))
         epoch, shifts = one_clock(list(firsts.values()), self.receipt)
         taken = {
             host: first - shift for (host, first), shift in zip(firsts.items(), shifts, strict=True)
@@ -425,9 +425,9 @@ class Builder:
 
 
 def _only(chunk: _Chunk, keep: npt.NDArray[np.bool_]) -> _Chunk:
-    place = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+    position = np.cumsum(keep, dtype=np.int32) - np.int32(1)
     args = {
-        key: Rows(place[r.event[k]], r.kind[k], r.value[k])
+        key: Rows(position[r.event[k]], r.kind[k], r.value[k])
         for key, r in chunk.args.items()
         if (k := keep[r.event]).any()
     }
@@ -515,11 +515,13 @@ def counter_table(
         return no_counters()
     lane, series, time, value = zip(*parts, strict=True)
     # One frame, not one a series: there may be thousands.
-    counts = [len(one) for one in time]
+    counts = [len(times) for times in time]
     columns = {"lane": np.array(lane, np.int32), "series": np.array(series, object)}
     repeated = {key: np.repeat(column, counts) for key, column in columns.items()}
-    out = pd.DataFrame({**repeated, "time": np.concatenate(time), "value": np.concatenate(value)})
-    return out.sort_values(["lane", "series", "time"], kind="stable", ignore_index=True)[
+    result = pd.DataFrame(
+        {**repeated, "time": np.concatenate(time), "value": np.concatenate(value)}
+    )
+    return result.sort_values(["lane", "series", "time"], kind="stable", ignore_index=True)[
         list(COUNTER_COLUMNS)
     ]
 
@@ -579,11 +581,11 @@ class LazyArgs(Mapping[str, ArgColumn]):
         return iter(self._rows)
 
     def __len__(self) -> int:
-        """How many args there are."""
+        """Number of args."""
         return len(self._rows)
 
     def _column(self, groups: list[tuple[Rows, Int32s]]) -> ArgColumn:
-        event = np.concatenate([place[rows.event] for rows, place in groups])
+        event = np.concatenate([position[rows.event] for rows, position in groups])
         kind = np.concatenate([rows.kind for rows, _ in groups])
         value = np.concatenate([rows.value for rows, _ in groups])
         # The last one that names an event wins: an end's args go over those of its begin, args over

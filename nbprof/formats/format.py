@@ -1,4 +1,4 @@
-"""What nbprof has to know of a file format: `Format`, and what its functions are given and give."""
+"""The interface of a file format: `Format`, with the arguments and results of its functions."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Head:
 
     @cached_property
     def json(self) -> bool:
-        """Whether it begins as JSON does; a brace may also be the first byte of something else
-        (marshal, protobuf).
+        """True if the file begins as JSON does; a brace may also be the first byte of something
+        else (marshal, protobuf).
         """
         first, inner = self.text[:1], self.text[1:].lstrip()[:1]
         if first == b"[":
@@ -64,7 +64,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a file is.
+    """The kind of a file.
 
     Attributes
     ----------
@@ -178,15 +178,15 @@ class Place(Protocol):
 
     @property
     def label(self) -> str:
-        """What errors and receipts name."""
+        """The name for errors and receipts."""
 
-    def below(self, at: str) -> Path | str:
+    def below(self, path: str) -> Path | str:
         """The path, or the label, of a folder below."""
 
 
 @dataclass
 class Claim:
-    """What a walk over a place came by of recordings that are folders.
+    """Files and folders of recordings that are folders, as a walk over a place found them.
 
     Attributes
     ----------
@@ -211,27 +211,27 @@ class Claim:
 
 
 class Recordings(Protocol):
-    """How a format whose recordings are folders finds them; a module can be one."""
+    """Finds the recordings of a format whose recordings are folders; a module can be one."""
 
-    def is_folder(self, at: str) -> bool:
-        """Whether a folder of this name or path is such a recording, or a part of one. Nothing else
+    def is_folder(self, path: str) -> bool:
+        """True if a folder of this name or path is such a recording, or a part of one. Nothing else
         is looked for in it.
         """
 
     def is_sign(self, name: str) -> bool:
-        """Whether a file of this name is of such a recording wherever it lies."""
+        """True if a file of this name belongs to such a recording in any folder."""
 
     def is_read(self, name: str) -> bool:
-        """Whether a file of this name is read of a recording."""
+        """True if a file of this name in a recording is read."""
 
     def counts(self, folder: str) -> bool:
-        """Whether a folder of this name says something of the recording that it is in."""
+        """True if the name of a folder states something about the recording that it is in."""
 
     def is_private(self, folder: str) -> bool:
-        """Whether a folder of this name in a recording holds nothing that is read."""
+        """True if nothing in a folder of this name in a recording is read."""
 
     def recording_of(self, parts: Sequence[str]) -> int:
-        """How many of the folders that a file is in lead to its recording."""
+        """Number of the folders of a file that lead to its recording."""
 
     def runs_in(
         self, folder: Path, *, near: bool = False, confinement: Confinement | None = None
@@ -241,16 +241,16 @@ class Recordings(Protocol):
         """
 
     def runs_at(
-        self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
+        self, location: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
     ) -> tuple[list[RunFiles], list[str]]:
         """The same of a place that has been walked over; `sidecars` are what nbprof wrote, by the
         folder that it is in.
         """
 
     def not_yet(self, path: str) -> str:
-        """What is said of a recording at `path` that cannot be read yet."""
+        """The error for a recording at `path` that cannot be read yet."""
 
-    def nothing(self, place: Place, unread: Sequence[str]) -> ReadError:
+    def nothing(self, location: Place, unread: Sequence[str]) -> ReadError:
         """The error for a place in which there is nothing that can be read: how to get it."""
 
 
@@ -354,8 +354,8 @@ class Format:
         if self.gather is not None:
             return self.gather(here, before)
         return before + [
-            RunFiles(one.stem, here.folder, (one.file,), one.file.modified, self.name)
-            for one in here.of(self.name)
+            RunFiles(member.stem, here.folder, (member.file,), member.file.modified, self.name)
+            for member in here.of(self.name)
         ]
 
     @python_strings()
@@ -394,7 +394,7 @@ def within(is_folder: Callable[[str], bool], parts: Sequence[str]) -> str:
 
 
 def is_text(data: bytes) -> bool:
-    """Whether bytes are text in UTF-8, the last letter of which may be cut."""
+    """True if bytes are text in UTF-8; its last character may be incomplete."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What the names of hosts say of those that are not there."""
+"""Hosts that are missing, judging by the names of the others."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
     differ = [i for i in range(len(split[0])) if len({parts[i] for parts in split}) > 1]
     if len(differ) != 1 or differ[0] % 2 == 0:
         return []
-    at = differ[0]
-    numbers = {int(parts[at]) for parts in split}
+    index = differ[0]
+    numbers = {int(parts[index]) for parts in split}
     # A series from 0 or 1 is a count of hosts; process ids and ports are not.
     if (
         min(numbers) > 1
@@ -39,8 +39,10 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
     ):
         return []
     lacking = sorted(set(range(min(numbers), max(numbers))) - numbers)
-    width = len(split[0][at]) if len({len(parts[at]) for parts in split}) == 1 else 0
-    return ["".join([*split[0][:at], str(n).zfill(width), *split[0][at + 1 :]]) for n in lacking]
+    width = len(split[0][index]) if len({len(parts[index]) for parts in split}) == 1 else 0
+    return [
+        "".join([*split[0][:index], str(n).zfill(width), *split[0][index + 1 :]]) for n in lacking
+    ]
 
 
 def warning(names: Iterable[str]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def telling(name: str) -> Format | None:
 
 
 def possible(name: str) -> bool:
-    """Whether a file of some format may be called so."""
+    """True if a file of some format may have this name."""
     return name.lower().endswith(_endings(FORMATS))
 
 
@@ -55,5 +55,5 @@ def _endings(formats: tuple[Format, ...]) -> tuple[str, ...]:
 
 @lru_cache
 def _suffix(formats: tuple[Format, ...]) -> re.Pattern[str]:
-    known = "|".join(re.escape(suffix[1:]) for form in formats for suffix in form.suffixes)
-    return re.compile(rf"\.({known})?{PACKING}", re.IGNORECASE)
+    suffixes = "|".join(re.escape(suffix[1:]) for form in formats for suffix in form.suffixes)
+    return re.compile(rf"\.({suffixes})?{PACKING}", re.IGNORECASE)

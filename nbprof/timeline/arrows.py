@@ -33,7 +33,7 @@ _TABLE = (1 << 20) - 1
 
 @dataclass
 class Arrows:
-    """What is known of kept events.
+    """Flow arrows between the selected events.
 
     Attributes
     ----------
@@ -61,49 +61,49 @@ class Arrows:
     op_of: npt.NDArray[np.int32]
 
 
-def arrows(links: Links, kept: Int64s) -> Arrows:
-    """What belongs together among some events of the trace.
+def arrows(links: Links, selected: Int64s) -> Arrows:
+    """Arrows between the selected events of the trace.
 
     Parameters
     ----------
     links : Links
-    kept : int64[k]
+    selected : int64[k]
         Ids, ascending.
     """
-    return _Kept(links, kept).made()
+    return _Kept(links, selected).made()
 
 
-def stated(links: Links, kept: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+def stated(links: Links, selected: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
     """Kind (a code into `KINDS`), begin and end of the arrows that some events state in their args,
     launches left out; all of them.
 
     Parameters
     ----------
     links : Links
-    kept : int64[k]
+    selected : int64[k]
         Ids, ascending.
     """
-    return _Kept(links, kept).stated()
+    return _Kept(links, selected).stated()
 
 
-def lacks(links: Links, *, whole: bool) -> list[str]:
-    """What is known of the slices of a profile and not saved: "arguments", "stacks", and arrows to
-    slices that are left out.
+def lacks(links: Links, *, complete: bool) -> list[str]:
+    """Details of slices that a report does not save: "arguments", "stacks", and arrows to slices
+    that are left out.
 
     Parameters
     ----------
     links : Links
-    whole : bool
+    complete : bool
         Whether no slice is left out.
     """
     trace = links.trace
-    known = {*trace.args, *trace.name_args}
-    stacks = not known.isdisjoint(_STACKS) or any(
+    arg_names = {*trace.args, *trace.name_args}
+    stacks = not arg_names.isdisjoint(_STACKS) or any(
         _FRAME.match(str(name)) for name in trace.names.tolist()
     )
-    arrows = not whole and (links.flows is not None or not known.isdisjoint(_LINKED))
+    arrows = not complete and (links.flows is not None or not arg_names.isdisjoint(_LINKED))
     parts = {
-        "arguments": bool(known),
+        "arguments": bool(arg_names),
         "stacks": stacks,
         "arrows to slices that it leaves out": arrows,
     }
@@ -113,20 +113,20 @@ def lacks(links: Links, *, whole: bool) -> list[str]:
 class _Kept:
     """Kept events, and the columns of args cut down to them."""
 
-    def __init__(self, links: Links, kept: Int64s) -> None:
-        self._links, self._kept = links, kept
+    def __init__(self, links: Links, selected: Int64s) -> None:
+        self._links, self._kept = links, selected
         self._events, self._args = links.events, links.trace.args
         self._hosts = max(len(links.run.hosts), 1) + 1
-        self._device = links.on_device[self._events.lane[kept]]
+        self._device = links.on_device[self._events.lane[selected]]
 
     def made(self) -> Arrows:
         launch = self._launches()
-        found = [self._producers(), self._turned(), *self._of_file(launch), self._async()]
+        groups = [self._producers(), self._turned(), *self._of_file(launch), self._async()]
         has = launch >= 0
         work, call = self._kept[has], launch[has]
         here = self._has(call)
-        found.append((0, call[here], work[here]))
-        kind, start, finish = _once(found)
+        groups.append((0, call[here], work[here]))
+        kind, start, finish = _once(groups)
         left_out = max(len(kind) - MOST_ARROWS, 0)
         some = slice(MOST_ARROWS)
         return Arrows(
@@ -152,83 +152,88 @@ class _Kept:
         column = self._args.get(key)
         if column is None or not len(column) or not len(events):
             return np.zeros(len(events), np.int64), np.zeros(len(events), np.bool_)
-        at = np.minimum(
+        index = np.minimum(
             np.searchsorted(column.event, events.astype(column.event.dtype)), len(column) - 1
         )
-        has = (column.event[at] == events) & _is_number(column, at)
-        return np.where(has, column.value[at].astype(np.int64), 0), has
+        has = (column.event[index] == events) & _is_number(column, index)
+        return np.where(has, column.value[index].astype(np.int64), 0), has
 
-    def _having(self, key: str, wanted: Int64s) -> tuple[Int64s, Int64s]:
+    def _having(self, key: str, selected: Int64s) -> tuple[Int64s, Int64s]:
         """Events that have one of some numbers as an arg, ascending, and the number of each."""
         column = self._args.get(key)
-        if column is None or not len(wanted):
+        if column is None or not len(selected):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        rows = _rows(column, wanted, lambda values: values)
+        rows = _rows(column, selected, lambda values: values)
         return column.event[rows].astype(np.int64), column.value[rows].astype(np.int64)
 
     def _here(self, events: Int64s) -> Int64s:
         """The host of each event."""
         return self._links.host_of_lane[self._events.lane[events]] + 1
 
-    def _group(self, number: Int64s, events: Int64s, known: Int64s) -> Int64s:
-        """One code for each number (out of `known`, ascending) on each host."""
-        return np.searchsorted(known, number) * self._hosts + self._here(events)
+    def _group(self, number: Int64s, events: Int64s, valid: Int64s) -> Int64s:
+        """One code for each number (out of `valid`, ascending) on each host."""
+        return np.searchsorted(valid, number) * self._hosts + self._here(events)
 
     # Launches.
 
     def _launches(self) -> Int64s:
         """The call that launched each kept device event, -1 where none is known."""
-        kept, events = self._kept, self._events
-        call = np.full(len(kept), -1, np.int64)
-        self._stated = np.zeros(len(kept), np.bool_)
-        asked = np.zeros(len(kept), np.bool_)
+        selected, events = self._kept, self._events
+        call = np.full(len(selected), -1, np.int64)
+        self._stated = np.zeros(len(selected), np.bool_)
+        asked = np.zeros(len(selected), np.bool_)
         for key in CORRELATED:
-            number, has = self._numbers(key, kept)
-            mine = np.flatnonzero(has & (number > 0) & ~asked)
-            asked[mine] = True
-            known = np.unique(number[mine])
-            found, value = self._having(key, known)
-            if not len(found):
+            number, has = self._numbers(key, selected)
+            own_rows = np.flatnonzero(has & (number > 0) & ~asked)
+            asked[own_rows] = True
+            numbers = np.unique(number[own_rows])
+            events_having, value = self._having(key, numbers)
+            if not len(events_having):
                 continue
-            group = self._group(value, found, known)
-            own = self._group(number[mine], kept[mine], known)
-            sizes = np.bincount(group, minlength=int(own.max()) + 1)
-            self._stated[mine] = sizes[own] > 1
-            calls = ~self._links.on_device[events.lane[found]]
-            group, found = group[calls], found[calls]
+            group = self._group(value, events_having, numbers)
+            own_groups = self._group(number[own_rows], selected[own_rows], numbers)
+            sizes = np.bincount(group, minlength=int(own_groups.max()) + 1)
+            self._stated[own_rows] = sizes[own_groups] > 1
+            calls = ~self._links.on_device[events.lane[events_having]]
+            group, events_having = group[calls], events_having[calls]
             # Of several with one id (the runtime and below it the driver) the last.
-            order = np.lexsort((found, events.start[found], group))
-            group, found = group[order], found[order]
-            at = np.searchsorted(group, own, side="right") - 1
-            good = (at >= 0) & self._device[mine]
-            good[good] = group[at[good]] == own[good]
-            call[mine[good]] = found[at[good]]
+            order = np.lexsort((events_having, events.start[events_having], group))
+            group, events_having = group[order], events_having[order]
+            index = np.searchsorted(group, own_groups, side="right") - 1
+            good = (index >= 0) & self._device[own_rows]
+            good[good] = group[index[good]] == own_groups[good]
+            call[own_rows[good]] = events_having[index[good]]
         return call
 
     # Other arrows: kind, begins and ends.
 
     def _producers(self) -> tuple[int, Int64s, Int64s]:
-        kept, pid = self._kept, self._numbers("_pid", self._kept)
+        selected, pid = self._kept, self._numbers("_pid", self._kept)
         sides = []
         for kind, ident in (("_pt", "_p"), ("_ct", "_c")):
-            (what, typed), (number, told) = self._numbers(kind, kept), self._numbers(ident, kept)
-            rows = np.flatnonzero(typed & told)
-            sides.append((rows, np.stack([self._here(kept[rows]), what[rows], number[rows]])))
-        (made, made_key), (taken, taken_key) = sides
-        if not len(made) or not len(taken):
+            (kind_codes, typed), (number, has_number) = (
+                self._numbers(kind, selected),
+                self._numbers(ident, selected),
+            )
+            rows = np.flatnonzero(typed & has_number)
+            sides.append(
+                (rows, np.stack([self._here(selected[rows]), kind_codes[rows], number[rows]]))
+            )
+        (producer, made_key), (taken, taken_key) = sides
+        if not len(producer) or not len(taken):
             return _none(1)
         _, codes = np.unique(
             np.concatenate([made_key, taken_key], axis=1), axis=1, return_inverse=True
         )
         codes = codes.ravel()
-        left, right = codes[: len(made)], codes[len(made) :]
+        left, right = codes[: len(producer)], codes[len(producer) :]
         # At most so many of each: both of who has many consumers and of who takes from many
         # producers.
         (a, b), (d, c) = _join(left, right), _join(right, left)
         a, b = np.concatenate([a, c]), np.concatenate([b, d])
-        a, b = made[a], taken[b]
+        a, b = producer[a], taken[b]
         same = (a != b) & (~pid[1][a] | ~pid[1][b] | (pid[0][a] == pid[0][b]))
-        return 1, kept[a[same]], kept[b[same]]
+        return 1, selected[a[same]], selected[b[same]]
 
     def _turned(self) -> tuple[int, Int64s, Int64s]:
         """Forward and backward by sequence number, where the file has no arrows for them."""
@@ -236,20 +241,22 @@ class _Kept:
         if links.flows is not None and links.flows.has("fwdbwd"):
             return _none(2)
         number, has = self._numbers("Sequence number", self._kept)
-        known = _repeated(number[has & (number >= 0)])
-        found, value = self._having("Sequence number", known)
-        group = self._group(value, found, known)
-        order = np.lexsort((found, events.start[found], group))
-        group, found = group[order], found[order]
-        thread, _ = self._numbers("Fwd thread id", found)
+        numbers = _repeated(number[has & (number >= 0)])
+        events_having, value = self._having("Sequence number", numbers)
+        group = self._group(value, events_having, numbers)
+        order = np.lexsort((events_having, events.start[events_having], group))
+        group, events_having = group[order], events_having[order]
+        thread, _ = self._numbers("Fwd thread id", events_having)
         forward = thread == 0
-        backward = ~forward & ~links.engine[events.name[found]]
+        backward = ~forward & ~links.engine[events.name[events_having]]
         # The last of the forward ones, the first of the backward ones: see `Links`.
         groups, first = np.unique(group[backward], return_index=True)
         last = np.searchsorted(group[forward], groups, side="right") - 1
         good = last >= 0
         good[good] = group[forward][last[good]] == groups[good]
-        return self._both(2, found[forward][last[good]], found[backward][first[good]])
+        return self._both(
+            2, events_having[forward][last[good]], events_having[backward][first[good]]
+        )
 
     def _of_file(self, launch: Int64s) -> list[tuple[int, Int64s, Int64s]]:
         """Arrows of the file; fills `launch` where events state no launch themselves."""
@@ -260,16 +267,15 @@ class _Kept:
         codes = np.unique(flows.category)
         kinds = {code: names[code] if code >= 0 else "" for code in codes.tolist()}
         device = self._device
-        # Where every kept device event states its launch, the launches among the arrows say nothing
-        # more.
-        wanted = [
+        # Arrows of launches add nothing if every selected device event states its launch.
+        selected = [
             code
             for code, name in kinds.items()
             if name not in LAUNCHES or not device.any() or not self._stated[device].all()
         ]
         rows = (
-            np.flatnonzero(np.isin(flows.category, wanted))
-            if len(wanted) < len(codes)
+            np.flatnonzero(np.isin(flows.category, selected))
+            if len(selected) < len(codes)
             else np.arange(len(flows.phase))
         )
         slices = points.slices(rows)
@@ -295,18 +301,18 @@ class _Kept:
         )
         meant = meant[np.searchsorted(codes, category)]
         launches = np.isin(category, [code for code, text in kinds.items() if text in LAUNCHES])
-        told = [self._place(side) for side in (start, finish)]
-        news = launches & (~self._stated[told[0]] | ~self._stated[told[1]])
-        mine = np.flatnonzero(
+        sides_found = [self._place(side) for side in (start, finish)]
+        news = launches & (~self._stated[sides_found[0]] | ~self._stated[sides_found[1]])
+        own_rows = np.flatnonzero(
             news
-            & device[told[1]]
-            & ~self._stated[told[1]]
+            & device[sides_found[1]]
+            & ~self._stated[sides_found[1]]
             & ~self._links.on_device[self._events.lane[start]]
         )
-        mine = mine[np.lexsort((start[mine], self._events.start[start[mine]]))]
-        launch[told[1][mine]] = start[mine]
+        own_rows = own_rows[np.lexsort((start[own_rows], self._events.start[start[own_rows]]))]
+        launch[sides_found[1][own_rows]] = start[own_rows]
         rest = news.copy()
-        rest[mine[launch[told[1][mine]] == start[mine]]] = False
+        rest[own_rows[launch[sides_found[1][own_rows]] == start[own_rows]]] = False
         return [(0, start[rest], finish[rest])] + [
             (code, start[some], finish[some])
             for code in (1, 2, 3)
@@ -319,19 +325,22 @@ class _Kept:
         """
         column = self._args.get("flow")
         value, has = self._numbers("flow", self._kept)
-        known = _repeated((value[has] >> 2) & FLOW_BITS)
-        if column is None or not len(known):
+        flow_ids = _repeated((value[has] >> 2) & FLOW_BITS)
+        if column is None or not len(flow_ids):
             return _none(3)
-        rows = _rows(column, known, lambda values: (values.astype(np.int64) >> 2) & FLOW_BITS)
-        found, values = column.event[rows].astype(np.int64), column.value[rows].astype(np.int64)
+        rows = _rows(column, flow_ids, lambda values: (values.astype(np.int64) >> 2) & FLOW_BITS)
+        events_having, values = (
+            column.event[rows].astype(np.int64),
+            column.value[rows].astype(np.int64),
+        )
         ident = (values >> 2) & FLOW_BITS
-        order = np.lexsort((found, self._events.start[found], ident))
-        found, values, ident = found[order], values[order], ident[order]
+        order = np.lexsort((events_having, self._events.start[events_having], ident))
+        events_having, values, ident = events_having[order], values[order], ident[order]
         joined = (np.diff(ident) == 0) & (((values[:-1] & 2) > 0) | ((values[1:] & 1) > 0))
-        return self._both(3, found[:-1][joined], found[1:][joined])
+        return self._both(3, events_having[:-1][joined], events_having[1:][joined])
 
     def _place(self, events: Int64s) -> Int64s:
-        """Where events are among the kept ones."""
+        """Index of events among the selected ones."""
         return np.minimum(np.searchsorted(self._kept, events), max(len(self._kept) - 1, 0))
 
     def _has(self, events: Int64s) -> npt.NDArray[np.bool_]:
@@ -356,28 +365,28 @@ class _Kept:
         op = np.full(len(self._kept), -1, np.int64)
         device = np.flatnonzero(self._device)
         op[device] = _op_of(activity.device_ops.frame(), self._kept[device])
-        # A text of "" is no op.
+        # An empty text names no op.
         texts = np.append(activity.ops.values, "")
         empty = texts[op] == ""
         open_ = np.flatnonzero(self._device & empty & (launch >= 0))
-        at = launch[open_]
+        index = launch[open_]
         while len(open_):
-            found = _op_of(activity.host_ops.frame(), at)
-            op[open_] = found
-            at = self._events.parent[at].astype(np.int64)
-            left = (texts[found] == "") & (at >= 0)
-            open_, at = open_[left], at[left]
-        used, of = np.unique(np.where(texts[op] == "", -1, op), return_inverse=True)
+            ops = _op_of(activity.host_ops.frame(), index)
+            op[open_] = ops
+            index = self._events.parent[index].astype(np.int64)
+            left = (texts[ops] == "") & (index >= 0)
+            open_, index = open_[left], index[left]
+        used, inverse = np.unique(np.where(texts[op] == "", -1, op), return_inverse=True)
         none = int(len(used) > 0 and used[0] < 0)
-        return [str(texts[code]) for code in used[none:].tolist()], (of.ravel() - none).astype(
+        return [str(texts[code]) for code in used[none:].tolist()], (inverse.ravel() - none).astype(
             np.int32
         )
 
 
-def _once(found: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+def _once(groups: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
     """Each arrow once, by kind and by where it ends."""
-    kind = np.concatenate([np.full(len(a), code, np.uint8) for code, a, _ in found])
-    start, finish = (np.concatenate([pair[i] for pair in found]) for i in (1, 2))
+    kind = np.concatenate([np.full(len(a), code, np.uint8) for code, a, _ in groups])
+    start, finish = (np.concatenate([pair[i] for pair in groups]) for i in (1, 2))
     order = np.lexsort((start, finish, kind))
     same = np.zeros(len(order), np.bool_)
     same[1:] = (
@@ -387,33 +396,33 @@ def _once(found: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8
     return kind[order], start[order], finish[order]
 
 
-def _is_number(column: ArgColumn, at: Int64s | npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+def _is_number(column: ArgColumn, index: Int64s | npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
     if isinstance(column.kind, int):
-        return np.full(len(at), column.kind in (INT, UINT))
-    return np.isin(column.kind[at], (INT, UINT))
+        return np.full(len(index), column.kind in (INT, UINT))
+    return np.isin(column.kind[index], (INT, UINT))
 
 
-def _rows(column: ArgColumn, wanted: Int64s, of: Any) -> Int64s:
+def _rows(column: ArgColumn, selected: Int64s, names: Any) -> Int64s:
     """Rows of a column whose number is among some: most rows are told apart by their lowest bits
     alone.
     """
     table = np.zeros(_TABLE + 1, np.bool_)
-    table[wanted & _TABLE] = True
-    found = []
-    for at in range(0, len(column), _BLOCK):
-        values = of(column.value[at : at + _BLOCK])
+    table[selected & _TABLE] = True
+    parts = []
+    for offset in range(0, len(column), _BLOCK):
+        values = names(column.value[offset : offset + _BLOCK])
         rows = np.flatnonzero(
             table[values & values.dtype.type(_TABLE)]
             if values.dtype.itemsize > 2
-            else np.isin(values, wanted)
+            else np.isin(values, selected)
         )
-        found.append(at + rows[np.isin(values[rows].astype(np.int64), wanted)])
-    rows = np.concatenate(found) if found else np.zeros(0, np.int64)
+        parts.append(offset + rows[np.isin(values[rows].astype(np.int64), selected)])
+    rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     return np.asarray(rows[_is_number(column, rows)], np.int64)
 
 
 def _repeated(values: Int64s) -> Int64s:
-    """What is there more than once, ascending: an arrow has two ends."""
+    """Values that occur more than once, ascending: an arrow has two ends."""
     each, count = np.unique(values, return_counts=True)
     return each[count > 1]
 

@@ -1,4 +1,4 @@
-"""How time is cut into tiles of 512 bins of 2**level ns, from the origin of the profile on."""
+"""Time in tiles of 512 bins of 2**level ns, from the origin of the profile on."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Bins:
         )
 
     def start(self, tile: int) -> int:
-        """Where a tile starts, ps."""
+        """Start of a tile, ps."""
         return self.origin + tile * self.tile
 
     def edges(self, start: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
@@ -87,5 +87,5 @@ def since(time: Int64s, start: Int64s) -> npt.NDArray[np.float32]:
     ):
         return (exact / 1000).astype(np.float32)
     wrapped = ((time >= start) & (exact < 0)) | ((time < start) & (exact > 0))
-    out = np.where(wrapped, time.astype(np.float64) - start, exact)
-    return (out / 1000).astype(np.float32)
+    result = np.where(wrapped, time.astype(np.float64) - start, exact)
+    return (result / 1000).astype(np.float32)

@@ -26,7 +26,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Blocks:
-    """What is known of the blocks of the positions of a table.
+    """Sums and longest events of the blocks of a table.
 
     Attributes
     ----------
@@ -47,17 +47,17 @@ class Blocks:
         )
         self.sample = np.empty(-(-count // _SAMPLE), np.int64)
         masks = np.empty(blocks * 8, np.uint8)
-        most, sums = np.empty(blocks, np.int64), np.zeros(blocks + 1, np.int64)
+        longest, sums = np.empty(blocks, np.int64), np.zeros(blocks + 1, np.int64)
 
-        def fill(at: int) -> None:
-            ids = self._ids(at, min(at + _CHUNK, count))
-            self.sample[at // _SAMPLE : -(-(at + len(ids)) // _SAMPLE)] = self._start[
+        def fill(block: int) -> None:
+            ids = self._ids(block, min(block + _CHUNK, count))
+            self.sample[block // _SAMPLE : -(-(block + len(ids)) // _SAMPLE)] = self._start[
                 ids[::_SAMPLE]
             ]
             length = np.full(-(-len(ids) // 8) * 8, -1, np.int64)
             np.take(self._duration, ids, out=length[: len(ids)])
-            part = slice(at // 8, at // 8 + len(length) // 8)
-            masks[at : at + len(length)], most[part] = _masks(length)
+            part = slice(block // 8, block // 8 + len(length) // 8)
+            masks[block : block + len(length)], longest[part] = _masks(length)
             # Behind the last event no more than a block is padded.
             sums[1:][part] = length.reshape(-1, 8).sum(axis=1)
 
@@ -69,11 +69,11 @@ class Blocks:
         self._sums = np.cumsum(sums)
         self._masks: list[Bytes] = [masks]
         self._most: list[Int64s] = []
-        while len(most) > 1:
-            padded = np.append(most, np.full(-len(most) % 8, -1))
-            masks, most = _masks(padded)
+        while len(longest) > 1:
+            padded = np.append(longest, np.full(-len(longest) % 8, -1))
+            masks, longest = _masks(padded)
             self._masks.append(masks)
-            self._most.append(most)
+            self._most.append(longest)
 
     @property
     def nbytes(self) -> int:
@@ -81,16 +81,16 @@ class Blocks:
         parts: list[npt.NDArray[Any]] = [self.sample, self._sums, *self._masks, *self._most]
         return sum(part.nbytes for part in parts)
 
-    def _ids(self, at: int, stop: int) -> Int32s:
+    def _ids(self, index: int, stop: int) -> Int32s:
         """Events of positions."""
         bounds, flat = self.stack.bounds, self.stack.flat
-        ids = np.empty(stop - at, np.int32)
-        k = int(np.searchsorted(bounds, at, side="right")) - 1
-        while at < stop:
+        ids = np.empty(stop - index, np.int32)
+        k = int(np.searchsorted(bounds, index, side="right")) - 1
+        while index < stop:
             until = min(int(bounds[k + 1]), stop)
-            part = slice(len(ids) - (stop - at), len(ids) - (stop - until))
-            ids[part] = np.arange(at, until) if flat[k] else self._order[at:until]
-            at, k = until, k + 1
+            part = slice(len(ids) - (stop - index), len(ids) - (stop - until))
+            ids[part] = np.arange(index, until) if flat[k] else self._order[index:until]
+            index, k = until, k + 1
         return ids
 
     def event(self, position: Int64s, flat: bool) -> npt.NDArray[np.integer]:
@@ -99,26 +99,26 @@ class Blocks:
 
     def sums(self, first: Int64s, stop: Int64s, flat: bool) -> Int64s:
         """Sum of the durations of each stretch of a row, without the position `stop`, ps."""
-        whole, rest = (first + 7) & ~7, stop & ~7
-        out: Int64s = np.where(
-            whole < rest,
-            self._sums.take(rest >> 3) - self._sums.take(np.minimum(whole, rest) >> 3),
+        aligned, rest = (first + 7) & ~7, stop & ~7
+        result: Int64s = np.where(
+            aligned < rest,
+            self._sums.take(rest >> 3) - self._sums.take(np.minimum(aligned, rest) >> 3),
             0,
         )
-        # What lies before the first whole block and behind the last; a block may hold positions of
+        # The ends before the first complete block and after the last; a block may hold positions of
         # another row, which do not count.
-        head = np.minimum(whole, stop)
+        head = np.minimum(aligned, stop)
         tail = np.maximum(rest, head)
-        at, size = (
+        index, size = (
             np.stack([first, tail], axis=1).ravel(),
             np.stack([head - first, stop - tail], axis=1).ravel(),
         )
         until = np.cumsum(size)
         single = np.arange(int(until[-1]) if len(until) else 0)
-        single += np.repeat(at - (until - size), size)
+        single += np.repeat(index - (until - size), size)
         sums = np.append(0, np.cumsum(self._duration.take(self.event(single, flat))))
-        out += np.diff(sums.take(until[1::2]), prepend=0)
-        return out
+        result += np.diff(sums.take(until[1::2]), prepend=0)
+        return result
 
     def longest(self, first: Int64s, last: Int64s, flat: bool) -> Int64s:
         """The position of the longest event of each stretch of a row, both ends included; of equals
@@ -161,10 +161,10 @@ class Blocks:
         """Duration of the longest event of an item, ps."""
         if level > 1:
             return self._most[level - 2].take(item)
-        out: Int64s = self._duration.take(
+        result: Int64s = self._duration.take(
             self.event(self._of_block(0, item) if level else item, flat)
         )
-        return out
+        return result
 
 
 def _masks(values: Int64s) -> tuple[Bytes, Int64s]:
@@ -172,11 +172,11 @@ def _masks(values: Int64s) -> tuple[Bytes, Int64s]:
     itself included; and the most of eight.
     """
     columns = np.ascontiguousarray(values.reshape(-1, 8).T)
-    out = np.empty((columns.shape[1], 8), np.uint8)
+    result = np.empty((columns.shape[1], 8), np.uint8)
     bits = np.zeros((8, columns.shape[1]), np.uint8)
     for k in range(8):
         for earlier in range(k):
             bits[earlier] *= columns[earlier] >= columns[k]
         bits[k] = 1 << k
-        out[:, k] = np.bitwise_or.reduce(bits[: k + 1], axis=0)
-    return out.reshape(-1), columns.max(axis=0)
+        result[:, k] = np.bitwise_or.reduce(bits[: k + 1], axis=0)
+    return result.reshape(-1), columns.max(axis=0)

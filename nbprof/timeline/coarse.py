@@ -47,16 +47,16 @@ class Coarse:
     longest: Int32s
 
     @classmethod
-    def of(cls, blocks: Blocks, at: int, stop: int, flat: bool, origin: int) -> Coarse | None:
+    def of(cls, blocks: Blocks, index: int, stop: int, flat: bool, origin: int) -> Coarse | None:
         """The bins of the row of positions at…stop; None where the row is too short for it."""
         start = blocks.stack.events.start
-        if stop - at < LEAST:
+        if stop - index < LEAST:
             return None
         begin, last = (
             int(start[i])
-            for i in ((at, stop - 1) if flat else blocks.stack.order[[at, stop - 1]].tolist())
+            for i in ((index, stop - 1) if flat else blocks.stack.order[[index, stop - 1]].tolist())
         )
-        level = max(((last - begin) * EVENTS // ((stop - at) * 1000)).bit_length(), 0)
+        level = max(((last - begin) * EVENTS // ((stop - index) * 1000)).bit_length(), 0)
         width = 1000 << level
         first, count = (
             (begin - origin) // width,
@@ -65,8 +65,8 @@ class Coarse:
         if level > LEVELS[1] or origin + (first + count) * width > _LAST:
             return None
         edges = origin + (first + np.arange(count + 1)) * width
-        starts = start[at:stop] if flat else start.take(blocks.stack.order[at:stop])
-        bounds = at + np.searchsorted(starts, edges)
+        starts = start[index:stop] if flat else start.take(blocks.stack.order[index:stop])
+        bounds = index + np.searchsorted(starts, edges)
         filled = np.flatnonzero(bounds[1:] > bounds[:-1])
         low, high = bounds[:-1].take(filled), bounds[1:].take(filled)
         sums, longest = np.zeros(count + 1, np.int64), np.full(count, -1, np.int32)
@@ -103,8 +103,8 @@ class Coarse:
             # been written.
             events = blocks.event(np.where(positions < 0, self.bounds[0], positions), flat)
             length = np.where(positions < 0, -1, blocks.stack.events.duration.take(events))
-            most = np.maximum.reduceat(length, begin)
-            best = np.flatnonzero(length == np.repeat(most, size))
+            largest = np.maximum.reduceat(length, begin)
+            best = np.flatnonzero(length == np.repeat(largest, size))
             longest[bins] = positions.take(best.take(np.searchsorted(best, begin)))
         return self.bounds.take(edges).astype(np.int64), np.diff(self.sums.take(edges)), longest
 

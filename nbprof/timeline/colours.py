@@ -1,4 +1,4 @@
-"""Which colour a slice has: its category's, or one of eight muted tints by name. The twin of
+"""Colour of a slice: that of its category, or one of eight muted tints by name. The twin of
 js/views/trace/colours.ts.
 """
 
@@ -18,7 +18,7 @@ TINT = 100
 MOST_NAME = 600
 """The most characters of a name that a page knows: these decide its tint."""
 
-# What \s is in JavaScript, and what joins a number to a name.
+# The whitespace of \s in JavaScript, and the characters that join a number to a name.
 _SPACES = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -31,10 +31,10 @@ def stem(name: str) -> str:
     same thing.
     """
     parts = []
-    depth = at = 0
+    depth = index = 0
     for match in _BRACKETS.finditer(name):
         if not depth:
-            parts.append(name[at : match.start()])
+            parts.append(name[index : match.start()])
         # Like any other character, a closing bracket that nothing opened belongs to the name.
         if match[0] in "<(":
             depth += 1
@@ -42,9 +42,9 @@ def stem(name: str) -> str:
             depth -= 1
         else:
             parts.append(match[0])
-        at = match.end()
+        index = match.end()
     if not depth:
-        parts.append(name[at:])
+        parts.append(name[index:])
     text = "".join(parts)
     short = text.rstrip("0123456789")
     return (short.rstrip(_SEPARATORS) if len(short) < len(text) else text) or name
@@ -76,11 +76,11 @@ class Fills:
 
     def of(self, codes: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
         """uint8: 1…9 a category, or 100 + tint."""
-        out: npt.NDArray[np.uint8] = self._fill[codes]
-        if not out.all():
-            self._find(np.unique(codes[out == 0]).tolist())
-            out = self._fill[codes]
-        return out
+        result: npt.NDArray[np.uint8] = self._fill[codes]
+        if not result.all():
+            self._find(np.unique(codes[result == 0]).tolist())
+            result = self._fill[codes]
+        return result
 
     def _find(self, codes: Iterable[int]) -> None:
         # The page has names as one line.

@@ -74,10 +74,10 @@ class Counter:
         """Sum of value × ps from the first sample to moments: what means are made of. float64, of
         the shape of `time`.
         """
-        at = np.searchsorted(self.time, time, side="right") - 1
-        last = np.maximum(at, 0)
+        index = np.searchsorted(self.time, time, side="right") - 1
+        last = np.maximum(index, 0)
         return np.where(
-            at >= 0, self._reached[last] + self.value[last] * (time - self.time[last]), 0.0
+            index >= 0, self._reached[last] + self.value[last] * (time - self.time[last]), 0.0
         )
 
     @cached_property
@@ -90,7 +90,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
     they are first asked for.
     """
     hosts = len(run.hosts)
-    found: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
+    counters: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
     devices: dict[str, list[Lane]] = {}
     for lane in lanes:
         if (
@@ -104,7 +104,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
         ids = [lane.id for lane in streams if lane.name == "XLA Ops"] or [
             lane.id for lane in streams
         ]
-        found.append(
+        counters.append(
             (
                 process,
                 "Busy",
@@ -117,7 +117,7 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
     rows = cache(partial(_by_memory, run))
     for memory in run.memory_summary["memory_id"].astype(str).tolist():
         process, host, device = _of_memory(memory, run.hosts, devices)
-        found.append(
+        counters.append(
             (
                 process,
                 f"Memory in use, {memory}",
@@ -137,19 +137,26 @@ def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, C
         for i in range(len(series))
         if not i or (lane_of[i], series[i]) != (lane_of[i - 1], series[i - 1])
     ]
-    for at, stop in pairwise([*begins, len(series)]):
-        row = table.iloc[int(lane_of[at])]
+    for index, stop in pairwise([*begins, len(series)]):
+        row = table.iloc[int(lane_of[index])]
         process = heading(str(row["host"]), section(str(row.get("process", ""))), hosts)
-        make = partial(_given, time[at:stop], value[at:stop])
-        found.append(
-            (process, str(series[at]), "count", str(row["host"]), str(row.get("device", -1)), make)
+        make = partial(_given, time[index:stop], value[index:stop])
+        counters.append(
+            (
+                process,
+                str(series[index]),
+                "count",
+                str(row["host"]),
+                str(row.get("device", -1)),
+                make,
+            )
         )
     return [
         (
             Lane(first + i, process, label, "", "counter", host, device, 0),
             Counter(first + i, label, unit, make=make),
         )
-        for i, (process, label, unit, host, device, make) in enumerate(found)
+        for i, (process, label, unit, host, device, make) in enumerate(counters)
     ]
 
 
@@ -187,10 +194,10 @@ def in_use(run: Drawable, memory: str, by_memory: Callable[[], dict[str, Int64s]
     table = run.memory_timeline
     rows = by_memory().get(memory, np.zeros(0, np.int64))
     value = table["in_use_bytes"].iloc[rows].to_numpy(np.float64, na_value=np.nan)
-    known = ~np.isnan(value)
-    return np.round(table["time_ms"].iloc[rows[known]].to_numpy(np.float64) * 1e9).astype(
+    valid = ~np.isnan(value)
+    return np.round(table["time_ms"].iloc[rows[valid]].to_numpy(np.float64) * 1e9).astype(
         np.int64
-    ), value[known]
+    ), value[valid]
 
 
 def _given(time: Int64s, value: npt.NDArray[np.float64]) -> Samples:
@@ -221,10 +228,10 @@ def _union(events: Events, lanes: list[int]) -> Intervals:
     is what the parts depend on.
     """
     # In the type of the column: any other would have all of it copied, for each lane.
-    wanted = np.array(lanes, events.lane.dtype)
+    selected = np.array(lanes, events.lane.dtype)
     begins, ends = (
-        np.searchsorted(events.lane, wanted).tolist(),
-        np.searchsorted(events.lane, wanted, side="right").tolist(),
+        np.searchsorted(events.lane, selected).tolist(),
+        np.searchsorted(events.lane, selected, side="right").tolist(),
     )
     rows = [slice(first, stop) for first, stop in zip(begins, ends, strict=True)]
     return Intervals.union_of(

@@ -1,4 +1,4 @@
-"""How busy rows of the timeline are, in equal bins of a time range."""
+"""Busy share of rows of the timeline, in equal bins of a time range."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Density:
     def add(self, row: npt.NDArray[Any], start: Int64s, end: Int64s) -> None:
         """Adds events: their row, start and end in ps."""
         bins = self._shape[1]
-        for at in range(0, len(row), _BLOCK):
-            part = slice(at, at + _BLOCK)
+        for offset in range(0, len(row), _BLOCK):
+            part = slice(offset, offset + _BLOCK)
             base = row[part].astype(np.int64) * (bins + 1)
             begin, finish = ((times[part] - self._first) / self._width for times in (start, end))
-            for place in (begin, finish):
-                np.clip(place, 0.0, float(bins), out=place)
+            for edge in (begin, finish):
+                np.clip(edge, 0.0, float(bins), out=edge)
             of_begin, of_end = begin.astype(np.int64), finish.astype(np.int64)
             # Most events start and end in one part, where their two edges come to their length.
             covers = finish - begin
@@ -82,7 +82,7 @@ class Density:
 
 def bytes_of(shares: Floats) -> npt.NDArray[np.uint8]:
     """Shares as 0…255, flat; 0 only where there is nothing, so that a lone short event shows."""
-    # What is left of sums that cancel out is nothing.
+    # The rest of sums that cancel out is rounding.
     return (
         np.where(shares > 1e-9, np.clip(np.round(shares * 255), 1, 255), 0).astype(np.uint8).ravel()
     )
@@ -115,8 +115,8 @@ def strip(tracks: Tracks) -> dict[str, Any]:
     counted[device + host] = True
     above, below = (Density(1, STRIP, tracks.origin, tracks.end) for _ in range(2))
     for events in (tracks.events, tracks.extra):
-        for at in range(0, len(events), _BLOCK):
-            part = slice(at, at + _BLOCK)
+        for offset in range(0, len(events), _BLOCK):
+            part = slice(offset, offset + _BLOCK)
             lane, start = events.lane[part], events.start[part]
             end = start + events.duration[part]
             input_ = np.flatnonzero((tracks.category[events.name[part]] == _INPUT) & counted[lane])
@@ -133,7 +133,7 @@ def strip(tracks: Tracks) -> dict[str, Any]:
 
 def repeats(tracks: Tracks) -> set[int]:
     """Lanes of a device that say again, by op, module or name scope, what its lanes of work say."""
-    found: set[int] = set()
+    levels: set[int] = set()
     groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for lane in tracks.lanes:
         if lane.kind == "device":
@@ -145,5 +145,5 @@ def repeats(tracks: Tracks) -> set[int]:
             if name.lower().startswith("stream") or name.lower() == "xla ops"
         }
         if work:
-            found |= {i for i, _ in members} - work
-    return found
+            levels |= {i for i, _ in members} - work
+    return levels

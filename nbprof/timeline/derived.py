@@ -61,12 +61,12 @@ class Made:
     def code(self, short: str, full: str = "") -> int:
         """The code of a name; a new one when it was not seen before."""
         key = (short, full or short)
-        found = self.codes.get(key)
-        if found is None:
-            found = self.codes[key] = len(self.short)
+        code = self.codes.get(key)
+        if code is None:
+            code = self.codes[key] = len(self.short)
             self.short.append(key[0])
             self.full.append(key[1])
-        return found
+        return code
 
     def add(self, line: Line) -> None:
         """Adds a line, unless nothing is in it."""
@@ -95,7 +95,7 @@ class Made:
 
 
 def runs(
-    level: Sequence[Int64s], start: Int64s, end: Int64s, apart: Int64s
+    level: Sequence[Int64s], start: Int64s, end: Int64s, group: Int64s
 ) -> tuple[Int64s, Int64s, Int64s, list[Flags]]:
     """Equal neighbours as one, on each level.
 
@@ -106,7 +106,7 @@ def runs(
         level is alike on all above it.
     start, end : int64[n]
         ps, rows in the order of time.
-    apart : int64[n]
+    group : int64[n]
         Neighbours for which this differs are never one.
 
     Returns
@@ -118,30 +118,32 @@ def runs(
     """
     parts: list[tuple[Int64s, Int64s, Int64s]] = []
     begins: list[Flags] = []
-    cut = np.append(True, apart[1:] != apart[:-1]) if len(apart) else np.zeros(0, np.bool_)
-    for what in level:
-        new = cut | np.append(True, what[1:] != what[:-1]) if len(what) else cut
+    starts_group = np.append(True, group[1:] != group[:-1]) if len(group) else np.zeros(0, np.bool_)
+    for codes in level:
+        new = (
+            starts_group | np.append(True, codes[1:] != codes[:-1]) if len(codes) else starts_group
+        )
         begins.append(new)
-        at = np.flatnonzero(new)
-        if not len(at):
+        rows = np.flatnonzero(new)
+        if not len(rows):
             continue
-        kept = what[at] >= 0
+        has_code = codes[rows] >= 0
         parts.append(
             (
-                what[at][kept],
-                np.minimum.reduceat(start, at)[kept],
-                np.maximum.reduceat(end, at)[kept],
+                codes[rows][has_code],
+                np.minimum.reduceat(start, rows)[has_code],
+                np.maximum.reduceat(end, rows)[has_code],
             )
         )
     if not parts:
         none = np.zeros(0, np.int64)
         return none, none, none, begins
-    what, first, last = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return what, first, last, begins
+    codes, first, last = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    return codes, first, last, begins
 
 
 def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
-    """What `runs` needs of paths of names, outermost first.
+    """Paths of names as levels for `runs`, outermost first.
 
     Returns
     -------
@@ -151,15 +153,15 @@ def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
         The last name of each part.
     """
     depth = max((len(path) for path in paths), default=0)
-    out = [np.full(len(paths), -1, np.int64) for _ in range(depth)]
+    result = [np.full(len(paths), -1, np.int64) for _ in range(depth)]
     seen: dict[tuple[int, ...], int] = {}
     for i, path in enumerate(paths):
         for level in range(len(path)):
-            out[level][i] = seen.setdefault(tuple(path[: level + 1]), len(seen))
-    return out, np.array([part[-1] for part in seen], np.int64)
+            result[level][i] = seen.setdefault(tuple(path[: level + 1]), len(seen))
+    return result, np.array([part[-1] for part in seen], np.int64)
 
 
-def steps_of_hosts(run: Drawable, made: Made, hosts: int, without: set[str]) -> None:
+def steps_of_hosts(run: Drawable, derived: Made, hosts: int, without: set[str]) -> None:
     """A lane of the steps of each host, as the table of steps has them; `hosts` is how many there
     are, `without` those that need none.
 
@@ -170,18 +172,18 @@ def steps_of_hosts(run: Drawable, made: Made, hosts: int, without: set[str]) -> 
         return
     host = steps["host"].astype(str).to_numpy(object)
     start, end = step_bounds(steps)
-    names = [made.code(str(name)) for name in steps["name"].tolist()]
-    for one in dict.fromkeys(host.tolist()):
-        if one in without:
+    names = [derived.code(str(name)) for name in steps["name"].tolist()]
+    for number in dict.fromkeys(host.tolist()):
+        if number in without:
             continue
-        rows = np.flatnonzero(host == one)
-        made.add(
+        rows = np.flatnonzero(host == number)
+        derived.add(
             Line(
-                heading(one, "Host", hosts),
+                heading(number, "Host", hosts),
                 STEPS,
                 "",
                 "steps",
-                one,
+                number,
                 "-1",
                 np.array(names, np.int64)[rows],
                 start[rows],

@@ -33,11 +33,11 @@ _RECORDED = {
     "Framework Name Scope": SCOPES,
     "TensorFlow Name Scope": SCOPES,
 }
-# Types that an op has which is no op of a framework.
+# Types of ops that no framework's op has.
 _NO_OP = ("", "Unknown", "Dataset")
 
 
-def add(run: Drawable, made: Made, hosts: int) -> None:
+def add(run: Drawable, derived: Made, hosts: int) -> None:
     """Adds what the GPUs of a run lack."""
     trace = run.trace
     lanes = trace.lanes
@@ -51,30 +51,30 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
     plane, kind = lanes["plane"].to_numpy(np.int64), lanes["kind"].to_numpy(object)
     thread = lanes["thread"].astype(str).tolist()
     totals = np.diff(np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1)))
-    wanted = {STEPS, SCOPES, OPS} | {
+    selected = {STEPS, SCOPES, OPS} | {
         line for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")) if key in trace.args
     }
-    found = []
+    gpus = []
     for number in planes:
-        mine = np.flatnonzero(plane == number)
+        plane_lanes = np.flatnonzero(plane == number)
         has = {
             _RECORDED.get(re.split(r" - from #| #\d+\Z", thread[i])[0], "")
-            for i in mine.tolist()
+            for i in plane_lanes.tolist()
             if kind[i] != "device" and totals[i]
         }
-        streams = [i for i in mine.tolist() if kind[i] == "device" and totals[i]]
-        if streams and not wanted <= has:
-            found.append(
+        streams = [i for i in plane_lanes.tolist() if kind[i] == "device" and totals[i]]
+        if streams and not selected <= has:
+            gpus.append(
                 Gpu(
                     number,
                     streams,
                     has,
-                    str(lanes["host"].iloc[mine[0]]),
-                    int(lanes["device"].iloc[mine[0]]),
+                    str(lanes["host"].iloc[plane_lanes[0]]),
+                    int(lanes["device"].iloc[plane_lanes[0]]),
                 )
             )
-    if found:
-        _Gpus(run, made, found, hosts).add()
+    if gpus:
+        _Gpus(run, derived, gpus, hosts).add()
 
 
 @dataclass
@@ -91,8 +91,8 @@ class Gpu:
 class _Gpus:
     """The devices of a run, and the ops of their kernels."""
 
-    def __init__(self, run: Drawable, made: Made, gpus: list[Gpu], hosts: int) -> None:
-        self.run, self.made, self.gpus, self.hosts = run, made, gpus, hosts
+    def __init__(self, run: Drawable, derived: Made, gpus: list[Gpu], hosts: int) -> None:
+        self.run, self.made, self.gpus, self.hosts = run, derived, gpus, hosts
         self.trace: Trace = run.trace
         self.events: Events = run.trace.events
         self.lines: set[str] = set()
@@ -111,8 +111,8 @@ class _Gpus:
             self._streams(gpu, process, start, kernels, paths)
         if self.lines:
             order = [line for line in (STEPS, SCOPES, OPS, MODULES, HLO) if line in self.lines]
-            what = ", ".join(text if text.startswith("XLA") else text.lower() for text in order)
-            self.made.notes.append(f"Not recorded, but derived from each GPU's kernels: {what}.")
+            missing = ", ".join(text if text.startswith("XLA") else text.lower() for text in order)
+            self.made.notes.append(f"Not recorded, but derived from each GPU's kernels: {missing}.")
 
     def _line(self, line: Line) -> None:
         if len(line.name):
@@ -134,19 +134,19 @@ class _Gpus:
             ],
             np.int64,
         )
-        out = {}
+        result = {}
         for gpu in self.gpus:
-            mine = np.flatnonzero((host == run.hosts.index(gpu.host)) & (device == gpu.device))
-            out[gpu.host, gpu.device] = start[mine], end[mine], coded[mine]
-        return out
+            gpu_rows = np.flatnonzero((host == run.hosts.index(gpu.host)) & (device == gpu.device))
+            result[gpu.host, gpu.device] = start[gpu_rows], end[gpu_rows], coded[gpu_rows]
+        return result
 
     def _kernels(self) -> Int64s:
         """Events that say with which launch shape they ran, and runs of CUDA graphs, on the
         devices; ascending.
         """
-        wanted = np.zeros(len(self.trace.lanes), np.bool_)
+        selected = np.zeros(len(self.trace.lanes), np.bool_)
         for gpu in self.gpus:
-            wanted[gpu.streams] = True
+            selected[gpu.streams] = True
         parts = []
         for key in ("kernel_details", "cuda_graph_exec_id"):
             if key in self.trace.args:
@@ -156,7 +156,7 @@ class _Gpus:
                     event, codes = column.of(TEXT)
                     empty = self.trace.strings.index("") if "" in self.trace.strings else -1
                     event = event[codes != empty]
-                parts.append(event[wanted[self.events.lane[event]]].astype(np.int64))
+                parts.append(event[selected[self.events.lane[event]]].astype(np.int64))
         if not parts:
             return np.zeros(0, np.int64)
         return parts[0] if len(parts) == 1 else np.union1d(*parts)
@@ -165,8 +165,8 @@ class _Gpus:
         """By line, the levels of each kernel (see `runs`), and the name code of each number on
         them.
         """
-        made, trace = self.made, self.trace
-        out: dict[str, tuple[list[Int64s], Int64s]] = {}
+        derived, trace = self.made, self.trace
+        result: dict[str, tuple[list[Int64s], Int64s]] = {}
         program = _numbers(trace, "program_id", kernels)
         module, hlo = _texts(trace, "hlo_module", kernels), _texts(trace, "hlo_op", kernels)
 
@@ -181,10 +181,9 @@ class _Gpus:
             if text < 0 or not trace.strings[text]:
                 return []
             name = trace.strings[text]
-            return [made.code(name, f"{name}({ident & (1 << 64) - 1})" if ident != -1 else name)]
+            return [derived.code(name, f"{name}({ident & (1 << 64) - 1})" if ident != -1 else name)]
 
-        # An op is told by its program too: ops of two programs are never one, though both are
-        # `dot.3`.
+        # Ops are distinct by program too: two programs may both have a `dot.3`.
         within: dict[tuple[int, str], int] = {}
 
         def hlo_ops(text: int, ident: int) -> list[int]:
@@ -195,29 +194,29 @@ class _Gpus:
                 for part in trace.strings[text].split("::")
             ]
 
-        out[MODULES] = of(module, program, modules)
+        result[MODULES] = of(module, program, modules)
         levels, numbers = of(hlo, program, hlo_ops)
-        texts = np.array([made.code(part) for _, part in within], np.int64)
-        out[HLO] = levels, texts[numbers] if len(numbers) else numbers
+        texts = np.array([derived.code(part) for _, part in within], np.int64)
+        result[HLO] = levels, texts[numbers] if len(numbers) else numbers
         op, kind = self._framework_ops(kernels)
         names, types = self.run.activity.ops.values, self.run.activity.types.values
 
         def scopes(op: int, kind: int) -> list[int]:
             return (
-                [made.code(part) for part in str(names[op]).split("/")[:-1]]
+                [derived.code(part) for part in str(names[op]).split("/")[:-1]]
                 if op >= 0 and types[kind] not in _NO_OP
                 else []
             )
 
         def ops(op: int, kind: int) -> list[int]:
             return (
-                [made.code(str(types[kind]), f"{names[op]}:{types[kind]}")]
+                [derived.code(str(types[kind]), f"{names[op]}:{types[kind]}")]
                 if op >= 0 and types[kind] not in _NO_OP
                 else []
             )
 
-        out[SCOPES], out[OPS] = of(op, kind, scopes), of(op, kind, ops)
-        return out
+        result[SCOPES], result[OPS] = of(op, kind, scopes), of(op, kind, ops)
+        return result
 
     def _framework_ops(self, kernels: Int64s) -> tuple[Int64s, Int64s]:
         """Codes of the op of each kernel and of its type, -1 where it has none."""
@@ -234,10 +233,10 @@ class _Gpus:
         paths: dict[str, tuple[list[Int64s], Int64s]],
     ) -> None:
         lanes = self.events.lane[kernels]
-        wanted = np.array(gpu.streams, lanes.dtype)
+        derived = np.array(gpu.streams, lanes.dtype)
         begins, ends = (
-            np.searchsorted(lanes, wanted).tolist(),
-            np.searchsorted(lanes, wanted, side="right").tolist(),
+            np.searchsorted(lanes, derived).tolist(),
+            np.searchsorted(lanes, derived, side="right").tolist(),
         )
         bounds = dict(zip(gpu.streams, zip(begins, ends, strict=True), strict=True))
         busy = sorted(
@@ -250,7 +249,7 @@ class _Gpus:
             start = self.events.start[kernels[rows]]
             end = start + self.events.duration[kernels[rows]]
             step = np.searchsorted(steps, start, side="right")
-            made = _of_stream(
+            tracks = _of_stream(
                 {
                     line: ([v[rows] for v in levels], names)
                     for line, (levels, names) in paths.items()
@@ -259,10 +258,10 @@ class _Gpus:
                 end,
                 step,
             )
-            for title, (what, first, last) in made.items():
+            for title, (codes, first, last) in tracks.items():
                 if title not in gpu.has:
                     # The stream with most kernels has the plain name.
-                    of, note = (
+                    owner, note = (
                         (f"{title} · {threads[lane]}", "")
                         if rank
                         else (title, str(threads[lane]) if len(busy) > 1 else "")
@@ -270,12 +269,12 @@ class _Gpus:
                     lines.append(
                         Line(
                             process,
-                            of,
+                            owner,
                             note,
                             "device",
                             gpu.host,
                             str(gpu.device),
-                            paths[title][1][what],
+                            paths[title][1][codes],
                             first,
                             last,
                             folded=rank > 0,
@@ -289,14 +288,14 @@ def _of_stream(
     paths: dict[str, tuple[list[Int64s], Int64s]], start: Int64s, end: Int64s, step: Int64s
 ) -> dict[str, tuple[Int64s, Int64s, Int64s]]:
     """The lines of one stream, in the order of drawing: what, start and end of their events."""
-    out = {}
+    result = {}
     module, opened = _line(paths[MODULES][0], start, end, step)
-    out[MODULES] = module
+    result[MODULES] = module
     scope, outermost = _line(paths[SCOPES][0], start, end, step, opened)
-    out[OPS] = _line(paths[OPS][0], start, end, step, outermost)[0]
-    out[HLO] = _line(paths[HLO][0], start, end, step, opened)[0]
-    out[SCOPES] = scope
-    return {line: out[line] for line in (SCOPES, OPS, MODULES, HLO)}
+    result[OPS] = _line(paths[OPS][0], start, end, step, outermost)[0]
+    result[HLO] = _line(paths[HLO][0], start, end, step, opened)[0]
+    result[SCOPES] = scope
+    return {line: result[line] for line in (SCOPES, OPS, MODULES, HLO)}
 
 
 def _line(
@@ -311,15 +310,15 @@ def _line(
         none = np.zeros(0, np.int64)
         return (none, none, none), np.zeros(len(start), np.int64)
     rows = np.flatnonzero(levels[0] >= 0)
-    apart = (
+    group = (
         step[rows] if ended is None else step[rows] * (int(ended.max(initial=0)) + 1) + ended[rows]
     )
-    what, first, last, begins = runs(
-        [level[rows] for level in levels], start[rows], end[rows], apart
+    codes, first, last, begins = runs(
+        [level[rows] for level in levels], start[rows], end[rows], group
     )
     opened = np.zeros(len(start), np.int64)
     opened[rows] = begins[0]
-    return (what, first, last), np.cumsum(opened)
+    return (codes, first, last), np.cumsum(opened)
 
 
 def _texts(trace: Trace, key: str, rows: Int64s) -> Int64s:

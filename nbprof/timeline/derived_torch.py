@@ -23,14 +23,14 @@ _MODULE = "nn.Module: "
 _MOST_LEVELS = 64
 
 
-def add(run: Drawable, made: Made, hosts: int) -> None:
+def add(run: Drawable, derived: Made, hosts: int) -> None:
     """Adds the lanes of all devices that worked."""
     table = run.activity.device_ops.frame()
     if not len(table):
         return
     lanes = run.trace.lanes
     kind, device, host, process = (lanes[c].tolist() for c in ("kind", "device", "host", "process"))
-    # Which lanes a device has: those of one host that have its number.
+    # Lanes of a device: those of one host that have its number.
     keys = {
         (host[i], device[i]): heading(str(host[i]), str(process[i]), hosts)
         for i in range(len(lanes))
@@ -44,18 +44,18 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
     for (name, number), title in keys.items():
         rows = np.flatnonzero((of_host == run.hosts.index(name)) & (of_device == number))
         if len(rows):
-            before = len(made.lines)
-            made.add(_steps(run, made, work, rows, name, str(number), title))
-            for line in work.streams(made, rows, name, str(number), title):
-                made.add(line)
-            lines |= {line.title.partition(" · ")[0] for line in made.lines[before:]}
+            before = len(derived.lines)
+            derived.add(_steps(run, derived, work, rows, name, str(number), title))
+            for line in work.streams(derived, rows, name, str(number), title):
+                derived.add(line)
+            lines |= {line.title.partition(" · ")[0] for line in derived.lines[before:]}
     if lines:
-        what = ", ".join(
+        missing = ", ".join(
             text.lower() for text in (STEPS, TORCH_MODULES, TORCH_OPS) if text in lines
         )
-        made.notes.append(
+        derived.notes.append(
             "Derived from what the program launched on each device, at the time it ran there:"
-            f" {what}."
+            f" {missing}."
         )
 
 
@@ -65,8 +65,8 @@ def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
     """
     table = run.activity.launches.frame()
     target = table["target"].to_numpy(np.int64)
-    known = np.flatnonzero(target >= 0)
-    order = known[np.argsort(target[known], kind="stable")]
+    rows_with_target = np.flatnonzero(target >= 0)
+    order = rows_with_target[np.argsort(target[rows_with_target], kind="stable")]
     columns = ("event", "came_of" if "came_of" in table else "op")
     launch, op = (
         lookup(target[order], table[column].to_numpy(np.int64)[order], event) for column in columns
@@ -75,33 +75,35 @@ def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _steps(
-    run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str
+    run: Drawable, derived: Made, work: _Work, rows: Int64s, host: str, device: str, process: str
 ) -> Line:
     """The steps of a device: from the first to the last that was launched in one, the end of the
     step before cut off.
     """
     markers, names = run.activity.markers.frame(), step_names(run)
     number, events = run.hosts.index(host), run.trace.events
-    mine = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values(
+    host_markers = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values(
         "start", kind="stable"
     )
-    mark = mine["event"].to_numpy(np.int64)
+    mark = host_markers["event"].to_numpy(np.int64)
     begins, high = _asked(
-        run, mark, mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
+        run, mark, host_markers["start"].to_numpy(np.int64), host_markers["end"].to_numpy(np.int64)
     )
     launched = np.where(
         work.launch[rows] >= 0, events.start[work.launch[rows]], events.start[work.event[rows]]
     )
-    at = np.searchsorted(begins, launched, side="right") - 1
-    inside = (at >= 0) & (launched < np.append(high, 0)[at])
-    rows, at = rows[inside], at[inside]
-    first, last = extents(at, len(begins), work.start[rows], work.end[rows])
+    index = np.searchsorted(begins, launched, side="right") - 1
+    is_within = (index >= 0) & (launched < np.append(high, 0)[index])
+    rows, index = rows[is_within], index[is_within]
+    first, last = extents(index, len(begins), work.start[rows], work.end[rows])
     seen = np.flatnonzero(last > first)
     first, last = one_at_a_time(first[seen], last[seen])
-    kept = last > first
-    groups = mine["group"].to_numpy()[seen][kept]
-    codes = np.array([made.code(names.get((number, g), str(g))) for g in groups.tolist()], np.int64)
-    return Line(process, STEPS, "", "steps", host, device, codes, first[kept], last[kept])
+    nonempty = last > first
+    groups = host_markers["group"].to_numpy()[seen][nonempty]
+    codes = np.array(
+        [derived.code(names.get((number, g), str(g))) for g in groups.tolist()], np.int64
+    )
+    return Line(process, STEPS, "", "steps", host, device, codes, first[nonempty], last[nonempty])
 
 
 def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
@@ -122,9 +124,7 @@ def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int6
 
 
 class _Work:
-    """What devices did: the event, its launch and the op of that, int64[w] in the order of
-    events.
-    """
+    """Device events, their launches and the ops of these, int64[w] in the order of events."""
 
     def __init__(self, run: Drawable, event: Int64s, launch: Int64s, op: Int64s) -> None:
         self.trace = trace = run.trace
@@ -147,39 +147,41 @@ class _Work:
         ] = False
         self.ops, self.op_at = _around(trace.events, op, ops, op >= 0)
         # Without an op, the call itself may lie in a module.
-        where = np.where(op >= 0, op, launch)
+        caller = np.where(op >= 0, op, launch)
         self.modules, self.module_at = (
-            _around(trace.events, where, named[trace.events.name], where >= 0)
+            _around(trace.events, caller, named[trace.events.name], caller >= 0)
             if named.any()
             else ([], np.full(len(op), -1, np.int64))
         )
 
-    def streams(self, made: Made, rows: Int64s, host: str, device: str, process: str) -> list[Line]:
+    def streams(
+        self, derived: Made, rows: Int64s, host: str, device: str, process: str
+    ) -> list[Line]:
         """Modules and ops of each stream of a device, the busiest first."""
         lane = self.trace.events.lane[self.event[rows]]
         lanes, counts = np.unique(lane, return_counts=True)
         threads = self.trace.lanes["thread"].tolist()
-        out = []
-        for rank, one in enumerate(lanes[np.argsort(-counts, kind="stable")].tolist()):
-            mine = rows[lane == one]
-            for title, levels, at in (
+        result = []
+        for rank, lane_code in enumerate(lanes[np.argsort(-counts, kind="stable")].tolist()):
+            lane_rows = rows[lane == lane_code]
+            for title, levels, index in (
                 (TORCH_MODULES, self.modules, self.module_at),
                 (TORCH_OPS, self.ops, self.op_at),
             ):
-                known = mine[at[mine] >= 0]
-                what, first, last, _ = runs(
-                    [level[at[known]] for level in levels],
-                    self.start[known],
-                    self.end[known],
-                    np.zeros(len(known), np.int64),
+                located = lane_rows[index[lane_rows] >= 0]
+                codes, first, last, _ = runs(
+                    [level[index[located]] for level in levels],
+                    self.start[located],
+                    self.end[located],
+                    np.zeros(len(located), np.int64),
                 )
-                names = self._names(made, what)
+                names = self._names(derived, codes)
                 name, note = (
-                    (f"{title} · {threads[one]}", "")
+                    (f"{title} · {threads[lane_code]}", "")
                     if rank
-                    else (title, str(threads[one]) if len(lanes) > 1 else "")
+                    else (title, str(threads[lane_code]) if len(lanes) > 1 else "")
                 )
-                out.append(
+                result.append(
                     Line(
                         process,
                         name,
@@ -193,36 +195,36 @@ class _Work:
                         folded=rank > 0,
                     )
                 )
-        return out
+        return result
 
-    def _names(self, made: Made, events: Int64s) -> Int64s:
+    def _names(self, derived: Made, events: Int64s) -> Int64s:
         """Name codes of events of the host, as the device's lanes call them."""
         codes = self.trace.events.name[events]
         table = np.zeros(len(self.trace.names), np.int64)
-        for one in np.unique(codes).tolist():
-            full = str(self.trace.names[one])
-            table[one] = made.code(full.removeprefix(_MODULE), full)
+        for code in np.unique(codes).tolist():
+            full = str(self.trace.names[code])
+            table[code] = derived.code(full.removeprefix(_MODULE), full)
         return table[codes]
 
 
 def _kind_of_ops(trace: Trace) -> npt.NDArray[np.bool_]:
     """bool[events]: framework ops, by the category that the file states."""
-    out = np.zeros(len(trace.events), np.bool_)
+    is_selected = np.zeros(len(trace.events), np.bool_)
     column = trace.args.get("cat")
     if column is None:
         # Events that were made of tables have no category.
-        return out
-    wanted = [
+        return is_selected
+    lanes = [
         code
         for code in np.unique(column.values).tolist()
         if trace.strings[code].lower() in ("cpu_op", "operator")
     ]
-    out[column.event[np.isin(column.values, wanted)]] = True
-    return out
+    is_selected[column.event[np.isin(column.values, lanes)]] = True
+    return is_selected
 
 
 def _around(
-    events: Events, inner: Int64s, kind: npt.NDArray[np.bool_], known: npt.NDArray[np.bool_]
+    events: Events, inner: Int64s, kind: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> tuple[list[Int64s], Int64s]:
     """The events of a kind around some events, these included: what `runs` needs.
 
@@ -233,13 +235,13 @@ def _around(
     at : int64[n]
         Place on the levels of each event; -1 where nothing of the kind is around it.
     """
-    at = np.full(len(inner), -1, np.int64)
-    which, place = np.unique(inner[known], return_inverse=True)
-    found = _nearest(events, which, kind)
-    innermost, where = np.unique(found, return_inverse=True)
+    nearest = np.full(len(inner), -1, np.int64)
+    distinct, inverse = np.unique(inner[is_known], return_inverse=True)
+    innermost_each = _nearest(events, distinct, kind)
+    innermost, position = np.unique(innermost_each, return_inverse=True)
     if len(innermost) and innermost[0] < 0:
-        innermost, where = innermost[1:], where - 1
-    at[known] = where.reshape(-1)[place.reshape(-1)] if len(which) else -1
+        innermost, position = innermost[1:], position - 1
+    nearest[is_known] = position.reshape(-1)[inverse.reshape(-1)] if len(distinct) else -1
     chain: list[Int64s] = []
     now = innermost
     while (now >= 0).any() and len(chain) < _MOST_LEVELS:
@@ -247,7 +249,7 @@ def _around(
         above = np.where(now >= 0, events.parent[now], -1)
         now = _nearest(events, above, kind)
     if not chain:
-        return [], at
+        return [], nearest
     stack = np.stack(chain)
     depth = (stack >= 0).sum(axis=0)
     levels = []
@@ -255,16 +257,16 @@ def _around(
         # Innermost last: the event on a level is that many below the outermost one.
         row = depth - 1 - level
         levels.append(np.where(row >= 0, stack[np.maximum(row, 0), np.arange(len(depth))], -1))
-    return levels, at
+    return levels, nearest
 
 
 def _nearest(events: Events, start: Int64s, kind: npt.NDArray[np.bool_]) -> Int64s:
     """The first event of a kind from each one (itself included) outwards, -1."""
-    out = start.astype(np.int64)
-    open_ = np.flatnonzero(out >= 0)
-    open_ = open_[~kind[out[open_]]]
+    result = start.astype(np.int64)
+    open_ = np.flatnonzero(result >= 0)
+    open_ = open_[~kind[result[open_]]]
     while len(open_):
-        out[open_] = events.parent[out[open_]]
-        open_ = open_[out[open_] >= 0]
-        open_ = open_[~kind[out[open_]]]
-    return out
+        result[open_] = events.parent[result[open_]]
+        open_ = open_[result[open_] >= 0]
+        open_ = open_[~kind[result[open_]]]
+    return result

@@ -93,11 +93,11 @@ class Details:
         return max(int(part.events.duration[row]) - int(inner.sum()), 0)
 
     def _launch(self, event: int) -> dict[str, Any] | None:
-        found = self._links.launch(event) if self._links else None
+        launch = self._links.launch(event) if self._links else None
         return (
             None
-            if found is None
-            else {"slice": self._slices.ref(found[0]), "delay_ns": found[1] / 1000}
+            if launch is None
+            else {"slice": self._slices.ref(launch[0]), "delay_ns": launch[1] / 1000}
         )
 
     def _row(self, kind: str, short: str, full: str, op: str) -> dict[str, str] | None:
@@ -164,21 +164,21 @@ def args(trace: Trace, event: int) -> list[dict[str, str]]:
     At most 200; values of more than 2,000 characters are cut. Where the key tells the unit, the
     value has it.
     """
-    out: list[dict[str, str]] = []
+    rows: list[dict[str, str]] = []
     for key in trace.args:
-        if len(out) >= MOST_ARGS:
+        if len(rows) >= MOST_ARGS:
             break
         value = value_of(trace, trace.args[key], event)
         if value is not None:
-            out.append({"key": key, "value": shown(key, value)})
+            rows.append({"key": key, "value": shown(key, value)})
     name = int(trace.events.name[event])
-    own = {arg["key"] for arg in out}
+    keys = {arg["key"] for arg in rows}
     for key, values in trace.name_args.items():
-        if len(out) >= MOST_ARGS:
+        if len(rows) >= MOST_ARGS:
             break
-        if name in values and key not in own:
-            out.append({"key": key, "value": shown(key, values[name])})
-    return out
+        if name in values and key not in keys:
+            rows.append({"key": key, "value": shown(key, values[name])})
+    return rows
 
 
 def value_of(trace: Trace, column: ArgColumn, event: int) -> object:
@@ -186,11 +186,11 @@ def value_of(trace: Trace, column: ArgColumn, event: int) -> object:
     none.
     """
     # A plain int would make numpy turn the whole column into int64 first.
-    at = int(np.searchsorted(column.event, column.event.dtype.type(event)))
-    if at >= len(column.event) or int(column.event[at]) != event:
+    index = int(np.searchsorted(column.event, column.event.dtype.type(event)))
+    if index >= len(column.event) or int(column.event[index]) != event:
         return None
-    kind = column.kind if isinstance(column.kind, int) else int(column.kind[at])
-    value = int(column.value[at])
+    kind = column.kind if isinstance(column.kind, int) else int(column.kind[index])
+    value = int(column.value[index])
     if kind == TEXT:
         return str(trace.strings[value])
     if kind == BYTES:

@@ -1,5 +1,5 @@
-"""What the timeline needs of a run: its events, what they mean, and the frames that it points
-into.
+"""The part of a run that the timeline uses: its events, their meaning, and the frames that it
+points into.
 """
 
 from __future__ import annotations

@@ -54,20 +54,20 @@ def export(
             f"{target}: nothing was written: no event is in this range and on these lanes"
             " (p.trace.tracks)"
         )
-    whole = Export(run, events, between, counters)
+    export = Export(run, events, between, counters)
     with atomic_write(target, "trace") as file:
         if target.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
-                _write(whole, cast(BinaryIO, packed))
+                _write(export, cast(BinaryIO, packed))
         else:
-            _write(whole, file)
+            _write(export, file)
     return target
 
 
-def _write(whole: Export, file: BinaryIO) -> None:
-    file.write(whole.head().encode())
+def _write(export: Export, file: BinaryIO) -> None:
+    file.write(export.head().encode())
     first = True
-    for lines in whole.lines():
+    for lines in export.lines():
         if lines:
             file.write((b"" if first else b",\n") + ",\n".join(lines).encode("ascii"))
             first = False
@@ -91,10 +91,13 @@ class Export:
         self._origin = min([tracks.origin, *(int(times.min()) for times in firsts if len(times))])
         self._marks = marks(run.trace)
         self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
-        cut = len(tracks.events)
-        own = events < cut
+        event_count = len(tracks.events)
+        is_event = events < event_count
         # Once, not for each lane: there may be as many lanes as events.
-        self._parts = ((events[own], tracks.events), (events[~own] - cut, tracks.extra))
+        self._parts = (
+            (events[is_event], tracks.events),
+            (events[~is_event] - event_count, tracks.extra),
+        )
         used = np.zeros(max((lane.id for lane in tracks.lanes), default=-1) + 1, np.bool_)
         for ids, table in self._parts:
             used[table.lane[ids]] = True
@@ -107,18 +110,18 @@ class Export:
         self._tid: dict[tuple[int, int], int] = {}
         """By lane and number of the further thread."""
         self._threads = self._numbers()
-        for place, numbers in self._threads.items():
+        for location, numbers in self._threads.items():
             # Numbers of threads are those of no process: an equal one would be its main thread.
             for number in numbers:
-                self._tid[place, number] = len(self._pid) + len(self._tid) + 1
+                self._tid[location, number] = len(self._pid) + len(self._tid) + 1
 
     def _numbers(self) -> dict[int, list[int]]:
         """The numbers of the threads that each lane is written as, by lane."""
-        found = {lane.id: {0} for lane in self._lanes}
+        depths = {lane.id: {0} for lane in self._lanes}
         for (ids, table), further in zip(self._parts, self._further, strict=True):
             for key in np.unique(table.lane[ids].astype(np.int64) << 32 | further[ids]).tolist():
-                found[key >> 32].add(key & 0xFFFFFFFF)
-        return {lane: sorted(numbers) for lane, numbers in found.items()}
+                depths[key >> 32].add(key & 0xFFFFFFFF)
+        return {lane: sorted(numbers) for lane, numbers in depths.items()}
 
     def head(self) -> str:
         """The text before the events."""
@@ -130,42 +133,41 @@ class Export:
         """Names, events lane by lane, flows and counters, in lists of bounded length."""
         yield list(self._names())
         for (ids, table), further in zip(self._parts, self._further, strict=True):
-            own = table is self._tracks.events
-            args = Args(self._trace, self._tracks, self._marks, own=own)
-            for at in range(0, len(ids), _CHUNK):
-                yield self._slices(ids[at : at + _CHUNK], table, further, args)
-                if own:
-                    yield self._instants(ids[at : at + _CHUNK], further, args)
+            is_track = table is self._tracks.events
+            args = Args(self._trace, self._tracks, self._marks, of_trace=is_track)
+            for offset in range(0, len(ids), _CHUNK):
+                yield self._slices(ids[offset : offset + _CHUNK], table, further, args)
+                if is_track:
+                    yield self._instants(ids[offset : offset + _CHUNK], further, args)
         yield from self._flows()
         yield from self._arrows()
         if self._counters:
             yield from self._samples()
 
     def _names(self) -> Iterator[str]:
-        for place, ((_, process), pid) in enumerate(self._pid.items()):
-            yield (
-                f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{text(process)}}}}}'
-            )
-            yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{place}}}}}'
+        for index, ((_, process), pid) in enumerate(self._pid.items()):
+            yield _metadata("process_name", f'"pid":{pid}', f'"name":{text(process)}')
+            yield _metadata("process_sort_index", f'"pid":{pid}', f'"sort_index":{index}')
         for lane in self._lanes:
             pid = self._pid[lane.host, lane.process]
             for number in self._threads[lane.id] if lane.kind != "counter" else ():
                 tid = self._tid[lane.id, number]
                 name = f"{lane.name} ({number + 1})" if number else lane.name
-                yield f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{text(name)}}}}}'
-                yield f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},"args":{{"sort_index":{tid}}}}}'
+                thread = f'"pid":{pid},"tid":{tid}'
+                yield _metadata("thread_name", thread, f'"name":{text(name)}')
+                yield _metadata("thread_sort_index", thread, f'"sort_index":{tid}')
 
     def _heads(self, lane: npt.NDArray[Any], further: npt.NDArray[Any]) -> list[str]:
         """Process and thread of events."""
-        keys, place = np.unique(lane.astype(np.int64) << 32 | further, return_inverse=True)
-        known = {lane.id: self._pid[lane.host, lane.process] for lane in self._lanes}
+        keys, inverse = np.unique(lane.astype(np.int64) << 32 | further, return_inverse=True)
+        pid_of = {lane.id: self._pid[lane.host, lane.process] for lane in self._lanes}
         heads = np.empty(len(keys), object)
         heads[:] = [
-            f'"pid":{known[k >> 32]},"tid":{self._tid[k >> 32, k & 0xFFFFFFFF]},"ts":'
+            f'"pid":{pid_of[k >> 32]},"tid":{self._tid[k >> 32, k & 0xFFFFFFFF]},"ts":'
             for k in keys.tolist()
         ]
-        out: list[str] = heads[place].tolist()
-        return out
+        result: list[str] = heads[inverse].tolist()
+        return result
 
     def _slices(
         self, ids: Int64s, table: Any, further: npt.NDArray[np.int32], args: Args
@@ -184,14 +186,15 @@ class Export:
         ]
 
     def _instants(self, ids: Int64s, further: npt.NDArray[np.int32], args: Args) -> list[str]:
-        """What the file has as instants."""
+        """Instant events of the file."""
         events = self._tracks.events
         ids = ids[self._marks[ids]]
         heads = self._heads(events.lane[ids], further[ids])
         names, more = args.of(ids, events.name[ids])
         scopes = args.texts(ids, "s")
         return [
-            f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD},"name":{name}{arg}}}'
+            f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD}'
+            f',"name":{name}{arg}}}'
             for head, start, scope, name, arg in zip(
                 heads, _micros(events.start[ids] - self._origin), scopes, names, more, strict=True
             )
@@ -218,8 +221,8 @@ class Export:
         rows = np.flatnonzero(
             np.isin(flows.lane, list(first_of)) & (flows.time >= low) & (flows.time <= high)
         )
-        for at in range(0, len(rows), _CHUNK):
-            part = rows[at : at + _CHUNK]
+        for offset in range(0, len(rows), _CHUNK):
+            part = rows[offset : offset + _CHUNK]
             slices = points.slices(part)
             on = (slices >= 0) & drawn[events.lane[slices]]
             rest = np.array([first_of[row] for row in flows.lane[part].tolist()], np.int64)
@@ -234,8 +237,8 @@ class Export:
             }
             yield [
                 f'{{"ph":"{"stf"[phase]}",{head}{time},"id":{ident},"cat":{category[c]},"name":{category[c]}'
-                f"{_ENCLOSING if inside else ''}}}"
-                for phase, head, time, ident, c, inside in zip(
+                f"{_ENCLOSING if nested else ''}}}"
+                for phase, head, time, ident, c, nested in zip(
                     flows.phase[part].tolist(),
                     heads,
                     times,
@@ -263,13 +266,17 @@ class Export:
 
     def _arrow(self, category: str, start: Int64s, finish: Int64s) -> Iterator[list[str]]:
         events, further = self._tracks.events, self._further[0]
-        for at in range(0, len(start), _CHUNK):
+        for offset in range(0, len(start), _CHUNK):
             lines = []
-            for phase, ids in (("s", start[at : at + _CHUNK]), ("f", finish[at : at + _CHUNK])):
+            for phase, ids in (
+                ("s", start[offset : offset + _CHUNK]),
+                ("f", finish[offset : offset + _CHUNK]),
+            ):
                 heads = self._heads(events.lane[ids], further[ids])
                 times = _micros(events.start[ids] - self._origin)
                 lines += [
-                    f'{{"ph":"{phase}",{head}{time},"id":{at + i + 1},"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
+                    f'{{"ph":"{phase}",{head}{time},"id":{offset + i + 1}'
+                    f',"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
                     for i, (head, time) in enumerate(zip(heads, times, strict=True))
                 ]
             yield lines
@@ -283,12 +290,13 @@ class Export:
         )
         for counter in self._tracks.counters:
             lane = by_id[counter.id]
-            head = f'{{"ph":"C","pid":{self._pid[lane.host, lane.process]},"name":{text(counter.label)},"ts":'
+            pid = self._pid[lane.host, lane.process]
+            head = f'{{"ph":"C","pid":{pid},"name":{text(counter.label)},"ts":'
             rows = np.flatnonzero(
                 (counter.time >= low) & (counter.time <= high) & np.isfinite(counter.value)
             )
-            for at in range(0, len(rows), _CHUNK):
-                part = rows[at : at + _CHUNK]
+            for offset in range(0, len(rows), _CHUNK):
+                part = rows[offset : offset + _CHUNK]
                 times = _micros(counter.time[part] - self._origin)
                 unit = text(counter.unit)
                 values = counter.value[part].tolist()
@@ -305,15 +313,15 @@ _SCOPES = ('"g"', '"p"', '"t"')
 
 def marks(trace: Trace) -> npt.NDArray[np.bool_]:
     """bool[events]: what the file has as instants, rather than as slices without length."""
-    out = np.zeros(len(trace.events), np.bool_)
+    result = np.zeros(len(trace.events), np.bool_)
     column = trace.args.get("ph")
     if column is not None:
         events, codes = column.of(TEXT)
-        known = np.unique(codes)
-        instants = [code for code in known.tolist() if trace.strings[code] in ("i", "I")]
-        out[events[np.isin(codes, instants)]] = True
-        out &= trace.events.duration == 0
-    return out
+        distinct = np.unique(codes)
+        instants = [code for code in distinct.tolist() if trace.strings[code] in ("i", "I")]
+        result[events[np.isin(codes, instants)]] = True
+        result &= trace.events.duration == 0
+    return result
 
 
 def seen(start: Int64s, duration: Int64s) -> Int64s:
@@ -326,33 +334,33 @@ def seen(start: Int64s, duration: Int64s) -> Int64s:
     """
     end = start + duration
     end[(end < start) & (duration > 0)] = np.iinfo(np.int64).max
-    out: Int64s = np.maximum(end - start, (end // 1000 - start // 1000) * 1000)
-    return out
+    result: Int64s = np.maximum(end - start, (end // 1000 - start // 1000) * 1000)
+    return result
 
 
 def _micros(times: Int64s) -> list[str]:
     """Times in ps as µs in decimals, nothing rounded."""
     times, low = _clear(times)
-    whole, rest = np.divmod(np.abs(times), _US)
+    whole_us, rest = np.divmod(np.abs(times), _US)
     if not (rest % 1000).any():
         # Recorded in ns, as by most tools: three digits are all there are.
         rest = rest // 1000
-        found = [
+        parts = [
             f"{a}.{b:03d}" if b else str(a)
-            for a, b in zip(whole.tolist(), rest.tolist(), strict=True)
+            for a, b in zip(whole_us.tolist(), rest.tolist(), strict=True)
         ]
         more = "0004"
     else:
-        found = [
+        parts = [
             f"{a}.{b:06d}" if b else str(a)
-            for a, b in zip(whole.tolist(), rest.tolist(), strict=True)
+            for a, b in zip(whole_us.tolist(), rest.tolist(), strict=True)
         ]
         more = "4"
     for i in low.tolist():
-        found[i] += more
+        parts[i] += more
     for i in np.flatnonzero(times < 0).tolist():
-        found[i] = "-" + found[i]
-    return found
+        parts[i] = "-" + parts[i]
+    return parts
 
 
 def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
@@ -364,11 +372,11 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
     ps, into it.
     """
     ns = times // 1000
-    kept = _cut(times)
-    low = np.flatnonzero((times > 0) & (times % _US != 0) & (kept < ns))
+    retained = _cut(times)
+    low = np.flatnonzero((times > 0) & (times % _US != 0) & (retained < ns))
     clear = _cut(times[low], 4) == ns[low]
     far, low = (
-        np.concatenate((low[~clear], np.flatnonzero((kept > ns) & (times <= _BOTH_READ)))),
+        np.concatenate((low[~clear], np.flatnonzero((retained > ns) & (times <= _BOTH_READ)))),
         low[clear],
     )
     if len(far):
@@ -383,24 +391,24 @@ def _cut(times: Int64s, tenths: int = 0) -> Int64s:
     """The ns that are left of times in ps, and tenths of a ps, by way of the float64 µs nearest to
     them.
     """
-    whole, rest = np.divmod(times, _US)
+    whole_us, rest = np.divmod(times, _US)
     # Rounded once, as by a reader of the decimals: what is too large for float64 to hold before the
     # division is divided in two parts.
     micros = np.where(
         times <= _EXACT,
         (np.minimum(times, _EXACT) * 10 + tenths) / (10 * _US),
-        whole + (rest * 10 + tenths) / (10 * _US),
+        whole_us + (rest * 10 + tenths) / (10 * _US),
     )
-    out: Int64s = (micros * 1000.0).astype(np.int64)
-    return out
+    result: Int64s = (micros * 1000.0).astype(np.int64)
+    return result
 
 
 def _launches(run: Drawable) -> tuple[Int64s, Int64s]:
     """Launches on the host and the work on a device that each asked for; event ids."""
-    made = run.activity.launches.frame()
-    launch, work = made["event"].to_numpy(np.int64), made["target"].to_numpy(np.int64)
-    known = work >= 0
-    return launch[known], work[known]
+    launches = run.activity.launches.frame()
+    launch, work = launches["event"].to_numpy(np.int64), launches["target"].to_numpy(np.int64)
+    linked = work >= 0
+    return launch[linked], work[linked]
 
 
 _ROUNDS = 8
@@ -413,29 +421,29 @@ def threads(events: Events) -> npt.NDArray[np.int32]:
     it, until nothing does. Where that does not come to an end soon (a long staircase), the rest is
     laid out level by level, where events take turns.
     """
-    out = np.zeros(len(events), np.int32)
+    result = np.zeros(len(events), np.int32)
     rows = np.arange(len(events))
     for number in range(_ROUNDS):
         lane, start = events.lane[rows], events.start[rows]
         length = np.maximum(events.duration[rows], 0)
         parent = events.parent if number == 0 else None
-        # PyTorch's events may run a little past the one that they are said to lie in.
+        # PyTorch's events may run a little past the one around them.
         if parent is None or _past(start + length, parent):
             parent = nesting.parents(lane, start, length)
         over = overlapping(lane, start, start + length, parent)
         if not over.any():
-            return out
+            return result
         rows = rows[_with_inner(over, parent)]
-        out[rows] = number + 1
+        result[rows] = number + 1
     rest = Events(events.lane[rows], events.name[rows], events.start[rows], events.duration[rows])
-    out[rows] = _ROUNDS + stack(rest).level.astype(np.int32)
-    return out
+    result[rows] = _ROUNDS + stack(rest).level.astype(np.int32)
+    return result
 
 
 def _past(end: Int64s, parent: npt.NDArray[np.int32]) -> bool:
-    """Whether an event ends after the one around it."""
-    inside = np.flatnonzero(parent >= 0)
-    return bool((end[inside] > end[parent[inside]]).any())
+    """True for events that end after the one around them."""
+    nested = np.flatnonzero(parent >= 0)
+    return bool((end[nested] > end[parent[nested]]).any())
 
 
 def _with_inner(
@@ -449,3 +457,7 @@ def _with_inner(
         above[open_] = above[above[open_]]
         open_ = open_[above[open_] >= 0]
     return marked
+
+
+def _metadata(name: str, thread: str, args: str) -> str:
+    return f'{{"ph":"M","name":"{name}",{thread},"args":{{{args}}}}}'

@@ -50,14 +50,14 @@ class Args:
     tracks : Tracks
     marks : bool[events]
         Instants: what kind of event they are, and how far they reach, is no arg of theirs.
-    own : bool
-        Whether these are the events of the trace; those derived from them have no args.
+    of_trace : bool
+        True for the events of the trace; events derived from them have no args.
     """
 
     def __init__(
-        self, trace: Trace, tracks: Tracks, marks: npt.NDArray[np.bool_], *, own: bool
+        self, trace: Trace, tracks: Tracks, marks: npt.NDArray[np.bool_], *, of_trace: bool
     ) -> None:
-        self._trace, self._tracks, self._own, self._marks = trace, tracks, own, marks
+        self._trace, self._tracks, self._of_trace, self._marks = trace, tracks, of_trace, marks
         self._each: dict[int, str] = {}
         self._first: dict[int, str] = {}
         for code in (
@@ -68,11 +68,11 @@ class Args:
             self._name(
                 code,
                 "full_name"
-                if own and code in trace.name_args.get("long_name", {})
+                if of_trace and code in trace.name_args.get("long_name", {})
                 else "long_name",
                 tracks.full[code],
             )
-        if own:
+        if of_trace:
             for key, values in trace.name_args.items():
                 for code, value in values.items():
                     self._name(code, key, value)
@@ -81,22 +81,22 @@ class Args:
         written = json_text(value)
         into = self._each if len(written) <= MOST_REPEATED else self._first
         # An event may state for itself what its name states, too, and no key may be there twice.
-        key = f"{key} of the name" if self._own and key in self._trace.args else key
+        key = f"{key} of the name" if self._of_trace and key in self._trace.args else key
         into[code] = into.get(code, "") + f",{text(key)}:{written}"
 
     def of(self, ids: Int64s, name: npt.NDArray[Any]) -> tuple[list[str], list[str]]:
         """Names in JSON, and what comes behind them: `,"args":{...}`, or nothing."""
-        codes, first, place = np.unique(name, return_index=True, return_inverse=True)
-        shown, each = np.empty(len(codes), object), np.empty(len(codes), object)
+        codes, first, inverse = np.unique(name, return_index=True, return_inverse=True)
+        display, each = np.empty(len(codes), object), np.empty(len(codes), object)
         once = []
         for i, code in enumerate(codes.tolist()):
-            shown[i] = text(self._tracks.names[code])
+            display[i] = text(self._tracks.names[code])
             each[i] = self._each.get(code, "")
             once.append(self._first.pop(code, ""))
-        more = each[place]
-        for at, part in zip(first.tolist(), once, strict=True):
-            more[at] += part
-        if self._own:
+        more = each[inverse]
+        for index, part in zip(first.tolist(), once, strict=True):
+            more[index] += part
+        if self._of_trace:
             for key, column in self._trace.args.items():
                 _add(
                     more,
@@ -106,7 +106,7 @@ class Args:
                     self._trace,
                     self._marks if key in _OF_INSTANTS else None,
                 )
-        names: list[str] = shown[place].tolist()
+        names: list[str] = display[inverse].tolist()
         return names, [f',"args":{{{part[1:]}}}' if part else "" for part in more.tolist()]
 
     def texts(self, ids: Int64s, key: str) -> list[str]:
@@ -115,10 +115,10 @@ class Args:
         if column is None or not len(ids):
             return [""] * len(ids)
         events, codes = column.of(TEXT)
-        at = np.minimum(np.searchsorted(events, ids), max(len(events) - 1, 0))
+        index = np.minimum(np.searchsorted(events, ids), max(len(events) - 1, 0))
         return [
             text(self._trace.strings[codes[i]]) if len(events) and events[i] == e else ""
-            for i, e in zip(at, ids, strict=True)
+            for i, e in zip(index, ids, strict=True)
         ]
 
 
@@ -135,9 +135,9 @@ def _add(
     events = column.event[low:high]
     if not len(events):
         return
-    at = np.minimum(np.searchsorted(ids, events), len(ids) - 1)
-    hit = np.flatnonzero((ids[at] == events) & (True if but is None else ~but[events]))
-    rows = at[hit]
+    index = np.minimum(np.searchsorted(ids, events), len(ids) - 1)
+    hit = np.flatnonzero((ids[index] == events) & (True if but is None else ~but[events]))
+    rows = index[hit]
     kinds = (
         column.kinds[low:high][hit]
         if not isinstance(column.kind, int)
@@ -146,16 +146,16 @@ def _add(
     values = column.value[low:high][hit].astype(np.int64, copy=False)
     head = f",{text(key)}:"
     for kind in np.unique(kinds).tolist():
-        mine = np.flatnonzero(kinds == kind)
-        more[rows[mine]] += _texts(head, kind, values[mine], trace)
+        kind_rows = np.flatnonzero(kinds == kind)
+        more[rows[kind_rows]] += _texts(head, kind, values[kind_rows], trace)
 
 
 def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np.object_]:
     """Each different value is written once."""
-    codes, place = np.unique(values, return_inverse=True)
+    codes, inverse = np.unique(values, return_inverse=True)
     if kind in (TEXT, BYTES):
-        known: Any = trace.strings if kind == TEXT else trace.blobs
-        written = [head + json_text(known[code]) for code in codes.tolist()]
+        texts: Any = trace.strings if kind == TEXT else trace.blobs
+        written = [head + json_text(texts[code]) for code in codes.tolist()]
     elif kind == DOUBLE:
         written = [head + json_text(value) for value in codes.view(np.float64).tolist()]
     else:
@@ -163,6 +163,6 @@ def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np
             f"{head}{value}"
             for value in (codes.view(np.uint64) if kind == UINT else codes).tolist()
         ]
-    out = np.empty(len(codes), object)
-    out[:] = written
-    return np.asarray(out[place], object)
+    result = np.empty(len(codes), object)
+    result[:] = written
+    return np.asarray(result[inverse], object)

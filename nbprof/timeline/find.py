@@ -1,4 +1,4 @@
-"""Which slices match a search text: by name, and by the texts and numbers recorded with them."""
+"""Search for slices by name, and by the texts and numbers recorded with them."""
 
 from __future__ import annotations
 
@@ -59,25 +59,27 @@ class Hits:
 
     @cached_property
     def strip(self) -> npt.NDArray[np.uint8]:
-        """How many hits start in each of `STRIP` equal parts of the profile, uint8 and at most
+        """Number of hits that start in each of `STRIP` equal parts of the profile, uint8, at most
         255.
         """
         first, length = (
             self.slices.tracks.origin,
             max(self.slices.tracks.end - self.slices.tracks.origin, 1),
         )
-        out = np.zeros(STRIP, np.int64)
-        for at in range(0, len(self.ids), _CHUNK):
-            place = (self.slices.starts(self.ids[at : at + _CHUNK]) - first) * (STRIP / length)
-            out += np.bincount(np.clip(place.astype(np.int64), 0, STRIP - 1), minlength=STRIP)
-        return np.minimum(out, 255).astype(np.uint8)
+        result = np.zeros(STRIP, np.int64)
+        for offset in range(0, len(self.ids), _CHUNK):
+            bins = (self.slices.starts(self.ids[offset : offset + _CHUNK]) - first) * (
+                STRIP / length
+            )
+            result += np.bincount(np.clip(bins.astype(np.int64), 0, STRIP - 1), minlength=STRIP)
+        return np.minimum(result, 255).astype(np.uint8)
 
     def mask(self, first: int, count: int) -> npt.NDArray[np.bool_]:
         """Of the events from an id on, bool[count]: which of them are hits."""
         low, high = np.searchsorted(self.ids, np.array([first, first + count], self.ids.dtype))
-        out = np.zeros(count, np.bool_)
-        out[self.ids[low:high] - first] = True
-        return out
+        result = np.zeros(count, np.bool_)
+        result[self.ids[low:high] - first] = True
+        return result
 
     def at(self, position: int) -> int:
         """The event at a position in time order."""
@@ -85,8 +87,8 @@ class Hits:
 
     def position(self, event: int) -> int:
         """Position of a hit in time order."""
-        place = int(np.searchsorted(self.ids, self.ids.dtype.type(event)))
-        return self.before(int(self.starts[place]), event)
+        index = int(np.searchsorted(self.ids, self.ids.dtype.type(event)))
+        return self.before(int(self.starts[index]), event)
 
     def before(self, start: int, event: int) -> int:
         """Number of hits before (start, event) in time order."""
@@ -116,14 +118,14 @@ class Finder:
         """
         query = query.strip()
         with self._lock:
-            known = self._known.pop(query, None) or self._search(query)
-            self._known[query] = known
+            ids = self._known.pop(query, None) or self._search(query)
+            self._known[query] = ids
             while len(self._known) > 1 and (
                 len(self._known) > _KEPT
                 or sum(len(h.ids) for h in self._known.values()) > _KEPT_IDS
             ):
                 self._known.popitem(last=False)
-            return known
+            return ids
 
     def _search(self, query: str) -> Hits:
         none = np.zeros(0, np.int32)
@@ -139,7 +141,7 @@ class Finder:
             differ = np.flatnonzero(~short & (tracks.full != tracks.names))
             short[differ] = pattern.matches(tracks.full[differ])
         _with_name_args(trace.name_args, pattern, short)
-        found = []
+        hits = []
         for part in self._slices.parts:
             hit = short[part.events.name]
             if part.first == 0:
@@ -147,16 +149,16 @@ class Finder:
             lanes = self._slices.kind > 0
             if not lanes.all():
                 hit &= lanes[part.events.lane]
-            found.append((np.flatnonzero(hit) + part.first).astype(np.int32))
-        ids = np.concatenate(found)
+            hits.append((np.flatnonzero(hit) + part.first).astype(np.int32))
+        ids = np.concatenate(hits)
         return Hits(self._slices, ids, "", pattern.where, self._names(ids))
 
     def _names(self, ids: Int32s) -> int:
         used = np.zeros(len(self._slices.tracks.names), np.bool_)
         first = self._slices.parts[1].first
-        cut = int(np.searchsorted(ids, ids.dtype.type(first)))
-        used[self._slices.tracks.events.name[ids[:cut]]] = True
-        used[self._slices.tracks.extra.name[ids[cut:] - first]] = True
+        index = int(np.searchsorted(ids, ids.dtype.type(first)))
+        used[self._slices.tracks.events.name[ids[:index]]] = True
+        used[self._slices.tracks.extra.name[ids[index:] - first]] = True
         return len(set(self._slices.tracks.names[used]))
 
     def search(self, query: str) -> dict[str, Any]:
@@ -170,7 +172,7 @@ class Finder:
             "where": hits.where,
         }
 
-    def hit(self, query: str, at: Mapping[str, Any]) -> dict[str, Any]:
+    def hit(self, query: str, target: Mapping[str, Any]) -> dict[str, Any]:
         """A `Hit`: the one with an index in time, next to an event or a time, or the longest; no
         slice where there is none.
 
@@ -180,18 +182,18 @@ class Finder:
         count = len(hits.ids)
         if not count:
             return {"index": -1, "slice": None}
-        if at.get("longest"):
+        if target.get("longest"):
             event = int(hits.ids[np.argmax(self._slices.durations(hits.ids))])
             return {"index": hits.position(event), "slice": self._slices.ref(event)}
-        if "event" in at or "time_ns" in at:
-            forward = int(at.get("by", 1)) >= 0
-            if "event" in at:
-                event = int(at["event"])
+        if "event" in target or "time_ns" in target:
+            forward = int(target.get("by", 1)) >= 0
+            if "event" in target:
+                event = int(target["event"])
                 part, row = self._slices.of(event)
                 start = int(part.events.start[row])
             else:
                 # Of hits that start at the time itself the first comes after it, and none before.
-                start, event = self._slices.ps(at["time_ns"]), -1
+                start, event = self._slices.ps(target["time_ns"]), -1
             index = hits.before(start, event)
             if not forward:
                 index -= 1
@@ -199,7 +201,7 @@ class Finder:
                 index += 1
             index %= count
         else:
-            index = int(at["index"])
+            index = int(target["index"])
             if not -count <= index < count:
                 return {"index": -1, "slice": None}
             index %= count

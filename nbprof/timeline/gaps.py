@@ -50,13 +50,13 @@ def sections(slices: Slices) -> dict[tuple[str, str], list[Lane]]:
     Streams that only wait are not among them. Collectives are, where they have a lane of their own,
     as no task of a stream may stand for one.
     """
-    out: dict[tuple[str, str], list[Lane]] = {}
+    result: dict[tuple[str, str], list[Lane]] = {}
     working = {lane.id for lane in work_lanes(slices)}
     for lane in slices.tracks.lanes:
         works = lane.id in working and lane.note != WAITS
         if lane.kind == "device" and (works or lane.note == COLLECTIVES):
-            out.setdefault((lane.host, lane.process), []).append(lane)
-    return out
+            result.setdefault((lane.host, lane.process), []).append(lane)
+    return result
 
 
 def busy(slices: Slices, lanes: list[Lane], low: int, high: int) -> Intervals:
@@ -67,7 +67,7 @@ def busy(slices: Slices, lanes: list[Lane], low: int, high: int) -> Intervals:
 
 
 def gaps(
-    slices: Slices, from_: float | None = None, to: float | None = None, most: int = MOST
+    slices: Slices, from_: float | None = None, to: float | None = None, limit: int = MOST
 ) -> tuple[list[Gap], int]:
     """The longest idle gaps of all devices, longest first, and how many there are in all.
 
@@ -79,10 +79,10 @@ def gaps(
     slices : Slices
     from_, to : float, optional
         ns; the gaps of this range, cut at its ends.
-    most : int
+    limit : int
         How many to list.
     """
-    found: list[Gap] = []
+    result: list[Gap] = []
     count = 0
     low = slices.ps(from_) if from_ is not None else slices.tracks.origin
     high = slices.ps(to) if to is not None else slices.tracks.end + 1
@@ -90,27 +90,27 @@ def gaps(
         work = busy(slices, lanes, low, high)
         idle = work.gaps(low if from_ is not None else None, high if to is not None else None)
         count += len(idle)
-        longest = first_largest(idle.length, most)
-        found += [
+        longest = first_largest(idle.length, limit)
+        result += [
             Gap(host, process, int(idle.start[i]), int(idle.end[i])) for i in longest.tolist()
         ]
-    found.sort(key=lambda gap: (gap.start - gap.end, gap.start))
-    # What the host did is looked up for the longest; below them it is no answer to anything.
+    result.sort(key=lambda gap: (gap.start - gap.end, gap.start))
+    # Host activity is looked up for the longest gaps only.
     threads = _threads(slices)
     named = max(10, min(_NAMED, _LOOKS // max(sum(map(len, threads.values())), 1)))
-    return [_with_host(slices, gap, threads) for gap in found[: min(most, named)]] + found[
-        named:most
+    return [_with_host(slices, gap, threads) for gap in result[: min(limit, named)]] + result[
+        named:limit
     ], count
 
 
-def first_largest(values: Int64s, most: int) -> Int64s:
+def first_largest(values: Int64s, limit: int) -> Int64s:
     """Places of the largest values, largest first, of equals the first ones; they are not all
     sorted for that.
     """
     places = np.arange(len(values))
-    if len(values) > most > 0:
-        places = np.flatnonzero(values >= np.partition(values, -most)[-most])
-    return places[np.argsort(-values[places], kind="stable")[:most]]
+    if len(values) > limit > 0:
+        places = np.flatnonzero(values >= np.partition(values, -limit)[-limit])
+    return places[np.argsort(-values[places], kind="stable")[:limit]]
 
 
 def at(
@@ -141,11 +141,11 @@ def at(
 
 def _threads(slices: Slices) -> dict[str, list[Lane]]:
     """Lanes of each host's threads."""
-    out: dict[str, list[Lane]] = {}
+    found_gaps: dict[str, list[Lane]] = {}
     for lane in work_lanes(slices):
         if lane.kind == "host":
-            out.setdefault(lane.host, []).append(lane)
-    return out
+            found_gaps.setdefault(lane.host, []).append(lane)
+    return found_gaps
 
 
 def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
@@ -166,22 +166,22 @@ def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
     )
 
 
-def answer(slices: Slices, from_: float | None, to: float | None, most: int) -> dict[str, Any]:
+def answer(slices: Slices, from_: float | None, to: float | None, limit: int) -> dict[str, Any]:
     """The reply to `gaps`: columns, longest first, and `total`, the count of all gaps."""
-    found, count = gaps(slices, from_, to, most)
+    found_gaps, count = gaps(slices, from_, to, limit)
     return {
-        "host": [gap.host for gap in found],
-        "process": [gap.process for gap in found],
-        "start_ns": np.array([slices.ns(gap.start) for gap in found], np.float64),
-        "duration_ns": np.array([(gap.end - gap.start) / 1000 for gap in found], np.float64),
-        "meanwhile": [gap.name[:MOST_NAME] for gap in found],
-        "meanwhile_ns": np.array([gap.own / 1000 for gap in found], np.float64),
-        "event": np.array([-1 if gap.event is None else gap.event for gap in found], np.int64),
+        "host": [gap.host for gap in found_gaps],
+        "process": [gap.process for gap in found_gaps],
+        "start_ns": np.array([slices.ns(gap.start) for gap in found_gaps], np.float64),
+        "duration_ns": np.array([(gap.end - gap.start) / 1000 for gap in found_gaps], np.float64),
+        "meanwhile": [gap.name[:MOST_NAME] for gap in found_gaps],
+        "meanwhile_ns": np.array([gap.own / 1000 for gap in found_gaps], np.float64),
+        "event": np.array([-1 if gap.event is None else gap.event for gap in found_gaps], np.int64),
         "total": count,
     }
 
 
-def frame(run: Drawable, most: int = MOST, slices: Slices | None = None) -> pd.DataFrame:
+def frame(run: Drawable, limit: int = MOST, slices: Slices | None = None) -> pd.DataFrame:
     """The longest times in which a device ran nothing, longest first: the columns of
     `p.trace.gaps()`.
 
@@ -191,7 +191,7 @@ def frame(run: Drawable, most: int = MOST, slices: Slices | None = None) -> pd.D
     (fewer with thousands of threads).
     """
     slices = slices or Slices(tracks(run))
-    found, _ = gaps(slices, most=most)
+    found_gaps, _ = gaps(slices, limit=limit)
     rows = [
         (
             g.host,
@@ -201,10 +201,10 @@ def frame(run: Drawable, most: int = MOST, slices: Slices | None = None) -> pd.D
             g.name,
             g.own / 1e6 if g.name else np.nan,
         )
-        for g in found
+        for g in found_gaps
     ]
-    out = pd.DataFrame(rows, columns=COLUMNS)
-    return out.astype(
+    result = pd.DataFrame(rows, columns=COLUMNS)
+    return result.astype(
         {
             "start_ms": "f8",
             "duration_us": "f8",

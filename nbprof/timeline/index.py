@@ -1,6 +1,4 @@
-"""Where the events of a window of time are: by lane and level, found by bisection, without a second
-copy of them.
-"""
+"""Index of events by lane, level and time, found by bisection, without a second copy of them."""
 
 from __future__ import annotations
 
@@ -39,30 +37,30 @@ class Rows:
     def long_rows(self) -> list[tuple[int, int]]:
         """Lane and level of the rows that wide bins are worth it for."""
         sizes, stack = np.diff(self.stack.row), self.stack
-        place = (
+        start = (
             np.searchsorted(stack.first_row, long := np.flatnonzero(sizes >= LEAST), side="right")
             - 1
         )
         return list(
-            zip(stack.lanes[place].tolist(), (long - stack.first_row[place]).tolist(), strict=True)
+            zip(stack.lanes[start].tolist(), (long - stack.first_row[start]).tolist(), strict=True)
         )
 
     def coarsen(self, lane: int, level: int, origin: int) -> None:
         """Makes the wide bins of a row. Without them its tiles are the same, but take longer."""
-        made = Coarse.of(
+        coarse = Coarse.of(
             self.blocks, *self.range(lane, level), bool(self.stack.flat[self.place[lane]]), origin
         )
-        if made is not None:
-            self.coarse[lane, level] = made
+        if coarse is not None:
+            self.coarse[lane, level] = coarse
 
     def range(self, lane: int, level: int) -> tuple[int, int]:
         """First position of a row, and the one behind its last."""
         row = int(self.stack.first_row[self.place[lane]]) + level
         return int(self.stack.row[row]), int(self.stack.row[row + 1])
 
-    def extent(self, at: int, stop: int, flat: bool) -> tuple[int, int]:
-        """Where a row starts and ends, ps; integers that never wrap around."""
-        first, last = (at, stop - 1) if flat else self.stack.order[[at, stop - 1]].tolist()
+    def extent(self, start: int, stop: int, flat: bool) -> tuple[int, int]:
+        """Start and end of a row, ps; integers that never wrap around."""
+        first, last = (start, stop - 1) if flat else self.stack.order[[start, stop - 1]].tolist()
         return int(self.events.start[first]), int(self.events.start[last]) + int(
             self.events.duration[last]
         )
@@ -135,7 +133,7 @@ class Index:
         return table, event - table.base
 
     def rows(self, lane: int) -> int:
-        """How many levels a lane has."""
+        """Number of levels of a lane."""
         table = self.table(lane)
         if table is None:
             return 0
@@ -144,12 +142,12 @@ class Index:
 
     def level(self, event: int) -> int:
         """The level that an event is drawn on."""
-        table, at = self.of(event)
-        return int(table.stack.level[at])
+        table, index = self.of(event)
+        return int(table.stack.level[index])
 
     def window(self, lane: int, level: int, from_ps: int, to_ps: int) -> tuple[int, int]:
-        """Which events of a row start in from ≤ time < to or reach in from before: the first, and
-        the one behind the last.
+        """Range of events of a row that start in from ≤ time < to or reach in from before: first,
+        and one after the last.
         """
         table = self.table(lane)
         if table is None or not 0 <= level < self.rows(lane):
@@ -174,11 +172,11 @@ class Index:
         table = self.table(lane)
         if table is None or not 0 <= level < self.rows(lane):
             return np.zeros(0, np.int64)
-        at, stop = table.range(lane, level)
-        at, stop = min(at + max(first, 0), stop), min(at + max(last, 0), stop)
+        start, stop = table.range(lane, level)
+        start, stop = min(start + max(first, 0), stop), min(start + max(last, 0), stop)
         if table.stack.flat[table.place[lane]]:
-            return np.arange(table.base + at, table.base + stop, dtype=np.int64)
-        return table.stack.order[at:stop].astype(np.int64) + table.base
+            return np.arange(table.base + start, table.base + stop, dtype=np.int64)
+        return table.stack.order[start:stop].astype(np.int64) + table.base
 
     @cached_property
     def fills(self) -> Fills:

@@ -12,8 +12,7 @@ from nbprof.timeline.tracks import Lane, Tracks
 
 MOST_NAME = 600
 _BLOCK = 1 << 19
-# What counts as far: how many times the length of what nearly all events take, measured on so many
-# of them.
+# Threshold of "far": a multiple of the length of nearly all events, measured on a sample.
 _FEW, _SAMPLE, _FAR, _NEAR, _SHARE = 20, 100_000, 50, 5, 0.005
 
 
@@ -35,7 +34,7 @@ _CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows the differen
 
 
 def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
-    """What was derived, stacked or looks wrong, in sentences."""
+    """Notes on a lane: sentences about derived, stacked or suspicious events."""
     several = len({lane.host for lane in tracks.lanes if lane.events and lane.host}) > 1
     return [*([_CLOCKS] if several else []), *tracks.notes, *stacked(stacks), *lone(tracks)]
 
@@ -45,13 +44,13 @@ def stacked(stacks: list[Stack]) -> list[str]:
     moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
     if not moved:
         return []
-    what = (
+    subject = (
         f"{plural(moved, 'event overlaps', 'events overlap')} others on"
         f" {'its lane' if moved == 1 else 'their lane'} partially"
     )
     return [
         (
-            f"{what}, on {plural(lanes, 'lane')}: drawn on"
+            f"{subject}, on {plural(lanes, 'lane')}: drawn on"
             f" {'a separate level' if moved == 1 else 'separate levels'}."
         )
     ]
@@ -69,9 +68,11 @@ def lone(tracks: Tracks) -> list[str]:
         return []
     first, last = low - _NEAR * core, high + _NEAR * core
     away = 0
-    for at in range(0, len(events), _BLOCK):
-        start = events.start[at : at + _BLOCK]
-        away += int(((start > last) | (start + events.duration[at : at + _BLOCK] < first)).sum())
+    for offset in range(0, len(events), _BLOCK):
+        start = events.start[offset : offset + _BLOCK]
+        away += int(
+            ((start > last) | (start + events.duration[offset : offset + _BLOCK] < first)).sum()
+        )
     if not away or away > _SHARE * len(events):
         return []
     far = duration(max(low - tracks.origin, tracks.end - high) / 1e12)

@@ -54,9 +54,7 @@ class Lane:
 
 
 def step_names(run: Drawable) -> dict[tuple[int, int], str]:
-    """What steps are called, by number of their host and group: as in the table of steps, others as
-    they were recorded.
-    """
+    """Names of steps by host and group: as in the table of steps, or as recorded."""
     steps = run.steps
     names = {key: str(name) for key, name in run.activity.group_names.items()}
     if len(steps):
@@ -97,12 +95,12 @@ def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
     devices : DataFrame
         Of `Activity.devices`.
     """
-    known = devices[
+    device_codes = devices[
         (devices["kind"] == "TPU") & devices["chip"].notna() & devices["chip_core"].notna()
     ]
-    if not len(known):
+    if not len(device_codes):
         return lanes
-    rows = known[["host", "device", "chip", "chip_core"]].to_dict("records")
+    rows = device_codes[["host", "device", "chip", "chip_core"]].to_dict("records")
     places = {
         (
             row["host"],
@@ -112,8 +110,8 @@ def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
     }
     result = []
     for lane in lanes:
-        place = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
-        result.append(replace(lane, process=lane.process + place) if place else lane)
+        position = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
+        result.append(replace(lane, process=lane.process + position) if position else lane)
     return result
 
 
@@ -154,11 +152,10 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
             if kinds[i] == "device" or on_device
             else "host"
         )
-        # What a TPU writes itself are its modules and ops; on a GPU these are made of the kernels.
-        made = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
-        # The span of all that the recorder recorded is no work of the host: it would be the answer
-        # to every question.
-        made |= under == "Profiler" and thread[i] in _RECORDER
+        # A TPU records its modules and ops itself; on a GPU these are derived from the kernels.
+        is_derived = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
+        # The span of the recording is not work of the host: it would answer every question.
+        is_derived |= under == "Profiler" and thread[i] in _RECORDER
         lanes.append(
             Lane(
                 i,
@@ -169,7 +166,7 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
                 str(host[i]),
                 str(devices[i]),
                 int(totals[i]),
-                derived=made,
+                derived=is_derived,
             )
         )
     aside = table["aside"].tolist() if "aside" in table else [False] * count
@@ -178,7 +175,7 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
     # is.
     working = [i for i in threads if not aside[i]] or threads
     folded = _folded(working, events, bounds, span) | set(threads) - set(working)
-    # What is no work of the program itself, as the calls of Python that started it.
+    # Not work of the program itself, such as the calls of Python that started it.
     folded |= {lane.id for lane in lanes if lane.kind == "host" and kinds[lane.id] == "derived"}
     return [replace(lane, folded=True) if lane.id in folded else lane for lane in lanes]
 
@@ -195,7 +192,7 @@ def _folded(threads: list[int], events: Events, bounds: Int64s, span: int) -> se
 
 
 def covered(events: Events, first: int, stop: int) -> int:
-    """How long at least one of some events runs, ps; they are in the order of their starts."""
+    """Time in which at least one of some events runs, ps; they are in the order of their starts."""
     total, covered_until = 0, np.iinfo(np.int64).min
     for low in range(first, stop, _CHUNK):
         rows = slice(low, min(low + _CHUNK, stop))

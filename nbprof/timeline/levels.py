@@ -1,4 +1,4 @@
-"""Which level of its lane each event is drawn on, so that events of one level never overlap."""
+"""Levels of the events of a lane: events of one level never overlap."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def stack(events: Events) -> Stack:
     rows: list[Int64s] = []
     deepest = np.maximum.reduceat(level, bounds[:-1]) if count else level
     moved = moved_lanes = 0
-    for k, (at, stop) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
-        sizes = _order(level, order, at, stop, int(deepest[k]))
-        if len(crowded := _clusters(events, order, slice(at, stop), sizes)):
+    for k, (start, stop) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
+        sizes = _order(level, order, start, stop, int(deepest[k]))
+        if len(crowded := _clusters(events, order, slice(start, stop), sizes)):
             if level is events.depth:
                 level = level.copy()
-            moved += _restack(events, level, slice(at, stop), crowded)
+            moved += _restack(events, level, slice(start, stop), crowded)
             moved_lanes += 1
-            sizes = _order(level, order, at, stop, int(level[at:stop].max()))
+            sizes = _order(level, order, start, stop, int(level[start:stop].max()))
         rows.append(sizes)
     heights = np.array([len(sizes) for sizes in rows], np.int64)
     return Stack(
@@ -103,21 +103,21 @@ def stack(events: Events) -> Stack:
     )
 
 
-def _order(level: Levels, order: Int32s, at: int, stop: int, deepest: int) -> Int64s:
+def _order(level: Levels, order: Int32s, start: int, stop: int, deepest: int) -> Int64s:
     """Writes the events of a lane in the order of its rows, unless there is but one; gives the size
     of each row.
     """
     if not deepest:
-        return np.array([stop - at], np.int64)
-    part = level[at:stop]
+        return np.array([stop - start], np.int64)
+    part = level[start:stop]
     # A stable sort of small integers takes one pass a byte.
     np.add(
         np.argsort(part.astype(np.uint8) if deepest < 256 else part, kind="stable"),
-        at,
-        out=order[at:stop],
+        start,
+        out=order[start:stop],
         casting="unsafe",
     )
-    # Every level down to the deepest is used: what lies in an event is one level below something.
+    # Every level down to the deepest is used: an event is one level below the one around it.
     return np.bincount(part, minlength=deepest + 1)
 
 
@@ -129,11 +129,11 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
     is seen within rows. A cluster is a run of overlapping events of one level and all that lies in
     them, which is every event up to the next one that is no deeper.
     """
-    found = []
-    at = lane.start
+    levels = []
+    position = lane.start
     for depth, size in enumerate(sizes.tolist()):
-        row = slice(at, at + size)
-        at += size
+        row = slice(position, position + size)
+        position += size
         ids = order[row] if len(sizes) > 1 else None
         start, duration = (
             (events.start[row], events.duration[row])
@@ -153,11 +153,11 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
             + lane.start
         )
         until = no_deeper[np.searchsorted(no_deeper, ids[behind[several] - 1], side="right")]
-        found.append(np.stack([ids[first[several]], until], axis=1))
-    if not found:
+        levels.append(np.stack([ids[first[several]], until], axis=1))
+    if not levels:
         return np.zeros((0, 2), np.int64)
-    # One range lies in another or beside it; the outer ones stay.
-    every = np.concatenate(found)
+    # Ranges are nested or disjoint; the outer ones stay.
+    every = np.concatenate(levels)
     every = every[np.lexsort((-every[:, 1], every[:, 0]))]
     return every[every[:, 0] >= ends_before(every[:, 1])]
 
@@ -173,36 +173,36 @@ def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> in
     start = events.start[lane][ids]
     end = start + events.duration[lane][ids]
     parent = events.parent[lane][ids].astype(np.int64)
-    # Place in the lane of the event that each lies in, the last place where there is none.
+    # Index in the lane of the event around each, the last index where there is none.
     above = np.where(parent >= 0, parent - lane.start, -1)
-    known = np.append(level[lane].astype(np.int32), np.int32(-1))
-    known[ids] = _OPEN
+    level_of = np.append(level[lane].astype(np.int32), np.int32(-1))
+    level_of[ids] = _OPEN
     open_ = np.arange(len(ids))
-    depth = int(known[above].min()) + 1
+    depth = int(level_of[above].min()) + 1
     stop = depth + _MANY
     while len(open_) and depth < stop:
-        here = open_[known[above[open_]] < depth]
-        known[ids[here[_turns(start[here], end[here])]]] = depth
-        open_ = open_[known[ids[open_]] == _OPEN]
+        here = open_[level_of[above[open_]] < depth]
+        level_of[ids[here[_turns(start[here], end[here])]]] = depth
+        open_ = open_[level_of[ids[open_]] == _OPEN]
         depth += 1
     if len(open_):
-        place = np.full(lane.stop - lane.start + 1, -1)
-        place[ids[open_]] = np.arange(len(open_))
-        parent = place[above[open_]]
-        least = np.where(parent < 0, np.maximum(known[above[open_]] + 1 - depth, 0), 0)
-        known[ids[open_]] = depth + _free_levels(start[open_], end[open_], parent, least)
-    new = known[ids]
+        position = np.full(lane.stop - lane.start + 1, -1)
+        position[ids[open_]] = np.arange(len(open_))
+        parent = position[above[open_]]
+        least = np.where(parent < 0, np.maximum(level_of[above[open_]] + 1 - depth, 0), 0)
+        level_of[ids[open_]] = depth + _free_levels(start[open_], end[open_], parent, least)
+    new = level_of[ids]
     level[lane][ids] = np.minimum(new, MOST_LEVEL)
-    return int((new > known[above] + 1).sum())
+    return int((new > level_of[above] + 1).sum())
 
 
 def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
-    """Which of some events, in the order of their starts, take turns: the first, and each that
+    """Mask of events, in the order of their starts, that take turns: the first, and each that
     starts when the last one is over.
     """
     latest = np.maximum.accumulate(end)
     late = np.append(False, start[1:] < latest[:-1])
-    kept = ~late
+    on_time = ~late
     if late.any():
         # The events of a run that overlap, with the first of each; between runs everything is over.
         rows = np.flatnonzero(late | np.append(late[1:], False))
@@ -215,38 +215,56 @@ def _turns(start: Int64s, end: Int64s) -> npt.NDArray[np.bool_]:
             strict=True,
         ):
             if not goes_on or until is None or begin >= until:
-                kept[row] = True
+                on_time[row] = True
                 until = finish
-    return kept
+    return on_time
 
 
 def _free_levels(start: Int64s, end: Int64s, parent: Int64s, least: Int64s) -> Int64s:
-    """The first level on which each event finds nothing running, below its parent, where that is
-    one of them, and not above `least`.
+    """First level on which nothing runs at the start of each event, in the order of their starts.
+
+    An event is below its parent, where that is one of these events, else not above `least`.
     """
-    out: list[int] = []
-    until: list[int] = []
-    deep = np.zeros(0, np.int64)
-    for begin, finish, above, at in zip(
+    levels: list[int] = []
+    busy = _BusyLevels()
+    for begin, finish, above, top in zip(
         start.tolist(), end.tolist(), parent.tolist(), least.tolist(), strict=True
     ):
-        if above >= 0:
-            at = out[above] + 1
-        if at >= len(until):
-            more = [_NEVER] * (at + 1 + len(until))
-            until += more
-            deep = np.append(deep, np.array(more))
-        # A few levels are looked at one by one, more at once. The last is free, or else there is
-        # one behind it.
-        stop = min(len(until), at + _MANY)
-        while at < stop and until[at] > begin:
-            at += 1
-        if at == stop:
-            free = np.append(deep[at:] <= begin, True)
-            at += int(free.argmax())
-        if at == len(until):
-            until.append(_NEVER)
-            deep = np.append(deep, _NEVER)
-        until[at] = deep[at] = finish
-        out.append(at)
-    return np.array(out)
+        level = busy.free_from(levels[above] + 1 if above >= 0 else top, begin)
+        busy.occupy(level, finish)
+        levels.append(level)
+    return np.array(levels)
+
+
+class _BusyLevels:
+    """The end of the last event of each level, as a list and as an array, which is faster to search
+    where many levels are busy.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._ends_array = np.zeros(0, np.int64)
+
+    def free_from(self, level: int, time: int) -> int:
+        """The first level that is free at a time, from a level on."""
+        if level >= len(self._ends):
+            # Doubles the number of levels, so that adding one is cheap.
+            self._add(level + 1 + len(self._ends))
+        stop = min(len(self._ends), level + _MANY)
+        while level < stop and self._ends[level] > time:
+            level += 1
+        if level < stop:
+            return level
+        # The level after the last is free.
+        free = np.append(self._ends_array[level:] <= time, True)
+        return level + int(free.argmax())
+
+    def occupy(self, level: int, end: int) -> None:
+        """Puts an event on a level."""
+        if level == len(self._ends):
+            self._add(1)
+        self._ends[level] = self._ends_array[level] = end
+
+    def _add(self, count: int) -> None:
+        self._ends += [_NEVER] * count
+        self._ends_array = np.append(self._ends_array, np.full(count, _NEVER))

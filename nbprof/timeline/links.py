@@ -105,12 +105,12 @@ class Links:
         """
         if not self._recorded(event):
             return []
-        at = event
+        current = event
         launched = self.launch(event)
-        while at >= 0:
-            if found := self._stated_stack(at):
-                return found
-            at = int(self.events.parent[at])
+        while current >= 0:
+            if stack := self._stated_stack(current):
+                return stack
+            current = int(self.events.parent[current])
         frames = self._frames(event if launched is None else launched[0])
         return frames or (self.stack(launched[0]) if launched is not None else [])
 
@@ -137,7 +137,7 @@ class Links:
             )
         return self._step_at(host, time, device if device >= 0 else None)
 
-    # Where events are.
+    # Index of events.
 
     @cached_property
     def _step_names(self) -> dict[tuple[int, int], str]:
@@ -156,52 +156,52 @@ class Links:
     @cached_property
     def _device(self) -> Int64s:
         """int64[lanes]: ordinal of the device, -1 on a host."""
-        given = self.trace.lanes.get("device")
-        values = [-1] * len(self.trace.lanes) if given is None else given.tolist()
+        devices = self.trace.lanes.get("device")
+        values = [-1] * len(self.trace.lanes) if devices is None else devices.tolist()
         return np.array([v if isinstance(v, int) else -1 for v in values], np.int64)
 
     @cached_property
     def host_of_lane(self) -> Int64s:
         """int64[lanes]: index into the hosts."""
-        place = {host: i for i, host in enumerate(self.run.hosts)}
+        host_numbers = {host: i for i, host in enumerate(self.run.hosts)}
         return np.array(
-            [place.get(host, -1) for host in self.trace.lanes["host"].tolist()], np.int64
+            [host_numbers.get(host, -1) for host in self.trace.lanes["host"].tolist()], np.int64
         )
 
     def _host_of_extra(self, event: int) -> int:
         lane = int(self.tracks.extra.lane[event - len(self.events)])
-        host = next((at.host for at in self.tracks.lanes if at.id == lane), "")
+        host = next((lane_.host for lane_ in self.tracks.lanes if lane_.id == lane), "")
         return self.run.hosts.index(host) if host in self.run.hosts else -1
 
     # Args of one event, and events by the value of an arg.
 
     def _place(self, column: ArgColumn, event: int) -> int:
-        at = bisect.bisect_left(column.event, event)
-        return at if at < len(column) and column.event[at] == event else -1
+        index = bisect.bisect_left(column.event, event)
+        return index if index < len(column) and column.event[index] == event else -1
 
     def _number(self, key: str, event: int) -> int | None:
         column = self.trace.args.get(key)
-        at = -1 if column is None else self._place(column, event)
+        index = -1 if column is None else self._place(column, event)
         if (
             column is None
-            or at < 0
-            or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind)
+            or index < 0
+            or int(column.kinds[index] if not isinstance(column.kind, int) else column.kind)
             not in (INT, UINT)
         ):
             return None
-        return int(np.asarray(column.value[at : at + 1]).astype(np.int64)[0])
+        return int(np.asarray(column.value[index : index + 1]).astype(np.int64)[0])
 
     def _text(self, key: str, event: int) -> str:
         column = self.trace.args.get(key)
-        at = -1 if column is None else self._place(column, event)
+        index = -1 if column is None else self._place(column, event)
         if (
             column is None
-            or at < 0
-            or int(column.kinds[at] if not isinstance(column.kind, int) else column.kind) != TEXT
+            or index < 0
+            or int(column.kinds[index] if not isinstance(column.kind, int) else column.kind) != TEXT
         ):
-            stated = self.trace.name_args.get(key, {}).get(int(self.events.name[event]), "")
-            return stated if isinstance(stated, str) else ""
-        return self.trace.strings[int(column.value[at])]
+            stated_value = self.trace.name_args.get(key, {}).get(int(self.events.name[event]), "")
+            return stated_value if isinstance(stated_value, str) else ""
+        return self.trace.strings[int(column.value[index])]
 
     def _having(self, key: str, value: int) -> Int64s:
         """The events with a number as an arg, ascending."""
@@ -209,37 +209,38 @@ class Links:
         if column is None:
             return np.zeros(0, np.int64)
         # Unsigned numbers of 2^63 and more are kept as their two's complement.
-        wanted = np.int64(value).astype(column.value.dtype)
-        same = np.flatnonzero(column.value == wanted)
+        typed = np.int64(value).astype(column.value.dtype)
+        same = np.flatnonzero(column.value == typed)
         if not isinstance(column.kind, int):
             same = same[np.isin(column.kind[same], (INT, UINT))]
         return column.event[same].astype(np.int64)
 
-    def _here(self, found: Int64s, event: int) -> Int64s:
+    def _here(self, events: Int64s, event: int) -> Int64s:
         """Those on the host of an event, without itself."""
         here = (
-            self.host_of_lane[self.events.lane[found]] == self.host_of_lane[self.events.lane[event]]
+            self.host_of_lane[self.events.lane[events]]
+            == self.host_of_lane[self.events.lane[event]]
         )
-        return np.asarray(found[here & (found != event)], np.int64)
+        return np.asarray(events[here & (events != event)], np.int64)
 
     # Arrows.
 
     def _arrows(self, event: int) -> tuple[list[Arrow], int]:
         if not self._recorded(event):
             return [], 0
-        out: dict[Arrow, None] = {}
+        arrows_: dict[Arrow, None] = {}
         more = 0
-        for found in (
+        for linked in (
             self._launched(event),
             self._made(event),
             self._turned(event),
             self._of_file(event),
             self._async(event),
         ):
-            new = [arrow for arrow in found if arrow not in out]
-            out.update(dict.fromkeys(new[:MOST]))
+            new = [arrow for arrow in linked if arrow not in arrows_]
+            arrows_.update(dict.fromkeys(new[:MOST]))
             more += max(len(new) - MOST, 0)
-        return list(out), more
+        return list(arrows_), more
 
     def _correlated(self, event: int) -> list[int]:
         for key in CORRELATED:
@@ -264,29 +265,30 @@ class Links:
         ]
 
     def _made(self, event: int) -> list[Arrow]:
-        out: list[Arrow] = []
+        result: list[Arrow] = []
         for kind, ident, other_kind, other_ident, sent in (
             ("_pt", "_p", "_ct", "_c", True),
             ("_ct", "_c", "_pt", "_p", False),
         ):
-            what, number = self._number(kind, event), self._number(ident, event)
-            if what is None or number is None:
+            kind_number, number = self._number(kind, event), self._number(ident, event)
+            if kind_number is None or number is None:
                 continue
-            found = self._here(self._having(other_ident, number), event)
-            others = [
+            events_having = self._here(self._having(other_ident, number), event)
+            other_sides = [
                 other
-                for other in found.tolist()
-                if self._number(other_kind, other) == what and self._same_process(event, other)
+                for other in events_having.tolist()
+                if self._number(other_kind, other) == kind_number
+                and self._same_process(event, other)
             ]
-            out += [
+            result += [
                 ("producer", event, other) if sent else ("producer", other, event)
-                for other in others
+                for other in other_sides
             ]
-        return out
+        return result
 
     def _same_process(self, a: int, b: int) -> bool:
-        stated = self._number("_pid", a), self._number("_pid", b)
-        return stated[0] == stated[1] or None in stated
+        pids = self._number("_pid", a), self._number("_pid", b)
+        return pids[0] == pids[1] or None in pids
 
     def _turned(self, event: int) -> list[Arrow]:
         """Forward and backward by sequence number, where the file has no arrows for them."""
@@ -320,15 +322,15 @@ class Links:
     def _of_file(self, event: int) -> list[Arrow]:
         if self.flows is None:
             return []
-        stated = bool(self._correlated(event))
-        out: list[Arrow] = []
+        has_arrow = bool(self._correlated(event))
+        result: list[Arrow] = []
         for category, start, finish in self.flows.of(event, MOST + 1):
             if category in LAUNCHES:
-                if not stated:
-                    out.append(("launch", start, finish))
+                if not has_arrow:
+                    result.append(("launch", start, finish))
             else:
-                out.append((OF_FILE.get(category, "flow"), start, finish))
-        return out
+                result.append((OF_FILE.get(category, "flow"), start, finish))
+        return result
 
     def _async(self, event: int) -> list[Arrow]:
         """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes
@@ -340,17 +342,17 @@ class Links:
             return []
         ident = (value >> 2) & FLOW_BITS
         same = np.flatnonzero(((column.values >> 2) & FLOW_BITS) == ident)
-        others = [(int(column.event[at]), int(column.values[at]) & 3) for at in same.tolist()]
-        others.sort(key=lambda other: int(self.events.start[other[0]]))
-        chain = [other for other, _ in others]
-        goes, comes = (dict(others)[event] & bit for bit in (2, 1)) if event in chain else (0, 0)
-        at = chain.index(event) if event in chain else 0
-        out: list[Arrow] = []
-        if comes and at > 0:
-            out.append(("flow", chain[at - 1], event))
-        if goes and at + 1 < len(chain):
-            out.append(("flow", event, chain[at + 1]))
-        return out
+        sides = [(int(column.event[row]), int(column.values[row]) & 3) for row in same.tolist()]
+        sides.sort(key=lambda other: int(self.events.start[other[0]]))
+        chain = [other for other, _ in sides]
+        goes, comes = (dict(sides)[event] & bit for bit in (2, 1)) if event in chain else (0, 0)
+        position = chain.index(event) if event in chain else 0
+        result: list[Arrow] = []
+        if comes and position > 0:
+            result.append(("flow", chain[position - 1], event))
+        if goes and position + 1 < len(chain):
+            result.append(("flow", event, chain[position + 1]))
+        return result
 
     # Ops.
 
@@ -358,10 +360,10 @@ class Links:
         """The op of an event in `device_ops` or `host_ops`; "" where it is not there."""
         table: DeviceOps | HostOps = getattr(self.run.activity, name)
         rows = table.event
-        at = bisect.bisect_left(rows, event)
-        if at == len(rows) or rows[at] != event:
+        index = bisect.bisect_left(rows, event)
+        if index == len(rows) or rows[index] != event:
             return ""
-        return str(self._op_names(len(self.run.activity.ops.codes))[int(table.op[at])])
+        return str(self._op_names(len(self.run.activity.ops.codes))[int(table.op[index])])
 
     def _op_names(self, count: int) -> npt.NDArray[np.object_]:
         if len(self.__dict__.get("_ops", ())) != count:
@@ -375,15 +377,15 @@ class Links:
     def _op_around(self, event: int) -> str:
         """The innermost op from an event outwards."""
         while event >= 0:
-            if found := self._of_table(event, "host_ops"):
-                return found
+            if host_op := self._of_table(event, "host_ops"):
+                return host_op
             event = int(self.events.parent[event])
         return ""
 
     # Lines of code.
 
     def _stated_stack(self, event: int) -> list[str]:
-        """What an event states of itself."""
+        """Stack that an event states itself."""
         if text := self._text("Call stack", event):
             return [line.strip() for line in text.split(";") if line.strip()]
         if text := self._text("source_stack", event):
@@ -393,15 +395,15 @@ class Links:
 
     def _frames(self, event: int) -> list[str]:
         """Python frames around an event on its thread."""
-        out = []
+        result = []
         while event >= 0:
             name = str(self.trace.names[self.events.name[event]])
             if name.startswith("$"):
-                out.append(name[1:])
+                result.append(name[1:])
             elif self._text("cat", event).lower() == _PYTHON:
-                out.append(name)
+                result.append(name)
             event = int(self.events.parent[event])
-        return out
+        return result
 
     # Steps.
 
@@ -415,8 +417,9 @@ class Links:
     def _all_marks(self) -> dict[tuple[int, int], tuple[Int64s, Int64s, Int64s]]:
         table = self.run.activity.markers.frame()
         host, device, event, group, start, end = (
-            table[c].to_numpy(np.int64) for c in ("host", "device", "event", "group", "start", "end")
-        )  # fmt: skip
+            table[name].to_numpy(np.int64)
+            for name in ("host", "device", "event", "group", "start", "end")
+        )
         # Marks of a host say when the program was in a step, also where the step lasts until its
         # device work ends.
         on_host = device < 0
@@ -424,12 +427,12 @@ class Links:
             np.where(on_host, self.events.start[event], start),
             np.where(on_host, self.events.end[event], end),
         )
-        out = {}
+        result = {}
         for key in sorted(set(zip(host.tolist(), device.tolist(), strict=True))):
             rows = np.flatnonzero((host == key[0]) & (device == key[1]))
             rows = rows[np.argsort(begin[rows], kind="stable")]
-            out[key] = begin[rows], stop[rows], group[rows]
-        return out
+            result[key] = begin[rows], stop[rows], group[rows]
+        return result
 
     def _step_at(self, host: int, time: int, device: int | None) -> str:
         """The name of the step in which a moment lies."""
@@ -437,21 +440,21 @@ class Links:
         marks = self._marks(host, device)
         if marks is not None:
             begin, stop, group = marks
-            at = int(np.searchsorted(begin, time, side="right")) - 1
-            if at >= 0 and time < stop[at]:
-                return names.get((host, int(group[at])), str(int(group[at])))
+            index = int(np.searchsorted(begin, time, side="right")) - 1
+            if index >= 0 and time < stop[index]:
+                return names.get((host, int(group[index])), str(int(group[index])))
         steps = self.run.steps
         if not len(steps) or not 0 <= host < len(self.run.hosts):
             return ""
         start = steps["start_ms"].to_numpy(np.float64)
-        inside = (steps["host"] == self.run.hosts[host]).to_numpy(np.bool_) & (start <= time / 1e9)
-        inside &= time / 1e9 < start + steps["step_time_ms"].to_numpy(np.float64)
-        found = np.flatnonzero(inside)
-        return str(steps["name"].iloc[int(found[-1])]) if len(found) else ""
+        in_step = (steps["host"] == self.run.hosts[host]).to_numpy(np.bool_) & (start <= time / 1e9)
+        in_step &= time / 1e9 < start + steps["step_time_ms"].to_numpy(np.float64)
+        step_rows = np.flatnonzero(in_step)
+        return str(steps["name"].iloc[int(step_rows[-1])]) if len(step_rows) else ""
 
 
-# How far behind a finish that names the next slice that slice may begin, ps; times of arrows and
-# slices are rounded apart.
+# How much later than a finish the next slice, which it names, may begin, ps: times of arrows and
+# slices are rounded separately.
 _NEAR_PS = 1_000_000
 
 
@@ -486,11 +489,11 @@ class FlowPoints:
         )
         if not len(ids) or (ids.min() >= 0 and (host == host[0]).all()):
             return ids
-        place = np.unique(ids, return_inverse=True)[1].ravel()
-        return np.asarray(place * (int(host.max()) + 2) + host + 1, np.int64)
+        inverse = np.unique(ids, return_inverse=True)[1].ravel()
+        return np.asarray(inverse * (int(host.max()) + 2) + host + 1, np.int64)
 
     def has(self, category: str) -> bool:
-        """Whether there are arrows of a category."""
+        """True if there are arrows of a category."""
         if self._categories is None:
             self._categories = {self._name(c) for c in np.unique(self.flows.category).tolist()}
         return category in self._categories
@@ -498,7 +501,7 @@ class FlowPoints:
     def _name(self, category: int) -> str:
         return self.trace.strings[category] if category >= 0 else ""
 
-    def of(self, event: int, most: int) -> list[tuple[str, int, int]]:
+    def of(self, event: int, limit: int) -> list[tuple[str, int, int]]:
         """Category, begin and end of the arrows of a slice, in the order of the file; at most so
         many.
         """
@@ -509,15 +512,15 @@ class FlowPoints:
             int(events.start[event] + events.duration[event]) + _NEAR_PS,
         )
         near = np.flatnonzero((flows.lane == row) & (flows.time >= first) & (flows.time <= last))
-        out: list[tuple[str, int, int]] = []
+        result: list[tuple[str, int, int]] = []
         for point in near[self.slices(near) == event].tolist():
             chain = np.flatnonzero(
                 (self.number == self.number[point]) & (flows.category == flows.category[point])
             )
             chain = self._part(chain, point)
             slices = self.slices(chain)
-            at = int(np.flatnonzero(chain == point)[0])
-            for a, b in ((at - 1, at), (at, at + 1)):
+            rows = int(np.flatnonzero(chain == point)[0])
+            for a, b in ((rows - 1, rows), (rows, rows + 1)):
                 if (
                     a >= 0
                     and b < len(chain)
@@ -525,12 +528,12 @@ class FlowPoints:
                     and slices[b] >= 0
                     and flows.phase[chain[a]] != 2
                 ):
-                    out.append(
+                    result.append(
                         (self._name(int(flows.category[point])), int(slices[a]), int(slices[b]))
                     )
-            if len(out) >= most:
+            if len(result) >= limit:
                 break
-        return list(dict.fromkeys(out))
+        return list(dict.fromkeys(result))
 
     def _part(self, chain: Int64s, point: int) -> Int64s:
         """The points of one arrow in the order of time: an id may be used again once its arrow has
@@ -543,37 +546,39 @@ class FlowPoints:
 
     def slices(self, points: Int64s) -> Int64s:
         """int64[points]: the slice that each belongs to, -1 where there is none."""
-        out = np.full(len(points), -1, np.int64)
+        result = np.full(len(points), -1, np.int64)
         events, flows = self.events, self.flows
         reach = np.full(len(points), np.iinfo(np.int64).min)
         for row in np.unique(flows.lane[points]).tolist():
-            mine = np.flatnonzero(flows.lane[points] == row)
-            time = flows.time[points[mine]]
-            following = (flows.phase[points[mine]] == 2) & ~flows.enclosing[points[mine]]
+            row_points = np.flatnonzero(flows.lane[points] == row)
+            time = flows.time[points[row_points]]
+            following = (flows.phase[points[row_points]] == 2) & ~flows.enclosing[
+                points[row_points]
+            ]
             for lane in np.flatnonzero(self.row_of == row).tolist():
                 first, stop = np.searchsorted(
                     events.lane, np.array([lane, lane + 1], events.lane.dtype)
                 )
                 starts = events.start[first:stop]
-                at = first + np.searchsorted(starts, time, side="right") - 1
-                at = np.where(at >= first, at, -1)
-                open_ = np.flatnonzero(at >= 0)
+                index = first + np.searchsorted(starts, time, side="right") - 1
+                index = np.where(index >= first, index, -1)
+                open_ = np.flatnonzero(index >= 0)
                 while len(open_):
                     open_ = open_[
-                        events.start[at[open_]] + events.duration[at[open_]] < time[open_]
+                        events.start[index[open_]] + events.duration[index[open_]] < time[open_]
                     ]
-                    at[open_] = events.parent[at[open_]]
-                    open_ = open_[at[open_] >= 0]
+                    index[open_] = events.parent[index[open_]]
+                    open_ = open_[index[open_] >= 0]
                 behind = first + np.searchsorted(starts, time, side="left")
                 near = (
                     (behind < stop)
                     & (events.start[np.minimum(behind, stop - 1)] <= time + _NEAR_PS)
                     if stop > first
-                    else at >= 0
+                    else index >= 0
                 )
-                at = np.where((following | (at < 0)) & near, behind, at)
+                index = np.where((following | (index < 0)) & near, behind, index)
                 # Of the lanes of a row the one whose slice began last, which is the innermost.
-                began = np.where(at >= 0, events.start[at], np.iinfo(np.int64).min)
-                better = (at >= 0) & (began >= reach[mine])
-                out[mine[better]], reach[mine[better]] = at[better], began[better]
-        return out
+                began = np.where(index >= 0, events.start[index], np.iinfo(np.int64).min)
+                better = (index >= 0) & (began >= reach[row_points])
+                result[row_points[better]], reach[row_points[better]] = index[better], began[better]
+        return result

@@ -1,4 +1,4 @@
-"""Where something named in another view is in the trace: an op's longest call, a step, the memory
+"""Finds the slice of something named in another view: an op's longest call, a step, the memory
 peak, an idle gap.
 """
 
@@ -25,7 +25,7 @@ from nbprof.timeline.slices import Slices
 if TYPE_CHECKING:
     from nbprof.timeline.serve import Timeline
 
-# What is shown on each side of a slice, of its length; and how much at least, ns.
+# Margin on each side of a slice, as a multiple of its length, and the least one, ns.
 _ROOM = 0.4
 _LEAST_NS = 500.0
 _PEAK_ROOM = 0.01
@@ -79,8 +79,8 @@ class Locator:
         chosen = calls.at(np.flatnonzero(self._on(calls.event, target)))
         if not len(chosen.event):
             on = " there" if len(calls.event) else ""
-            what = f"call of the {_WHAT[kind]}" if kind in _WHAT else "slice called"
-            return self._nothing(f"The trace has no {what} {_short(name)}{on}.")
+            subject = f"call of the {_WHAT[kind]}" if kind in _WHAT else "slice called"
+            return self._nothing(f"The trace has no {subject} {_short(name)}{on}.")
         call = "call" if kind in _WHAT else "slice"
         many = len(chosen.event)
         count = f"the only {call}" if many == 1 else f"the longest of {many:,} {call}s"
@@ -96,34 +96,38 @@ class Locator:
         drawn = int(self._slices.durations(np.array([event]))[0])
         if abs(drawn - length) > max(_NS, _CLOCKS * length):
             # As a TPU counts its ops: the table and the slice are both right.
-            measured, shown = wording.micros(length / 1e6, 3), wording.micros(drawn / 1e6, 3)
-            count += f" by the device's own clock, {measured}; {shown} by the clock of the trace"
+            measured, drawn_text = wording.micros(length / 1e6, 3), wording.micros(drawn / 1e6, 3)
+            count += (
+                f" by the device's own clock, {measured}; {drawn_text} by the clock of the trace"
+            )
         return self._around(event, f"{_short(name)}: {count}.")
 
-    def _calls(self, kind: str, name: str, where: object) -> _Calls:
+    def _calls(self, kind: str, name: str, location: object) -> _Calls:
         """The events that a row of a table counts."""
         activity = self._run.activity
-        found: list[_Calls] = []
+        candidates: list[_Calls] = []
         if kind == "kernel":
-            found = [
+            candidates = [
                 _events(activity.kernels.frame(), "kernel", activity.kernel_names.codes.get(name))
             ]
         elif kind == "op":
             # Names get their codes as the tables are made: these first.
             sides = {"device": activity.device_ops.frame(), "host": activity.host_ops.frame()}
             code = activity.ops.codes.get(name)
-            found = [
+            candidates = [
                 _events(table, "op", code)
                 for side, table in sides.items()
-                if where in (side, None, "")
+                if location in (side, None, "")
             ]
-            # What ran on the device is what the op cost; its calls on the host only asked for it.
-            found = next(([rows] for rows in found if len(rows.event)), [])
+            # Device time is the cost of an op; its calls on the host only asked for it.
+            candidates = next(([rows] for rows in candidates if len(rows.event)), [])
         elif kind == "input":
-            found = self._input(name)
+            candidates = self._input(name)
         elif kind == "function":
-            found = [_events(activity.functions.frame(), "name", activity.texts.codes.get(name))]
-        calls = _Calls.of(found)
+            candidates = [
+                _events(activity.functions.frame(), "name", activity.texts.codes.get(name))
+            ]
+        calls = _Calls.of(candidates)
         if len(calls.event):
             return calls
         events = self._named(name, part=kind == "name")
@@ -156,25 +160,28 @@ class Locator:
         codes = np.flatnonzero((tracks.names == name) | (tracks.full == name))
         if not len(codes):
             return self._finder.hits(name).ids.astype(np.int64) if part else np.zeros(0, np.int64)
-        wanted = np.zeros(len(tracks.names), np.bool_)
-        wanted[codes] = True
-        found = [
-            np.flatnonzero(wanted[part.events.name]) + part.first for part in self._slices.parts
+        has_name = np.zeros(len(tracks.names), np.bool_)
+        has_name[codes] = True
+        parts_ = [
+            np.flatnonzero(has_name[part.events.name]) + part.first for part in self._slices.parts
         ]
-        events = np.concatenate(found).astype(np.int64)
+        events = np.concatenate(parts_).astype(np.int64)
         drawn: npt.NDArray[np.bool_] = self._slices.kind[self._lane(events)] > 0
         return events[drawn]
 
     def _lane(self, events: Int64s) -> npt.NDArray[Any]:
         first, second = self._slices.parts
-        cut = int(np.searchsorted(events, second.first))
-        out: npt.NDArray[Any] = np.concatenate(
-            [first.events.lane[events[:cut]], second.events.lane[events[cut:] - second.first]]
+        boundary = int(np.searchsorted(events, second.first))
+        result: npt.NDArray[Any] = np.concatenate(
+            [
+                first.events.lane[events[:boundary]],
+                second.events.lane[events[boundary:] - second.first],
+            ]
         )
-        return out
+        return result
 
     def _on(self, events: Int64s, target: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
-        """Which events are on the host and the device that a target names."""
+        """Mask of events on the host and the device of a target."""
         host, device = target.get("host"), target.get("device")
         if not host and device in (None, ""):
             return np.ones(len(events), np.bool_)
@@ -185,8 +192,8 @@ class Locator:
             lanes[lane.id] = (not host or lane.host == host) and (
                 device in (None, "") or str(device) in headings
             )
-        out: npt.NDArray[np.bool_] = lanes[self._lane(events)]
-        return out
+        result: npt.NDArray[np.bool_] = lanes[self._lane(events)]
+        return result
 
     def _starting(self, events: Int64s, time_ms: object) -> npt.NDArray[np.intp]:
         """Positions of those that start at a time of a table, to within the ns to which tables
@@ -205,13 +212,13 @@ class Locator:
         if target.get("name") and len(steps) and (steps["name"] == target["name"]).any():
             steps = steps[steps["name"] == target["name"]]
         if not len(steps):
-            what = (
+            subject = (
                 f"step {target['step']:,}" if isinstance(target.get("step"), int) else "such step"
             )
             return self._nothing(
-                f"There is no {what} in the trace."
-                if what == "such step"
-                else f"The trace has no {what}."
+                f"There is no {subject} in the trace."
+                if subject == "such step"
+                else f"The trace has no {subject}."
             )
         if target.get("time_ms") is not None:
             row = steps.iloc[
@@ -273,16 +280,16 @@ class Locator:
         if name:
             summary = summary[summary["memory_id"] == name]
         elif len(summary):
-            known = memory.leading(summary, self._run.hosts, self._run.activity.has_device)
-            summary = known if len(known) else summary[summary["peak_bytes"].notna()].head(1)
+            leading = memory.leading(summary, self._run.hosts, self._run.activity.has_device)
+            summary = leading if len(leading) else summary[summary["peak_bytes"].notna()].head(1)
         if not len(summary) or pd.isna(summary.iloc[0]["peak_bytes"]):
             return self._nothing("No allocator in this profile reports how much memory was in use.")
         peak = summary.iloc[0]
-        at = rows[
+        row = rows[
             (rows["memory_id"] == peak["memory_id"]) & (rows["time_ms"] == peak["peak_time_ms"])
         ]
-        at = at[at["in_use_bytes"] == peak["peak_bytes"]].sort_values("order")
-        event = int(at["order"].iloc[-1]) if len(at) else None
+        row = row[row["in_use_bytes"] == peak["peak_bytes"]].sort_values("order")
+        event = int(row["order"].iloc[-1]) if len(row) else None
         moment = self._slices.ns(round(float(peak["peak_time_ms"]) * 1e9))
         room = _PEAK_ROOM * self._slices.ns(self._slices.tracks.end)
         text = f"Peak of {peak['memory_id']}: {int(peak['peak_bytes']):,} bytes in use."
@@ -296,9 +303,9 @@ class Locator:
         self, event: int | None, start: float, end: float, text: str, room: float = _ROOM
     ) -> dict[str, Any]:
         """The range with room on both sides, within the profile."""
-        whole = self._slices.ns(self._slices.tracks.end)
+        ends = self._slices.ns(self._slices.tracks.end)
         more = max(room * (end - start), _LEAST_NS)
-        low, high = max(start - more, 0.0), min(end + more, max(whole, end))
+        low, high = max(start - more, 0.0), min(end + more, max(ends, end))
         high = max(high, low + _LEAST_NS)
         return {
             "found": True,

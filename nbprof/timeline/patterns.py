@@ -64,14 +64,14 @@ class Pattern:
         return int(self.text) if re.fullmatch(r"[+-]?\d{1,20}", self.text, re.ASCII) else None
 
     def matches(self, texts: Iterable[object]) -> npt.NDArray[np.bool_]:
-        """Which texts match, bool[n]; those not reached in time do not."""
+        """Mask of texts that match, bool[n]; False for those not reached in time."""
         if self._expression is None:
             part = self.text.lower()
             # ASCII text is the rule, and what is searched for mostly has no letter that changes its
             # length when it is lowered.
             return np.fromiter((part in str(text).lower() for text in texts), np.bool_)
-        out = []
-        search, most = self._expression.search, self.most
+        result = []
+        search, limit = self._expression.search, self.most
         if self._until is None:
             self._until = time.monotonic() + SECONDS
         late = False
@@ -81,17 +81,17 @@ class Pattern:
                 late = time.monotonic() > self._until
             if late:
                 self.skipped += 1
-                out.append(False)
+                result.append(False)
                 continue
-            if len(string) > most:
+            if len(string) > limit:
                 self.cut += 1
-                string = string[:most]
-            out.append(search(string) is not None)
-        return np.array(out, np.bool_)
+                string = string[:limit]
+            result.append(search(string) is not None)
+        return np.array(result, np.bool_)
 
     @property
     def where(self) -> str:
-        """What was not searched, as a sentence; "" if everything was."""
+        """A sentence about texts that were not searched; "" if all were."""
         parts = []
         if self.cut:
             parts.append(
@@ -146,18 +146,18 @@ def _cost(tree: Any) -> tuple[int, int]:
     for op, argument in tree:
         name = str(op)
         if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-            least, most, body = argument
+            least, limit, body = argument
             inner, inner_ways = _cost(body)
-            if most <= _FEW:
-                repeats += inner * most
-                ways *= min((most - least + 1) * inner_ways**most, _MOST_WAYS + 1)
+            if limit <= _FEW:
+                repeats += inner * limit
+                ways *= min((limit - least + 1) * inner_ways**limit, _MOST_WAYS + 1)
             elif inner or inner_ways > 1:
                 raise PatternError(
                     "The expression repeats a part that can match in several ways, and could take"
                     " forever. Use fewer repeats."
                 )
             else:
-                repeats += int(most != least)
+                repeats += int(limit != least)
         elif name == "BRANCH":
             parts = [_cost(branch) for branch in argument[1]]
             repeats += max(inner for inner, _ in parts)

@@ -1,4 +1,4 @@
-"""What happened in a time range: self time by name, and how busy each lane and device was."""
+"""Summary of a time range: self time by name, and how busy each lane and device was."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
             busy.append(_busy(lane.id, intervals.EMPTY, low, high, 0))
             continue
         part = slices.part_of(lane.id)
-        found = in_lane(part, lane.id, low, high)
-        sets.setdefault(lane.kind, []).extend(found)
+        rows_in_lane = in_lane(part, lane.id, low, high)
+        sets.setdefault(lane.kind, []).extend(rows_in_lane)
         unions[lane.id] = covered(part, lane.id, low, high)
-        busy.append(_busy(lane.id, unions[lane.id], low, high, sum(map(len, found))))
+        busy.append(_busy(lane.id, unions[lane.id], low, high, sum(map(len, rows_in_lane))))
     sections: dict[tuple[str, str], list[Intervals]] = {}
     for lane in work:
         if lane.kind == "device" and lane.id in unions:
@@ -142,16 +142,20 @@ def many_info(slices: Slices, events: list[int]) -> dict[str, Any]:
 
 def _busy_lanes(part: Part, rows: Int64s, low: int, high: int) -> list[dict[str, Any]]:
     lane = part.events.lane[rows]
-    out = []
+    result = []
     for i in np.unique(lane).tolist():
-        mine = rows[lane == i]
-        start = part.events.start[mine]
-        out.append(
+        lane_rows = rows[lane == i]
+        start = part.events.start[lane_rows]
+        result.append(
             _busy(
-                i, Intervals.union(start, start + part.events.duration[mine]), low, high, len(mine)
+                i,
+                Intervals.union(start, start + part.events.duration[lane_rows]),
+                low,
+                high,
+                len(lane_rows),
             )
         )
-    return out
+    return result
 
 
 def _busy(lane: int, busy: Intervals, low: int, high: int, count: int) -> dict[str, Any]:
@@ -164,8 +168,8 @@ def _busy(lane: int, busy: Intervals, low: int, high: int, count: int) -> dict[s
     }
 
 
-def _percent(time: float, of: float) -> float:
-    return 100 * float(time) / of if of > 0 else 0.0
+def _percent(time: float, total_time: float) -> float:
+    return 100 * float(time) / total_time if total_time > 0 else 0.0
 
 
 @dataclass
@@ -192,11 +196,11 @@ def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
     kinds = list(sets)
     sums = [Sums(slices, sets[kind]) for kind in kinds]
     side = np.repeat(np.arange(len(kinds)), [len(each.names.code) for each in sums])
-    place = np.concatenate(
+    index = np.concatenate(
         [np.zeros(0, np.int64), *(np.arange(len(each.names.code)) for each in sums)]
     )
     parts = [each.names for each in sums] or [Sums(slices, []).names]
-    code, count, own, total, most = (
+    code, count, self_time, total, longest = (
         np.concatenate([getattr(part, column) for part in parts])
         for column in ("code", "count", "own", "total", "longest")
     )
@@ -204,7 +208,7 @@ def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
     text, texts = pd.factorize(slices.tracks.names[code])
     group, alike = pd.factorize(text * len(kinds) + side)
     size = len(alike)
-    order = np.lexsort((-np.arange(len(group)), most))
+    order = np.lexsort((-np.arange(len(group)), longest))
     best = np.zeros(size, np.int64)
     # The last assignment wins.
     best[group[order]] = order
@@ -212,17 +216,17 @@ def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
         np.asarray(texts, object)[text[best]],
         np.asarray(kinds, object)[side[best]],
         np.bincount(group, count, size).astype(np.int64),
-        np.bincount(group, own, size).astype(np.float64),
+        np.bincount(group, self_time, size).astype(np.float64),
         np.bincount(group, total, size).astype(np.float64),
-        [partial(sums[side[i]].longest, int(place[i])) for i in best.tolist()],
+        [partial(sums[side[i]].longest, int(index[i])) for i in best.tolist()],
         code[best],
     )
 
 
 def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
     """`shares`, `others` and `count` of a `RangeInfo`."""
-    count, own, size = names.count, names.own, len(names.name)
-    order = np.lexsort((np.arange(size), -count, -own))
+    count, self_time, size = names.count, names.own, len(names.name)
+    order = np.lexsort((np.arange(size), -count, -self_time))
     # One name more than fit gets its own line rather than one that sums up a single name.
     head, rest = (
         (order, order[:0]) if size <= MOST_NAMES + 1 else (order[:MOST_NAMES], order[MOST_NAMES:])
@@ -233,20 +237,20 @@ def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
             "on": names.on[i],
             "fill": slices.fill(int(names.code[i])),
             "count": int(count[i]),
-            "self_ns": float(own[i]) / 1000,
+            "self_ns": float(self_time[i]) / 1000,
             "total_ns": float(names.total[i]) / 1000,
-            "percent": _percent(own[i], length),
+            "percent": _percent(self_time[i], length),
             "longest": slices.ref(names.longest[i]()),
         }
         for i in head.tolist()
     ]
-    others = (
+    others_row = (
         {
             "names": len(rest),
             "count": int(count[rest].sum()),
-            "self_ns": float(own[rest].sum()) / 1000,
+            "self_ns": float(self_time[rest].sum()) / 1000,
         }
         if len(rest)
         else None
     )
-    return {"shares": shares, "others": others, "count": int(count.sum())}
+    return {"shares": shares, "others": others_row, "count": int(count.sum())}

@@ -44,20 +44,20 @@ class Request:
     @property
     def ask(self) -> str:
         """The kind of request."""
-        return self.text("ask", most=40)
+        return self.text("ask", limit=40)
 
-    def text(self, name: str, missing: str | None = None, most: int = MOST_TEXT) -> str:
+    def text(self, name: str, missing: str | None = None, limit: int = MOST_TEXT) -> str:
         """A text."""
         value = self._value(name, missing)
         if not isinstance(value, str):
             raise self._wrong(name, "a text")
-        if len(value) > most:
-            raise BadRequest(f"{name} has {len(value):,} characters; the limit is {most:,}.")
+        if len(value) > limit:
+            raise BadRequest(f"{name} has {len(value):,} characters; the limit is {limit:,}.")
         return value
 
     def one_of(self, name: str, *choices: str) -> str:
         """One of several choices."""
-        value = self.text(name, most=40)
+        value = self.text(name, limit=40)
         if value not in choices:
             raise self._wrong(name, f"one of {', '.join(choices)}")
         return value
@@ -82,19 +82,19 @@ class Request:
         return start, end
 
     def yes(self, name: str) -> bool:
-        """Whether something is set."""
+        """True if an option is set."""
         value = self._value(name, False)
         if not isinstance(value, bool):
             raise self._wrong(name, "true or false")
         return value
 
-    def wholes(self, name: str, limit: int, most: int) -> list[int]:
+    def wholes(self, name: str, limit: int, largest: int) -> list[int]:
         """A list of integers in 0…limit-1."""
         values = self._given.get(name)
         if not isinstance(values, list):
             raise self._wrong(name, "a list of numbers")
-        if len(values) > most:
-            raise BadRequest(f"{name} has {len(values):,} entries; the limit is {most:,}.")
+        if len(values) > largest:
+            raise BadRequest(f"{name} has {len(values):,} entries; the limit is {largest:,}.")
         return [self._whole(name, value, 0, limit - 1) for value in values]
 
     def wanted(self, lanes: int) -> list[list[int]]:
@@ -102,7 +102,7 @@ class Request:
         rows = self._given.get("want")
         if not isinstance(rows, list) or len(rows) > MOST_ROWS:
             raise self._wrong("want", f"a list of at most {MOST_ROWS:,} rows")
-        out = []
+        result = []
         tiles = 0
         for row in rows:
             if not isinstance(row, list) or len(row) != 5:
@@ -113,12 +113,12 @@ class Request:
             )
             tile, tile_to = (self._whole("want", row[i], -(2**53), 2**53) for i in (3, 4))
             tiles += max(tile_to - tile + 1, 0)
-            out.append([lane, depth, depth_to, tile, tile_to])
+            result.append([lane, depth, depth_to, tile, tile_to])
         if tiles > MOST_TILES:
             raise BadRequest(
                 f"{tiles:,} tiles of rows were requested; the limit is {MOST_TILES:,}."
             )
-        return out
+        return result
 
     def level(self) -> int:
         """Level of zoom: a bin is 2**level ns."""
@@ -145,5 +145,5 @@ class Request:
             )
         return value
 
-    def _wrong(self, name: str, what: str) -> BadRequest:
-        return BadRequest(f"{name} is not {what}.")
+    def _wrong(self, name: str, fault: str) -> BadRequest:
+        return BadRequest(f"{name} is not {fault}.")

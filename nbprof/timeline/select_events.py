@@ -29,22 +29,22 @@ def pick(
     `nbprof.tools.trace.accessor.TraceView.events`.
     """
     chosen = lanes(tracks, lane, kind)
-    wanted = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
-    wanted[[each.id for each in chosen]] = True
+    is_selected = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
+    is_selected[[each.id for each in chosen]] = True
     hit = None if name is None else named(tracks, name)
-    found = []
+    parts = []
     first = 0
     for events in (tracks.events, tracks.extra):
-        rows = _of_lanes(events, wanted)
+        rows = _of_lanes(events, is_selected)
         if hit is not None:
             rows = rows[hit[events.name[rows]]]
         if between is not None:
             low, high = window(between)
             rows = rows[events.start[rows] <= high]
             rows = rows[events.start[rows] + events.duration[rows] >= low]
-        found.append(rows + first)
+        parts.append(rows + first)
         first += len(events)
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def window(between: object) -> tuple[float, float]:
@@ -76,7 +76,7 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
         )
     drawn = [each for each in tracks.lanes if each.kind != "counter" and kind in (None, each.kind)]
     # An id from here on is that of a lane made here.
-    made = (
+    derived = (
         int(tracks.extra.lane.min())
         if len(tracks.extra)
         else max((each.id for each in tracks.lanes), default=0) + 1
@@ -87,14 +87,14 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
         else list(lane)
     )
     ids: set[int] = set()
-    for one in asked:
-        if one is None:
-            ids |= {each.id for each in drawn if each.id < made}
-        elif isinstance(one, (str, re.Pattern)):
-            test = matcher(one)
-            ids |= {each.id for each in drawn if each.id < made and test(each.name)}
+    for number in asked:
+        if number is None:
+            ids |= {each.id for each in drawn if each.id < derived}
+        elif isinstance(number, (str, re.Pattern)):
+            test = matcher(number)
+            ids |= {each.id for each in drawn if each.id < derived and test(each.name)}
         else:
-            ids.add(int(one))
+            ids.add(int(number))
     return [each for each in drawn if each.id in ids]
 
 
@@ -130,14 +130,14 @@ def named(tracks: Tracks, name: Names) -> npt.NDArray[np.bool_]:
     return hit
 
 
-def _of_lanes(events: Events, wanted: npt.NDArray[np.bool_]) -> Int64s:
+def _of_lanes(events: Events, selected: npt.NDArray[np.bool_]) -> Int64s:
     if not len(events):
         return np.zeros(0, np.int64)
     bounds = np.searchsorted(events.lane, np.arange(int(events.lane[-1]) + 2))
     parts = [
         np.arange(bounds[i], bounds[i + 1])
         for i in range(len(bounds) - 1)
-        if i < len(wanted) and wanted[i] and bounds[i] < bounds[i + 1]
+        if i < len(selected) and selected[i] and bounds[i] < bounds[i + 1]
     ]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
@@ -146,7 +146,7 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
     """The columns of `p.trace.events()` of some events, with args behind them; host, process and
     lane are texts, times in µs.
     """
-    cut = len(tracks.events)
+    event_count = len(tracks.events)
     size = max((lane.id for lane in tracks.lanes), default=-1) + 1
     texts = {key: np.full(size, "", object) for key in ("host", "process", "lane")}
     table = trace.lanes
@@ -161,7 +161,10 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
                 each.name,
             )
     columns: dict[str, npt.NDArray[np.generic]] = {}
-    for part, events in ((ids[ids < cut], tracks.events), (ids[ids >= cut] - cut, tracks.extra)):
+    for part, events in (
+        (ids[ids < event_count], tracks.events),
+        (ids[ids >= event_count] - event_count, tracks.extra),
+    ):
         values_of = {
             **{key: text[events.lane[part]] for key, text in texts.items()},
             "name": tracks.full[events.name[part]],
@@ -172,12 +175,13 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
         }
         for key, value in values_of.items():
             columns[key] = value if key not in columns else np.concatenate([columns[key], value])
-    out = pd.DataFrame(
-        {**columns, "event": np.concatenate([ids[ids < cut], ids[ids >= cut]])}, copy=False
+    result = pd.DataFrame(
+        {**columns, "event": np.concatenate([ids[ids < event_count], ids[ids >= event_count]])},
+        copy=False,
     )
     for arg in args:
-        out[arg] = pd.Series(arg_column(trace, arg, out["event"].to_numpy()), dtype=object)
-    return out
+        result[arg] = pd.Series(arg_column(trace, arg, result["event"].to_numpy()), dtype=object)
+    return result
 
 
 def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object_]:
@@ -194,25 +198,25 @@ def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object
             f"no event in this profile has an arg {name!r}; there are"
             f" {', '.join(sorted(trace.args)[:20])}"
         )
-    out = np.full(len(events), None, object)
+    result = np.full(len(events), None, object)
     if not len(column) or not len(events):
-        return out
-    at = np.minimum(np.searchsorted(column.event, events), len(column) - 1)
-    rows = np.flatnonzero(column.event[at] == events)
-    kinds, values = column.kinds[at[rows]], column.values[at[rows]]
+        return result
+    index = np.minimum(np.searchsorted(column.event, events), len(column) - 1)
+    rows = np.flatnonzero(column.event[index] == events)
+    kinds, values = column.kinds[index[rows]], column.values[index[rows]]
     for kind in np.unique(kinds).tolist():
-        mine = np.flatnonzero(kinds == kind)
-        out[rows[mine]] = _values(trace, kind, values[mine])
-    return out
+        kind_rows = np.flatnonzero(kinds == kind)
+        result[rows[kind_rows]] = _values(trace, kind, values[kind_rows])
+    return result
 
 
 def _values(trace: Trace, kind: int, values: Int64s) -> npt.NDArray[np.object_]:
     if kind in (TEXT, BYTES):
-        codes, place = np.unique(values, return_inverse=True)
-        known = trace.strings if kind == TEXT else trace.blobs
+        codes, inverse = np.unique(values, return_inverse=True)
+        values_table = trace.strings if kind == TEXT else trace.blobs
         texts = np.empty(len(codes), object)
-        texts[:] = [known[c] if 0 <= c < len(known) else None for c in codes.tolist()]
-        return np.asarray(texts[place], object)
+        texts[:] = [values_table[c] if 0 <= c < len(values_table) else None for c in codes.tolist()]
+        return np.asarray(texts[inverse], object)
     numbers = (
         values.view(np.float64)
         if kind == DOUBLE
@@ -220,6 +224,6 @@ def _values(trace: Trace, kind: int, values: Int64s) -> npt.NDArray[np.object_]:
         if kind == UINT
         else values
     )
-    out = np.empty(len(values), object)
-    out[:] = numbers.tolist()
-    return out
+    result = np.empty(len(values), object)
+    result[:] = numbers.tolist()
+    return result

@@ -63,8 +63,8 @@ class Timeline:
         with self._making:
             if name not in self._made:
                 self._made[name] = make()
-            made: T = self._made[name]
-            return made
+            created: T = self._made[name]
+            return created
 
     @property
     def tracks(self) -> Tracks:
@@ -75,7 +75,7 @@ class Timeline:
 
     @property
     def index(self) -> Index:
-        """Where events are."""
+        """Index of events by lane, level and time."""
         from nbprof.timeline.index import Index
 
         return self._once("index", lambda: Index(self.tracks))
@@ -91,7 +91,7 @@ class Timeline:
 
     @property
     def links(self) -> Links:
-        """What belongs together."""
+        """Links between events: arrows, launches and stacks."""
         from nbprof.timeline.links import Links
 
         return self._once("links", lambda: Links(self.run, self.tracks))
@@ -102,11 +102,12 @@ class Timeline:
         from nbprof.timeline.slices import Slices
 
         # No cycle: a profile that is let go is out of memory at once.
-        mine = weakref.proxy(self)
+        reference = weakref.proxy(self)
         return self._once(
             "slices",
             lambda: Slices(
-                self.tracks, lambda: (mine.index.main.stack.level, mine.index.extra.stack.level)
+                self.tracks,
+                lambda: (reference.index.main.stack.level, reference.index.extra.stack.level),
             ),
         )
 
@@ -140,7 +141,7 @@ class Timeline:
         """Begins to make what tiles are taken from, while the page still draws what it has."""
         if len(self.tracks.events) >= MANY and "prepared" not in self._made:
             self._made["prepared"] = True
-            # Where there are no threads, it is made when it is needed.
+            # Without threads it is built when it is needed.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(
                     target=quietly,
@@ -157,7 +158,7 @@ class Timeline:
             return self.finder.hits(query)
 
     def answer(self, request: object) -> Answer:
-        """What a request asks for, as JSON values and columns; never raises."""
+        """The answer to a request, as JSON values and columns; never raises."""
         try:
             asked = Request(request)
             kind = asked.ask
@@ -173,7 +174,7 @@ class Timeline:
 
 
 def _prepare(index: Index, lock: threading.Lock) -> None:
-    # What fails here fails again when it is asked for, and is an answer then. A page that asks for
+    # A failure here repeats when the data is requested, and is an answer then. A page that asks for
     # tiles meanwhile waits for one row.
     with lock:
         _ = index.main.blocks
@@ -184,8 +185,12 @@ def _prepare(index: Index, lock: threading.Lock) -> None:
 
 def refusal(error: Exception) -> Answer:
     """The answer to what cannot be answered: a sentence."""
-    said = isinstance(error, (NbprofError, IndexError))
-    text = str(error) if said else f"This could not be answered ({type(error).__name__}: {error})."
+    is_expected = isinstance(error, (NbprofError, IndexError))
+    text = (
+        str(error)
+        if is_expected
+        else f"This could not be answered ({type(error).__name__}: {error})."
+    )
     return {"ok": False, "error": text[:_MOST_REASON]}
 
 
@@ -252,8 +257,10 @@ def _step(timeline: Timeline, request: Request) -> Answer:
 
 def _first(timeline: Timeline, request: Request) -> Answer:
     start, end = request.window()
-    found = timeline.slices.first(start, end, request.wholes("lanes", timeline.lanes, MOST_LANES))
-    return {"slice": timeline.slices.ref_or_none(found)}
+    slices_found = timeline.slices.first(
+        start, end, request.wholes("lanes", timeline.lanes, MOST_LANES)
+    )
+    return {"slice": timeline.slices.ref_or_none(slices_found)}
 
 
 def _range(timeline: Timeline, request: Request) -> Answer:
@@ -275,18 +282,18 @@ def _search(timeline: Timeline, request: Request) -> Answer:
 
 def _hit(timeline: Timeline, request: Request) -> Answer:
     query = request.text("query", "", MOST_QUERY)
-    at: dict[str, Any]
+    location: dict[str, Any]
     if "index" in request:
-        at = {"index": request.whole("index", -(2**53), 2**53)}
+        location = {"index": request.whole("index", -(2**53), 2**53)}
     elif "event" in request:
-        at = {"event": request.whole("event", 0, timeline.events - 1), "by": _by(request)}
+        location = {"event": request.whole("event", 0, timeline.events - 1), "by": _by(request)}
     elif "time_ns" in request:
-        at = {"time_ns": request.number("time_ns"), "by": _by(request)}
+        location = {"time_ns": request.number("time_ns"), "by": _by(request)}
     elif request.yes("longest"):
-        at = {"longest": True}
+        location = {"longest": True}
     else:
         raise BadRequest("A hit is requested by index, event, time_ns or longest.")
-    return timeline.finder.hit(query, at)
+    return timeline.finder.hit(query, location)
 
 
 def _by(request: Request) -> int:
@@ -301,7 +308,7 @@ def _locate(timeline: Timeline, request: Request) -> Answer:
 
     target: dict[str, Any] = {"kind": request.one_of("kind", *TARGETS)}
     target |= {
-        name: request.text(name, most=MOST_NAME)
+        name: request.text(name, limit=MOST_NAME)
         for name in ("name", "host", "device", "where")
         if name in request
     }

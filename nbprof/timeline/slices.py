@@ -55,7 +55,7 @@ class Part:
 
     @cached_property
     def bounds(self) -> Int64s:
-        """Where each lane begins among the events, int64[lanes + 1]."""
+        """Start of each lane among the events, int64[lanes + 1]."""
         return np.searchsorted(
             self.events.lane, np.arange(self._lanes + 1, dtype=self.events.lane.dtype)
         )
@@ -64,8 +64,8 @@ class Part:
     def _reach(self) -> Int64s:
         """The latest end in each block of events, ps."""
         ends = [
-            ends_of(self.events, slice(at, at + (_BLOCK << 8)))
-            for at in range(0, len(self.events), _BLOCK << 8)
+            ends_of(self.events, slice(offset, offset + (_BLOCK << 8)))
+            for offset in range(0, len(self.events), _BLOCK << 8)
         ]
         parts = [np.maximum.reduceat(end, np.arange(0, len(end), _BLOCK)) for end in ends]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -92,7 +92,7 @@ class Part:
 
     @cached_property
     def _several(self) -> npt.NDArray[np.bool_]:
-        """Which blocks of events hold more than one lane."""
+        """Mask of blocks of events that hold more than one lane."""
         first = self.events.lane[::_BLOCK]
         behind = np.minimum(np.arange(1, len(first) + 1) * _BLOCK, len(self.events))
         several: npt.NDArray[np.bool_] = self.events.lane[behind - 1] != first
@@ -104,18 +104,18 @@ class Part:
         Told for all lanes at once, as there may be thousands of a few events each. A block of one
         lane is looked at only where its time is near.
         """
-        out = np.zeros(self._lanes, np.bool_)
+        result = np.zeros(self._lanes, np.bool_)
         lane, start = self.events.lane, self.events.start
         for block in np.flatnonzero(
             (self._reach >= from_) & (self._several | (start[::_BLOCK] < to))
         ).tolist():
-            if out[lane[block * _BLOCK]] and not self._several[block]:
+            if result[lane[block * _BLOCK]] and not self._several[block]:
                 continue
             rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
             begin = start[rows]
-            inside = (begin < to) & ((begin >= from_) | (ends_of(self.events, rows) > from_))
-            out[lane[rows][inside]] = True
-        return out
+            overlaps = (begin < to) & ((begin >= from_) | (ends_of(self.events, rows) > from_))
+            result[lane[rows][overlaps]] = True
+        return result
 
     def reaching(self, lane: int, time: int) -> Int64s:
         """Events of a lane that start before a time (ps) and end after it, in order.
@@ -131,22 +131,22 @@ class Part:
             return np.zeros(0, np.int64)
         first = low // _BLOCK
         blocks = first + np.flatnonzero(self._reach[first : (high - 1) // _BLOCK + 1] > time)
-        found = []
+        parts_ = []
         for block in blocks.tolist():
-            at = max(block * _BLOCK, low)
-            rows = slice(at, min((block + 1) * _BLOCK, high))
-            found.append(at + np.flatnonzero(ends_of(self.events, rows) > time))
-        if len(found) == 1:
-            return found[0]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+            start_row = max(block * _BLOCK, low)
+            rows = slice(start_row, min((block + 1) * _BLOCK, high))
+            parts_.append(start_row + np.flatnonzero(ends_of(self.events, rows) > time))
+        if len(parts_) == 1:
+            return parts_[0]
+        return np.concatenate(parts_) if parts_ else np.zeros(0, np.int64)
 
 
 def ends_of(events: Events, rows: slice | Int64s) -> Int64s:
     """Ends of some events, ps; one beyond what int64 holds is its last number."""
     start = events.start[rows]
     end = start + events.duration[rows]
-    out: Int64s = np.where((end < start) & (events.duration[rows] > 0), _FAR, end)
-    return out
+    result: Int64s = np.where((end < start) & (events.duration[rows] > 0), _FAR, end)
+    return result
 
 
 class Slices:
@@ -169,13 +169,13 @@ class Slices:
         size = max(self.lanes, default=-1) + 1
         both = tracks.events, tracks.extra
         count = max([size, *(int(e.lane[-1]) + 1 for e in both if len(e))])
-        given = (
+        durations = (
             (lambda i: lambda: levels()[i])
             if levels is not None
             else (lambda i: lambda: both[i].depth)
         )
         self.parts = [
-            Part(e, first, count, given(i))
+            Part(e, first, count, durations(i))
             for i, (e, first) in enumerate(zip(both, (0, len(tracks.events)), strict=True))
         ]
         self.kind = np.zeros(count, np.uint8)
@@ -279,14 +279,16 @@ class Slices:
         """The nearest event of the lane on the same level; looked for in ever longer stretches."""
         lane = int(part.events.lane[row])
         low, high = int(part.bounds[lane]), int(part.bounds[lane + 1])
-        level, at, length = part.level, row if back else row + 1, 64
-        while low < at if back else at < high:
-            to = max(at - length, low) if back else min(at + length, high)
-            stretch = level[to:at] if back else level[at:to]
-            found = np.flatnonzero(stretch == level[row])
-            if len(found):
-                return part.first + (to + int(found[-1]) if back else at + int(found[0]))
-            at, length = to, length * 4
+        level, row_, length = part.level, row if back else row + 1, 64
+        while low < row_ if back else row_ < high:
+            to = max(row_ - length, low) if back else min(row_ + length, high)
+            levels_near = level[to:row_] if back else level[row_:to]
+            same_level = np.flatnonzero(levels_near == level[row])
+            if len(same_level):
+                return part.first + (
+                    to + int(same_level[-1]) if back else row_ + int(same_level[0])
+                )
+            row_, length = to, length * 4
         return None
 
     def same(self, event: int) -> Int64s:
@@ -299,28 +301,28 @@ class Slices:
         part, row = self.of(event)
         lane = int(part.events.lane[row])
         kind = int(self.kind[lane])
-        wanted = self.kind == kind
+        is_kind = self.kind == kind
         if KINDS[kind] == "steps":
-            wanted = np.arange(len(self.kind)) == lane
+            is_kind = np.arange(len(self.kind)) == lane
         key = (self.name(event), kind if KINDS[kind] != "steps" else -1 - lane)
-        known = self._same.pop(key, None)
-        if known is None:
+        cached = self._same.pop(key, None)
+        if cached is None:
             # Different names in full may be shown as one.
             codes = np.flatnonzero(self.tracks.names == key[0])
-            found = []
+            parts_ = []
             for each in self.parts:
-                for at, behind in each.stretches(wanted):
+                for start_row, behind in each.stretches(is_kind):
                     rows = np.flatnonzero(
-                        _any_of(each.events.name[at:behind], codes, len(self.tracks.names))
+                        _any_of(each.events.name[start_row:behind], codes, len(self.tracks.names))
                     )
-                    found.append((rows + (at + each.first)).astype(np.int32))
-            known = np.concatenate(found)
-        self._same[key] = known
+                    parts_.append((rows + (start_row + each.first)).astype(np.int32))
+            cached = np.concatenate(parts_)
+        self._same[key] = cached
         while len(self._same) > 1 and (
             len(self._same) > _KEPT_NAMES or sum(map(len, self._same.values())) > _KEPT_IDS
         ):
             self._same.popitem(last=False)
-        return known
+        return cached
 
     def starts(self, ids: npt.NDArray[Any]) -> Int64s:
         """Starts of events (ascending ids), ps."""
@@ -331,18 +333,18 @@ class Slices:
         return self._column(ids, lambda events: events.duration)
 
     def _column(self, ids: npt.NDArray[Any], column: Callable[[Events], Int64s]) -> Int64s:
-        cut = int(np.searchsorted(ids, ids.dtype.type(self.parts[1].first)))
+        boundary = int(np.searchsorted(ids, ids.dtype.type(self.parts[1].first)))
         first, second = (column(part.events) for part in self.parts)
         return (
-            np.concatenate([first[ids[:cut]], second[ids[cut:] - self.parts[1].first]])
-            if cut < len(ids)
+            np.concatenate([first[ids[:boundary]], second[ids[boundary:] - self.parts[1].first]])
+            if boundary < len(ids)
             else first[ids]
         )
 
     def _same_beside(self, event: int, *, back: bool) -> int | None:
         ids = self.same(event)
-        at = self.nearest(ids, self.starts(ids), self._start(event), event, back=back)
-        return None if at is None else int(ids[at])
+        index = self.nearest(ids, self.starts(ids), self._start(event), event, back=back)
+        return None if index is None else int(ids[index])
 
     def _start(self, event: int) -> int:
         part, row = self.of(event)
@@ -376,9 +378,9 @@ class Slices:
             if lane not in self.lanes:
                 continue
             part = self.part_of(lane)
-            at, behind = part.starting(lane, low, min(high + 1, _FAR))
-            if at < behind:
-                return part.first + at
+            first_row, behind = part.starting(lane, low, min(high + 1, _FAR))
+            if first_row < behind:
+                return part.first + first_row
             if len(rows := part.reaching(lane, low)):
                 return part.first + int(rows[0])
         return None
@@ -387,11 +389,11 @@ class Slices:
 def _any_of(
     names: npt.NDArray[np.int32], codes: npt.NDArray[Any], size: int
 ) -> npt.NDArray[np.bool_]:
-    out: npt.NDArray[np.bool_]
+    result: npt.NDArray[np.bool_]
     if len(codes) == 1:
-        out = names == names.dtype.type(codes[0])
+        result = names == names.dtype.type(codes[0])
     else:
-        wanted = np.zeros(size, np.bool_)
-        wanted[codes] = True
-        out = wanted[names]
-    return out
+        selected = np.zeros(size, np.bool_)
+        selected[codes] = True
+        result = selected[names]
+    return result

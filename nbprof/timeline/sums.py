@@ -42,22 +42,22 @@ class Rows:
         inside, ps.
         """
         events = self.part.events
-        for at in range(0, len(self), _CHUNK):
+        for offset in range(0, len(self), _CHUNK):
             if isinstance(self.rows, slice):
-                first = self.rows.start + at
+                first = self.rows.start + offset
                 part: slice | Int64s = slice(first, min(first + _CHUNK, self.rows.stop))
-                cut = np.flatnonzero((self.cut >= first) & (self.cut < first + _CHUNK))
-                place = self.cut[cut] - first
+                clipped = np.flatnonzero((self.cut >= first) & (self.cut < first + _CHUNK))
+                index = self.cut[clipped] - first
             else:
-                part = self.rows[at : at + _CHUNK]
-                cut = np.flatnonzero(np.isin(self.cut, part))
-                place = np.searchsorted(part, self.cut[cut])
-            total, own = (
+                part = self.rows[offset : offset + _CHUNK]
+                clipped = np.flatnonzero(np.isin(self.cut, part))
+                index = np.searchsorted(part, self.cut[clipped])
+            total, self_time = (
                 events.duration[part].astype(np.float64),
                 events.self_time[part].astype(np.float64),
             )
-            total[place], own[place] = self.inside[cut], self.own[cut]
-            yield part, total, own
+            total[index], self_time[index] = self.inside[clipped], self.own[clipped]
+            yield part, total, self_time
 
 
 def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
@@ -74,53 +74,57 @@ def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
         return []
     beyond = part.reaching(lane, high)
     beyond = beyond[beyond >= first]
-    cut = np.concatenate([before, beyond])
-    start = np.maximum(events.start[cut], low)
-    inside = np.minimum(ends_of(events, cut), high) - start
-    own = inside.copy()
-    if len(cut):
-        _take_children(part, cut, inside, own, first, behind)
+    clipped = np.concatenate([before, beyond])
+    start = np.maximum(events.start[clipped], low)
+    overlap = np.minimum(ends_of(events, clipped), high) - start
+    self_time = overlap.copy()
+    if len(clipped):
+        _take_children(part, clipped, overlap, self_time, first, behind)
     k, sets = len(before), []
     if k:
-        sets.append(Rows(part, before, before, inside[:k], np.maximum(own[:k], 0)))
-    sets.append(Rows(part, slice(first, behind), beyond, inside[k:], np.maximum(own[k:], 0)))
+        sets.append(Rows(part, before, before, overlap[:k], np.maximum(self_time[:k], 0)))
+    sets.append(Rows(part, slice(first, behind), beyond, overlap[k:], np.maximum(self_time[k:], 0)))
     return sets
 
 
 def covered(part: Part, lane: int, low: int, high: int) -> Intervals:
-    """What the slices of a lane cover of low…high, ps; between touching slices there is no gap."""
+    """Time of low…high that the slices of a lane cover, ps; touching slices have no gap."""
     events = part.events
     first, behind = part.starting(lane, low, high)
     before = part.reaching(lane, low)
     rows = [before[events.parent[before] < 0]]
-    for at in range(first, behind, _CHUNK):
-        rows.append(at + np.flatnonzero(events.parent[at : min(at + _CHUNK, behind)] < 0))
+    for offset in range(first, behind, _CHUNK):
+        rows.append(
+            offset + np.flatnonzero(events.parent[offset : min(offset + _CHUNK, behind)] < 0)
+        )
     starts = [np.maximum(events.start[outer], low) for outer in rows]
     ends = [np.minimum(ends_of(events, outer), high) for outer in rows]
     return Intervals.union(np.concatenate(starts), np.concatenate(ends))
 
 
 def _take_children(
-    part: Part, cut: Int64s, inside: Int64s, own: Int64s, first: int, behind: int
+    part: Part, clipped: Int64s, overlap: Int64s, self_time: Int64s, first: int, behind: int
 ) -> None:
     """Takes off the self time of slices that are cut (ascending rows) what counts of the slices
     directly in each.
     """
-    parent, before = part.events.parent, int(cut[0]) - 1
-    # Which of those cut a row is, by row from the first of them on; -1 for one that is not, as for
-    # all rows before.
-    place: npt.NDArray[np.int32] = np.full(behind - before, -1, np.int32)
-    place[cut - before] = np.arange(len(cut))
-    for at in range(first, behind, _CHUNK):
-        of = place.take(parent[at : min(at + _CHUNK, behind)] - np.int32(before), mode="clip")
-        children = np.flatnonzero(of >= 0)
+    parent, before = part.events.parent, int(clipped[0]) - 1
+    # Index among these of each row, from the first row on; -1 for other rows, as for all rows
+    # before.
+    row_of: npt.NDArray[np.int32] = np.full(behind - before, -1, np.int32)
+    row_of[clipped - before] = np.arange(len(clipped))
+    for offset in range(first, behind, _CHUNK):
+        parent_row = row_of.take(
+            parent[offset : min(offset + _CHUNK, behind)] - np.int32(before), mode="clip"
+        )
+        children = np.flatnonzero(parent_row >= 0)
         if len(children):
-            np.subtract.at(own, of[children], part.events.duration[at + children])
+            np.subtract.at(self_time, parent_row[children], part.events.duration[offset + children])
     # What was taken as a whole above, but is cut itself, and what began before the stretch.
-    of = place.take(parent[cut] - np.int32(before), mode="clip")
-    children = np.flatnonzero(of >= 0)
-    taken = np.where(cut[children] >= first, part.events.duration[cut[children]], 0)
-    np.add.at(own, of[children], taken - inside[children])
+    parent_row = row_of.take(parent[clipped] - np.int32(before), mode="clip")
+    children = np.flatnonzero(parent_row >= 0)
+    taken = np.where(clipped[children] >= first, part.events.duration[clipped[children]], 0)
+    np.add.at(self_time, parent_row[children], taken - overlap[children])
 
 
 @dataclass
@@ -154,7 +158,7 @@ class Sums:
 
     def _by_name(self) -> ByName:
         size = len(self._slices.tracks.names)
-        # Where few events of many names are in the stretch, only their names get a place.
+        # If few events of many names are in the interval, only their names get a position.
         codes = None
         if size > 4 * self.count:
             none = np.zeros(0, np.int64)
@@ -162,7 +166,7 @@ class Sums:
                 np.concatenate([none, *(rows.part.events.name[rows.rows] for rows in self._sets)])
             )
             size = len(codes)
-        out = ByName(
+        by_name = ByName(
             np.arange(size) if codes is None else codes,
             np.zeros(size, np.int64),
             np.zeros(size),
@@ -171,34 +175,34 @@ class Sums:
             np.zeros(size, np.int64),
         )
         for rows in self._sets:
-            for part, total, own in rows.chunks():
+            for part, total, self_time in rows.chunks():
                 events = rows.part.events
                 name: npt.NDArray[np.integer[Any]] = events.name[part]
                 if codes is not None:
                     name = np.searchsorted(codes, name)
-                seen = out.longest.copy()
-                np.maximum.at(out.longest, name, events.duration[part])
-                out.chunk[out.longest > seen] = len(self._chunks)
-                out.count += np.bincount(name, minlength=size)
-                out.own += np.bincount(name, own, size)
-                out.total += np.bincount(name, total, size)
+                seen = by_name.longest.copy()
+                np.maximum.at(by_name.longest, name, events.duration[part])
+                by_name.chunk[by_name.longest > seen] = len(self._chunks)
+                by_name.count += np.bincount(name, minlength=size)
+                by_name.own += np.bincount(name, self_time, size)
+                by_name.total += np.bincount(name, total, size)
                 self._chunks.append((rows.part, part))
-        used = np.flatnonzero(out.count)
+        used = np.flatnonzero(by_name.count)
         return ByName(
-            out.code[used],
-            out.count[used],
-            out.own[used],
-            out.total[used],
-            out.longest[used],
-            out.chunk[used],
+            by_name.code[used],
+            by_name.count[used],
+            by_name.own[used],
+            by_name.total[used],
+            by_name.longest[used],
+            by_name.chunk[used],
         )
 
-    def longest(self, at: int) -> int:
-        """Id of the longest event of a name, the first of equals; `at` is the name's place in
+    def longest(self, index: int) -> int:
+        """Id of the longest event of a name, the first of equals; `index` is the name's place in
         `names`.
         """
-        part, rows = self._chunks[int(self.names.chunk[at])]
+        part, rows = self._chunks[int(self.names.chunk[index])]
         events = part.events
-        found = np.flatnonzero(events.name[rows] == events.name.dtype.type(self.names.code[at]))
-        best = found[np.argmax(events.duration[rows][found])]
+        rows_ = np.flatnonzero(events.name[rows] == events.name.dtype.type(self.names.code[index]))
+        best = rows_[np.argmax(events.duration[rows][rows_])]
         return part.first + int(rows.start + best if isinstance(rows, slice) else rows[best])

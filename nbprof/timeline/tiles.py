@@ -129,22 +129,22 @@ def tiles(
     bins = Bins(request.get("level"), index.tracks.origin)
     want = list(_wanted(request.get("want")))
     parts = [(units, _marks(units, bins)) for units in _units(index, bins, want)]
-    found = _Columns(index, bins, hits)
+    columns = _Columns(index, bins, hits)
     for units, marks in parts:
-        found.add(units, marks)
-    return {**found.columns(), "counters": counter_tiles(index.tracks, bins, want, MOST_TILES)}
+        columns.add(units, marks)
+    return {**columns.columns(), "counters": counter_tiles(index.tracks, bins, want, MOST_TILES)}
 
 
 def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
     if not isinstance(want, (list, tuple)):
         raise NbprofError("A request for tiles needs a list of rows.")
     for row in want:
-        whole = (
+        complete = (
             isinstance(row, (list, tuple))
             and len(row) == 5
             and all(isinstance(n, _INTEGERS) for n in row)
         )
-        if not whole:
+        if not complete:
             raise NbprofError(
                 "A row of tiles is given by five integers: lane, depth, depth_to, tile, tile_to."
             )
@@ -154,17 +154,17 @@ def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
 
 def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]]) -> list[_Units]:
     """The wanted tiles in which a row may have something."""
-    found: dict[tuple[bool, bool], list[tuple[int, int, int, int, int, int]]] = {}
+    blocks: dict[tuple[bool, bool], list[tuple[int, int, int, int, int, int]]] = {}
     count = 0
     for lane, depth, depth_to, tile, tile_to in want:
         table = index.table(lane)
         if table is None:
             continue
         flat = bool(table.stack.flat[table.place[lane]])
-        into = found.setdefault((table is index.main, flat), [])
+        into = blocks.setdefault((table is index.main, flat), [])
         for level in range(max(depth, 0), min(depth_to, index.rows(lane) - 1) + 1):
-            at, stop = table.range(lane, level)
-            begin, end = table.extent(at, stop, flat)
+            start, stop = table.range(lane, level)
+            begin, end = table.extent(start, stop, flat)
             some = bins.clip(tile, tile_to, begin, end)
             count += len(some)
             if count > MOST_TILES:
@@ -172,10 +172,10 @@ def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]])
                     f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or"
                     " a coarser level."
                 )
-            into.extend((lane, level, k, bins.start(k), at, stop) for k in some)
+            into.extend((lane, level, k, bins.start(k), start, stop) for k in some)
     return [
         _Units(index.main if main else index.extra, flat, *np.array(rows, np.int64).T)
-        for (main, flat), rows in found.items()
+        for (main, flat), rows in blocks.items()
         if rows
     ]
 
@@ -189,7 +189,7 @@ def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s
     last = stop - 1
     while (open_ := low < high).any():
         middle = (low + high) >> 1
-        # Where nothing is left to halve, the position may be behind the last.
+        # With nothing left to halve, the position may be after the last.
         less = start.take(blocks.event(np.minimum(middle, last), units.flat)) < edges
         less &= open_
         low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
@@ -211,23 +211,25 @@ def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
     """int64[units, 513]: the first position of each bin, and the one behind the last; and what is
     known of the bins.
     """
-    of = [
+    coarse_tables = [
         units.table.coarse.get(row)
         for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)
     ]
-    known = [u for u, coarse in enumerate(of) if coarse is not None and coarse.level <= bins.level]
-    if not known:
+    usable, read = [], []
+    for u, coarse in enumerate(coarse_tables):
+        if coarse is not None and coarse.level <= bins.level:
+            usable.append(u)
+            tile = int(units.tile[u])
+            read.append(coarse.tile(units.table.blocks, units.flat, bins.level, tile))
+    if not usable:
         return _positions(units, bins), None
-    read = [
-        of[u].tile(units.table.blocks, units.flat, bins.level, int(units.tile[u])) for u in known
-    ]  # type: ignore[union-attr]
-    out = np.empty((len(of), TILE + 1), np.int64)
-    row = np.full(len(of), -1)
-    row[known] = np.arange(len(known))
-    out[known] = [bounds for bounds, _, _ in read]
-    if len(others := np.flatnonzero(row < 0)):
-        out[others] = _positions(units.some(others), bins)
-    return out, _Known(
+    result = np.empty((len(coarse_tables), TILE + 1), np.int64)
+    row = np.full(len(coarse_tables), -1)
+    row[usable] = np.arange(len(usable))
+    result[usable] = [bounds for bounds, _, _ in read]
+    if len(unread := np.flatnonzero(row < 0)):
+        result[unread] = _positions(units.some(unread), bins)
+    return result, _Known(
         row, np.array([sums for _, sums, _ in read]), np.array([longest for _, _, longest in read])
     )
 
@@ -246,34 +248,34 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
         units.table.blocks.sample,
     )
     step = units.table.blocks.step
-    out = np.empty(edges.shape, np.int64)
+    result = np.empty(edges.shape, np.int64)
     many = []
-    for u, (at, stop) in enumerate(ends.tolist()):
-        if at == stop:
-            out[u] = at
-        elif units.flat or stop - at <= _GATHERED:
-            out[u] = at + np.searchsorted(
-                start[at:stop] if units.flat else start[order[at:stop]], edges[u]
+    for u, (index, stop) in enumerate(ends.tolist()):
+        if index == stop:
+            result[u] = index
+        elif units.flat or stop - index <= _GATHERED:
+            result[u] = index + np.searchsorted(
+                start[index:stop] if units.flat else start[order[index:stop]], edges[u]
             )
         else:
             many.append(u)
     if many:
-        at, stop = ends[many].T[:, :, None]
+        index, stop = ends[many].T[:, :, None]
         # Between two of the positions whose start is at hand.
-        first = -(-at // step)
+        first = -(-index // step)
         k = np.stack(
             [
                 np.searchsorted(sample[i:j], edges[u])
                 for u, i, j in zip(many, first[:, 0], -(-stop[:, 0] // step), strict=True)
             ]
         )
-        out[many] = _bisect(
+        result[many] = _bisect(
             units,
-            np.where(k > 0, (first + k - 1) * step + 1, at),
+            np.where(k > 0, (first + k - 1) * step + 1, index),
             np.minimum((first + k) * step, stop),
             edges[many],
         )
-    return out if beyond is None else np.where(beyond, units.stop[:, None], out)
+    return result if beyond is None else np.where(beyond, units.stop[:, None], result)
 
 
 def _marks(units: _Units, bins: Bins) -> _Marks:
@@ -283,15 +285,15 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
         units.table.events.duration,
     )
     flat = units.flat
-    bounds, known = _bounds(units, bins)
-    # What reaches in from before.
+    bounds, coarse_bins = _bounds(units, bins)
+    # Events that reach in from before.
     before = np.flatnonzero(bounds[:, 0] > units.first)
     earlier = blocks.event(bounds[before, 0] - 1, flat)
     reaches = (duration[earlier] >= bins.least) & (
         start[earlier] + duration[earlier] > units.start[before]
     )
     before, earlier = before[reaches], earlier[reaches]
-    # What starts in each bin that has something: short ones first, then perhaps a long one.
+    # Events that start in each bin: short ones first, then perhaps a long one.
     size = np.diff(bounds, axis=1).ravel()
     bin_ = np.flatnonzero(size)
     unit = bin_ // TILE
@@ -302,15 +304,15 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     long = duration.take(last) >= bins.least
     stop -= long
     short = stop > first
-    # Where marks go: by unit, what reaches in, then by bin.
+    # Positions of marks: by unit, those that reach in, then by bin.
     reaching = np.zeros(len(units.lane), np.int64)
     reaching[before] = 1
     some = short.astype(np.int64) + long
     until = np.cumsum(some)
-    place = until - some + np.cumsum(reaching).take(unit)
+    mark_position = until - some + np.cumsum(reaching).take(unit)
     of_short, of_long = np.flatnonzero(short), np.flatnonzero(long)
     first, stop = first.take(of_short), stop.take(of_short)
-    at_short, at_long = place.take(of_short), (place + short).take(of_long)
+    at_short, at_long = mark_position.take(of_short), (mark_position + short).take(of_long)
     at_before = np.append(0, until).take(np.searchsorted(unit, before)) + np.arange(len(before))
     marks = _Marks.own(len(at_short) + len(at_long) + len(before))
     marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = (
@@ -326,19 +328,19 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     to, first, stop = at_short.take(several), first.take(several), stop.take(several)
     marks.count[to] = stop - first
     marks.last[to] = blocks.event(stop - 1, flat)
-    if known is None:
+    if coarse_bins is None:
         longest, sums = blocks.longest(first, stop - 1, flat), blocks.sums(first, stop, flat)
     else:
         longest, sums = np.empty((2, len(to)), np.int64)
-        of = of_short.take(several)
-        row = known.row.take(unit.take(of))
-        # What is known of a bin is of all that starts in it, also of a long one.
-        read = (row >= 0) & ~long.take(of)
+        short_bins = of_short.take(several)
+        row = coarse_bins.row.take(unit.take(short_bins))
+        # The columns of a bin cover all that starts in it, also a long event.
+        read = (row >= 0) & ~long.take(short_bins)
         here, rest = np.flatnonzero(read), np.flatnonzero(~read)
-        place = row.take(here) * TILE + bin_.take(of.take(here)) % TILE
+        mark_position = row.take(here) * TILE + bin_.take(short_bins.take(here)) % TILE
         longest[here], sums[here] = (
-            known.longest.ravel().take(place),
-            known.sums.ravel().take(place),
+            coarse_bins.longest.ravel().take(mark_position),
+            coarse_bins.sums.ravel().take(mark_position),
         )
         first, stop = first.take(rest), stop.take(rest)
         longest[rest], sums[rest] = (
@@ -394,21 +396,23 @@ class _Columns:
     ) -> npt.NDArray[np.uint8]:
         if self._hits is None:
             return np.zeros(0, np.uint8)
-        out = np.zeros(len(marks.unit), np.uint8)
+        result = np.zeros(len(marks.unit), np.uint8)
         for u in used.tolist():
-            found = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
-            if len(found):
+            matches = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
+            if len(matches):
                 part = slice(int(firsts[u]), int(firsts[u] + counts[u]))
                 # Ids of a row ascend with time. The type is that of the hits, which would be copied
                 # otherwise.
                 low = np.searchsorted(
-                    found, (marks.first[part] + units.table.base).astype(found.dtype)
+                    matches, (marks.first[part] + units.table.base).astype(matches.dtype)
                 )
                 high = np.searchsorted(
-                    found, (marks.last[part] + units.table.base).astype(found.dtype), side="right"
+                    matches,
+                    (marks.last[part] + units.table.base).astype(matches.dtype),
+                    side="right",
                 )
-                out[part] = high > low
-        return out
+                result[part] = high > low
+        return result
 
     def columns(self) -> dict[str, Any]:
         """`rows`, marks and `names`."""
@@ -456,7 +460,7 @@ COLUMNS = (
 
 
 def counter_tiles(
-    tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], most: int
+    tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], limit: int
 ) -> dict[str, npt.NDArray[Any]]:
     """Columns over the bins of the wanted tiles, in the order of time: lane, tile, t (where the bin
     starts, ns from the tile's start), low, high and last value, and its mean: NaN where the counter
@@ -469,7 +473,7 @@ def counter_tiles(
     Raises
     ------
     NbprofError
-        More than `most` tiles are wanted.
+        More than `limit` tiles are wanted.
     """
     by_id = {counter.id: counter for counter in tracks.counters}
     parts: list[list[npt.NDArray[Any]]] = []
@@ -481,9 +485,9 @@ def counter_tiles(
         first, end = int(counter.time[0]), max(int(counter.time[-1]), tracks.end)
         some = bins.clip(tile, tile_to, first, end)
         count += len(some)
-        if count > most:
+        if count > limit:
             raise NbprofError(
-                f"More than {most:,} counter tiles were requested at once; request fewer rows or a"
+                f"More than {limit:,} counter tiles were requested at once; request fewer rows or a"
                 " coarser level."
             )
         if len(some):
@@ -506,29 +510,31 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
     if beyond is not None:
         bounds[beyond] = len(counter.time)
     # From the bin of the first sample to that of the end.
-    shown = (bounds[:, 1:] > 0) & (edges[:, :-1] <= end)
+    visible = (bounds[:, 1:] > 0) & (edges[:, :-1] <= end)
     if beyond is not None:
-        shown &= ~beyond[:, :-1]
-    first, stop, begin = bounds[:, :-1][shown], bounds[:, 1:][shown], edges[:, :-1][shown]
+        visible &= ~beyond[:, :-1]
+    first, stop, begin = bounds[:, :-1][visible], bounds[:, 1:][visible], edges[:, :-1][visible]
     held = first > 0
     low = np.where(held, counter.value[first - 1], np.inf)
     high = np.where(held, counter.value[first - 1], -np.inf)
     filled = np.flatnonzero(stop > first)
     if len(filled):
         # Bins with samples lie side by side: each ends where the next one starts.
-        values, at = (
+        values, index = (
             counter.value[first[filled[0]] : stop[filled[-1]]],
             first[filled] - first[filled[0]],
         )
         # A sample at a bin's very start leaves nothing of the value before.
         anew = counter.time[first[filled]] <= begin[filled]
-        low[filled] = np.fmin(np.where(anew, np.inf, low[filled]), np.fmin.reduceat(values, at))
-        high[filled] = np.fmax(np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, at))
-    size = shown.sum(axis=1)
+        low[filled] = np.fmin(np.where(anew, np.inf, low[filled]), np.fmin.reduceat(values, index))
+        high[filled] = np.fmax(
+            np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, index)
+        )
+    size = visible.sum(axis=1)
     times = since(begin, np.repeat(start, size))
     mean = np.full(len(first), np.nan)
     if counter.unit == "percent":
-        span = edges[:, 1:][shown] - begin
+        span = edges[:, 1:][visible] - begin
         # Bins of less than a picosecond have the value that holds there.
         mean = np.where(
             span > 0,

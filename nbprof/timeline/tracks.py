@@ -30,7 +30,7 @@ _CHUNK = 1 << 18
 
 @dataclass
 class Tracks:
-    """What is drawn: lanes in order, and their events.
+    """Lanes in drawing order, and their events.
 
     Attributes
     ----------
@@ -71,15 +71,15 @@ def tracks(run: Drawable) -> Tracks:
     events = trace.events
     origin, end = extent(events)
     lanes = drawn.recorded(run, end - origin)
-    made: dict[str, Any] = run.persist("timeline_derived", lambda: _derive(run, lanes))
-    extra = Events(*made["events"])
+    stored: dict[str, Any] = run.persist("timeline_derived", lambda: _derive(run, lanes))
+    extra = Events(*stored["events"])
     first = len(trace.lanes)
-    more = [Lane(first + i, *given) for i, given in enumerate(made["lanes"])]
+    more = [Lane(first + i, *values) for i, values in enumerate(stored["lanes"])]
     counters = counting.counters(run, lanes, first + len(more))
-    names = np.concatenate([trace.display, np.array(made["short"], object)])
-    full = np.concatenate([trace.names, np.array(made["full"], object)])
+    names = np.concatenate([trace.display, np.array(stored["short"], object)])
+    full = np.concatenate([trace.names, np.array(stored["full"], object)])
     for texts in (names, full):
-        texts[made["relabelled"]] = made["labels"]
+        texts[stored["relabelled"]] = stored["labels"]
         _name_cells(texts, run.cells)
     category = np.asarray(run.activity.name_category)
     codes = np.zeros(len(names), np.uint8)
@@ -96,7 +96,7 @@ def tracks(run: Drawable) -> Tracks:
         [counter for _, counter in counters],
         origin,
         max(end, extent(extra)[1]),
-        made["notes"],
+        stored["notes"],
     )
 
 
@@ -108,21 +108,23 @@ def _name_cells(texts: npt.NDArray[np.object_], cells: Mapping[str, int]) -> Non
 
 
 def extent(events: Events) -> tuple[int, int]:
-    """Where the drawn time starts and ends, ps."""
+    """Start and end of the drawn time, ps."""
     if not len(events):
         return 0, 0
     parts = range(0, len(events), _CHUNK)
     end = max(
-        int((events.start[at : at + _CHUNK] + events.duration[at : at + _CHUNK]).max())
-        for at in parts
+        int((events.start[part : part + _CHUNK] + events.duration[part : part + _CHUNK]).max())
+        for part in parts
     )
     return min(int(events.start.min()), 0), end
 
 
-def in_sections(recorded: list[Lane], made: list[Lane], counters: list[Lane]) -> list[Lane]:
+def in_sections(recorded: list[Lane], derived: list[Lane], counters: list[Lane]) -> list[Lane]:
     """All lanes by section: steps, what was derived here, what was recorded, counters."""
-    sections: dict[str, list[Lane]] = {lane.process: [] for lane in [*recorded, *made, *counters]}
-    for lane in [*made, *recorded, *counters]:
+    sections: dict[str, list[Lane]] = {
+        lane.process: [] for lane in [*recorded, *derived, *counters]
+    }
+    for lane in [*derived, *recorded, *counters]:
         sections[lane.process].append(lane)
     return [
         lane
@@ -132,39 +134,39 @@ def in_sections(recorded: list[Lane], made: list[Lane], counters: list[Lane]) ->
 
 
 def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
-    """What follows from the recorded lanes, in types that the cache keeps."""
-    made, hosts = Made(), len(run.hosts)
+    """Lanes and events derived from the recorded ones, in types that the cache stores."""
+    derived, hosts = Made(), len(run.hosts)
     marked: set[str] = set()
     if run.activity.framework is PYTORCH:
-        derived_torch.add(run, made, hosts)
+        derived_torch.add(run, derived, hosts)
     else:
-        derived_gpu.add(run, made, hosts)
+        derived_gpu.add(run, derived, hosts)
         # Steps of a device are those of its host.
         marked = {lane.host for lane in lanes if lane.kind == "steps"} | {
-            line.host for line in made.lines if line.kind == "steps"
+            line.host for line in derived.lines if line.kind == "steps"
         }
-    steps_of_hosts(run, made, hosts, marked)
-    events = made.events(len(run.trace.lanes), len(run.trace.names))
+    steps_of_hosts(run, derived, hosts, marked)
+    events = derived.events(len(run.trace.lanes), len(run.trace.names))
     relabelled, labels = _labels(run)
     return {
         "lanes": [
             (
-                at.process,
-                at.title,
-                at.note,
-                at.kind,
-                at.host,
-                at.device,
-                len(at.name),
-                at.folded,
+                line.process,
+                line.title,
+                line.note,
+                line.kind,
+                line.host,
+                line.device,
+                len(line.name),
+                line.folded,
                 True,
             )
-            for at in made.lines
+            for line in derived.lines
         ],
         "events": [events.lane, events.name, events.start, events.duration],
-        "short": made.short,
-        "full": made.full,
-        "notes": made.notes,
+        "short": derived.short,
+        "full": derived.full,
+        "notes": derived.notes,
         "relabelled": relabelled,
         "labels": labels,
     }
@@ -181,14 +183,14 @@ def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     markers = run.activity.markers.frame()
     markers = markers[on_steps[trace.events.lane[markers["event"].to_numpy(np.int64)]]]
     event = markers["event"].to_numpy(np.int64)
-    found: dict[int, set[str]] = {}
+    names_by_lane: dict[int, set[str]] = {}
     for code, host, group in zip(
         trace.events.name[event].tolist(),
         markers["host"].tolist(),
         markers["group"].tolist(),
         strict=True,
     ):
-        found.setdefault(code, set()).add(names.get((host, group), str(group)))
+        names_by_lane.setdefault(code, set()).add(names.get((host, group), str(group)))
     # A name that other events have too, or that means several steps, stays.
     size = len(trace.names)
     alone = np.bincount(trace.events.name, minlength=size) == np.bincount(
@@ -196,7 +198,7 @@ def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     )
     pairs = [
         (code, next(iter(texts)))
-        for code, texts in found.items()
+        for code, texts in names_by_lane.items()
         if len(texts) == 1 and alone[code]
     ]
     return np.array([code for code, _ in pairs], np.int64), [text for _, text in pairs]

@@ -15,7 +15,6 @@ from nbprof.analysis.allocator import allocator
 from nbprof.analysis.allocator import oom as allocator_oom
 from nbprof.analysis.allocator.stacks import NO_STACK, Stacks
 from nbprof.analysis.allocator.state import Replay
-from nbprof.formats.torch_snapshot import machine as torch_machine
 from nbprof.formats.torch_snapshot import memory as torch_memory
 from nbprof.formats.torch_snapshot import snapshot as torch_snapshot
 from tests.support.caching_allocator import (
@@ -34,8 +33,7 @@ from tests.support.profiles import real
 
 
 def read(taken) -> torch_snapshot.Snapshot:
-    machine = torch_machine.Machine(io.BytesIO(pickle.dumps(taken)).read)
-    return torch_memory.result(machine, machine.load())
+    return torch_memory.snapshot_from(io.BytesIO(pickle.dumps(taken)).read)
 
 
 def replayed(*devices, settings=None):

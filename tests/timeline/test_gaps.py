@@ -36,7 +36,7 @@ def test_gaps_are_the_moments_between_the_work_of_a_device(spans: list[Span]) ->
     assert [g.end - g.start for g in found] == sorted(
         (g.end - g.start for g in found), reverse=True
     )
-    assert [(g.start, g.end) for g in gaps.gaps(slices, most=2)[0]] == [
+    assert [(g.start, g.end) for g in gaps.gaps(slices, limit=2)[0]] == [
         (g.start, g.end) for g in found[:2]
     ]
     # What the host did meanwhile: most self time of a name on all threads.
@@ -155,7 +155,7 @@ def test_a_profile_without_a_device_has_no_gaps() -> None:
 @pytest.mark.parametrize("most", [0, 3])
 def test_only_the_gaps_that_are_listed_are_asked_about(most: int) -> None:
     slices, _ = timeline([Span(0, 0, 10 * i, 5) for i in range(10)])
-    found, count = gaps.gaps(slices, most=most)
+    found, count = gaps.gaps(slices, limit=most)
     assert (len(found), count) == (most, 9)
 
 

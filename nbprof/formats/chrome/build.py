@@ -101,18 +101,20 @@ class Builder:
             self.receipt.info(f"Times with digits below a picosecond, rounded: {part.rounded:,}.")
         phase = part.phase
         names = self._read_names(part, np.flatnonzero(phase == ord("M")))
-        known = np.isin(phase, letters(*"XBEbenSFTpiIRCstfM"))
-        self._count_others(part, np.flatnonzero(~known))
-        first, good = slices.clock(part, known & (phase != ord("M")), self.receipt)
+        valid = np.isin(phase, letters(*"XBEbenSFTpiIRCstfM"))
+        self._count_others(part, np.flatnonzero(~valid))
+        first, good = slices.clock(part, valid & (phase != ord("M")), self.receipt)
         tracks: list[Track] = []
-        cut = self._slices(part, good, first, tracks)
+        unfinished = self._slices(part, good, first, tracks)
         flows, counters = (
             self._flows(part, good, first, tracks),
             self._counters(part, good, first, tracks),
         )
         # The times are those of the slices from here on.
         part.start = part.length = Times.none(0)
-        self.files.append(File(host, part, base_ns + first, cut, tracks, names, flows, counters))
+        self.files.append(
+            File(host, part, base_ns + first, unfinished, tracks, names, flows, counters)
+        )
 
     def _count_others(self, part: Part, rows: Int64s) -> None:
         codes, counts = np.unique(part.phase[rows], return_counts=True)
@@ -130,9 +132,9 @@ class Builder:
                 self.receipt.skip(f"left out: of an unknown phase (ph {letter}).", count)
 
     def _read_names(self, part: Part, rows: Int64s) -> Names:
-        out = Names()
+        result = Names()
         if not len(rows):
-            return out
+            return result
         texts = list(self.texts)
         count = len(part)
         name, labels = (dense(part.args.get(k), count, text=True) for k in ("name", "labels"))
@@ -145,30 +147,30 @@ class Builder:
         pid, tid = part.text["pid"], part.text["tid"]
         other: dict[str, int] = {}
         for row in rows.tolist():
-            what = texts[part.text["name"][row]] if part.text["name"][row] >= 0 else ""
+            label = texts[part.text["name"][row]] if part.text["name"][row] >= 0 else ""
             p, t = int(pid[row]), int(tid[row])
-            if what == "process_name" and name[row] >= 0:
-                out.process[p] = texts[name[row]]
-            elif what == "process_labels" and labels[row] >= 0:
-                out.labels[p] = texts[labels[row]]
-            elif what == "thread_name" and name[row] >= 0:
-                out.thread[p, t] = texts[name[row]]
-            elif what == "process_sort_index" and row in order:
-                out.process_sort[p] = order[row]
-            elif what == "thread_sort_index" and row in order:
-                out.thread_sort[p, t] = order[row]
-            elif what not in (
+            if label == "process_name" and name[row] >= 0:
+                result.process[p] = texts[name[row]]
+            elif label == "process_labels" and labels[row] >= 0:
+                result.labels[p] = texts[labels[row]]
+            elif label == "thread_name" and name[row] >= 0:
+                result.thread[p, t] = texts[name[row]]
+            elif label == "process_sort_index" and row in order:
+                result.process_sort[p] = order[row]
+            elif label == "thread_sort_index" and row in order:
+                result.thread_sort[p, t] = order[row]
+            elif label not in (
                 "process_name",
                 "process_labels",
                 "thread_name",
                 "process_sort_index",
                 "thread_sort_index",
             ):
-                other[what] = other.get(what, 0) + 1
+                other[label] = other.get(label, 0) + 1
         if other:
             listed = ", ".join(f"{k} ({v:,})" for k, v in sorted(other.items())[:8])
             self.receipt.info(f"Metadata events that are not used: {listed}.")
-        return out
+        return result
 
     def _slices(
         self, part: Part, good: np.ndarray, first: int, tracks: list[Track]
@@ -212,18 +214,18 @@ class Builder:
         wide = dense(scope, len(part), text=True)
         low, high = int(start[~instant].min()), int((start + length)[~instant].max())
         room = max((high - low) // 10, 10**9)
-        out = (
+        result = (
             instant
             & (wide[row] == self.texts.get("g", -2))
             & ((start > high + room) | (start < low - room))
         )
-        if out.any():
+        if result.any():
             # PyTorch writes one in every file: no loss, so it must not read like one.
             self.receipt.info(
                 "Trace-wide marks far outside all slices, such as Record Window End, are not"
-                f" drawn: {int(out.sum()):,}."
+                f" drawn: {int(result.sum()):,}."
             )
-        keep[out] = False
+        keep[result] = False
         return keep
 
     def _tracks(self, part: Part, row: Int64s, tracks: list[Track]) -> Int64s:
@@ -231,18 +233,18 @@ class Builder:
         both = _pairs(part, row)
         # Few pairs in long runs are the rule: only where the pair changes it has to be looked at.
         begins = np.flatnonzero(np.concatenate([[True], both[1:] != both[:-1]])[: len(both)])
-        kinds, which = np.unique(both[begins], return_inverse=True)
-        codes = np.repeat(which, np.diff(np.append(begins, len(both))))
+        kinds, inverse = np.unique(both[begins], return_inverse=True)
+        codes = np.repeat(inverse, np.diff(np.append(begins, len(both))))
         first = np.full(len(kinds), len(part), np.int64)
-        np.minimum.at(first, which, row[begins])
+        np.minimum.at(first, inverse, row[begins])
         order = np.argsort(first)
         tracks += [
             Track(int(k >> 32), k & 0x7FFFFFFF if not k & 0x80000000 else -1)
             for k in kinds[order].tolist()
         ]
-        place = np.empty(len(kinds), np.int64)
-        place[order] = np.arange(len(kinds))
-        return place[codes]
+        position = np.empty(len(kinds), np.int64)
+        position[order] = np.arange(len(kinds))
+        return position[codes]
 
     def _begins(
         self, part: Part, good: np.ndarray, first: int, end: int
@@ -267,14 +269,14 @@ class Builder:
             )
         end = max(end, int(time.max()))
         begun = np.array([p[0] for p in pairs] + left, np.int64)
-        at = relative(part, begun, first)
+        index = relative(part, begun, first)
         stop = np.concatenate(
             [
                 relative(part, np.array([p[1] for p in pairs], np.int64), first),
                 np.full(len(left), end),
             ]
         )
-        return begun, at, stop - at, {e: b for b, e in pairs}
+        return begun, index, stop - index, {e: b for b, e in pairs}
 
     def _chains(
         self, part: Part, good: np.ndarray, first: int, tracks: list[Track]
@@ -308,55 +310,56 @@ class Builder:
                 "Async slices without an end (ph b without e), drawn to the end of the trace:"
                 f" {len(left):,}."
             )
-        found = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [
+        intervals = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [
             (b, time[b], last - time[b], 0) for b in left
         ]
-        found += [(r, time[r], 0, 1) for r in order if steps[r]]
+        intervals += [(r, time[r], 0, 1) for r in order if steps[r]]
         spans: dict[tuple[object, ...], tuple[int, int]] = {}
-        for row, at, length, _ in found:
-            low, high = spans.get(key(row), (at, at))
-            spans[key(row)] = (min(low, at), max(high, at + length))
+        for row, index, length, _ in intervals:
+            low, high = spans.get(key(row), (index, index))
+            spans[key(row)] = (min(low, index), max(high, index + length))
         groups: dict[tuple[int, int], list[tuple[int, int, object]]] = {}
-        home = {key(row): (pid[row], cat[row]) for row, *_ in reversed(found)}
+        home = {key(row): (pid[row], cat[row]) for row, *_ in reversed(intervals)}
         for chain, (low, high) in spans.items():
             groups.setdefault(home[chain], []).append((low, high, chain))
-        place: dict[object, int] = {}
+        positions: dict[object, int] = {}
         for (process, category), chains in groups.items():
             base = len(tracks)
             lanes = slices.packed(chains)
             label = texts[category] if category >= 0 else "async"
             for i in range(max(lanes.values()) + 1):
                 tracks.append(Track(process, -1, f"{label} {i + 1}" if i else label))
-            place.update({chain: base + lane for chain, lane in lanes.items()})
-        return [(row, place[key(row)], at, length, mark) for row, at, length, mark in found], {
-            e: b for b, e in pairs
-        }
+            positions.update({chain: base + lane for chain, lane in lanes.items()})
+        return [
+            (row, positions[key(row)], index, length, mark)
+            for row, index, length, mark in intervals
+        ], {e: b for b, e in pairs}
 
     def _flows(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> Flows:
         rows = np.flatnonzero(good & np.isin(part.phase, letters(*_FLOW_PHASE)))
         count = len(part)
-        mine = np.array(
+        starts = np.array(
             [(_both(t.pid, t.tid), i) for i, t in enumerate(tracks) if t.thread is None], np.int64
         ).reshape(-1, 2)
-        mine = mine[np.argsort(mine[:, 0])]
+        starts = starts[np.argsort(starts[:, 0])]
         both = _pairs(part, rows)
-        at = np.minimum(np.searchsorted(mine[:, 0], both), max(len(mine) - 1, 0))
+        index = np.minimum(np.searchsorted(starts[:, 0], both), max(len(starts) - 1, 0))
         lane = np.full(len(rows), -1, np.int32)
-        if len(mine):
-            lane = np.where(mine[at, 0] == both, mine[at, 1], -1).astype(np.int32)
+        if len(starts):
+            lane = np.where(starts[index, 0] == both, starts[index, 1], -1).astype(np.int32)
         ids = part.top.get("id")
         ident = dense(ids, count)
         if ids is not None:
             # Texts are numbered below -1, so that no text is taken for a correlation id; one of
             # digits is the number that it says.
             texts = np.flatnonzero((ids.kind == TEXT) & np.isin(ids.event, rows))
-            codes, which = np.unique(ids.value[texts], return_inverse=True)
+            codes, inverse = np.unique(ids.value[texts], return_inverse=True)
             words = list(self.texts) if len(codes) else []
-            known = [
+            track_codes = [
                 int(w) if (w := words[c]).isdecimal() and len(w) < 19 else -2 - c
                 for c in codes.tolist()
             ]
-            ident[ids.event[texts]] = np.array(known, np.int64)[which.ravel()]
+            ident[ids.event[texts]] = np.array(track_codes, np.int64)[inverse.ravel()]
         kind = np.zeros(256, np.uint8)
         for letter, code in _FLOW_PHASE.items():
             kind[ord(letter)] = code
@@ -383,20 +386,20 @@ class Builder:
             lane_of.setdefault(track.pid, i)
         ids = part.top.get("id")
         number, word = dense(ids, len(part)), dense(ids, len(part), text=True)
-        out: list[tuple[int, str, Int64s, np.ndarray]] = []
+        result: list[tuple[int, str, Int64s, np.ndarray]] = []
         words = 0
         for key, rows in part.args.items():
-            mine = is_counter[rows.event]
-            words += int((mine & (rows.kind == TEXT)).sum())
-            mine &= rows.kind != TEXT
-            if not mine.any():
+            in_counter = is_counter[rows.event]
+            words += int((in_counter & (rows.kind == TEXT)).sum())
+            in_counter &= rows.kind != TEXT
+            if not in_counter.any():
                 continue
-            event = rows.event[mine]
-            values = ArgColumn(event, rows.kind[mine], rows.value[mine]).floats()
+            event = rows.event[in_counter]
+            values = ArgColumn(event, rows.kind[in_counter], rows.value[in_counter]).floats()
             head = np.stack(
                 [part.text["pid"][event], part.text["name"][event], number[event], word[event]]
             )
-            series, which = np.unique(head, axis=1, return_inverse=True)
+            series, inverse = np.unique(head, axis=1, return_inverse=True)
             for i, (pid, name, num, txt) in enumerate(series.T.tolist()):
                 if pid not in lane_of:
                     lane_of[pid] = len(tracks)
@@ -404,16 +407,16 @@ class Builder:
                 label = texts[name] if name >= 0 else ""
                 if num >= 0 or txt >= 0:
                     label += f" [{num if num >= 0 else texts[txt]}]"
-                at = np.flatnonzero(which.ravel() == i)
+                series_rows = np.flatnonzero(inverse.ravel() == i)
                 full = f"{label} {key}" if key and key != "value" and key != label else label
-                out.append(
+                result.append(
                     (
                         lane_of[pid],
                         full,
-                        relative(part, event[at].astype(np.int64), first),
-                        values[at],
+                        relative(part, event[series_rows].astype(np.int64), first),
+                        values[series_rows],
                     )
                 )
         if words:
             self.receipt.info(f"Counter values that are not numbers, left out: {words:,}.")
-        return out
+        return result

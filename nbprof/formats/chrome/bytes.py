@@ -59,56 +59,56 @@ class Source:
                 yield chunk
 
     def _plain(self, buffer: Buffer) -> Iterator[bytes]:
-        for at in range(0, buffer.size, CHUNK):
-            yield bytes(buffer.data[at : min(at + CHUNK, buffer.size)])
-            buffer.release(at, at + CHUNK)
-            buffer.reached(min(at + CHUNK, buffer.size))
+        for offset in range(0, buffer.size, CHUNK):
+            yield bytes(buffer.data[offset : min(offset + CHUNK, buffer.size)])
+            buffer.release(offset, offset + CHUNK)
+            buffer.reached(min(offset + CHUNK, buffer.size))
 
     def _unpacked(self, buffer: Buffer) -> Iterator[bytes]:
         make = _decompressor()
-        data, at = buffer.data, 0
-        while at < buffer.size:
-            begin, given = at, 0
+        data, offset = buffer.data, 0
+        while offset < buffer.size:
+            begin, values = offset, 0
             unpack = make()
             feed: bytes | memoryview = b""
             while not unpack.eof:
                 if not len(feed):
-                    if at >= buffer.size:
+                    if offset >= buffer.size:
                         self.trouble = (
                             "The compressed file is truncated; what could be decompressed was read."
                         )
                         return
-                    feed = data[at : at + CHUNK // 8]
-                    at += len(feed)
-                    buffer.reached(at)
+                    feed = data[offset : offset + CHUNK // 8]
+                    offset += len(feed)
+                    buffer.reached(offset)
                 # isal and zlib raise errors of their own.
                 try:
-                    out = unpack.decompress(feed, CHUNK)
+                    result = unpack.decompress(feed, CHUNK)
                 except MemoryError:
                     raise
                 except Exception as error:
                     self.trouble = (
-                        f"The compressed file is damaged near byte {at:,} ({error}); the part"
+                        f"The compressed file is damaged near byte {offset:,} ({error}); the part"
                         " before it was read."
                     )
-                    yield from _salvaged(data[begin:at], given)
+                    yield from _salvaged(data[begin:offset], values)
                     return
                 feed = unpack.unconsumed_tail
-                given += len(out)
-                yield out
-            at -= len(unpack.unused_data)
+                values += len(result)
+                yield result
+            offset -= len(unpack.unused_data)
             # Members may follow one another; zeros are padding.
-            while at < buffer.size and data[at] == 0:
-                at += 1
-            if at < buffer.size and bytes(data[at : at + 2]) != MAGIC:
+            while offset < buffer.size and data[offset] == 0:
+                offset += 1
+            if offset < buffer.size and bytes(data[offset : offset + 2]) != MAGIC:
                 self.trouble = (
-                    f"{buffer.size - at:,} bytes after the compressed data are not gzip; they were"
-                    " not read."
+                    f"{buffer.size - offset:,} bytes after the compressed data are not gzip; they"
+                    " were not read."
                 )
                 return
 
 
-def _salvaged(data: memoryview, given: int) -> Iterator[bytes]:
+def _salvaged(data: memoryview, values: int) -> Iterator[bytes]:
     """What can be unpacked of a damaged member beyond the bytes that were given out before, in
     steps so small that little is lost.
     """
@@ -117,10 +117,10 @@ def _salvaged(data: memoryview, given: int) -> Iterator[bytes]:
     done = 0
     while len(feed) and not unpack.eof:
         try:
-            out = unpack.decompress(feed, min(given - done, CHUNK) if done < given else 64)
+            result = unpack.decompress(feed, min(values - done, CHUNK) if done < values else 64)
         except zlib.error:
             return
         feed = unpack.unconsumed_tail
-        done += len(out)
-        if done > given:
-            yield out
+        done += len(result)
+        if done > values:
+            yield result

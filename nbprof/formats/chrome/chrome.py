@@ -85,12 +85,12 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
     count = sum(len(part) for part in document.parts)
     of_work = sum(int((part.phase != ord("M")).sum()) for part in document.parts)
     if document.trouble.cut >= 0 or (source.trouble and document.open_list):
-        what = "1 event" if count == 1 else f"{count:,} events"
+        count_text = "1 event" if count == 1 else f"{count:,} events"
         receipt.cut_off(
             Cut(
                 len(builder.files),
                 file.name,
-                f"{source.trouble or where_cut(document)} That is {what}.",
+                f"{source.trouble or where_cut(document)} That is {count_text}.",
             )
         )
     elif source.trouble:
@@ -156,12 +156,12 @@ def _facts(builder: Builder, document: Document, host: str) -> None:
 
 def where_cut(document: Document) -> str:
     """Where a trace ends too early; empty where it does not."""
-    at = document.trouble.cut
+    index = document.trouble.cut
     why = (
         "the profiler was killed while writing, or the copy is incomplete. The part before it was"
         " read."
     )
-    return f"The file is truncated at byte {at:,}: {why}" if at >= 0 else ""
+    return f"The file is truncated at byte {index:,}: {why}" if index >= 0 else ""
 
 
 def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:

@@ -52,27 +52,27 @@ def _leading(high: Words) -> Int64s:
     return lowest.view(np.int64)
 
 
-def after_spaces(text: Bytes, word: Words, at: Int64s) -> Int64s:
+def after_spaces(text: Bytes, word: Words, index: Int64s) -> Int64s:
     """The first place from each on that holds no space (space, tab, line feed and whatever control
     characters there are).
     """
-    out = at.copy()
-    left = np.flatnonzero(text[out] <= 0x20)
+    result = index.copy()
+    left = np.flatnonzero(text[result] <= 0x20)
     for _ in range(_MOST_STEPS):
         if not len(left):
-            return out
-        w = word[out[left]]
+            return result
+        w = word[result[left]]
         # The high bit of a byte ends up set where it is over 0x20.
         count = _leading((((w & _LOW7) + np.uint64(0x5F5F5F5F5F5F5F5F)) | w) & _HIGH)
-        out[left] += count
+        result[left] += count
         left = left[count == 8]
-        left = left[text[out[left]] <= 0x20]
+        left = left[text[result[left]] <= 0x20]
     if len(left):
         # Where spaces end; they all do, behind the text at the latest.
         space = text <= 0x20
         ends = np.flatnonzero(space[:-1] > space[1:]) + 1
-        out[left] = ends[np.searchsorted(ends, out[left])]
-    return out
+        result[left] = ends[np.searchsorted(ends, result[left])]
+    return result
 
 
 def gaps(
@@ -98,16 +98,16 @@ def gaps(
     good &= w == 0
     odd = np.flatnonzero((length < 0) | (length > 8))
     if len(odd):
-        at = after_spaces(text, word, start[odd])
-        comma[odd] = (text[at] == 0x2C) & (at < end[odd])
-        at += comma[odd]
-        good[odd] = after_spaces(text, word, at) == end[odd]
+        index = after_spaces(text, word, start[odd])
+        comma[odd] = (text[index] == 0x2C) & (index < end[odd])
+        index += comma[odd]
+        good[odd] = after_spaces(text, word, index) == end[odd]
     return good, comma
 
 
-def digits(word: Words, at: Int64s) -> tuple[Int64s, Int64s]:
+def digits(word: Words, index: Int64s) -> tuple[Int64s, Int64s]:
     """Value and number of the digits at each place, eight at most."""
-    x = word[at] ^ _ZEROS
+    x = word[index] ^ _ZEROS
     count = _leading(((x + np.uint64(0x7676767676767676)) | x) & _HIGH)
     # Zeros move in from the front; what follows the digits moves out at the back.
     x <<= (8 - count).view(np.uint64) << np.uint64(3)
@@ -117,15 +117,15 @@ def digits(word: Words, at: Int64s) -> tuple[Int64s, Int64s]:
     return (x & np.uint64(0xFFFFFFFF)).view(np.int64), count
 
 
-def run(word: Words, at: Int64s, most: int) -> tuple[Int64s, Int64s]:
-    """Value and number of the digits at each place; where there are more than `most` (at most 18)
-    the number is over `most`.
+def run(word: Words, index: Int64s, limit: int) -> tuple[Int64s, Int64s]:
+    """Value and number of the digits at each place; where there are more than `limit` (at most 18)
+    the number is over `limit`.
     """
-    value, count = digits(word, at)
+    value, count = digits(word, index)
     left = np.flatnonzero(count == 8)
     done = 8
-    while len(left) and done <= most:
-        more, n = digits(word, at[left] + done)
+    while len(left) and done <= limit:
+        more, n = digits(word, index[left] + done)
         value[left] = value[left] * POWERS[n] + more
         count[left] += n
         left = left[n == 8]
@@ -149,16 +149,16 @@ class Decimals:
     good: npt.NDArray[np.bool_]
 
 
-def decimals(text: Bytes, word: Words, at: Int64s) -> Decimals:
+def decimals(text: Bytes, word: Words, index: Int64s) -> Decimals:
     """The decimal numbers at some places."""
-    negative = text[at] == 0x2D
-    begin = at + negative
-    whole, count = run(word, begin, MOST_DIGITS)
+    negative = text[index] == 0x2D
+    begin = index + negative
+    complete, count = run(word, begin, MOST_DIGITS)
     good = (count > 0) & (count <= MOST_DIGITS)
     end = begin + count
     behind = text[end]
     point = np.flatnonzero(behind == 0x2E)
-    part, places = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    part, places = np.zeros(len(index), np.int64), np.zeros(len(index), np.int64)
     if len(point):
         # A third word could not be held: more than 16 decimals are left to be read by themselves.
         part[point], places[point] = run(word, end[point] + 1, MOST_DECIMALS - 1)
@@ -168,7 +168,7 @@ def decimals(text: Bytes, word: Words, at: Int64s) -> Decimals:
         good[longer] &= (text[end[longer]] - np.uint8(0x30)) > 9
         behind[point] = text[end[point]]
     good &= (behind | 0x20) != 0x65
-    return Decimals(whole, part, places, count, negative, end, good)
+    return Decimals(complete, part, places, count, negative, end, good)
 
 
 _SEEDS = np.array([secrets.randbits(64) | 1 for _ in range(2)], np.uint64)
@@ -206,13 +206,13 @@ def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
     bits, top = max(12, len(left).bit_length()), 64
     while len(left) and top > bits + 7:
         top -= 7
-        own = hashes[left]
-        first = left[_owners(own, index[: len(left)], bits, top)]
+        remaining = hashes[left]
+        first = left[_owners(remaining, index[: len(left)], bits, top)]
         owner[left] = first
-        left = left[np.flatnonzero(hashes[first] != own)]
+        left = left[np.flatnonzero(hashes[first] != remaining)]
     if len(left):
-        _, at, back = np.unique(hashes[left], return_index=True, return_inverse=True)
-        owner[left] = left[at][back]
+        _, representative, back = np.unique(hashes[left], return_index=True, return_inverse=True)
+        owner[left] = left[representative][back]
     firsts = np.flatnonzero(owner == index)
     code = np.empty(count, np.int32)
     code[firsts] = np.arange(len(firsts), dtype=np.int32)
@@ -231,16 +231,16 @@ def _owners(hashes: Words, index: Int32s, bits: int, top: int) -> Int32s:
 
 
 def _hashes(word: Words, start: Int64s, length: Int64s) -> Words:
-    out = word[start]
-    out &= _MASKS.take(length, mode="clip")
-    out ^= length.view(np.uint64) * _SEEDS[0]
-    out = _mixed(out)
+    result = word[start]
+    result &= _MASKS.take(length, mode="clip")
+    result ^= length.view(np.uint64) * _SEEDS[0]
+    result = _mixed(result)
     longer = np.flatnonzero(length > 8)
     # The last word overlaps the first, which does no harm.
-    out[longer] = _mixed((out[longer] + word[start[longer] + length[longer] - 8]) * _SEEDS[1])
+    result[longer] = _mixed((result[longer] + word[start[longer] + length[longer] - 8]) * _SEEDS[1])
     long = longer[length[longer] > 16]
     if not len(long):
-        return out
+        return result
     # The words behind the first of all long stretches in one row, each mixed with its number, then
     # added up by stretch.
     rest = length[long] - 8
@@ -253,8 +253,8 @@ def _hashes(word: Words, start: Int64s, length: Int64s) -> Words:
     mixed[ends - 1] &= _MASKS[rest - (count - 1) * 8]
     number += 1
     mixed += number.view(np.uint64) * _SEEDS[1]
-    out[long] = _mixed(out[long] + np.add.reduceat(_mixed(mixed), begins))
-    return out
+    result[long] = _mixed(result[long] + np.add.reduceat(_mixed(mixed), begins))
+    return result
 
 
 def _mixed(h: Words) -> Words:

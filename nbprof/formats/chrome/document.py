@@ -97,14 +97,14 @@ class Window:
         """
         if len(self) <= count:
             return -1
-        at = loose.next_event(self._data, self._at + count, anything=count >= _LONG)
-        return at - self._at if at >= 0 else -1
+        offset = loose.next_event(self._data, self._at + count, anything=count >= _LONG)
+        return offset - self._at if offset >= 0 else -1
 
     def take(self, count: int) -> bytes:
         """The next bytes; goes on behind them."""
-        out = self._data[self._at : self._at + count]
+        result = self._data[self._at : self._at + count]
         self.forget(count)
-        return out
+        return result
 
 
 @dataclass
@@ -132,7 +132,7 @@ def walk(chunks: Iterator[bytes]) -> Document:
         It is no JSON, or has no list of events.
     """
     window = Window(chunks)
-    out = Document()
+    result = Document()
     while len(window) < 3 and window.more():
         pass
     if window.data.startswith(b"\xef\xbb\xbf"):
@@ -144,32 +144,33 @@ def walk(chunks: Iterator[bytes]) -> Document:
         )
     if first == b"[":
         window.forget(1)
-        _events(window, out)
+        _events(window, result)
     elif first == b"{":
         window.forget(1)
-        _top(window, out)
-        if not out.lists:
-            _no_events(out)
+        _top(window, result)
+        if not result.lists:
+            _no_events(result)
     else:
         raise ReadError(
             f"this is not a JSON trace: it starts with {first!r}, not with {{ or [.",
             offset=window.base,
         )
-    return out
+    return result
 
 
-def _no_events(out: Document) -> None:
-    if out.trouble.cut >= 0:
+def _no_events(document: Document) -> None:
+    if document.trouble.cut >= 0:
         raise ReadError(
-            "the file ends before its event list: record or copy it again.", offset=out.trouble.cut
+            "the file ends before its event list: record or copy it again.",
+            offset=document.trouble.cut,
         )
-    keys = ", ".join(list(out.metadata)[:8]) or "nothing"
+    keys = ", ".join(list(document.metadata)[:8]) or "nothing"
     raise ReadError(
         f"it is JSON, but not a trace: it has no list called traceEvents (it has {keys})."
     )
 
 
-def _top(window: Window, out: Document) -> None:
+def _top(window: Window, document: Document) -> None:
     """The members of the outermost object."""
     while True:
         first = window.skip_spaces(commas=True)
@@ -177,34 +178,34 @@ def _top(window: Window, out: Document) -> None:
             window.forget(1)
             return
         if first == b"":
-            out.trouble.cut = window.base if out.trouble.cut < 0 else out.trouble.cut
+            document.trouble.cut = window.base if document.trouble.cut < 0 else document.trouble.cut
             return
         try:
-            name, at = loose.key(window.data, 0)
-            if at >= len(window.data):
-                raise Broken(at, cut=True)
-            if name == "traceEvents" and window.data[at] == 0x5B:
-                window.forget(at + 1)
-                _events(window, out)
+            name, offset = loose.key(window.data, 0)
+            if offset >= len(window.data):
+                raise Broken(offset, truncated=True)
+            if name == "traceEvents" and window.data[offset] == 0x5B:
+                window.forget(offset + 1)
+                _events(window, document)
                 continue
-            end = loose.after_space(window.data, loose.value_end(window.data, at))
+            end = loose.after_space(window.data, loose.value_end(window.data, offset))
             if end == len(window.data):
-                raise Broken(end, cut=True)
+                raise Broken(end, truncated=True)
         except Broken as error:
             if window.more():
                 continue
             if error.cut:
-                out.trouble.cut = window.base + error.at
+                document.trouble.cut = window.base + error.at
                 return
-            out.bad_metadata = window.base + error.at
-            if out.lists:
+            document.bad_metadata = window.base + error.at
+            if document.lists:
                 return
-            found = _LIST.search(window.data, 1)
-            if found is None:
+            match = _LIST.search(window.data, 1)
+            if match is None:
                 return
-            window.forget(found.start())
+            window.forget(match.start())
             continue
-        out.metadata[name] = _fact(window.data[at:end].rstrip())
+        document.metadata[name] = _fact(window.data[offset:end].rstrip())
         window.forget(end)
 
 
@@ -217,9 +218,9 @@ def _fact(raw: bytes) -> object:
     return text(raw[1:-1]) if raw[:1] == b'"' else raw.decode("utf-8", "replace")
 
 
-def _events(window: Window, out: Document) -> None:
+def _events(window: Window, document: Document) -> None:
     """The list of events, from behind its `[` to behind its `]`."""
-    out.lists += 1
+    document.lists += 1
     size = STRETCH
     with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
         pending: deque[tuple[bytes, Future[Stretch]]] = deque()
@@ -233,12 +234,12 @@ def _events(window: Window, out: Document) -> None:
                     (block, pool.submit(read_stretch, block, window.base - len(block), final=final))
                 )
             if not pending:
-                out.open_list = out.trouble.cut < 0
+                document.open_list = document.trouble.cut < 0
                 return
             block, future = pending.popleft()
             done = future.result()
-            out.parts += done.parts
-            out.trouble.add(done.trouble)
+            document.parts += done.parts
+            document.trouble.add(done.trouble)
             rest = block[done.used :]
             size = STRETCH
             if not done.closed and not rest:
@@ -252,7 +253,7 @@ def _events(window: Window, out: Document) -> None:
                 return
             if window.ended and len(window) == len(rest):
                 # It was told that nothing follows, and left this: it can't do any better.
-                out.open_list = out.trouble.cut < 0
+                document.open_list = document.trouble.cut < 0
                 window.forget(len(rest))
                 return
             size = max(STRETCH, 2 * len(rest))
@@ -267,9 +268,9 @@ def _next_stretch(window: Window, size: int) -> bytes:
         window.skip_spaces(commas=True)
         while len(window) < size and window.more(max(size, 4 * STRETCH)):
             pass
-        cut = window.event_after(size)
-        if cut > 0:
-            return window.take(cut)
+        boundary = window.event_after(size)
+        if boundary > 0:
+            return window.take(boundary)
         if window.ended:
             return window.take(len(window))
         size += max(STRETCH, size // 2)

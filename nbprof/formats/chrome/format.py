@@ -84,9 +84,9 @@ def _trace(text: bytes) -> Kind:
     # "rank" is also a key of events' args, so it counts only behind distributedInfo and with the
     # size of the world beside it.
     rank = world = None
-    at = text.find(b'"distributedInfo"')
-    if at >= 0:
-        part = text[at : at + 4096]
+    offset = text.find(b'"distributedInfo"')
+    if offset >= 0:
+        part = text[offset : offset + 4096]
         first, second = _RANK.search(part), _WORLD.search(part)
         if first and second:
             rank, world = int(first[1]), int(second[1])
@@ -105,7 +105,7 @@ def _clock(text: bytes) -> float | None:
     """When the first events of a trace were recorded; None where their times are of no known
     clock.
     """
-    times = [float(found[1]) for found in _TIME.finditer(text)]
+    times = [float(match[1]) for match in _TIME.finditer(text)]
     if not times:
         return None
     base = _BASE.search(text)

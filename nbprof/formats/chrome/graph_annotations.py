@@ -45,22 +45,22 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     """The files of annotations in the folders of a run of Chrome traces; of many ranks those of its
     traces, where these state theirs.
     """
-    out = runs.lying_beside(files, _FILE)
-    if len(out) > len(files.files):
+    result = runs.lying_beside(files, _FILE)
+    if len(result) > len(files.files):
         # Read apart, each host would read the files of all.
         ranks = {_rank(file) for file in files.files}
         if None not in ranks:
-            out = [file for file in out if int(_FILE.sub(r"\1", file.name)) in ranks]
-    return tuple(out)
+            result = [file for file in result if int(_FILE.sub(r"\1", file.name)) in ranks]
+    return tuple(result)
 
 
 def _rank(file: SourceFile) -> int | None:
     """The rank that a trace states at its beginning."""
     try:
-        found = _RANK.search(file.head(_HEAD))
+        match = _RANK.search(file.head(_HEAD))
     except (NbprofError, OSError):
         return None
-    return int(found[1]) if found else None
+    return int(match[1]) if match else None
 
 
 def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
@@ -68,40 +68,40 @@ def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
 
     Of a node that several files of one rank annotate, only that in which they agree is said.
     """
-    out: dict[int, dict[int, Said]] = {}
+    result: dict[int, dict[int, Said]] = {}
     bad = []
     for piece in pieces:
         rank = _FILE.match(piece.name)
         try:
-            found = _nodes(piece)
+            nodes = _nodes(piece)
         except (ReadError, OSError):
             bad.append(
                 f"{printable(piece.name)} next to the trace is not a valid PyTorch graph annotation"
                 " file and is ignored."
             )
             continue
-        mine = out.setdefault(int(rank[1]) if rank else 0, {})
-        for node, said in found.items():
-            known = mine.get(node, said)
-            mine[node] = Said(
-                *(one if one == other else "" for one, other in zip(known, said, strict=True))
+        noted = result.setdefault(int(rank[1]) if rank else 0, {})
+        for node, note in nodes.items():
+            previous = noted.get(node, note)
+            noted[node] = Said(
+                *(
+                    agreed if agreed == other else ""
+                    for agreed, other in zip(previous, note, strict=True)
+                )
             )
-    return out, bad
+    return result, bad
 
 
 def _nodes(piece: SourceFile) -> dict[int, Said]:
     # Late: most traces have none, and need no reader of pickles.
-    from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, Unpickler
+    from nbprof.formats.torch_snapshot.plain_pickle import Unpickler
 
     if (piece.size or 0) > _LARGEST:
         raise ReadError("it is too large.")
     with piece.open() as opened:
-        try:
-            top = Unpickler(opened.read).load()
-        except Cut:
-            raise ReadError("it is cut short.") from None
-    if type(top) is not Dict or not all(
-        type(node) is int and isinstance(said, list) for node, said in top.items()
+        top = Unpickler(opened.read).load()
+    if type(top) is not dict or not all(
+        type(node) is int and isinstance(notes, list) for node, notes in top.items()
     ):
         raise ReadError("it is not a dict of nodes.")
     return {node: _said(notes) for node, notes in top.items()}
@@ -111,16 +111,16 @@ def _said(notes: list[Any]) -> Said:
     """What the notes of one node say together: of a key the last, as PyTorch's tool writes them
     into a trace.
     """
-    known: dict[Any, str] = {}
+    texts: dict[Any, str] = {}
     for note in notes:
         if isinstance(note, dict):
-            known.update(
+            texts.update(
                 (key, str(value))
                 for key, value in note.items()
                 if isinstance(value, str | int | float)
             )
         elif isinstance(note, str):
-            known["annotation"] = note
+            texts["annotation"] = note
     return Said(
-        *(next((known[key] for key in keys if known.get(key)), "") for keys in (NAMES, MODULES))
+        *(next((texts[key] for key in keys if texts.get(key)), "") for keys in (NAMES, MODULES))
     )

@@ -79,13 +79,15 @@ def read(pieces: Sequence[SourceFile]) -> tuple[tuple[Program, ...], list[str]]:
                 f"{piece.name} next to the trace is not valid inductor output and is ignored."
             )
     # Both are of one graph where they are of the same calls.
-    joined = [(one, [other for other in nodes if other.keys() == one.keys()]) for one in lines]
-    alone = [one for one in nodes if not any(one.keys() == other.keys() for other in lines)]
-    programs = [_program(found, one) for one, fitting in joined for found in fitting or [{}]] + [
-        _program(one, {}) for one in alone
-    ]
+    joined = [(line, [other for other in nodes if other.keys() == line.keys()]) for line in lines]
+    alone = [node for node in nodes if not any(node.keys() == other.keys() for other in lines)]
+    programs = [
+        _program(joined_node, node) for node, fitting in joined for joined_node in fitting or [{}]
+    ] + [_program(node, {}) for node in alone]
     return tuple(
-        dict.fromkeys(one for one in programs if any(kernel.ops or kernel.lines for kernel in one))
+        dict.fromkeys(
+            program for program in programs if any(kernel.ops or kernel.lines for kernel in program)
+        )
     ), bad
 
 
@@ -96,11 +98,11 @@ def _texts(piece: SourceFile) -> Iterator[bytes]:
         yield piece.head(_LARGEST)
         return
     with piece.open() as log:
-        wanted = False
+        selected = False
         for line in log:
-            if wanted and line.startswith(b"\t"):
+            if selected and line.startswith(b"\t"):
                 yield line
-            wanted = bool(_ARTIFACT.search(line))
+            selected = bool(_ARTIFACT.search(line))
 
 
 def _sort(
@@ -116,16 +118,19 @@ def _sort(
     if "version" in value:
         # Of a graph of which it knows no nodes.
         return
-    both = {str(key): said for key, said in value.items() if isinstance(said, dict)}
+    both = {str(key): entry for key, entry in value.items() if isinstance(entry, dict)}
     if both:
-        nodes.append({key: _ops(said.get("post_grad_nodes")) for key, said in both.items()})
-        lines.append({key: _lines(said.get("stack_traces")) for key, said in both.items()})
+        nodes.append({key: _ops(entry.get("post_grad_nodes")) for key, entry in both.items()})
+        lines.append({key: _lines(entry.get("stack_traces")) for key, entry in both.items()})
         return
     stacks = any(
-        "File " in str(text) for said in value.values() if isinstance(said, list) for text in said
+        "File " in str(text)
+        for listed in value.values()
+        if isinstance(listed, list)
+        for text in listed
     )
     (lines if stacks else nodes).append(
-        {str(key): (_lines if stacks else _ops)(said) for key, said in value.items()}
+        {str(key): (_lines if stacks else _ops)(entry) for key, entry in value.items()}
     )
 
 
@@ -136,20 +141,23 @@ def _ops(names: object) -> tuple[str, ...]:
 
 
 def _op(node: str) -> str:
-    found = None if _ALIKE.match(node) else _OVERLOAD.match(node)
-    return found[1] if found else node
+    match = None if _ALIKE.match(node) else _OVERLOAD.match(node)
+    return match[1] if match else node
 
 
 def _lines(stacks: object) -> tuple[str, ...]:
     """The innermost line of each stack."""
-    found = [_FRAME.findall(str(text)) for text in stacks] if isinstance(stacks, list) else []
-    return tuple(dict.fromkeys(f"{frames[-1][0]}:{frames[-1][1]}" for frames in found if frames))
+    frame_lists = [_FRAME.findall(str(text)) for text in stacks] if isinstance(stacks, list) else []
+    return tuple(
+        dict.fromkeys(f"{frames[-1][0]}:{frames[-1][1]}" for frames in frame_lists if frames)
+    )
 
 
 def _program(nodes: dict[str, tuple[str, ...]], lines: dict[str, tuple[str, ...]]) -> Program:
     keys = list(lines or nodes)
     counted = [
-        int(found[1]) if (found := _HANDLE.search(key)) else place for place, key in enumerate(keys)
+        int(match[1]) if (match := _HANDLE.search(key)) else number
+        for number, key in enumerate(keys)
     ]
     order = sorted(range(len(keys)), key=counted.__getitem__)
     return tuple(

@@ -32,38 +32,38 @@ WORD_FIELDS = ("ph", "name", "cat", "pid", "tid")
 
 
 class Broken(Exception):  # noqa: N818 — never leaves the reader
-    """The text stops making sense at a byte; `cut` where it just ends."""
+    """The text stops making sense at a byte; `truncated` where it just ends."""
 
-    def __init__(self, at: int, *, cut: bool = False) -> None:
-        super().__init__(at)
-        self.at = at
-        self.cut = cut
+    def __init__(self, offset: int, *, truncated: bool = False) -> None:
+        super().__init__(offset)
+        self.at = offset
+        self.cut = truncated
 
 
-def quoted(data: bytes, at: int) -> tuple[bytes, int]:
+def quoted(data: bytes, offset: int) -> tuple[bytes, int]:
     """The content of a string that is the value of a key, and the byte behind it; quotes within are
     met by what follows.
     """
-    strict = _STRING.match(data, at)
+    strict = _STRING.match(data, offset)
     if strict and _GOES_ON.match(data, strict.end()):
         return strict[1], strict.end()
-    quote = data.find(b'"', at + 1)
+    quote = data.find(b'"', offset + 1)
     # A name does not run over lines, so a quote that was never closed costs its own line only.
-    line = data.find(b"\n", at)
+    line = data.find(b"\n", offset)
     limit = len(data) if line < 0 else line + 1
     while 0 <= quote < limit:
         if _GOES_ON.match(data, quote + 1):
             # A quote that was never closed must not take other events with it.
-            if _NEXT_OBJECT.search(data, at, quote):
-                raise Broken(at)
-            return data[at + 1 : quote], quote + 1
+            if _NEXT_OBJECT.search(data, offset, quote):
+                raise Broken(offset)
+            return data[offset + 1 : quote], quote + 1
         quote = data.find(b'"', quote + 1)
     if strict is None:
-        raise Broken(at, cut=True)
-    raise Broken(strict.end(), cut=after_space(data, strict.end()) == len(data))
+        raise Broken(offset, truncated=True)
+    raise Broken(strict.end(), truncated=after_space(data, strict.end()) == len(data))
 
 
-def skip(data: bytes, at: int) -> int:
+def skip(data: bytes, offset: int) -> int:
     """The byte behind a list or an object, whatever is in it.
 
     Raises
@@ -71,17 +71,17 @@ def skip(data: bytes, at: int) -> int:
     Broken
     """
     stack = bytearray()
-    pos = at
+    pos = offset
     while True:
         mark = _MARK.search(data, pos)
         if mark is None:
-            raise Broken(len(data), cut=True)
+            raise Broken(len(data), truncated=True)
         pos, sign = mark.end(), mark[0][0]
         if sign == 0x22:
-            found = _STRING.match(data, mark.start())
-            if found is None:
-                raise Broken(mark.start(), cut=True)
-            pos = found.end()
+            match = _STRING.match(data, mark.start())
+            if match is None:
+                raise Broken(mark.start(), truncated=True)
+            pos = match.end()
         elif sign in b"{[":
             stack.append(sign + 2)
         else:
@@ -91,58 +91,58 @@ def skip(data: bytes, at: int) -> int:
                 return pos
 
 
-def value(data: bytes, at: int) -> tuple[Scalar | None, int]:
+def value(data: bytes, offset: int) -> tuple[Scalar | None, int]:
     """The value of a key: (kind, value) or None for null, and the byte behind it. Lists and objects
     are their text as written.
     """
-    if at >= len(data):
-        raise Broken(at, cut=True)
-    first = data[at]
+    if offset >= len(data):
+        raise Broken(offset, truncated=True)
+    first = data[offset]
     if first == 0x22:
-        raw, end = quoted(data, at)
+        raw, end = quoted(data, offset)
         return (TEXT, text(raw)), end
     if first in b"{[":
-        end = skip(data, at)
-        return (TEXT, data[at:end].decode("utf-8", "replace")), end
-    raw, end = word(data, at)
+        end = skip(data, offset)
+        return (TEXT, data[offset:end].decode("utf-8", "replace")), end
+    raw, end = word(data, offset)
     return scalar(raw), end
 
 
-def value_end(data: bytes, at: int) -> int:
+def value_end(data: bytes, offset: int) -> int:
     """The byte behind a value."""
-    if data[at] == 0x22:
-        return quoted(data, at)[1]
-    if data[at] in b"{[":
-        return skip(data, at)
-    return word(data, at)[1]
+    if data[offset] == 0x22:
+        return quoted(data, offset)[1]
+    if data[offset] in b"{[":
+        return skip(data, offset)
+    return word(data, offset)[1]
 
 
-def entry_end(data: bytes, at: int) -> int:
+def entry_end(data: bytes, offset: int) -> int:
     """The byte behind an entry of a list."""
-    if data[at] != 0x22:
-        end = value_end(data, at)
+    if data[offset] != 0x22:
+        end = value_end(data, offset)
     else:
-        found = _STRING.match(data, at)
-        if found is None:
-            raise Broken(at, cut=True)
-        end = found.end()
+        match = _STRING.match(data, offset)
+        if match is None:
+            raise Broken(offset, truncated=True)
+        end = match.end()
     behind = after_space(data, end)
     if behind < len(data) and data[behind] not in b",]}":
         raise Broken(behind)
     return end
 
 
-def word(data: bytes, at: int) -> tuple[bytes, int]:
+def word(data: bytes, offset: int) -> tuple[bytes, int]:
     """A word without quotes, and the byte behind it."""
-    found = _WORD.match(data, at)
-    if found is None:
-        raise Broken(at)
-    if found.end() == len(data):
-        raise Broken(at, cut=True)
-    return found[0], found.end()
+    match = _WORD.match(data, offset)
+    if match is None:
+        raise Broken(offset)
+    if match.end() == len(data):
+        raise Broken(offset, truncated=True)
+    return match[0], match.end()
 
 
-def members(data: bytes, at: int, take: Callable[[str, int], int]) -> int:
+def members(data: bytes, offset: int, take: Callable[[str, int], int]) -> int:
     """Walks the object that begins at a byte; returns the byte behind it.
 
     Parameters
@@ -154,46 +154,46 @@ def members(data: bytes, at: int, take: Callable[[str, int], int]) -> int:
     ------
     Broken
     """
-    pos = at + 1
+    pos = offset + 1
     while True:
         pos = after_space(data, pos, commas=True)
         if pos >= len(data):
-            raise Broken(pos, cut=True)
+            raise Broken(pos, truncated=True)
         if data[pos] == 0x7D:
             return pos + 1
         name, pos = key(data, pos)
         pos = after_space(data, take(name, pos))
         if pos >= len(data):
-            raise Broken(pos, cut=True)
+            raise Broken(pos, truncated=True)
         if data[pos] not in b",}":
             raise Broken(pos)
 
 
-def key(data: bytes, at: int) -> tuple[str, int]:
+def key(data: bytes, offset: int) -> tuple[str, int]:
     """The key at a byte, and where its value begins."""
-    found = _STRING.match(data, at)
-    if found is None:
-        raise Broken(at, cut=data[at] == 0x22)
-    colon = _COLON.match(data, found.end())
+    match = _STRING.match(data, offset)
+    if match is None:
+        raise Broken(offset, truncated=data[offset] == 0x22)
+    colon = _COLON.match(data, match.end())
     if colon is None:
-        raise Broken(found.end(), cut=after_space(data, found.end()) == len(data))
-    return text(found[1]), colon.end()
+        raise Broken(match.end(), truncated=after_space(data, match.end()) == len(data))
+    return text(match[1]), colon.end()
 
 
-def after_space(data: bytes, at: int, *, commas: bool = False) -> int:
+def after_space(data: bytes, offset: int, *, commas: bool = False) -> int:
     """The first byte that is no space (and no comma)."""
-    found = (_SPACE_COMMA if commas else _SPACE).match(data, at)
-    assert found is not None
-    return found.end()
+    match = (_SPACE_COMMA if commas else _SPACE).match(data, offset)
+    assert match is not None
+    return match.end()
 
 
-def event(data: bytes, at: int, base: int = 0) -> tuple[LooseEvent, int]:
+def event(data: bytes, offset: int, base: int = 0) -> tuple[LooseEvent, int]:
     """The event that begins at a byte, and the byte behind it.
 
     Parameters
     ----------
     data : bytes
-    at : int
+    offset : int
         Where its `{` is.
     base : int
         The byte of the file at which `data` begins.
@@ -203,34 +203,34 @@ def event(data: bytes, at: int, base: int = 0) -> tuple[LooseEvent, int]:
     Broken
         It can't be read, even with repairs.
     """
-    out = LooseEvent(base + at)
+    result = LooseEvent(base + offset)
 
     def arg(name: str, pos: int) -> int:
-        out.args[name], end = value(data, pos)
+        result.args[name], end = value(data, pos)
         return end
 
     def field(name: str, pos: int) -> int:
         first = data[pos : pos + 1]
         if name == "args" and first == b"{":
-            out.args = {}
+            result.args = {}
             return members(data, pos, arg)
         if name in TIME_FIELDS:
-            return _time(data, pos, name, out)
+            return _time(data, pos, name, result)
         if name == "ph" and first == b'"':
             # One letter has no quotes within.
             end = entry_end(data, pos)
-            out.fields[name] = (TEXT, text(data[pos + 1 : end - 1]))
+            result.fields[name] = (TEXT, text(data[pos + 1 : end - 1]))
         elif name in WORD_FIELDS and first not in (b'"', b"{", b"["):
             raw, end = word(data, pos)
-            out.fields[name] = None if raw == b"null" else (TEXT, raw.decode("utf-8", "replace"))
+            result.fields[name] = None if raw == b"null" else (TEXT, raw.decode("utf-8", "replace"))
         else:
-            out.fields[name], end = value(data, pos)
+            result.fields[name], end = value(data, pos)
         return end
 
-    return out, members(data, at, field)
+    return result, members(data, offset, field)
 
 
-def _time(data: bytes, pos: int, key: str, out: LooseEvent) -> int:
+def _time(data: bytes, pos: int, key: str, event: LooseEvent) -> int:
     if data[pos : pos + 1] == b'"':
         raw, end = quoted(data, pos)
     elif data[pos : pos + 1] in (b"{", b"["):
@@ -238,24 +238,24 @@ def _time(data: bytes, pos: int, key: str, out: LooseEvent) -> int:
     else:
         raw, end = word(data, pos)
     if raw == b"null":
-        out.times.pop(key, None)
+        event.times.pop(key, None)
     else:
-        out.times[key] = picoseconds(raw)
+        event.times[key] = picoseconds(raw)
     return end
 
 
-def next_event(data: bytes, at: int, *, anything: bool = False) -> int:
+def next_event(data: bytes, offset: int, *, anything: bool = False) -> int:
     """Where reading can go on behind a broken event: the next `{` of an event, or the `]` behind
     the last; -1 if neither.
 
     Parameters
     ----------
     data : bytes
-    at : int
+    offset : int
     anything : bool
         Any object counts as an event, also one that begins with a key that events don't have.
     """
-    after = (_NEXT_OBJECT if anything else _NEXT_EVENT).search(data, at)
-    last = _LAST_EVENT.search(data, at, after.start(1) if after else len(data))
-    found = last or after
-    return found.start(1) if found else -1
+    after = (_NEXT_OBJECT if anything else _NEXT_EVENT).search(data, offset)
+    last = _LAST_EVENT.search(data, offset, after.start(1) if after else len(data))
+    boundary = last or after
+    return boundary.start(1) if boundary else -1

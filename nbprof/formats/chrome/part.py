@@ -97,13 +97,13 @@ class Part:
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Part:
         """The part without some of its events."""
-        place = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+        position = np.cumsum(keep, dtype=np.int32) - np.int32(1)
 
         def rows(group: dict[str, Rows]) -> dict[str, Rows]:
-            kept = {key: keep[r.event] for key, r in group.items()}
+            kept_rows = {key: keep[r.event] for key, r in group.items()}
             return {
-                key: Rows(place[r.event[k]], r.kind[k], r.value[k])
-                for (key, r), k in zip(group.items(), kept.values(), strict=True)
+                key: Rows(position[r.event[k]], r.kind[k], r.value[k])
+                for (key, r), k in zip(group.items(), kept_rows.values(), strict=True)
             }
 
         return Part(
@@ -118,19 +118,19 @@ class Part:
             self.rounded,
         )
 
-    def replaced(self, at: Int64s, other: Part) -> Part:
+    def replaced(self, index: Int64s, other: Part) -> Part:
         """The part with some of its events (which have no rows) taken from another part."""
         shift = len(self.texts)
         for name, column in self.text.items():
             new = other.text[name]
-            column[at] = np.where(new >= 0, new + shift, -1)
-        self.phase[at] = other.phase
-        for mine, theirs in ((self.start, other.start), (self.length, other.length)):
-            mine.ns[at], mine.ps[at], mine.state[at] = theirs.ns, theirs.ps, theirs.state
+            column[index] = np.where(new >= 0, new + shift, -1)
+        self.phase[index] = other.phase
+        for rows, theirs in ((self.start, other.start), (self.length, other.length)):
+            rows.ns[index], rows.ps[index], rows.state[index] = theirs.ns, theirs.ps, theirs.state
         for group, more in ((self.top, other.top), (self.args, other.args)):
             for key, r in more.items():
                 value = np.where(r.kind == TEXT, r.value + shift, r.value)
-                new_rows = Rows(at[r.event].astype(np.int32), r.kind, value)
+                new_rows = Rows(index[r.event].astype(np.int32), r.kind, value)
                 both = joined([group[key], new_rows]) if key in group else new_rows
                 order = np.argsort(both.event, kind="stable")
                 group[key] = Rows(both.event[order], both.kind[order], both.value[order])
@@ -202,8 +202,8 @@ def part_of(events: Sequence[LooseEvent]) -> Part:
 
 
 def _row(row: int, value: Scalar, texts: Texts) -> tuple[int, int, int]:
-    kind, what = value
-    return (row, kind, texts[what]) if isinstance(what, str) else (row, kind, what)
+    kind, text = value
+    return (row, kind, texts[text]) if isinstance(text, str) else (row, kind, text)
 
 
 def rows_of(rows: Sequence[tuple[int, int, int]]) -> Rows:
@@ -220,17 +220,17 @@ def join(parts: Sequence[Part], texts: Texts) -> Part:
     maps = [np.array([texts[t] for t in p.texts] + [-1], np.int32) for p in parts]
     offsets = np.cumsum([0, *(len(p) for p in parts)])
 
-    def rows(which: str) -> dict[str, Rows]:
-        groups: list[dict[str, Rows]] = [getattr(part, which) for part in parts]
-        out: dict[str, Rows] = {}
+    def rows(kind: str) -> dict[str, Rows]:
+        groups: list[dict[str, Rows]] = [getattr(part, kind) for part in parts]
+        result: dict[str, Rows] = {}
         for key in list(dict.fromkeys(key for group in groups for key in group)):
-            found: list[Rows] = []
+            pieces: list[Rows] = []
             for group, table, offset in zip(groups, maps, offsets.tolist(), strict=False):
                 r = group.pop(key, None)
                 if r is not None:
-                    found.append(Rows(r.event + np.int32(offset), r.kind, _recoded(r, table)))
-            out[key] = joined(found)
-        return out
+                    pieces.append(Rows(r.event + np.int32(offset), r.kind, _recoded(r, table)))
+            result[key] = joined(pieces)
+        return result
 
     return Part(
         at=_cat([p.at for p in parts], np.int64),
@@ -264,9 +264,9 @@ def _recoded(rows: Rows, table: Int32s) -> npt.NDArray[np.signedinteger[Any]]:
     if is_text.all():
         codes: Int32s = table[rows.value]
         return codes
-    out = rows.value.copy()
-    out[is_text] = table[rows.value[is_text]]
-    return out
+    result = rows.value.copy()
+    result[is_text] = table[rows.value[is_text]]
+    return result
 
 
 def _cat(arrays: Sequence[npt.NDArray[Any]], dtype: type) -> npt.NDArray[Any]:

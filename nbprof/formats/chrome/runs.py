@@ -98,14 +98,14 @@ class _Run:
     ranks: set[int | str | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.workers = {one.worker for one in self.members}
-        self.ranks = {one.rank for one in self.members}
+        self.workers = {member.worker for member in self.members}
+        self.ranks = {member.rank for member in self.members}
 
-    def add(self, one: _Rank) -> None:
+    def add(self, rank: _Rank) -> None:
         """Takes in one more."""
-        self.members.append(one)
-        self.workers.add(one.worker)
-        self.ranks.add(one.rank)
+        self.members.append(rank)
+        self.workers.add(rank.worker)
+        self.ranks.add(rank.rank)
 
 
 def is_copy(stem: str, hosts: set[str]) -> bool:
@@ -120,11 +120,15 @@ def lacks(stem: str, run: Sequence[str]) -> bool:
     job, number, time = _parts(stem)
     if not number:
         return False
-    parts = [_parts(one) for one in run]
-    alike = [one for one in parts if one[0] == job and (one[2] is None) == (time is None)]
-    apart = [time is None or one[2] is None or abs(one[2] - time) > _TOGETHER_S for one in alike]
+    parts = [_parts(member) for member in run]
+    alike = [part for part in parts if part[0] == job and (part[2] is None) == (time is None)]
+    conflicts = [
+        time is None or part[2] is None or abs(part[2] - time) > _TOGETHER_S for part in alike
+    ]
     return (
-        bool(alike) and number not in {one[1] for one in parts} and (time is None or not all(apart))
+        bool(alike)
+        and number not in {part[1] for part in parts}
+        and (time is None or not all(conflicts))
     )
 
 
@@ -143,50 +147,56 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     members = here.of(NAME)
     if not members:
         return before
-    known = {id(file) for run in before for file in run.files}
-    stems = {one.stem for one in here.members if id(one.file) in known}
-    others = [one for one in members if one.stem != _BESIDE]
+    taken_files = {id(file) for run in before for file in run.files}
+    stems = {member.stem for member in here.members if id(member.file) in taken_files}
+    traces = [member for member in members if member.stem != _BESIDE]
     copies = [
-        one
-        for one in members
-        if (before and (one.kind.exporter or one.stem in stems))
-        or (one.stem == _BESIDE and (before or others))
+        member
+        for member in members
+        if (before and (member.kind.exporter or member.stem in stems))
+        or (member.stem == _BESIDE and (before or traces))
     ]
-    left_out = {id(one) for one in copies}
+    left_out = {id(copy) for copy in copies}
     notes = _notes(copies)
-    out = list(before)
-    if out:
-        out[0] = replace(out[0], notes=out[0].notes + notes)
+    result = list(before)
+    if result:
+        result[0] = replace(result[0], notes=result[0].notes + notes)
         notes = ()
-    ranks, doubles = _without_doubles([_rank(one) for one in members if id(one) not in left_out])
+    ranks, doubles = _without_doubles(
+        [_rank(member) for member in members if id(member) not in left_out]
+    )
     groups = _together(ranks, one_run=here.of_one_run)
     by_rank = _by_rank(groups)
-    for at, group in enumerate(groups):
+    for index, group in enumerate(groups):
         files = [r.member for r in group]
-        copied = [(double, own) for double, own in doubles if any(one is own for one in group)]
+        copied = [
+            (double, original)
+            for double, original in doubles
+            if any(member is original for member in group)
+        ]
         alone = len(groups) == 1 and not before and (here.of_one_run or len(group) > 1)
         # What the traces state of their ranks is the dialect's to judge.
         lacking = () if any(r.world for r in group) else hosts.warning(r.worker for r in group)
-        out.append(
+        result.append(
             RunFiles(
                 here.name if alone else files[0].stem,
                 here.folder,
-                tuple(one.file for one in files),
+                tuple(file.file for file in files),
                 max(r.time for r in group),
                 NAME,
-                notes + _choice(group) + _again(at, group, by_rank),
-                lacking + tuple(_copied(double, own) for double, own in copied),
+                notes + _choice(group) + _again(index, group, by_rank),
+                lacking + tuple(_copied(double, original) for double, original in copied),
                 dated=all(r.dated for r in group),
                 copies=tuple(
                     Missing(
                         double.member.file.name,
-                        f"It is a copy of {own.member.file.name}, byte for byte.",
+                        f"It is a copy of {original.member.file.name}, byte for byte.",
                     )
-                    for double, own in copied
+                    for double, original in copied
                 ),
             )
         )
-    return out
+    return result
 
 
 def _without_doubles(ranks: list[_Rank]) -> tuple[list[_Rank], list[tuple[_Rank, _Rank]]]:
@@ -197,34 +207,36 @@ def _without_doubles(ranks: list[_Rank]) -> tuple[list[_Rank], list[tuple[_Rank,
     first.
     """
     stating: dict[int, list[_Rank]] = {}
-    for one in ranks:
-        if isinstance(one.member.kind.rank, int) and number_of(one.worker) is not None:
-            stating.setdefault(one.member.kind.rank, []).append(one)
+    for trace in ranks:
+        if isinstance(trace.member.kind.rank, int) and number_of(trace.worker) is not None:
+            stating.setdefault(trace.member.kind.rank, []).append(trace)
     doubles: list[tuple[_Rank, _Rank]] = []
-    for rank, mine in stating.items():
-        if len({one.worker for one in mine}) < 2:
+    for rank, stated_ranks in stating.items():
+        if len({trace.worker for trace in stated_ranks}) < 2:
             continue
         # The name of the original has the number that the trace states.
-        mine.sort(key=lambda one: number_of(one.worker) != rank)
-        by_file = {id(one.member.file): one for one in mine}
+        stated_ranks.sort(key=lambda trace: number_of(trace.worker) != rank)
+        by_file = {id(trace.member.file): trace for trace in stated_ranks}
         try:
-            copies = copies_of([one.member.file for one in mine], _HEAD)
+            copies = copies_of([trace.member.file for trace in stated_ranks], _HEAD)
         except ReadError:
             # Whoever reads the run says so.
             continue
         for key, original in copies.items():
-            double, own = by_file[key], by_file[id(original)]
-            if double.job == own.job and number_of(double.worker) != number_of(own.worker):
-                doubles.append((double, own))
+            double, original_rank = by_file[key], by_file[id(original)]
+            if double.job == original_rank.job and number_of(double.worker) != number_of(
+                original_rank.worker
+            ):
+                doubles.append((double, original_rank))
     left_out = {id(double) for double, _ in doubles}
-    return [one for one in ranks if id(one) not in left_out], doubles
+    return [rank for rank in ranks if id(rank) not in left_out], doubles
 
 
-def _copied(double: _Rank, own: _Rank) -> str:
-    label, of = double.member.file.label, own.member.file.label
+def _copied(double: _Rank, original: _Rank) -> str:
+    label, original_label = double.member.file.label, original.member.file.label
     return (
-        f"{label} is a copy of {of}, byte for byte; it was read once. Was one host's file copied"
-        " over another's?"
+        f"{label} is a copy of {original_label}, byte for byte; it was read once. Was one host's"
+        " file copied over another's?"
     )
 
 
@@ -238,14 +250,14 @@ class _Placed(NamedTuple):
 
 def _by_rank(groups: list[list[_Rank]]) -> dict[int | str, list[_Placed]]:
     """The traces of each rank."""
-    out: dict[int | str, list[_Placed]] = {}
-    place = 0
+    result: dict[int | str, list[_Placed]] = {}
+    position = 0
     for number, group in enumerate(groups):
-        for one in group:
-            if one.rank is not None:
-                out.setdefault(one.rank, []).append(_Placed(place, number, one))
-            place += 1
-    return out
+        for member in group:
+            if member.rank is not None:
+                result.setdefault(member.rank, []).append(_Placed(position, number, member))
+            position += 1
+    return result
 
 
 def _again(
@@ -254,24 +266,24 @@ def _again(
     """Files beside a run that were recorded about with it and have the number of one of its ranks,
     so that they are runs of their own.
     """
-    found: dict[int, str] = {}
-    for one in group:
-        for other in by_rank[one.rank] if one.rank is not None else ():
-            near = abs(one.time - other.trace.time) <= _TOGETHER_S
-            if other.group != number and one.worker != other.trace.worker and near:
-                found[other.place] = other.trace.member.file.name
-    same = [found[place] for place in sorted(found)]
+    hosts: dict[int, str] = {}
+    for member in group:
+        for other in by_rank[member.rank] if member.rank is not None else ():
+            near = abs(member.time - other.trace.time) <= _TOGETHER_S
+            if other.group != number and member.worker != other.trace.worker and near:
+                hosts[other.place] = other.trace.member.file.name
+    same = [hosts[position] for position in sorted(hosts)]
     if not same:
         return ()
-    what = (
+    sentence = (
         "has a rank number of this run, so it is"
         if len(same) == 1
         else "have rank numbers of this run, so they are"
     )
     return (
         (
-            f"{join_some(same, 4)} next to it {what} not part of it: nbprof.runs lists the runs of"
-            " a folder."
+            f"{join_some(same, 4)} next to it {sentence} not part of it: nbprof.runs lists the runs"
+            " of a folder."
         ),
     )
 
@@ -279,7 +291,7 @@ def _again(
 def _notes(copies: list[Member]) -> tuple[str, ...]:
     if not copies:
         return ()
-    names = join_some([one.file.name for one in copies], 4)
+    names = join_some([copy.file.name for copy in copies], 4)
     return (
         (
             f"{names} next to it is the same recording as JSON, whose exporter truncates at an"
@@ -306,7 +318,7 @@ def _parts(stem: str) -> tuple[str, str, float | None]:
     """
     worker, time = _split(stem)
     ranks, axes = ([match[3] for match in pattern.finditer(worker)] for pattern in (_RANK, _AXIS))
-    number = ".".join(ranks) if ranks else "".join(f"{place}." for place in axes)
+    number = ".".join(ranks) if ranks else "".join(f"{axis}." for axis in axes)
     return _AXIS.sub(r"\1\2#", _RANK.sub(r"\1\2#", worker)), number, time
 
 
@@ -316,7 +328,7 @@ def _rank(member: Member) -> _Rank:
     rank: int | str | None = member.kind.rank
     if rank is None and number:
         rank = number
-    stated = member.kind.clock if time is None else time
+    clock = member.kind.clock if time is None else time
     return _Rank(
         member=member,
         worker=worker,
@@ -324,8 +336,8 @@ def _rank(member: Member) -> _Rank:
         rank=rank,
         world=member.kind.world_size,
         stamped=time is not None,
-        time=member.file.modified if stated is None else stated,
-        dated=stated is not None,
+        time=member.file.modified if clock is None else clock,
+        dated=clock is not None,
         weak=isinstance(rank, str) and rank.endswith("."),
     )
 
@@ -336,31 +348,31 @@ def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:
         return [ranks]
     ranks = sorted(ranks, key=lambda r: (r.time, r.worker))
     workers: dict[str, list[_Rank]] = {}
-    for one in ranks:
-        workers.setdefault(one.worker, []).append(one)
+    for rank in ranks:
+        workers.setdefault(rank.worker, []).append(rank)
     if len(workers) == 1:
-        return [[one] for one in ranks]
+        return [[rank] for rank in ranks]
     cycles = [list(cycle) for cycle in zip(*workers.values(), strict=False)]
     even = len({len(files) for files in workers.values()}) == 1
     if even and all(map(_is_one_run, cycles)):
         return [sorted(cycle, key=_order) for cycle in cycles]
-    out: list[_Run] = []
-    for one in ranks:
-        run = next((run for run in out[: -_OPEN - 1 : -1] if one.joins(run)), None)
+    result: list[_Run] = []
+    for rank in ranks:
+        run = next((run for run in result[: -_OPEN - 1 : -1] if rank.joins(run)), None)
         if run is None:
-            out.append(_Run([one]))
+            result.append(_Run([rank]))
         else:
-            run.add(one)
-    return [sorted(run.members, key=_order) for run in out]
+            run.add(rank)
+    return [sorted(run.members, key=_order) for run in result]
 
 
 def _is_one_run(cycle: list[_Rank]) -> bool:
     """Whether each trace joins those before it."""
     run = _Run(cycle[:1])
-    for one in cycle[1:]:
-        if not one.joins(run):
+    for rank in cycle[1:]:
+        if not rank.joins(run):
             return False
-        run.add(one)
+        run.add(rank)
     return True
 
 
@@ -368,17 +380,17 @@ def _apart(ranks: list[_Rank]) -> bool:
     """Whether traces were recorded at such different times, by their own clocks, that they are not
     of one run.
     """
-    times = [one.time for one in ranks if one.dated]
+    times = [rank.time for rank in ranks if rank.dated]
     return len(times) == len(ranks) and max(times) - min(times) > _TOGETHER_S
 
 
-def _order(one: _Rank) -> tuple[list[int], str]:
+def _order(rank: _Rank) -> tuple[list[int], str]:
     places = (
-        [one.rank]
-        if isinstance(one.rank, int)
-        else [int(place) for place in str(one.rank or "").split(".") if place]
+        [rank.rank]
+        if isinstance(rank.rank, int)
+        else [int(axis) for axis in str(rank.rank or "").split(".") if axis]
     )
-    return places, one.worker
+    return places, rank.worker
 
 
 def across(folders: Mapping[str, list[Member]]) -> list[Beside]:
@@ -412,18 +424,18 @@ def _in_rank(member: Member, folder: str) -> Member:
 
 def _choice(group: list[_Rank]) -> tuple[str, ...]:
     """Why several traces are read as ranks of one run, where they do not state it themselves."""
-    if len(group) < 2 or all(one.world for one in group):
+    if len(group) < 2 or all(member.world for member in group):
         return ()
-    files = join_some([_where(one) for one in group], 3)
-    times = [one.time for one in group]
+    files = join_some([_where(member) for member in group], 3)
+    times = [member.time for member in group]
     spread = max(times) - min(times)
-    named = all(one.rank is not None for one in group)
+    named = all(member.rank is not None for member in group)
     why = (
         "by the numbers of ranks in their names"
         if named
         else "because different workers wrote them"
     )
-    if all(one.dated for one in group):
+    if all(member.dated for member in group):
         when = (
             f" and times that differ by {spread:.0f} s"
             if spread >= 1
@@ -444,10 +456,10 @@ def _choice(group: list[_Rank]) -> tuple[str, ...]:
     )
 
 
-def _where(one: _Rank) -> str:
+def _where(rank: _Rank) -> str:
     """The name of a file, with the folder where that is called as the rank."""
-    name, folder = one.member.file.name, one.member.parent.rpartition("/")[2]
-    return f"{folder}/{name}" if folder and one.member.stem.startswith(folder) else name
+    name, folder = rank.member.file.name, rank.member.parent.rpartition("/")[2]
+    return f"{folder}/{name}" if folder and rank.member.stem.startswith(folder) else name
 
 
 def _length(seconds: float) -> str:
@@ -465,17 +477,19 @@ def lying_beside(files: RunFiles, name: re.Pattern[str]) -> list[SourceFile]:
     """
     if files.format != NAME:
         return []
-    out: list[SourceFile] = []
+    result: list[SourceFile] = []
     for first in in_folders(files):
         try:
             with scan(first.path.parent, first.confinement) as entries:
-                out += [
-                    first.sibling(one)
-                    for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())
+                result += [
+                    first.sibling(file)
+                    for file in sorted(
+                        e.name for e in entries if name.match(e.name) and e.is_file()
+                    )
                 ]
         except OSError:
             continue
-    return out
+    return result
 
 
 def in_folders(files: RunFiles) -> list[LocalFile]:

@@ -69,20 +69,20 @@ def scan(data: bytes, base: int = 0) -> Scanned:
     Uneven
         It can't be read in one go.
     """
-    found = tokens(data)
-    events = found.level(1)
+    token_table = tokens(data)
+    events = token_table.level(1)
     if not len(events.opens):
         raise Uneven
-    if (found.sign[events.opens] != OPEN_OBJECT).any() or (
-        (found.sign == QUOTE) & (found.depth == 0)
+    if (token_table.sign[events.opens] != OPEN_OBJECT).any() or (
+        (token_table.sign == QUOTE) & (token_table.depth == 0)
     ).any():
         raise Uneven
-    starts, ends = found.at[events.opens], found.at[events.closes] + 1
-    limit = found.closed_at if found.closed_at >= 0 else len(data)
-    _check_between(found, starts, ends, limit)
+    starts, ends = token_table.at[events.opens], token_table.at[events.closes] + 1
+    limit = token_table.closed_at if token_table.closed_at >= 0 else len(data)
+    _check_between(token_table, starts, ends, limit)
     bad = np.zeros(len(starts), bool)
-    keys, inner, deep = keys_of(found, events, bad)
-    reader = _Reader(found, data, keys, inner, deep, bad)
+    keys, inner, deep = keys_of(token_table, events, bad)
+    reader = _Reader(token_table, data, keys, inner, deep, bad)
     part = reader.part(len(starts))
     part.at = starts + base
     # XLA ends its lists with an empty event.
@@ -90,22 +90,22 @@ def scan(data: bytes, base: int = 0) -> Scanned:
     if (empty & ~bad).any():
         keep = ~empty | bad
         part, starts, ends, bad = part.only(keep), starts[keep], ends[keep], bad[keep]
-    end = limit + 1 if found.closed_at >= 0 else len(data)
+    end = limit + 1 if token_table.closed_at >= 0 else len(data)
     return Scanned(
-        part, np.flatnonzero(bad), np.stack([starts, ends], axis=1), end, found.closed_at >= 0
+        part, np.flatnonzero(bad), np.stack([starts, ends], axis=1), end, token_table.closed_at >= 0
     )
 
 
-def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> None:
+def _check_between(token_table: Tokens, starts: Int64s, ends: Int64s, limit: int) -> None:
     """Between events there are spaces and commas only."""
-    where, until = np.concatenate([[0], ends]), np.concatenate([starts, [limit]])
-    fits, _ = gaps(found.text, found.word, where, until)
+    starts_, until = np.concatenate([[0], ends]), np.concatenate([starts, [limit]])
+    fits, _ = gaps(token_table.text, token_table.word, starts_, until)
     odd = np.flatnonzero(~fits)
-    where, until = where[odd], until[odd]
+    starts_, until = starts_[odd], until[odd]
     for _ in range(4):
-        where = after_spaces(found.text, found.word, where)
-        where += (found.text[where] == COMMA) & (where < until)
-    if (where < until).any():
+        starts_ = after_spaces(token_table.text, token_table.word, starts_)
+        starts_ += (token_table.text[starts_] == COMMA) & (starts_ < until)
+    if (starts_ < until).any():
         raise Uneven
 
 
@@ -113,9 +113,9 @@ class _Reader:
     """Turns the keys of a stretch into the columns of a part."""
 
     def __init__(
-        self, found: Tokens, data: bytes, keys: Keys, inner: Level, deep: Level, bad: Bools
+        self, token_table: Tokens, data: bytes, keys: Keys, inner: Level, deep: Level, bad: Bools
     ) -> None:
-        self.found, self.data, self.keys, self.bad = found, data, keys, bad
+        self.found, self.data, self.keys, self.bad = token_table, data, keys, bad
         self.inner, self.deep = inner, deep
         self.kind = np.zeros(len(keys.at), np.uint8)
         self.value = np.zeros(len(keys.at), np.int64)
@@ -171,13 +171,13 @@ class _Reader:
         """The keys there are, (name, whether of args), and the code into them by key; marks events
         that have one twice.
         """
-        keys, found = self.keys, self.found
-        start, end = found.at[keys.opens] + 1, found.at[keys.closes]
-        code, first = distinct(found.word, start, end)
+        keys, token_table = self.keys, self.found
+        start, end = token_table.at[keys.opens] + 1, token_table.at[keys.closes]
+        code, first = distinct(token_table.word, start, end)
         code = code * 2 + keys.is_arg
         names: list[tuple[str, bool]] = []
-        for at, stop in zip(start[first].tolist(), end[first].tolist(), strict=True):
-            raw = self.data[at:stop]
+        for index, stop in zip(start[first].tolist(), end[first].tolist(), strict=True):
+            raw = self.data[index:stop]
             names += [(text(raw), False), (text(raw), True)]
             if b"\\" in raw:
                 # The same name may be written in two ways.
@@ -186,25 +186,25 @@ class _Reader:
 
     def _containers(self) -> None:
         """Lists and objects as values: their text as written."""
-        keys, found = self.keys, self.found
+        keys, token_table = self.keys, self.found
         for level, chosen in ((self.inner, ~keys.is_arg), (self.deep, keys.is_arg)):
             rows = np.flatnonzero(
                 chosen & ((keys.first == OPEN_OBJECT) | (keys.first == OPEN_LIST))
             )
             token = keys.closes[rows] + 1
             close = level.closes[level.number[token] - 1]
-            keys.end[rows] = found.at[close] + 1
+            keys.end[rows] = token_table.at[close] + 1
             keys.after[rows] = close + 1
             self.kind[rows] = TEXT
 
     def _strings(self) -> Bools:
         """Strings as values; tells which keys have one."""
-        keys, found = self.keys, self.found
+        keys, token_table = self.keys, self.found
         is_string: Bools = keys.first == QUOTE
         rows = np.flatnonzero(is_string)
         # The value's own quotes are the next two tokens, unless the event is marked already.
-        close = np.minimum(keys.closes[rows] + 2, len(found.at) - 1)
-        keys.end[rows] = found.at[close] + 1
+        close = np.minimum(keys.closes[rows] + 2, len(token_table.at) - 1)
+        keys.end[rows] = token_table.at[close] + 1
         keys.after[rows] = close + 1
         self.kind[rows] = TEXT
         return is_string
@@ -213,12 +213,12 @@ class _Reader:
         """Numbers, among them times that are written as strings: the keys that have one, and the
         numbers.
         """
-        keys, found = self.keys, self.found
+        keys, token_table = self.keys, self.found
         quoted = is_time & (keys.first == QUOTE)
         is_number = ((keys.first - np.uint8(0x30)) <= 9) | (keys.first == 0x2D)
         rows = np.flatnonzero(is_number | quoted)
-        inside = quoted[rows]
-        read = decimals(found.text, found.word, keys.at[rows] + inside)
+        is_quoted = quoted[rows]
+        read = decimals(token_table.text, token_table.word, keys.at[rows] + is_quoted)
         value = read.whole.copy()
         kind = np.full(len(rows), INT, np.uint8)
         points = np.flatnonzero((read.decimals > 0) & ~is_time[rows])
@@ -233,10 +233,10 @@ class _Reader:
             kind[minus] == DOUBLE, (-value[minus].view(np.float64)).view(np.int64), -value[minus]
         )
         bare = rows
-        if inside.any():
+        if is_quoted.any():
             # In quotes there is nothing but the number.
-            read.good &= ~inside | (read.end == keys.end[rows] - 1)
-            outside = np.flatnonzero(~inside)
+            read.good &= ~is_quoted | (read.end == keys.end[rows] - 1)
+            outside = np.flatnonzero(~is_quoted)
             bare, kind, value = rows[outside], kind[outside], value[outside]
             keys.end[bare] = read.end[outside]
         else:
@@ -246,7 +246,7 @@ class _Reader:
         self.value[bare] = value
         hard = ~read.good
         hard[points[~near]] = True
-        for row in rows[hard & ~inside].tolist():
+        for row in rows[hard & ~is_quoted].tolist():
             self._word(row)
         return rows, read
 
@@ -258,57 +258,58 @@ class _Reader:
         except loose.Broken:
             self.bad[keys.event[row]] = True
             return
-        known = scalar(raw)
+        decoded = scalar(raw)
         keys.end[row] = keys.at[row] + end
         keys.after[row] = keys.closes[row] + 1
-        if known is None:
+        if decoded is None:
             self.kind[row] = _NO_VALUE
-        elif isinstance(known[1], str):
+        elif isinstance(decoded[1], str):
             self.kind[row], self.value[row] = TEXT, len(self.texts)
-            self.texts.append(known[1])
+            self.texts.append(decoded[1])
         else:
-            self.kind[row], self.value[row] = known
+            self.kind[row], self.value[row] = decoded
 
     def _words(self) -> None:
         """Words: true, false, null, and what is no JSON."""
-        keys, found = self.keys, self.found
+        keys, token_table = self.keys, self.found
         first = keys.first
         number = ((first - np.uint8(0x30)) <= 9) | (first == 0x2D)
         rows = np.flatnonzero(
             ~number & (first != QUOTE) & (first != OPEN_OBJECT) & (first != OPEN_LIST)
         )
-        four = found.word[keys.at[rows]] & np.uint64(0xFFFFFFFF)
-        is_false = (four == _FALSE) & (found.text[keys.at[rows] + 4] == 0x65)
+        four = token_table.word[keys.at[rows]] & np.uint64(0xFFFFFFFF)
+        is_false = (four == _FALSE) & (token_table.text[keys.at[rows] + 4] == 0x65)
         is_true, is_null = four == _TRUE, four == _NULL
-        known = is_false | is_true | is_null
+        is_word = is_false | is_true | is_null
         self.kind[rows] = np.where(is_null, _NO_VALUE, INT)
         self.value[rows] = is_true
         keys.end[rows] = keys.at[rows] + 4 + is_false
         keys.after[rows] = keys.closes[rows] + 1
-        for row in rows[~known].tolist():
+        for row in rows[~is_word].tolist():
             self._word(row)
 
     def _check_after(self) -> None:
         """Behind a value comes the end of the object, or a comma and the next key."""
-        keys, found = self.keys, self.found
-        after = np.minimum(keys.after, len(found.at) - 1)
-        fits, comma = gaps(found.text, found.word, keys.end, found.at[after])
-        next_sign = found.sign[after]
+        keys, token_table = self.keys, self.found
+        after = np.minimum(keys.after, len(token_table.at) - 1)
+        fits, comma = gaps(token_table.text, token_table.word, keys.end, token_table.at[after])
+        next_sign = token_table.sign[after]
         fits &= (next_sign == CLOSE_OBJECT) | (comma & (next_sign == QUOTE))
         self.bad[keys.event[np.flatnonzero(~fits)]] = True
 
-    def _times(self, out: Times, rows: Int64s | None, numbers: Int64s, read: Decimals) -> None:
+    def _times(self, times: Times, rows: Int64s | None, numbers: Int64s, read: Decimals) -> None:
         """Times of one field, exactly."""
         if rows is None or not len(rows):
             return
         keys = self.keys
-        place = np.searchsorted(numbers, rows)
+        position = np.searchsorted(numbers, rows)
         is_number = (
-            (place < len(numbers)) & (numbers[np.minimum(place, max(len(numbers) - 1, 0))] == rows)
+            (position < len(numbers))
+            & (numbers[np.minimum(position, max(len(numbers) - 1, 0))] == rows)
             if len(numbers)
-            else place < 0
+            else position < 0
         )
-        chosen = place[is_number]
+        chosen = position[is_number]
         event = keys.event[rows[is_number]]
         places, good = read.decimals[chosen], read.good[chosen]
         below = read.part[chosen]
@@ -319,49 +320,49 @@ class _Reader:
             below[many] = np.where(good[many], (part + scale // 2) // scale, 0)
             self.rounded.append(event[many[good[many] & (part % scale != 0)]])
         below *= POWERS[6 - np.minimum(places, 6)]
-        whole = read.whole[chosen]
-        fits = good & (whole < FARTHEST_US)
+        complete = read.whole[chosen]
+        fits = good & (complete < FARTHEST_US)
         if not fits.all():
-            whole, below = np.where(fits, whole, 0), np.where(fits, below, 0)
+            complete, below = np.where(fits, complete, 0), np.where(fits, below, 0)
         ns = below // 1000
         ps = below - ns * 1000
-        ns += whole * 1000
+        ns += complete * 1000
         minus = np.flatnonzero(read.negative[chosen])
         if len(minus):
             ns[minus] = -ns[minus] - (ps[minus] > 0)
             ps[minus] = -ps[minus] % 1000
-        out.ns[event], out.ps[event] = ns, ps
-        out.state[event] = np.where(fits, GOOD, BAD) if not fits.all() else GOOD
-        others = np.concatenate([rows[~is_number], rows[is_number][~good]])
-        for row in others.tolist():
-            self._time(out, row)
+        times.ns[event], times.ps[event] = ns, ps
+        times.state[event] = np.where(fits, GOOD, BAD) if not fits.all() else GOOD
+        not_numbers = np.concatenate([rows[~is_number], rows[is_number][~good]])
+        for row in not_numbers.tolist():
+            self._time(times, row)
 
-    def _time(self, out: Times, row: int) -> None:
+    def _time(self, times: Times, row: int) -> None:
         """One time that is no plain decimal: with an exponent, very long, or none at all."""
         keys = self.keys
         event = int(keys.event[row])
         raw = self.data[keys.at[row] : keys.end[row]]
         if self.kind[row] == _NO_VALUE:
-            out.state[event] = 0
+            times.state[event] = 0
             return
         exact = None if raw[:1] in (b"{", b"[") else picoseconds(raw.strip(b'"'))
-        out.put(event, None if exact is None else exact[0])
+        times.put(event, None if exact is None else exact[0])
         if exact is not None and exact[1]:
             self.rounded.append(keys.event[row : row + 1])
 
     def _phase(self, rows: Int64s | None, count: int) -> npt.NDArray[np.uint8]:
-        out = np.zeros(count, np.uint8)
+        result = np.zeros(count, np.uint8)
         if rows is None:
-            return out
-        keys, found = self.keys, self.found
-        letter = found.text[keys.at[rows] + 1]
+            return result
+        keys, token_table = self.keys, self.found
+        letter = token_table.text[keys.at[rows] + 1]
         single = (
             (keys.first[rows] == QUOTE) & (keys.end[rows] - keys.at[rows] == 3) & (letter < 0x80)
         )
-        out[keys.event[rows]] = np.where(single, letter, 255)
+        result[keys.event[rows]] = np.where(single, letter, 255)
         # An escape, or a number: rare enough to be read by itself.
         self.bad[keys.event[rows[~single]]] = True
-        return out
+        return result
 
     def _number_texts(self, rows: Int64s) -> None:
         """Pid and tid are texts even where they are written as numbers."""
@@ -392,14 +393,14 @@ class _Reader:
             self.texts += [data[a:b].decode("utf-8", "replace") for a, b in spans]
 
     def _text_field(self, rows: Int64s | None, count: int) -> Int32s:
-        out = np.full(count, -1, np.int32)
+        result = np.full(count, -1, np.int32)
         if rows is None:
-            return out
+            return result
         is_text = self.kind[rows] == TEXT
-        out[self.keys.event[rows[is_text]]] = self.value[rows[is_text]]
+        result[self.keys.event[rows[is_text]]] = self.value[rows[is_text]]
         other = rows[~is_text]
         self.bad[self.keys.event[other[self.kind[other] != _NO_VALUE]]] = True
-        return out
+        return result
 
     def _groups(
         self, names: list[tuple[str, bool]], order: Int64s, edges: list[int]
@@ -414,20 +415,20 @@ class _Reader:
         self.bad[event[1:][np.flatnonzero(twice)]] = True
         top: dict[str, Rows] = {}
         args: dict[str, Rows] = {}
-        own = (*TEXT_FIELDS, *loose.TIME_FIELDS, "ph")
+        field_names = (*TEXT_FIELDS, *loose.TIME_FIELDS, "ph")
         for (name, is_arg), low, high in zip(names, edges[:-1], edges[1:], strict=True):
-            if high == low or (not is_arg and name in own):
+            if high == low or (not is_arg and name in field_names):
                 continue
             rows = order[low:high]
             # A view would keep the columns of all keys in memory for the sake of one.
-            found = Rows(event[low:high].copy(), self.kind[rows], self.value[rows])
-            left_out = (found.kind == _NO_VALUE) | self.bad[found.event]
+            arg_rows = Rows(event[low:high].copy(), self.kind[rows], self.value[rows])
+            left_out = (arg_rows.kind == _NO_VALUE) | self.bad[arg_rows.event]
             if not is_arg and name == "args":
                 left_out |= self.is_args[rows]
             if left_out.any():
-                found = _without(found, left_out)
-            if len(found):
-                (args if is_arg else top)[name] = _narrow(found)
+                arg_rows = _without(arg_rows, left_out)
+            if len(arg_rows):
+                (args if is_arg else top)[name] = _narrow(arg_rows)
         return top, args
 
 
@@ -441,5 +442,5 @@ def _narrow(rows: Rows) -> Rows:
     return Rows(rows.event, rows.kind, small) if fits else rows
 
 
-def _without(rows: Rows, out: Bools) -> Rows:
-    return Rows(rows.event[~out], rows.kind[~out], rows.value[~out])
+def _without(rows: Rows, result: Bools) -> Rows:
+    return Rows(rows.event[~result], rows.kind[~result], rows.value[~result])

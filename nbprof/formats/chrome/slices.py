@@ -149,14 +149,14 @@ def pair(
         if begins[row]:
             stack.append(row)
             continue
-        at = len(stack) - 1
+        index = len(stack) - 1
         if by_name:
-            while at >= 0 and name[stack[at]] != name[row]:
-                at -= 1
-        if at < 0:
+            while index >= 0 and name[stack[index]] != name[row]:
+                index -= 1
+        if index < 0:
             lost += 1
             continue
-        pairs.append((stack.pop(at), row))
+        pairs.append((stack.pop(index), row))
     return pairs, [row for stack in stacks.values() for row in stack], lost
 
 
@@ -167,7 +167,7 @@ def packed(chains: list[tuple[int, int, object]]) -> dict[object, int]:
     ----------
     chains : (first moment, last moment, key)
     """
-    out: dict[object, int] = {}
+    result: dict[object, int] = {}
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     lanes = 0
@@ -178,15 +178,15 @@ def packed(chains: list[tuple[int, int, object]]) -> dict[object, int]:
             lane = heapq.heappop(free)
         else:
             lane, lanes = lanes, lanes + 1
-        out[key] = lane
+        result[key] = lane
         heapq.heappush(busy, (end, lane))
-    return out
+    return result
 
 
 def dense(rows: Rows | None, count: int, *, text: bool = False) -> Int64s:
     """The value of a key by row of the part, -1 where absent: text codes, or integers."""
-    out = np.full(count, -1, np.int64)
+    result = np.full(count, -1, np.int64)
     if rows is not None:
         fits = (rows.kind == TEXT) == text
-        out[rows.event[fits]] = rows.value[fits]
-    return out
+        result[rows.event[fits]] = rows.value[fits]
+    return result

@@ -36,9 +36,9 @@ class Trouble:
     strange: int = 0
     cut: int = -1
 
-    def skip(self, at: int) -> None:
+    def skip(self, index: int) -> None:
         """Counts an event that is left out."""
-        self.add(Trouble(1, at))
+        self.add(Trouble(1, index))
 
     def add(self, other: Trouble) -> None:
         """Takes over what another stretch met."""
@@ -73,12 +73,12 @@ def read_stretch(data: bytes, base: int, *, final: bool) -> Stretch:
     final : bool
         No more text follows; what is half there is counted as cut.
     """
-    out = Stretch()
-    _read(data, base, out, final=final)
-    return out
+    result = Stretch()
+    _read(data, base, result, final=final)
+    return result
 
 
-def _read(data: bytes, base: int, out: Stretch, *, final: bool) -> None:
+def _read(data: bytes, base: int, result: Stretch, *, final: bool) -> None:
     """Adds the events of a stretch; `out.used` grows by what was used of it."""
     try:
         done = scan(data, base)
@@ -89,24 +89,24 @@ def _read(data: bytes, base: int, out: Stretch, *, final: bool) -> None:
     except Uneven:
         part = None
     if part is not None:
-        out.parts.append(part)
-        out.trouble.add(trouble)
-        out.used += done.end
-        out.closed = done.closed
+        result.parts.append(part)
+        result.trouble.add(trouble)
+        result.used += done.end
+        result.closed = done.closed
         return
     middle = loose.next_event(data, len(data) // 2) if len(data) > _SMALL else -1
     if middle <= 0 or data[middle] != 0x7B:
-        _one_by_one(data, base, out, final=final)
+        _one_by_one(data, base, result, final=final)
         return
-    before = out.used
-    _read(data[:middle], base, out, final=False)
-    used = out.used - before
-    if out.closed:
+    before = result.used
+    _read(data[:middle], base, result, final=False)
+    used = result.used - before
+    if result.closed:
         return
     if used == 0:
-        _one_by_one(data, base, out, final=final)
+        _one_by_one(data, base, result, final=final)
     else:
-        _read(data[used:], base + used, out, final=final)
+        _read(data[used:], base + used, result, final=final)
 
 
 def _mended(done: Scanned, data: bytes, base: int, trouble: Trouble) -> Part:
@@ -142,12 +142,12 @@ def _mended(done: Scanned, data: bytes, base: int, trouble: Trouble) -> Part:
     return part if keep.all() else part.only(keep)
 
 
-def _one_by_one(data: bytes, base: int, out: Stretch, *, final: bool) -> None:
-    events, used, closed = loose_events(data, base, out.trouble, final=final)
+def _one_by_one(data: bytes, base: int, result: Stretch, *, final: bool) -> None:
+    events, used, closed = loose_events(data, base, result.trouble, final=final)
     if events:
-        out.parts.append(part_of(events))
-    out.used += used
-    out.closed = closed
+        result.parts.append(part_of(events))
+    result.used += used
+    result.closed = closed
 
 
 def loose_events(
@@ -156,22 +156,22 @@ def loose_events(
     """Events one by one, with repairs: what was read, the byte behind it, and whether the list was
     closed there.
     """
-    found: list[LooseEvent] = []
+    events: list[LooseEvent] = []
     pos = 0
     while True:
         pos = loose.after_space(data, pos, commas=True)
         if pos >= len(data):
-            return found, pos, False
+            return events, pos, False
         try:
             if data[pos] == 0x7B:
                 event, pos = loose.event(data, pos, base)
                 # XLA ends its lists with an empty event.
                 if event.fields or event.args or event.times:
-                    found.append(event)
+                    events.append(event)
             elif data[pos] == 0x5D:
                 if _BEHIND_LIST.match(data, pos + 1) is None:
                     raise loose.Broken(pos)
-                return found, pos + 1, True
+                return events, pos + 1, True
             else:
                 pos = loose.entry_end(data, pos)
                 trouble.strange += 1
@@ -179,12 +179,12 @@ def loose_events(
             near = len(data) - pos < _LOOK_AHEAD
             after = loose.next_event(data, pos)
             if not final and near and (error.cut or after < 0):
-                return found, pos, False
+                return events, pos, False
             if after < 0 and error.cut:
                 trouble.cut = base + pos
             else:
                 trouble.skip(base + pos)
             if after < 0:
-                return found, len(data), False
+                return events, len(data), False
             # A bracket that closes nothing is itself what reading goes on behind.
             pos = max(after, pos + 1)

@@ -81,18 +81,18 @@ def tokens(data: bytes) -> Tokens:
     """
     # What is behind the end is neither a space nor a digit, so that nothing runs on there.
     text = np.frombuffer(data + b"\xff" * PADDING, np.uint8)
-    at = np.flatnonzero(_are_tokens(text))
-    sign = text[at]
+    rows = np.flatnonzero(_are_tokens(text))
+    sign = text[rows]
     if BACKSLASH in data:
-        at = at[~_escaped(text, at, sign)]
-        sign = text[at]
+        rows = rows[~_escaped(text, rows, sign)]
+        sign = text[rows]
     quotes = sign == QUOTE
     # Outside of strings is what has an even number of quotes up to it, and the quotes themselves; a
     # byte is enough to tell.
-    inside = (np.cumsum(quotes, dtype=np.uint8) & 1) > quotes
-    if inside.any():
-        outside = np.flatnonzero(~inside)
-        at, sign = at[outside], sign[outside]
+    in_string = (np.cumsum(quotes, dtype=np.uint8) & 1) > quotes
+    if in_string.any():
+        outside = np.flatnonzero(~in_string)
+        rows, sign = rows[outside], sign[outside]
         quotes = sign == QUOTE
     # Bit 2 is set in ] and } but not in [ and {.
     step = (1 - ((sign & 4) >> 1)).view(np.int8)
@@ -103,46 +103,46 @@ def tokens(data: bytes) -> Tokens:
         end = int(np.argmax(depth < 0))
         if sign[end] != 0x5D:
             raise Uneven
-        closed_at = int(at[end])
-        at, sign, depth, quotes = at[:end], sign[:end], depth[:end], quotes[:end]
+        closed_at = int(rows[end])
+        rows, sign, depth, quotes = rows[:end], sign[:end], depth[:end], quotes[:end]
     if len(depth) and (depth[-1] != 0 or int(quotes.sum()) & 1):
         raise Uneven
     # What lies deeper is never looked into: it is the text of an arg.
-    near = (depth <= DEEPEST) | ((depth == DEEPEST + 1) & (step[: len(at)] > 0))
+    near = (depth <= DEEPEST) | ((depth == DEEPEST + 1) & (step[: len(rows)] > 0))
     if not near.all():
-        kept = np.flatnonzero(near)
-        at, sign, depth = at[kept], sign[kept], depth[kept]
+        retained = np.flatnonzero(near)
+        rows, sign, depth = rows[retained], sign[retained], depth[retained]
     brackets = np.flatnonzero(sign != QUOTE)
     return Tokens(
-        text, words(text), at, sign, depth, brackets, (sign[brackets] & 4) == 0, closed_at
+        text, words(text), rows, sign, depth, brackets, (sign[brackets] & 4) == 0, closed_at
     )
 
 
 def _are_tokens(text: Bytes) -> Bools:
     """Which bytes are quotes or brackets."""
-    out = np.empty(len(text), np.bool_)
+    result = np.empty(len(text), np.bool_)
     for low in range(0, len(text), _BLOCK):
         block = text[low : low + _BLOCK]
-        found = block | np.uint8(0x20)
-        found -= np.uint8(0x7B)
-        found &= np.uint8(0xFD)
-        np.equal(block, QUOTE, out=out[low : low + _BLOCK])
-        out[low : low + _BLOCK] |= found == 0
-    return out
+        lower = block | np.uint8(0x20)
+        lower -= np.uint8(0x7B)
+        lower &= np.uint8(0xFD)
+        np.equal(block, QUOTE, out=result[low : low + _BLOCK])
+        result[low : low + _BLOCK] |= lower == 0
+    return result
 
 
-def _escaped(text: Bytes, at: Int64s, sign: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def _escaped(text: Bytes, index: Int64s, sign: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Which quotes have an odd number of backslashes before them."""
-    out = np.zeros(len(at), bool)
-    behind = np.flatnonzero((sign == QUOTE) & (text[at - 1] == BACKSLASH) & (at > 0))
+    result = np.zeros(len(index), bool)
+    behind = np.flatnonzero((sign == QUOTE) & (text[index - 1] == BACKSLASH) & (index > 0))
     if not len(behind):
-        return out
+        return result
     slashes = np.flatnonzero(text == BACKSLASH)
     begins = np.concatenate([[True], np.diff(slashes) != 1])
     first = np.maximum.accumulate(np.where(begins, slashes, 0))
-    last = at[behind] - 1
-    out[behind] = ((last - first[np.searchsorted(slashes, last)]) & 1) == 0
-    return out
+    last = index[behind] - 1
+    result[behind] = ((last - first[np.searchsorted(slashes, last)]) & 1) == 0
+    return result
 
 
 @dataclass
@@ -164,33 +164,33 @@ class Keys:
     after: Int64s
 
 
-def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Level]:
+def keys_of(token_table: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Level]:
     """The keys of events and of their args; marks events in which something else stands where a key
     should be.
     """
-    inner, deep = found.level(2), found.level(3)
-    quotes = np.flatnonzero(found.sign == QUOTE)
+    inner, deep = token_table.level(2), token_table.level(3)
+    quotes = np.flatnonzero(token_table.sign == QUOTE)
     opens, closes = quotes[0::2], quotes[1::2]
-    is_key, at, first = _colons(found, found.at[closes])
-    depth = found.depth[opens]
+    is_key, index, first = _colons(token_table, token_table.at[closes])
+    depth = token_table.depth[opens]
     # Args are the objects at keys called args.
     maybe = np.flatnonzero((first == OPEN_OBJECT) & is_key & (depth == 1))
-    begin = found.at[opens[maybe]] + 1
-    is_args = (found.at[closes[maybe]] - begin == 4) & (
-        (found.word[begin] & np.uint64(0xFFFFFFFF)) == _ARGS
+    begin = token_table.at[opens[maybe]] + 1
+    is_args = (token_table.at[closes[maybe]] - begin == 4) & (
+        (token_table.word[begin] & np.uint64(0xFFFFFFFF)) == _ARGS
     )
     args = closes[maybe[is_args]] + 1
     if len(args) < len(inner.opens):
         in_args = np.zeros(len(inner.opens) + 1, bool)
         in_args[inner.number[args]] = True
-        mine = np.flatnonzero(in_args[inner.number[opens]] | (depth == 1))
-        opens, closes, is_key, at, first, depth = (
-            opens[mine],
-            closes[mine],
-            is_key[mine],
-            at[mine],
-            first[mine],
-            depth[mine],
+        rows = np.flatnonzero(in_args[inner.number[opens]] | (depth == 1))
+        opens, closes, is_key, index, first, depth = (
+            opens[rows],
+            closes[rows],
+            is_key[rows],
+            index[rows],
+            first[rows],
+            depth[rows],
         )
     # A string that is no key follows one as its value, right away.
     is_value = np.zeros(len(opens) + 1, bool)
@@ -199,8 +199,13 @@ def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Leve
     bad[events.number[opens[stray]] - 1] = True
     # Behind the opening bracket comes a key, or the end.
     for begins in (events.opens, args):
-        next_sign = found.sign[begins + 1]
-        fits, comma = gaps(found.text, found.word, found.at[begins] + 1, found.at[begins + 1])
+        next_sign = token_table.sign[begins + 1]
+        fits, comma = gaps(
+            token_table.text,
+            token_table.word,
+            token_table.at[begins] + 1,
+            token_table.at[begins + 1],
+        )
         fits &= ~comma & ((next_sign == QUOTE) | (next_sign == CLOSE_OBJECT))
         bad[events.number[begins[~fits]] - 1] = True
     chosen = np.flatnonzero(is_key)
@@ -214,7 +219,7 @@ def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Leve
             closes,
             event,
             depth[chosen] == DEEPEST,
-            at[chosen],
+            index[chosen],
             first[chosen],
             nothing,
             nothing.copy(),
@@ -224,23 +229,23 @@ def keys_of(found: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level, Leve
     )
 
 
-def _colons(found: Tokens, quote: Int64s) -> tuple[Bools, Int64s, npt.NDArray[np.uint8]]:
+def _colons(token_table: Tokens, quote: Int64s) -> tuple[Bools, Int64s, npt.NDArray[np.uint8]]:
     """By closing quote: whether a colon follows, where the value behind it begins, and its first
     byte.
     """
-    next_ = found.text[quote + 1]
+    next_ = token_table.text[quote + 1]
     is_key = next_ == COLON
-    at = quote + 2
-    at += found.text[at] == 0x20
-    first = found.text[at]
+    index = quote + 2
+    index += token_table.text[index] == 0x20
+    first = token_table.text[index]
     odd = np.flatnonzero(next_ <= 0x20)
     if len(odd):
-        behind = after_spaces(found.text, found.word, quote[odd] + 1)
-        is_key[odd] = found.text[behind] == COLON
-        at[odd] = behind + 1
-        first[odd] = found.text[at[odd]]
+        behind = after_spaces(token_table.text, token_table.word, quote[odd] + 1)
+        is_key[odd] = token_table.text[behind] == COLON
+        index[odd] = behind + 1
+        first[odd] = token_table.text[index[odd]]
     odd = np.flatnonzero((first <= 0x20) & is_key)
     if len(odd):
-        at[odd] = after_spaces(found.text, found.word, at[odd])
-        first[odd] = found.text[at[odd]]
-    return is_key, at, first
+        index[odd] = after_spaces(token_table.text, token_table.word, index[odd])
+        first[odd] = token_table.text[index[odd]]
+    return is_key, index, first

@@ -38,8 +38,8 @@ def assemble(builder: Builder) -> Trace:
         list(builder.texts), np.concatenate([f.part.text["name"][f.cut.row] for f in files])
     )
     order = sort_events(lane, start, duration)
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
+    position = np.empty(len(order), np.int32)
+    position[order] = np.arange(len(order), dtype=np.int32)
     events = Events(lane[order], name[order], start[order], duration[order])
     receipt.events = len(order)
     counts = np.bincount(events.lane, minlength=len(lanes))
@@ -48,7 +48,7 @@ def assemble(builder: Builder) -> Trace:
     table = pd.DataFrame(lanes, columns=LANE_COLUMNS)
     names = np.array([*used, ""], object)[:-1]
     flows = [_moved(f.flows, m, s) for f, m, s in zip(files, maps, shifts, strict=True)]
-    args = _args(builder, place)
+    args = _args(builder, position)
     return Trace(
         events=events,
         names=names,
@@ -78,12 +78,12 @@ def assemble(builder: Builder) -> Trace:
 def _clock(builder: Builder) -> tuple[int, list[int]]:
     """The moment 0 in ns, and by how many ps each file's times are moved."""
     files = builder.files
-    mine = [bool(len(f.cut.row) or len(f.flows.id) or f.counters) for f in files]
+    rows = [bool(len(f.cut.row) or len(f.flows.id) or f.counters) for f in files]
     epoch, shifts = one_clock(
-        [f.first for f, has in zip(files, mine, strict=True) if has], builder.receipt
+        [f.first for f, has in zip(files, rows, strict=True) if has], builder.receipt
     )
     after = iter(shifts)
-    return epoch, [next(after) * 1000 if has else 0 for has in mine]
+    return epoch, [next(after) * 1000 if has else 0 for has in rows]
 
 
 def _lanes(
@@ -104,7 +104,7 @@ def _lanes(
             i,
         )
 
-    out = np.zeros(len(file.tracks), np.int32)
+    result = np.zeros(len(file.tracks), np.int32)
     plane_of: dict[int, int] = {}
     for i in sorted(range(len(file.tracks)), key=rank):
         track = file.tracks[i]
@@ -124,7 +124,7 @@ def _lanes(
             if track.thread is None
             else track.thread
         )
-        out[i] = len(lanes)
+        result[i] = len(lanes)
         sort = names.thread_sort.get((track.pid, track.tid), 0)
         lanes.append(
             lane_row(
@@ -140,7 +140,7 @@ def _lanes(
                 unnumbered=i,
             )
         )
-    return out
+    return result
 
 
 def _moved(flows: Flows, lanes: Int32s, shift: int) -> Flows:
@@ -148,35 +148,38 @@ def _moved(flows: Flows, lanes: Int32s, shift: int) -> Flows:
     return Flows(flows.phase, flows.id, flows.category, lane, flows.time + shift, flows.enclosing)
 
 
-def _args(builder: Builder, place: Int32s) -> LazyArgs:
-    """Args by name; `place` is where each slice of the files, in their order, lies among the
+def _args(builder: Builder, position: Int32s) -> LazyArgs:
+    """Args by name; `position` is where each slice of the files, in their order, is among the
     events.
     """
     rows: dict[str, list[tuple[Rows, Int32s]]] = {}
-    offset, count = 0, len(place)
+    offset, count = 0, len(position)
     text_i = builder.texts["i"]
     for file in builder.files:
-        mine = place[offset : offset + len(file.cut.row)]
+        slice_positions = position[offset : offset + len(file.cut.row)]
         offset += len(file.cut.row)
         # Where the args of each event of the file go; those of events that make no slice go behind
         # the last.
-        at = np.full(len(file.part), count, np.int32)
-        at[file.cut.row] = mine
+        index = np.full(len(file.part), count, np.int32)
+        index[file.cut.row] = slice_positions
         for end, begin in file.cut.ends.items():
-            at[end] = at[begin]
+            index[end] = index[begin]
         for group in (file.part.top, file.part.args):
-            for key, found in group.items():
-                if (at[found.event] < count).any():
-                    rows.setdefault(key, []).append((found, at))
+            for key, arg_rows in group.items():
+                if (index[arg_rows.event] < count).any():
+                    rows.setdefault(key, []).append((arg_rows, index))
         cat = file.part.text["cat"]
         have = np.flatnonzero(cat >= 0).astype(np.int32)
         rows.setdefault("cat", []).append(
-            (Rows(have, np.full(len(have), TEXT, np.uint8), cat[have].astype(np.int64)), at)
+            (Rows(have, np.full(len(have), TEXT, np.uint8), cat[have].astype(np.int64)), index)
         )
         marks = file.cut.row[file.cut.instant].astype(np.int32)
         order = np.sort(marks)
         if len(marks):
             rows.setdefault("ph", []).append(
-                (Rows(order, np.full(len(order), TEXT, np.uint8), np.full(len(order), text_i)), at)
+                (
+                    Rows(order, np.full(len(order), TEXT, np.uint8), np.full(len(order), text_i)),
+                    index,
+                )
             )
     return LazyArgs({k: v for k, v in rows.items() if any(len(r) for r, _ in v)}, count)

@@ -48,12 +48,14 @@ def text(raw: bytes) -> str:
         return raw.decode("utf-8", "replace")
     written = raw.decode("utf-8", "replace")
     try:
-        out = str(json.loads(f'"{written}"', strict=False))
+        result = str(json.loads(f'"{written}"', strict=False))
     except ValueError:
-        out = _ESCAPE.sub(lambda m: _SIMPLE[m[1]] if m[1] else chr(int(m[2], 16)), written)
+        result = _ESCAPE.sub(lambda m: _SIMPLE[m[1]] if m[1] else chr(int(m[2], 16)), written)
     # Halves of a surrogate pair can't be written to a file or a page again.
     return (
-        out if out.isascii() else out.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        result
+        if result.isascii()
+        else result.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     )
 
 
@@ -68,9 +70,9 @@ def scalar(raw: bytes) -> Scalar | None:
     """
     if raw in _NOTHING:
         return None
-    known = _WORDS.get(raw)
-    if known is not None:
-        return known
+    word = _WORDS.get(raw)
+    if word is not None:
+        return word
     if _NUMBER.fullmatch(raw):
         if raw.lstrip(b"-").isdigit():
             return _integer(raw)
@@ -110,11 +112,11 @@ def picoseconds(raw: bytes) -> tuple[int, bool] | None:
         return 0, True
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    whole = int("".join(map(str, digits[:60])))
+    complete = int("".join(map(str, digits[:60])))
     exponent += len(digits) - len(digits[:60]) + 6
     if exponent >= 0:
-        out, rest = whole * 10**exponent, 0
+        result, rest = complete * 10**exponent, 0
     else:
-        out, rest = divmod(whole, 10**-exponent)
-        out += 2 * rest >= 10**-exponent
-    return (-out if sign else out), rest != 0
+        result, rest = divmod(complete, 10**-exponent)
+        result += 2 * rest >= 10**-exponent
+    return (-result if sign else result), rest != 0

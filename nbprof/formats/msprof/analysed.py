@@ -27,7 +27,7 @@ def tables(
     files: Sequence[SourceFile], host: int, rank: int | None
 ) -> tuple[dict[str, list[Table]], list[Note]]:
     """The tables in the files, by kind, and lines for the receipt."""
-    out: dict[str, list[Table]] = {}
+    result: dict[str, list[Table]] = {}
     notes: list[Note] = []
     for file in newest(files)[0]:
         name = printable(file.name)
@@ -51,8 +51,8 @@ def tables(
             continue
         for kind, rows in _rows(file.name, content).items():
             if rows:
-                out.setdefault(kind, []).append(_table(kind, rows, host, rank, file.name))
-    return out, notes
+                result.setdefault(kind, []).append(_table(kind, rows, host, rank, file.name))
+    return result, notes
 
 
 def _rows(name: str, content: object) -> dict[str, list[dict[str, Any]]]:
@@ -99,8 +99,8 @@ def _rows(name: str, content: object) -> dict[str, list[dict[str, Any]]]:
 
 def _operations(content: object) -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
     for step, kinds in _dict(content).items():
-        for kind, found in _dict(kinds).items():
-            for title, facts in _dict(found).items():
+        for kind, tables in _dict(kinds).items():
+            for title, facts in _dict(tables).items():
                 if title != _TOTAL:
                     op, _, group = str(title).partition("@")
                     yield str(step), str(kind), op, group, _dict(facts)
@@ -109,16 +109,16 @@ def _operations(content: object) -> Iterator[tuple[str, str, str, str, dict[str,
 def _matrix(content: object) -> Iterator[dict[str, Any]]:
     for step, kind, op, group, links in _operations(content):
         for pair, facts in links.items():
-            found = re.fullmatch(r"(\d{1,6})-(\d{1,6})", str(pair))
+            match = re.fullmatch(r"(\d{1,6})-(\d{1,6})", str(pair))
             sent = _dict(facts)
-            if found:
+            if match:
                 yield {
                     "step": step,
                     "kind": kind,
                     "name": op,
                     "group": group,
-                    "source": int(found[1]),
-                    "target": int(found[2]),
+                    "source": int(match[1]),
+                    "target": int(match[2]),
                     "transport": str(sent.get("Transport Type", "")),
                     "transit_bytes": _number(sent.get("Transit Size(MB)")) * _MB,
                     "transit_ms": _number(sent.get("Transit Time(ms)")),
@@ -132,19 +132,19 @@ def _rules(content: object) -> Iterator[dict[str, Any]]:
     parts = data.items() if isinstance(data, dict) else [("", data)]
     for part, rules in parts:
         for rule in rules if isinstance(rules, list) else []:
-            stated = _dict(rule)
+            fields = _dict(rule)
             # Before 2022 the rule was the finding.
-            results = stated.get("result", [stated])
-            for found in results if isinstance(results, list) else []:
-                one = _dict(found)
-                if one.get("Rule Suggestion"):
+            results = fields.get("result", [fields])
+            for result in results if isinstance(results, list) else []:
+                finding = _dict(result)
+                if finding.get("Rule Suggestion"):
                     yield {
                         "part": str(part),
-                        "rule_type": str(stated.get("Rule Type", "")),
-                        "description": str(stated.get("Rule Description", "")),
-                        "subtype": str(one.get("Rule Subtype", "")),
-                        "suggestion": str(one["Rule Suggestion"]),
-                        "tuning_data": json.dumps(one.get("Tuning Data")),
+                        "rule_type": str(finding.get("Rule Type", "")),
+                        "description": str(finding.get("Rule Description", "")),
+                        "subtype": str(finding.get("Rule Subtype", "")),
+                        "suggestion": str(finding["Rule Suggestion"]),
+                        "tuning_data": json.dumps(finding.get("Tuning Data")),
                     }
 
 

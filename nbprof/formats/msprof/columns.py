@@ -1,5 +1,4 @@
-"""What the columns of Ascend's tables are called here, whatever version wrote them, and which table
-a header belongs to.
+"""Names of the columns of Ascend's tables in nbprof, for all versions, and the table of a header.
 
 Names, units and their history: the exporter of CANN (msprof) and torch_npu. A unit that the header
 states is in the name here; moments are ps.
@@ -176,9 +175,9 @@ _RENAMED: dict[str, dict[str, str]] = {
         "active_duration": "active_duration_us",
         "device": "device_type",
         **{
-            f"{when}_total_{what}": f"{when}_{what}_bytes"
+            f"{when}_total_{kind}": f"{when}_{kind}_bytes"
             for when in ("allocation", "release")
-            for what in ("allocated", "reserved", "active")
+            for kind in ("allocated", "reserved", "active")
         },
     },
     "npu_mem": {
@@ -191,8 +190,8 @@ _RENAMED: dict[str, dict[str, str]] = {
     "aicpu": {
         "timestamp": "timestamp_ps",
         **{
-            f"{what}_time": f"{what}_us"
-            for what in ("compute", "memcpy", "task", "dispatch", "total")
+            f"{kind}_time": f"{kind}_us"
+            for kind in ("compute", "memcpy", "task", "dispatch", "total")
         },
     },
     "operator_details": {
@@ -202,8 +201,8 @@ _RENAMED: dict[str, dict[str, str]] = {
         for more in ("", "_with_aicore")
     },
     "fusion_op": {
-        f"memory_{what}": f"memory_{what}_bytes"
-        for what in ("input", "output", "weight", "workspace", "total")
+        f"memory_{kind}": f"memory_{kind}_bytes"
+        for kind in ("input", "output", "weight", "workspace", "total")
     },
 }
 _RENAMED["communication_statistic"] = _RENAMED["op_statistic"]
@@ -279,8 +278,8 @@ def words(header: str) -> tuple[str, str]:
     none.
     """
     text = header.strip().strip('\ufeff"').strip()
-    found = _UNIT.match(text)
-    base, unit = (found["base"], found["unit"].lower()) if found else (text, "")
+    match = _UNIT.match(text)
+    base, unit = (match["base"], match["unit"].lower()) if match else (text, "")
     return re.sub(r"[^0-9a-z]+", "_", base.lower()).strip("_"), unit
 
 
@@ -299,32 +298,32 @@ def header_of(head: bytes) -> list[str]:
 
 
 def kind_of(header: list[str]) -> str:
-    """Which table a header belongs to; '' for one that no exporter is known to write."""
+    """Kind of the table with a header; '' for one that no exporter writes."""
     seen = {words(cell)[0] for cell in header}
-    for kind, wanted, unwanted in _KNOWN_BY:
-        if seen.issuperset(wanted) and seen.isdisjoint(unwanted):
+    for kind, selected, unwanted in _KNOWN_BY:
+        if seen.issuperset(selected) and seen.isdisjoint(unwanted):
             return kind
-    if all(seen & wanted for wanted in _HYBRID):
+    if all(seen & selected for selected in _HYBRID):
         return "op_summary"
-    return next((kind for kind, wanted in _AS_THEY_ARE if seen.issuperset(wanted.split())), "")
+    return next((kind for kind, selected in _AS_THEY_ARE if seen.issuperset(selected.split())), "")
 
 
 def columns(kind: str, header: list[str]) -> list[Column]:
-    """How each column of a table is read; names are unique."""
+    """Specification of each column of a table; names are unique."""
     renamed = _RENAMED.get(kind, {})
-    out: list[Column] = []
+    result: list[Column] = []
     taken: dict[str, int] = {}
     for cell in header:
         base, unit = words(cell)
         if base == "hccl_op" and kind == "op_summary":
             base = "op_name"
         if base in _PLACES:
-            place = taken.get(base, 0)
-            taken[base] = place + 1
+            count = taken.get(base, 0)
+            taken[base] = count + 1
             time = base == "reduce_start"
-            out.append(
+            result.append(
                 Column(
-                    f"reduce_{place}_{'start_ps' if time else 'us'}", "time" if time else "number"
+                    f"reduce_{count}_{'start_ps' if time else 'us'}", "time" if time else "number"
                 )
             )
             continue
@@ -344,5 +343,5 @@ def columns(kind: str, header: list[str]) -> list[Column]:
             name = f"{name}_{taken[name]}"
         else:
             taken[name] = 1
-        out.append(Column(name, how, scale))
-    return out
+        result.append(Column(name, how, scale))
+    return result

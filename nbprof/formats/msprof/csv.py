@@ -78,63 +78,63 @@ def _parts(data: bytes) -> list[bytes]:
     first = data.split(b",", 1)[0].strip()
     if not first or not words(first.decode("utf-8", "replace"))[0]:
         return [data]
-    cuts, at = [0], 0
+    cuts, index = [0], 0
     mark = b"\n" + first + b","
-    while (at := data.find(mark, at)) >= 0:
-        if kind_of(header_of(data[at + 1 : at + 8192])):
-            cuts.append(at + 1)
-        at += len(mark)
+    while (index := data.find(mark, index)) >= 0:
+        if kind_of(header_of(data[index + 1 : index + 8192])):
+            cuts.append(index + 1)
+        index += len(mark)
     return [data[a:b] for a, b in zip(cuts, [*cuts[1:], len(data)], strict=True)]
 
 
 def _section(data: bytes) -> Section:
     header = header_of(data[:65536])
     kind = kind_of(header)
-    said: list[str] = []
+    notes: list[str] = []
     specs = columns(kind, header)
     end = data.find(b"\n")
     body = data[end + 1 :] if end >= 0 else b""
-    raw = _rows(body, specs, said)
+    raw = _rows(body, specs, notes)
     if raw is None:
-        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, said)
-    out: dict[str, object] = {}
+        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, notes)
+    result: dict[str, object] = {}
     times: dict[str, tuple[Int64s, Int64s, npt.NDArray[np.bool_]]] = {}
-    for at, spec in enumerate(specs):
-        column = raw[at]
+    for index, spec in enumerate(specs):
+        column = raw[index]
         if spec.kind == "time":
-            times[spec.name] = _times(column, spec, said)
-            out[spec.name] = None
+            times[spec.name] = _times(column, spec, notes)
+            result[spec.name] = None
         elif spec.kind == "id":
-            out[spec.name] = _ids(column, spec.name, said)
+            result[spec.name] = _ids(column, spec.name, notes)
         elif spec.kind == "text" or (
             not spec.name.endswith(_MEASURED)
             and column.dtype.kind not in "biuf"
             and len(column)
             and not _numeric(column)
         ):
-            out[spec.name] = _texts(column)
+            result[spec.name] = _texts(column)
         else:
-            out[spec.name] = _numbers(column, spec, said)
+            result[spec.name] = _numbers(column, spec, notes)
     base = min((int(us[good].min()) for us, _, good in times.values() if good.any()), default=0)
     for name, (us, frac, good) in times.items():
         far = good & (us - base > LONGEST_US)
         if far.any():
-            said.append(
+            notes.append(
                 f"{_count(far)} in {name} are over 26 days after the first and were left out."
             )
             good = good & ~far
-        out[name] = pd.arrays.IntegerArray(
+        result[name] = pd.arrays.IntegerArray(
             np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good
         )
-    frame = pd.DataFrame(out, copy=False)
-    return Section(kind, header, frame, base * 1000, said)
+    frame = pd.DataFrame(result, copy=False)
+    return Section(kind, header, frame, base * 1000, notes)
 
 
-def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | None:
+def _rows(body: bytes, specs: list[Column], notes: list[str]) -> pd.DataFrame | None:
     """The rows as pandas reads them, columns by number; None where there is none."""
     width = len(specs)
     if len(body) <= _LARGE:
-        _ragged(body, width, said)
+        _ragged(body, width, notes)
     text: dict[int, str] = {i: "category" for i, s in enumerate(specs) if s.kind == "text"}
     # An unsigned number that wrapped around has more digits than a float64 holds.
     text |= {
@@ -164,7 +164,7 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
         except pd.errors.ParserError:
             # A quote that is never closed takes the rest of the file; taken for a letter, it costs
             # its own row.
-            said.append("a quote in it is never closed; quotes were read as ordinary characters.")
+            notes.append("a quote in it is never closed; quotes were read as ordinary characters.")
             raw = pd.read_csv(
                 io.BytesIO(body),
                 header=None,
@@ -179,16 +179,16 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
             )
     lost = sum(str(w.message).count("expected") for w in caught)
     if lost:
-        said.append(f"{lost:,} rows have far more cells than the header and were left out.")
+        notes.append(f"{lost:,} rows have far more cells than the header and were left out.")
     if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
-        said.append(
+        notes.append(
             f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond"
             " the last column were left out."
         )
     return raw
 
 
-def _ragged(body: bytes, width: int, said: list[str]) -> None:
+def _ragged(body: bytes, width: int, notes: list[str]) -> None:
     """Tells of rows that have more or fewer cells than the header, and of line ends of two
     kinds.
     """
@@ -201,30 +201,30 @@ def _ragged(body: bytes, width: int, said: list[str]) -> None:
     filled = np.diff(bounds) > 2
     short, long = filled & (cells < width), filled & (cells > width)
     if short.any():
-        said.append(
+        notes.append(
             f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are"
             " unknown."
         )
     if long.any():
-        said.append(
+        notes.append(
             f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last"
             " column were left out."
         )
     returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
     if 0 < returns < len(ends):
-        said.append("it mixes LF and CRLF line endings.")
+        notes.append("it mixes LF and CRLF line endings.")
 
 
-def _count(flags: npt.NDArray[np.bool_], one: str = "value", many: str = "values") -> str:
+def _count(flags: npt.NDArray[np.bool_], singular: str = "value", many: str = "values") -> str:
     count = int(flags.sum())
-    return f"{count:,} {one if count == 1 else many}"
+    return f"{count:,} {singular if count == 1 else many}"
 
 
 def _numeric(column: pd.Series) -> bool:
-    """Whether most of a column that has texts in it are numbers all the same."""
-    known = column.dropna()
-    return not len(known) or bool(
-        pd.to_numeric(_bare(known.head(1000)), errors="coerce").notna().mean() > 0.5
+    """True if most values of a column of texts are numbers."""
+    present = column.dropna()
+    return not len(present) or bool(
+        pd.to_numeric(_bare(present.head(1000)), errors="coerce").notna().mean() > 0.5
     )
 
 
@@ -233,22 +233,22 @@ def _bare(column: pd.Series) -> pd.Series:
 
 
 def _floats(
-    column: pd.Series, name: str, said: list[str], none: tuple[str, ...] = ()
+    column: pd.Series, name: str, notes: list[str], none: tuple[str, ...] = ()
 ) -> npt.NDArray[np.float64]:
     """Numbers, NaN where there is none; a text where a number is due is counted."""
     if column.dtype.kind in "biuf":
         return column.to_numpy(np.float64)
     text = _bare(column.astype(object).where(column.notna(), ""))
-    out = pd.to_numeric(text, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    bad = np.isnan(out) & ~text.isin([*_NA, *none]).to_numpy()
+    result = pd.to_numeric(text, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    bad = np.isnan(result) & ~text.isin([*_NA, *none]).to_numpy()
     if bad.any():
         example = str(text[bad].iloc[0])[:40]
-        shown = example if example.isprintable() else "?"
-        said.append(
-            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{shown}”;"
-            " treated as unknown."
+        example_text = example if example.isprintable() else "?"
+        notes.append(
+            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as"
+            f" “{example_text}”; treated as unknown."
         )
-    return out
+    return result
 
 
 def _exact(text: str, value: float) -> Decimal:
@@ -259,43 +259,43 @@ def _exact(text: str, value: float) -> Decimal:
         return Decimal(value)
 
 
-def _numbers(column: pd.Series, spec: Column, said: list[str]) -> npt.NDArray[np.float64]:
-    out = _floats(column, spec.name, said)
+def _numbers(column: pd.Series, spec: Column, notes: list[str]) -> npt.NDArray[np.float64]:
+    result = _floats(column, spec.name, notes)
     if spec.name.endswith("_us"):
-        under = out > float(_WRAP_US) / 2
+        under = result > float(_WRAP_US) / 2
         if under.any():
             # As text, for a float64 of this size keeps steps of 4 µs.
             texts = _bare(column.astype(object)[under])
             exact = [
                 abs(_exact(str(text), value) - _WRAP_US)
-                for text, value in zip(texts, out[under].tolist(), strict=True)
+                for text, value in zip(texts, result[under].tolist(), strict=True)
             ]
-            out = out.copy()
-            out[under] = np.array(exact, np.float64)
-            said.append(
+            result = result.copy()
+            result[under] = np.array(exact, np.float64)
+            notes.append(
                 f"{_count(under)} in {spec.name} are negative differences stored as unsigned"
                 " numbers (18446744073709521.304 µs is 30.312): corrected."
             )
-    infinite = np.isinf(out)
+    infinite = np.isinf(result)
     if infinite.any():
-        out = np.where(infinite, np.nan, out)
-        said.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
+        result = np.where(infinite, np.nan, result)
+        notes.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
     if spec.scale != 1.0:
         with np.errstate(over="ignore"):
-            out = out * spec.scale
-    for unit, most, much in (("_us", LONGEST_US, "26 days"), ("_bytes", MOST_BYTES, "8 PiB")):
-        if spec.name.endswith(unit) and (beyond := np.abs(out) > most).any():
-            out = np.where(beyond, np.nan, out)
-            said.append(f"{_count(beyond)} in {spec.name} are over {much}; treated as unknown.")
-    return out
+            result = result * spec.scale
+    for unit, limit, much in (("_us", LONGEST_US, "26 days"), ("_bytes", MOST_BYTES, "8 PiB")):
+        if spec.name.endswith(unit) and (beyond := np.abs(result) > limit).any():
+            result = np.where(beyond, np.nan, result)
+            notes.append(f"{_count(beyond)} in {spec.name} are over {much}; treated as unknown.")
+    return result
 
 
-def _ids(column: pd.Series, name: str, said: list[str]) -> pd.arrays.IntegerArray:
+def _ids(column: pd.Series, name: str, notes: list[str]) -> pd.arrays.IntegerArray:
     if column.dtype.kind == "i":
         values = column.to_numpy(np.int64)
         none = (values == NONE_32) | (values < 0)
     else:
-        numbers = _floats(column, name, said, ("host", "Host"))
+        numbers = _floats(column, name, notes, ("host", "Host"))
         with np.errstate(invalid="ignore"):
             none = np.isnan(numbers) | (numbers == NONE_32) | (numbers >= NONE_64) | (numbers < 0)
         values = np.where(none, 0, numbers).astype(np.int64)
@@ -313,13 +313,13 @@ def _texts(column: pd.Series) -> pd.Categorical:
     )
     bare = [str(text).strip(' \t\r\n"') for text in coded.categories]
     names = list(dict.fromkeys(text for text in bare if text and text not in _NA))
-    place = {text: i for i, text in enumerate(names)}
-    table = np.array([*(place.get(text, -1) for text in bare), -1], np.int64)
+    codes = {text: i for i, text in enumerate(names)}
+    table = np.array([*(codes.get(text, -1) for text in bare), -1], np.int64)
     return pd.Categorical.from_codes(table[coded.codes], categories=pd.Index(names, dtype=object))
 
 
 def _times(
-    column: pd.Series, spec: Column, said: list[str]
+    column: pd.Series, spec: Column, notes: list[str]
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs
     of a date.
@@ -369,26 +369,26 @@ def _times(
         * 10 ** np.maximum(6 - read_.decimals, 0)
         // 10 ** np.maximum(read_.decimals - 6, 0)
     )
-    whole = read_.whole
+    complete = read_.whole
     if spec.scale < 1.0:
-        frac = whole % 1000 * 1000 + frac // 1000
-        whole = whole // 1000
+        frac = complete % 1000 * 1000 + frac // 1000
+        complete = complete // 1000
     elif spec.scale > 1.0:
         # ms: a point and six digits are whole ns.
-        whole, frac = whole * 1000 + frac // 1000, frac % 1000 * 1000
+        complete, frac = complete * 1000 + frac // 1000, frac % 1000 * 1000
     rounded = ~good & ~empty & (read_.digits > 0)
     bad = ~good & ~empty & ~rounded
     if rounded.any():
         example = values[int(np.flatnonzero(rounded)[0])]
-        said.append(
+        notes.append(
             f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a"
             " spreadsheet or another tool rewrote the file, and precise times are lost. Export it"
             " again, or load the file that the profiler wrote."
         )
     if bad.any():
-        said.append(
+        notes.append(
             f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown."
         )
     # A moment of 0 is one that the exporter did not know.
-    good &= (whole != 0) | (frac != 0)
-    return np.where(good, whole, 0), np.where(good, frac, 0), good
+    good &= (complete != 0) | (frac != 0)
+    return np.where(good, complete, 0), np.where(good, frac, 0), good

@@ -60,42 +60,46 @@ class Strings:
         """The text of each id; the id itself where the file has none for it, None where there is no
         id.
         """
-        place = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
-        found = self._ids[place] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
+        indices = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
+        is_found = self._ids[indices] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
         values = self._values
-        out: list[str | None] = []
-        for ident, at, known in zip(ids.tolist(), place.tolist(), found.tolist(), strict=True):
-            text = values[at] if known else None
-            out.append(text if text is not None else None if ident < 0 else str(ident))
-        return out
+        result: list[str | None] = []
+        for ident, index, is_present in zip(
+            ids.tolist(), indices.tolist(), is_found.tolist(), strict=True
+        ):
+            text = values[index] if is_present else None
+            result.append(text if text is not None else None if ident < 0 else str(ident))
+        return result
 
     def category(self, ids: Int64s) -> pd.Categorical:
         """The texts of ids, each kept once, without the quotes and blanks around them; N/A is
         none.
         """
-        used, which = used_of(ids)
-        return category(self.texts(used), which)
+        used, inverse = used_of(ids)
+        return category(self.texts(used), inverse)
 
     def codes(self, ids: Int64s, texts: Texts, otherwise: str | None = None) -> Int32s:
         """The texts of ids as codes of `texts`; -1, or that of another text, where there is
         none.
         """
-        used, which = used_of(ids)
+        used, inverse = used_of(ids)
         missing = -1 if otherwise is None else texts[otherwise]
         table = np.array(
             [missing if text is None else texts[text] for text in self.texts(used)] or [-1],
             np.int32,
         )
-        return table[which.ravel()]
+        return table[inverse.ravel()]
 
 
-def category(values: list[str | None], which: Int64s) -> pd.Categorical:
+def category(values: list[str | None], inverse: Int64s) -> pd.Categorical:
     """Texts by the place of each row among `values`."""
     bare = [(text or "").strip(' \t\r\n"') for text in values]
     names = list(dict.fromkeys(text for text in bare if text and text != "N/A"))
-    place = {text: i for i, text in enumerate(names)}
-    table = np.array([*(place.get(text, -1) for text in bare), -1], np.int64)
-    return pd.Categorical.from_codes(table[which.ravel()], categories=pd.Index(names, dtype=object))
+    codes = {text: i for i, text in enumerate(names)}
+    table = np.array([*(codes.get(text, -1) for text in bare), -1], np.int64)
+    return pd.Categorical.from_codes(
+        table[inverse.ravel()], categories=pd.Index(names, dtype=object)
+    )
 
 
 class Database:
@@ -120,8 +124,8 @@ class Database:
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Names of the columns of a table."""
-        found = self._file.tables.get(table)
-        return found.columns if found else ()
+        table_info = self._file.tables.get(table)
+        return table_info.columns if table_info else ()
 
     def read(
         self, table: str, ints: str = "", floats: str = "", texts: str = ""
@@ -129,28 +133,28 @@ class Database:
         """Columns of a table, named with blanks between; what the table lacks has no values, and a
         damaged table has no rows.
         """
-        wanted = {
+        selected = {
             name: kind
             for kind, names in (("int", ints), ("float", floats), ("text", texts))
             for name in names.split()
         }
-        kept = self._kept.setdefault(table, {})
+        cached = self._kept.setdefault(table, {})
         # Tables are asked for their rows and for their events, of the same columns.
-        missing = {name: kind for name, kind in wanted.items() if (name, kind) not in kept}
-        found = self._found(table, list(missing)) if missing else {}
+        missing = {name: kind for name, kind in selected.items() if (name, kind) not in cached}
+        columns_read = self._found(table, list(missing)) if missing else {}
         count = (
-            len(next(iter((*found.values(), *kept.values()))))
-            if found or kept
+            len(next(iter((*columns_read.values(), *cached.values()))))
+            if columns_read or cached
             else self._count(table)
         )
         for name, kind in missing.items():
             typed, none = _TYPED[kind]
-            kept[name, kind] = (
-                typed(found[name])
-                if name in found
+            cached[name, kind] = (
+                typed(columns_read[name])
+                if name in columns_read
                 else np.full(count, none, object if kind == "text" else None)
             )
-        return {name: kept[name, kind] for name, kind in wanted.items()}
+        return {name: cached[name, kind] for name, kind in selected.items()}
 
     def raw(self, table: str) -> dict[str, npt.NDArray[Any]]:
         """All columns of a table as they are."""
@@ -159,11 +163,11 @@ class Database:
             for name, column in self._found(table, []).items()
         }
 
-    def _found(self, table: str, wanted: list[str]) -> dict[str, sqlite.Column]:
-        if table in self.damaged or (wanted and not set(wanted) & set(self.columns(table))):
+    def _found(self, table: str, selected: list[str]) -> dict[str, sqlite.Column]:
+        if table in self.damaged or (selected and not set(selected) & set(self.columns(table))):
             return {}
         try:
-            return self._file.read(table, *wanted)
+            return self._file.read(table, *selected)
         except ReadError as error:
             self.damaged[table] = error.reason
             return {}
@@ -178,29 +182,29 @@ class Database:
     @cached_property
     def strings(self) -> Strings:
         """The texts that ids of other tables mean."""
-        found = self.read("STRING_IDS", "id", texts="value")
-        return Strings(found["id"], found["value"])
+        names = self.read("STRING_IDS", "id", texts="value")
+        return Strings(names["id"], names["value"])
 
     def enum(self, table: str) -> Strings:
         """The texts of an enumeration; without it the numbers stand for themselves."""
-        found = self.read(table, "id", texts="name")
-        return Strings(found["id"], found["name"])
+        names = self.read(table, "id", texts="name")
+        return Strings(names["id"], names["name"])
 
     @cached_property
     def levels(self) -> dict[int, str]:
         """The level of a call, or what wrote an event, by its number."""
-        found = self.read("ENUM_API_TYPE", "id", texts="name")
+        names = self.read("ENUM_API_TYPE", "id", texts="name")
         return _LEVELS | {
-            int(i): str(name) for i, name in zip(found["id"], found["name"], strict=True) if name
+            int(i): str(name) for i, name in zip(names["id"], names["name"], strict=True) if name
         }
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What it states of the machine, as the JSON files beside the tables do."""
-        stated = self.read("META_DATA", texts="name value")
-        out: dict[str, Any] = {
+        """Facts about the machine, in the form of the JSON files next to the tables."""
+        metadata = self.read("META_DATA", texts="name value")
+        result: dict[str, Any] = {
             str(name): _plain(value)
-            for name, value in zip(stated["name"], stated["value"], strict=True)
+            for name, value in zip(metadata["name"], metadata["value"], strict=True)
         }
         chips = self.read("NPU_INFO", "id", texts="name")
         devices = [
@@ -208,7 +212,7 @@ class Database:
             for i, name in zip(chips["id"], chips["name"], strict=True)
             if i >= 0
         ]
-        return out | ({"DeviceInfo": devices} if devices else {})
+        return result | ({"DeviceInfo": devices} if devices else {})
 
     @cached_property
     def task_infos(self) -> Int64s:
@@ -220,34 +224,34 @@ class Database:
 
     @cached_property
     def task_names(self) -> Int64s:
-        """What each task is called, as the id of a text: an operator, a part of a collective, else
-        its type.
+        """Name of each task, as the id of a text: an operator, a part of a collective, else its
+        type.
         """
         task = self.read("TASK", TASK)
         schedule = self.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
         info = self.read("COMPUTE_TASK_INFO", "name")
         parts = self.read("COMMUNICATION_TASK_INFO", "name globalTaskId timestampNs")
-        out = task["taskType"].copy()
-        for rows, found in (
+        result = task["taskType"].copy()
+        for rows, names in (
             (first_of(schedule["globalTaskId"], task["globalTaskId"]), schedule),
             (self.task_infos, info),
         ):
-            out = np.where(rows >= 0, taken(found["name"], rows), out)
+            result = np.where(rows >= 0, taken(names["name"], rows), result)
         row, _ = row_of(task, parts["globalTaskId"], parts["timestampNs"])
         there = row >= 0
-        out[row[there]] = parts["name"][there]
-        return out
+        result[row[there]] = parts["name"][there]
+        return result
 
     @cached_property
     def device(self) -> int:
         """The only device of the recording, -1 where it has several or states none."""
-        found = {
+        streams = {
             int(i)
             for table in ("RANK_DEVICE_MAP", "TASK")
             for i in used_of(self.read(table, "deviceId")["deviceId"])[0]
             if i >= 0
         }
-        return found.pop() if len(found) == 1 else -1
+        return streams.pop() if len(streams) == 1 else -1
 
 
 def _plain(value: object) -> object:
@@ -320,13 +324,13 @@ def used_of(values: Int64s) -> tuple[Int64s, Int64s]:
 
 def tuples_of(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
     """The same of rows of several columns."""
-    which = np.zeros(len(columns[0]), np.int64)
+    group = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         used, code = used_of(column)
-        _, which = used_of(which * max(len(used), 1) + code)
-    first = np.full(int(which.max(initial=-1)) + 1, 0)
-    first[which[::-1]] = np.arange(len(which))[::-1]
-    return list(zip(*(column[first].tolist() for column in columns), strict=True)), which
+        _, group = used_of(group * max(len(used), 1) + code)
+    first = np.full(int(group.max(initial=-1)) + 1, 0)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), group
 
 
 def moments(values: Int64s) -> Int64s:
@@ -335,30 +339,30 @@ def moments(values: Int64s) -> Int64s:
 
 
 def known(values: Int64s) -> npt.NDArray[np.bool_]:
-    """Which ids are one."""
-    out = np.ones(len(values), np.bool_)
+    """Mask of ids that are set."""
+    result = np.ones(len(values), np.bool_)
     for none in ABSENT:
-        out &= values != none
-    return out
+        result &= values != none
+    return result
 
 
-def first_of(ids: Int64s, wanted: Int64s) -> Int64s:
+def first_of(ids: Int64s, selected: Int64s) -> Int64s:
     """The place of the first row with each wanted id, -1 where there is none."""
-    if not len(ids) or not len(wanted):
-        return np.full(len(wanted), -1)
+    if not len(ids) or not len(selected):
+        return np.full(len(selected), -1)
     places = _places(ids)
     if places is not None:
-        return places.of(wanted)
+        return places.of(selected)
     index = pd.Index(ids)
     if index.is_unique:
-        return index.get_indexer(pd.Index(wanted)).astype(np.int64)
+        return index.get_indexer(pd.Index(selected)).astype(np.int64)
     first = np.flatnonzero(~index.duplicated())
-    place = index[first].get_indexer(pd.Index(wanted))
-    return np.where(place >= 0, first[place], -1)
+    positions = index[first].get_indexer(pd.Index(selected))
+    return np.where(positions >= 0, first[positions], -1)
 
 
 class _Places(NamedTuple):
-    """Where each id is first, in a table from the lowest on: ids that recorders count have few
+    """First index of each id, in a table from the lowest id on: ids that recorders count have few
     gaps.
     """
 
@@ -367,9 +371,11 @@ class _Places(NamedTuple):
 
     def of(self, ids: Int64s) -> Int64s:
         """The place of each id, -1 where there is none."""
-        # What is below the lowest wraps around: all others fall on the last place, which is none's.
-        at = np.minimum((ids - np.int64(self.low)).view(np.uint64), np.uint64(len(self.first) - 1))
-        return self.first[at.view(np.int64)].astype(np.int64)
+        # Ids below the lowest wrap around: all others fall on the last index, which is unused.
+        index = np.minimum(
+            (ids - np.int64(self.low)).view(np.uint64), np.uint64(len(self.first) - 1)
+        )
+        return self.first[index.view(np.int64)].astype(np.int64)
 
 
 def _places(ids: Int64s) -> _Places | None:
@@ -383,7 +389,7 @@ def _places(ids: Int64s) -> _Places | None:
 
 
 def _again(ids: Int64s) -> npt.NDArray[np.bool_]:
-    """Which rows have an id that one before them has."""
+    """Mask of rows whose id occurs before."""
     places = _places(ids)
     return (
         np.asarray(pd.Index(ids).duplicated())
@@ -394,18 +400,18 @@ def _again(ids: Int64s) -> npt.NDArray[np.bool_]:
 
 def taken(column: Int64s, rows: Int64s) -> Int64s:
     """The values of rows, `NONE` for the row -1."""
-    out = np.full(len(rows), NONE)
+    result = np.full(len(rows), NONE)
     there = rows >= 0
-    out[there] = column[rows[there]]
-    return out
+    result[there] = column[rows[there]]
+    return result
 
 
-def among(values: Int64s, others: Int64s) -> npt.NDArray[np.bool_]:
-    """Which values are among others."""
-    places = _places(others)
+def among(values: Int64s, members: Int64s) -> npt.NDArray[np.bool_]:
+    """Mask of values that are among others."""
+    places = _places(members)
     if places is not None:
         return places.of(values) >= 0
-    return np.asarray(pd.Index(values).isin(others), np.bool_)
+    return np.asarray(pd.Index(values).isin(members), np.bool_)
 
 
 def row_of(tasks: Mapping[str, Int64s], ids: Int64s, times: Int64s) -> tuple[Int64s, int]:
@@ -421,14 +427,14 @@ def row_of(tasks: Mapping[str, Int64s], ids: Int64s, times: Int64s) -> tuple[Int
         `globalTaskId`, `startNs` and `endNs`.
     ids, times : int64[k]
     """
-    out = first_of(tasks["globalTaskId"], ids)
+    result = first_of(tasks["globalTaskId"], ids)
     if not len(ids):
-        return out, 0
+        return result, 0
     twice = _again(tasks["globalTaskId"])
     if not twice.any():
-        return out, 0
+        return result, 0
     again = np.flatnonzero(among(ids, tasks["globalTaskId"][twice]))
-    out[again] = -1
+    result[again] = -1
     rows = np.flatnonzero(among(tasks["globalTaskId"], ids[again]))
     left = pd.DataFrame({"id": ids[again], "time": times[again], "at": again}).sort_values(
         "time", kind="stable"
@@ -438,6 +444,6 @@ def row_of(tasks: Mapping[str, Int64s], ids: Int64s, times: Int64s) -> tuple[Int
     ).sort_values("time", kind="stable")
     near = pd.merge_asof(left, right, on="time", by="id").dropna(subset=["row"])
     row = near["row"].to_numpy(np.int64)
-    inside = near["time"].to_numpy(np.int64) <= tasks["endNs"][row]
-    out[near["at"].to_numpy(np.int64)[inside]] = row[inside]
-    return out, int((out[again] < 0).sum())
+    is_within = near["time"].to_numpy(np.int64) <= tasks["endNs"][row]
+    result[near["at"].to_numpy(np.int64)[is_within]] = row[is_within]
+    return result, int((result[again] < 0).sum())

@@ -145,12 +145,12 @@ class _Events:
         """Lanes of threads whose process and number are the halves of one: the high and the low 32
         bits.
         """
-        used, which = used_of(tids)
+        used, inverse = used_of(tids)
         several = len(set((used >> 32).tolist())) > 1
-        made = []
+        lane_numbers = []
         for tid in used.tolist():
             thread = f"Thread {tid & 0xFFFFFFFF}" if tid != NONE else "Thread"
-            made.append(
+            lane_numbers.append(
                 self.lane(
                     process,
                     str(tid & 0xFFFFFFFF),
@@ -158,7 +158,7 @@ class _Events:
                     sort=tid & 0xFFFFFFFF,
                 )
             )
-        return np.array(made or [0], np.int64)[which]
+        return np.array(lane_numbers or [0], np.int64)[inverse]
 
     def add(
         self,
@@ -222,14 +222,14 @@ class _Events:
         """Points of arrows, each within the event that it is at."""
         there = moments(time) != NONE
         ident, lane, time = ident[there], lane[there], time[there]
-        inside = np.full(len(ident), self.texts["e"], np.int32)
+        phase = np.full(len(ident), self.texts["e"], np.int32)
         self.add(
             "f" if end else "s",
             lane,
             self.texts[category],
             time,
             cat=category,
-            top={"id": ident, "bp": Coded(inside)},
+            top={"id": ident, "bp": Coded(phase)},
         )
 
 
@@ -261,18 +261,18 @@ def _ids(values: Int64s) -> Int64s:
 
 def add(base: Database, builder: Builder, host: str) -> bool:
     """Adds the events of a database to a builder; False where it has none."""
-    made = _Made(base)
+    reader = _Made(base)
     for step in (
-        made.tasks,
-        made.collectives,
-        made.calls,
-        made.program,
-        made.marks,
-        made.others,
-        made.counters,
+        reader.tasks,
+        reader.collectives,
+        reader.calls,
+        reader.program,
+        reader.marks,
+        reader.others,
+        reader.counters,
     ):
         step()
-    events = made.events
+    events = reader.events
     if not events.parts:
         return False
     texts = list(events.texts)
@@ -294,7 +294,7 @@ def add(base: Database, builder: Builder, host: str) -> bool:
 
 
 class _Made:
-    """What the tables of one database become."""
+    """Events and lanes built from the tables of one database."""
 
     def __init__(self, base: Database) -> None:
         self.base = base
@@ -307,7 +307,7 @@ class _Made:
             " transportType size dataType linkType opId",
             "bandwidth",
         )
-        # Where device work of a connection begins, for the arrows to it.
+        # Start of the device work of a connection, for the arrows to it.
         self.work: list[tuple[Int64s, Int64s, Int64s]] = []
 
     def text(self, ids: Int64s) -> Coded:
@@ -319,20 +319,20 @@ class _Made:
         return Coded(np.where(codes == self.events.texts["N/A"], -1, codes))
 
     def tasks(self) -> None:
-        """What ran on the streams of the devices."""
+        """Tasks on the streams of the devices."""
         task, events = self.task, self.events
         count = len(task["startNs"])
         if not count:
             return
         name = self.base.task_names
-        pairs, which = tuples_of(np.maximum(task["deviceId"], 0), task["streamId"])
+        pairs, inverse = tuples_of(np.maximum(task["deviceId"], 0), task["streamId"])
         self.lane = np.array(
             [events.lane("Ascend Hardware", str(s), f"Stream {s}", d, s) for d, s in pairs],
             np.int64,
-        )[which]
+        )[inverse]
         copies = self.base.read("MEMCPY_INFO", "globalTaskId size memcpyOperation")
-        at = first_of(copies["globalTaskId"], task["globalTaskId"])
-        size, operation = taken(copies["size"], at), taken(copies["memcpyOperation"], at)
+        index = first_of(copies["globalTaskId"], task["globalTaskId"])
+        size, operation = taken(copies["size"], index), taken(copies["memcpyOperation"], index)
         names = (
             self.base.enum("ENUM_MEMCPY_OPERATION")
             if "ENUM_MEMCPY_OPERATION" in self.base.tables
@@ -372,20 +372,20 @@ class _Made:
         by_part = taken(of_part, first_of(self.parts["opId"], ops["opId"]))
         device = np.where(ops["deviceId"] >= 0, ops["deviceId"], by_part)
         device = np.where(device >= 0, device, max(base.device, 0))
-        groups, which = tuples_of(device, ops["groupName"])
-        place = {key: nth * 1000 for nth, key in enumerate(groups)}
+        groups, inverse = tuples_of(device, ops["groupName"])
+        order_of = {key: nth * 1000 for nth, key in enumerate(groups)}
         texts = self.strings.texts(np.array([group for _, group in groups], np.int64))
         lanes = [
             events.lane(
                 "Communication",
-                str(place[d, g]),
+                str(order_of[d, g]),
                 f"Group {text or g} Communication",
                 d,
-                place[d, g],
+                order_of[d, g],
             )
             for (d, g), text in zip(groups, texts, strict=True)
         ]
-        lane = np.array(lanes or [0], np.int64)[which]
+        lane = np.array(lanes or [0], np.int64)[inverse]
         args = {
             "connection_id": _ids(ops["connectionId"]),
             "data_type": self.enum("ENUM_HCCL_DATA_TYPE", ops["dataType"]),
@@ -409,42 +409,42 @@ class _Made:
             args=args,
         )
         self.work.append((_ids(ops["connectionId"]), lane, ops["startNs"]))
-        self._planes(row, place)
+        self._planes(row, order_of)
 
-    def _planes(self, row: Int64s, place: Mapping[tuple[int, ...], int]) -> None:
+    def _planes(self, row: Int64s, order_of: Mapping[tuple[int, ...], int]) -> None:
         events = self.events
         rows = np.flatnonzero(row >= 0)
         if not len(rows):
             return
-        found = {key: column[rows] for key, column in self.parts.items()}
+        columns = {key: column[rows] for key, column in self.parts.items()}
         task = {key: column[row[rows]] for key, column in self.task.items()}
-        keys, which = tuples_of(
-            np.maximum(task["deviceId"], 0), found["groupName"], found["planeId"]
+        keys, inverse = tuples_of(
+            np.maximum(task["deviceId"], 0), columns["groupName"], columns["planeId"]
         )
         lanes = []
         for device, group, plane in keys:
-            sort = place.get((device, group), 0) + 1 + min(max(plane, 0), 998)
+            sort = order_of.get((device, group), 0) + 1 + min(max(plane, 0), 998)
             lanes.append(
                 events.lane("Communication", f"{group} {plane}", f"Plane {plane}", device, sort)
             )
         args = {
-            "notify_id": _ids(found["notifyId"]),
+            "notify_id": _ids(columns["notifyId"]),
             "stream id": task["streamId"],
             "task id": task["taskId"],
-            "task type": self.text(found["taskType"]),
-            "src rank": found["srcRank"],
-            "dst rank": found["dstRank"],
-            "transport type": self.enum("ENUM_HCCL_TRANSPORT_TYPE", found["transportType"]),
-            "size(Byte)": found["size"],
-            "data type": self.enum("ENUM_HCCL_DATA_TYPE", found["dataType"]),
-            "link type": self.enum("ENUM_HCCL_LINK_TYPE", found["linkType"]),
-            "bandwidth(B/s)": found["bandwidth"],
+            "task type": self.text(columns["taskType"]),
+            "src rank": columns["srcRank"],
+            "dst rank": columns["dstRank"],
+            "transport type": self.enum("ENUM_HCCL_TRANSPORT_TYPE", columns["transportType"]),
+            "size(Byte)": columns["size"],
+            "data type": self.enum("ENUM_HCCL_DATA_TYPE", columns["dataType"]),
+            "link type": self.enum("ENUM_HCCL_LINK_TYPE", columns["linkType"]),
+            "bandwidth(B/s)": columns["bandwidth"],
         }
-        lane = np.array(lanes, np.int64)[which]
+        lane = np.array(lanes, np.int64)[inverse]
         events.add(
             "X",
             lane,
-            self.strings.codes(found["name"], events.texts, "part"),
+            self.strings.codes(columns["name"], events.texts, "part"),
             task["startNs"],
             task["endNs"],
             args=args,
@@ -453,27 +453,27 @@ class _Made:
     def calls(self) -> None:
         """Calls into CANN, and the arrows to what they started."""
         events = self.events
-        found = self.base.read("CANN_API", CALLS)
-        pairs, which = tuples_of(found["type"], found["name"])
+        calls = self.base.read("CANN_API", CALLS)
+        pairs, inverse = tuples_of(calls["type"], calls["name"])
         levels = [self.base.levels.get(kind, str(kind)) for kind, _ in pairs]
         texts = self.strings.texts(np.array([name for _, name in pairs], np.int64))
         code = [
             events.texts[_PREFIX.get(level, "") + (text or level)]
             for level, text in zip(levels, texts, strict=True)
         ]
-        lane = events.threads("CANN", found["globalTid"])
-        ident = _ids(found["connectionId"])
-        level = np.array([events.texts[text] for text in levels] or [-1], np.int32)[which]
+        lane = events.threads("CANN", calls["globalTid"])
+        ident = _ids(calls["connectionId"])
+        level = np.array([events.texts[text] for text in levels] or [-1], np.int32)[inverse]
         args = {"level": Coded(level), "connection_id": ident}
         events.add(
             "X",
             lane,
-            np.array(code or [0], np.int32)[which],
-            found["startNs"],
-            found["endNs"],
+            np.array(code or [0], np.int32)[inverse],
+            calls["startNs"],
+            calls["endNs"],
             args=args,
         )
-        self.call = (ident, lane, found["startNs"])
+        self.call = (ident, lane, calls["startNs"])
         self._linked("HostToDevice", self.call)
 
     def _linked(self, category: str, starts: tuple[Int64s, Int64s, Int64s]) -> None:
@@ -483,32 +483,32 @@ class _Made:
             np.concatenate([part[i] for part in self.work] or [np.zeros(0, np.int64)])
             for i in range(3)
         ]
-        for (ids, lanes, times), others, end in (
+        for (ids, lanes, times), other_ids, end in (
             ((ident, lane, time), work[0], False),
             (tuple(work), ident, True),
         ):
-            on = among(ids, others[others != NONE]) & (ids != NONE)
+            on = among(ids, other_ids[other_ids != NONE]) & (ids != NONE)
             self.events.arrows(category, ids[on], lanes[on], times[on], end=end)
 
     def program(self) -> None:
-        """What the program did, as PyTorch tells it: ops, the queue to the device, Python
-        functions; and its steps.
+        """Events of the program that PyTorch recorded: ops, the queue to the device, Python
+        functions, and steps.
         """
         events, base = self.events, self.base
-        found = base.read(
+        marks = base.read(
             "PYTORCH_API",
             "startNs endNs globalTid connectionId name sequenceNumber fwdThreadId inputDtypes"
             " inputShapes callchainId type",
         )
-        lane = events.threads("Python", found["globalTid"])
-        name = self.strings.codes(found["name"], events.texts, "op")
+        lane = events.threads("Python", marks["globalTid"])
+        name = self.strings.codes(marks["name"], events.texts, "op")
         texts = list(events.texts)
-        kinds, which = used_of(found["type"])
+        kinds, inverse = used_of(marks["type"])
         levels = [base.levels.get(kind, "op") if kind != NONE else "op" for kind in kinds.tolist()]
         cat = np.array(
             [events.texts[_CATEGORY.get(level, "cpu_op")] for level in levels] or [0], np.int32
-        )[which]
-        queue = np.array([level == "queue" for level in levels] or [False])[which]
+        )[inverse]
+        queue = np.array([level == "queue" for level in levels] or [False])[inverse]
         named = {code: texts[code] for code in np.unique(name[queue]).tolist()}
         enter = (
             np.isin(
@@ -520,48 +520,52 @@ class _Made:
             queue, np.where(enter, events.texts["enqueue"], events.texts["dequeue"]), cat
         ).astype(np.int32)
         args = {
-            "Sequence number": found["sequenceNumber"],
-            "Fwd thread id": found["fwdThreadId"],
-            "Input type": self.text(found["inputDtypes"]),
-            "Input Dims": self.text(found["inputShapes"]),
-            "Call stack": Coded(self._stacks(found["callchainId"])),
+            "Sequence number": marks["sequenceNumber"],
+            "Fwd thread id": marks["fwdThreadId"],
+            "Input type": self.text(marks["inputDtypes"]),
+            "Input Dims": self.text(marks["inputShapes"]),
+            "Call stack": Coded(self._stacks(marks["callchainId"])),
         }
-        events.add("X", lane, name, found["startNs"], found["endNs"], cat, args)
-        self._connections(found, lane, queue, enter)
+        events.add("X", lane, name, marks["startNs"], marks["endNs"], cat, args)
+        self._connections(marks, lane, queue, enter)
         self._steps(lane, name)
 
     def _steps(self, lane: Int64s, name: Int32s) -> None:
         """The steps of the program; they are among its ops, or in a table of their own alone."""
         events = self.events
         marks = {code for text, code in events.texts.items() if text.startswith(_STEP)}
-        found = self.base.read("STEP_TIME", "id startNs endNs")
-        if not len(found["id"]) or (marks and np.isin(name, list(marks)).any()):
+        steps = self.base.read("STEP_TIME", "id startNs endNs")
+        if not len(steps["id"]) or (marks and np.isin(name, list(marks)).any()):
             return
         codes = np.array(
-            [events.texts[f"{_STEP}{max(i, 0)}"] for i in found["id"].tolist()], np.int32
+            [events.texts[f"{_STEP}{max(i, 0)}"] for i in steps["id"].tolist()], np.int32
         )
-        own = int(np.bincount(lane).argmax()) if len(lane) else events.lane("Python", "0", "Steps")
-        events.add("X", np.full(len(codes), own), codes, found["startNs"], found["endNs"], "cpu_op")
+        step_lane = (
+            int(np.bincount(lane).argmax()) if len(lane) else events.lane("Python", "0", "Steps")
+        )
+        events.add(
+            "X", np.full(len(codes), step_lane), codes, steps["startNs"], steps["endNs"], "cpu_op"
+        )
 
     def _stacks(self, chains: Int64s) -> Int32s:
         """The stacks of ops, innermost first, as codes of one text each."""
-        found = self.base.read("PYTORCH_CALLCHAINS", "id stack stackDepth")
-        if not len(found["id"]):
+        chains_read = self.base.read("PYTORCH_CALLCHAINS", "id stack stackDepth")
+        if not len(chains_read["id"]):
             return np.full(len(chains), -1, np.int32)
-        order = np.lexsort((found["stackDepth"], found["id"]))
-        lines = self.strings.texts(found["stack"][order])
-        used, begins = np.unique(found["id"][order], return_index=True)
+        order = np.lexsort((chains_read["stackDepth"], chains_read["id"]))
+        lines = self.strings.texts(chains_read["stack"][order])
+        used, begins = np.unique(chains_read["id"][order], return_index=True)
         ends = np.append(begins[1:], len(order))
         codes = [
             self.events.texts[";\n".join(text for text in lines[a:b] if text)]
             for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
-        place = first_of(used, chains)
-        return np.maximum(taken(np.array(codes, np.int64), place), -1).astype(np.int32)
+        first_rows = first_of(used, chains)
+        return np.maximum(taken(np.array(codes, np.int64), first_rows), -1).astype(np.int32)
 
     def _connections(
         self,
-        found: Mapping[str, Int64s],
+        calls: Mapping[str, Int64s],
         lane: Int64s,
         queue: npt.NDArray[np.bool_],
         enter: npt.NDArray[np.bool_],
@@ -570,9 +574,9 @@ class _Made:
         backward ops.
         """
         links = self.base.read("CONNECTION_IDS", "id connectionId")
-        place = np.flatnonzero(found["connectionId"] != NONE)
-        order = place[np.argsort(found["connectionId"][place], kind="stable")]
-        keys = found["connectionId"][order]
+        linked = np.flatnonzero(calls["connectionId"] != NONE)
+        order = linked[np.argsort(calls["connectionId"][linked], kind="stable")]
+        keys = calls["connectionId"][order]
         first, last = (
             np.searchsorted(keys, links["id"], side="left"),
             np.searchsorted(keys, links["id"], side="right"),
@@ -586,54 +590,54 @@ class _Made:
             "async_task_queue",
             ident[of_queue & enter[row]],
             lane[row[of_queue & enter[row]]],
-            found["startNs"][row[of_queue & enter[row]]],
+            calls["startNs"][row[of_queue & enter[row]]],
             end=False,
         )
         self.events.arrows(
             "async_task_queue",
             ident[of_queue & ~enter[row]],
             lane[row[of_queue & ~enter[row]]],
-            found["startNs"][row[of_queue & ~enter[row]]],
+            calls["startNs"][row[of_queue & ~enter[row]]],
             end=True,
         )
         row, ident = row[~of_queue], ident[~of_queue]
         called = among(ident, self.call[0][self.call[0] != NONE])
         if called.any():
             self._linked(
-                "async_npu", (ident[called], lane[row[called]], found["startNs"][row[called]])
+                "async_npu", (ident[called], lane[row[called]], calls["startNs"][row[called]])
             )
         row, ident = row[~called], ident[~called]
-        by_time = np.lexsort((found["startNs"][row], ident))
+        by_time = np.lexsort((calls["startNs"][row], ident))
         row, ident = row[by_time], ident[by_time]
         begins = np.diff(ident, prepend=ident[:1] - 1) != 0
         twice = among(ident, ident[~begins])
         for on, end in ((begins & twice, False), (~begins, True)):
             self.events.arrows(
-                "fwdbwd", ident[on], lane[row[on]], found["startNs"][row[on]], end=end
+                "fwdbwd", ident[on], lane[row[on]], calls["startNs"][row[on]], end=end
             )
 
     def marks(self) -> None:
         """Ranges and moments that the program marked with mstx."""
-        found = self.base.read(
+        transfers = self.base.read(
             "MSTX_EVENTS", "startNs endNs eventType message globalTid domainId connectionId"
         )
-        lane = self.events.threads("mstx", found["globalTid"])
+        lane = self.events.threads("mstx", transfers["globalTid"])
         args = {
-            "event type": self.enum("ENUM_MSTX_EVENT_TYPE", found["eventType"]),
-            "domain id": _ids(found["domainId"]),
-            "connection_id": _ids(found["connectionId"]),
+            "event type": self.enum("ENUM_MSTX_EVENT_TYPE", transfers["eventType"]),
+            "domain id": _ids(transfers["domainId"]),
+            "connection_id": _ids(transfers["connectionId"]),
         }
-        name = self.strings.codes(found["message"], self.events.texts, "mark")
-        end = np.where(found["endNs"] == NONE, found["startNs"], found["endNs"])
-        self.events.add("X", lane, name, found["startNs"], end, "mstx", args)
+        name = self.strings.codes(transfers["message"], self.events.texts, "mark")
+        end = np.where(transfers["endNs"] == NONE, transfers["startNs"], transfers["endNs"])
+        self.events.add("X", lane, name, transfers["startNs"], end, "mstx", args)
 
     def others(self) -> None:
-        """What the exporter derived, garbage collection, calls of the system, and tasks of other
+        """Events that the exporter derived, garbage collection, system calls, and tasks of other
         units.
         """
         base, events = self.base, self.events
-        found = base.read("OVERLAP_ANALYSIS", "deviceId startNs endNs type")
-        pairs, which = tuples_of(np.maximum(found["deviceId"], 0), found["type"])
+        overlaps = base.read("OVERLAP_ANALYSIS", "deviceId startNs endNs type")
+        pairs, inverse = tuples_of(np.maximum(overlaps["deviceId"], 0), overlaps["type"])
         numbers = [kind for _, kind in pairs]
         if base.columns("ENUM_OVERLAP_ANALYSIS_TYPE"):
             named = base.enum("ENUM_OVERLAP_ANALYSIS_TYPE").texts(np.array(numbers, np.int64))
@@ -648,42 +652,42 @@ class _Made:
             np.array(lanes or [0], np.int64),
             np.array([events.texts[kind] for kind in kinds] or [0], np.int32),
         )
-        events.add("X", lane[which], code[which], found["startNs"], found["endNs"])
-        found = base.read("GC_RECORD", "startNs endNs globalTid")
+        events.add("X", lane[inverse], code[inverse], overlaps["startNs"], overlaps["endNs"])
+        overlaps = base.read("GC_RECORD", "startNs endNs globalTid")
         events.add(
             "X",
-            events.threads("Python GC", found["globalTid"]),
+            events.threads("Python GC", overlaps["globalTid"]),
             events.texts["GC"],
-            found["startNs"],
-            found["endNs"],
+            overlaps["startNs"],
+            overlaps["endNs"],
             "GC",
         )
         for table, process, name in (
             ("OSRT_API", "OS Runtime API", "name"),
             ("DPU_TASK", "DPU", "opName"),
         ):
-            found = base.read(table, f"startNs endNs globalTid {name}")
-            lane = events.threads(process, found["globalTid"])
+            overlaps = base.read(table, f"startNs endNs globalTid {name}")
+            lane = events.threads(process, overlaps["globalTid"])
             events.add(
                 "X",
                 lane,
-                self.strings.codes(found[name], events.texts, "call"),
-                found["startNs"],
-                found["endNs"],
+                self.strings.codes(overlaps[name], events.texts, "call"),
+                overlaps["startNs"],
+                overlaps["endNs"],
             )
-        found = base.read("CCU", "startNs endNs deviceId name args")
-        used, which = used_of(np.maximum(found["deviceId"], 0))
+        overlaps = base.read("CCU", "startNs endNs deviceId name args")
+        used, inverse = used_of(np.maximum(overlaps["deviceId"], 0))
         lane = np.array(
             [events.lane("CCU", "0", "CCU", d) for d in used.tolist()] or [0], np.int64
-        )[which]
-        name_ = self.strings.codes(found["name"], events.texts, "task")
+        )[inverse]
+        name_ = self.strings.codes(overlaps["name"], events.texts, "task")
         events.add(
             "X",
             lane,
             name_,
-            found["startNs"],
-            found["endNs"],
-            args={"args": self.text(found["args"])},
+            overlaps["startNs"],
+            overlaps["endNs"],
+            args={"args": self.text(overlaps["args"])},
         )
 
     def counters(self) -> None:
@@ -695,10 +699,10 @@ class _Made:
             process = _COUNTERS.get(table, table)
             keys = [name for name in columns if name in _OF_TEXTS or name in _OF_NUMBERS]
             values = [name for name in columns if name not in (*keys, "timestampNs", "deviceId")]
-            found = self.base.read(
+            samples = self.base.read(
                 table, " ".join(["timestampNs", "deviceId", *keys]), " ".join(values)
             )
-            self._samples(table, process, keys, values, found)
+            self._samples(table, process, keys, values, samples)
 
     def _samples(
         self,
@@ -706,14 +710,14 @@ class _Made:
         process: str,
         keys: list[str],
         values: list[str],
-        found: dict[str, npt.NDArray[np.int64]],
+        samples: dict[str, npt.NDArray[np.int64]],
     ) -> None:
         events = self.events
-        series, which = tuples_of(found["deviceId"], *(found[key] for key in keys))
+        series, inverse = tuples_of(samples["deviceId"], *(samples[key] for key in keys))
         lanes, codes = [], []
-        for device, *told in series:
+        for device, *notes in series:
             parts = [process]
-            for key, value in zip(keys, told, strict=True):
+            for key, value in zip(keys, notes, strict=True):
                 if key in _OF_TEXTS:
                     parts.append(self.strings.texts(np.array([value], np.int64))[0] or "")
                 elif value not in (NONE, -1):
@@ -721,9 +725,9 @@ class _Made:
             lanes.append(events.lane(process, "0", "", device if device >= 0 else HOST))
             codes.append(events.texts[" ".join(part for part in parts if part)])
         if lanes:
-            lane, code = np.array(lanes, np.int64)[which], np.array(codes, np.int32)[which]
-            args = {_unit(table, name): found[name] for name in values}
-            events.add("C", lane, code, found["timestampNs"], args=args)
+            lane, code = np.array(lanes, np.int64)[inverse], np.array(codes, np.int32)[inverse]
+            args = {_unit(table, name): samples[name] for name in values}
+            events.add("C", lane, code, samples["timestampNs"], args=args)
 
 
 _DOCUMENTED = {
@@ -745,7 +749,7 @@ _DOCUMENTED = {
 
 
 def _unit(table: str, name: str) -> str:
-    """What a column of samples is called: by its name and unit, where that is documented."""
+    """Title of a column of samples: its name and unit, where these are documented."""
     if table == "AICORE_FREQ" and name == "freq":
         return "MHz"
     if name == "usage":

@@ -90,7 +90,7 @@ _FACTS = {
 
 
 class _Made:
-    """What the tables of one database become.
+    """Tables built from those of one database.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class _Made:
         if count:
             self.notes.append(Note("info", f"{printable(self.base.name)}: {count:,} {text}"))
 
-    # What ran on the devices.
+    # Work of the devices.
 
     def tasks(self) -> None:
         """`op_summary` (`kernel_details` of torch_npu) and `task_time`."""
@@ -165,7 +165,7 @@ class _Made:
             f" mixBlockDim {_OF_TENSORS}",
         )
         self.used |= {"COMMUNICATION_TASK_INFO", "COMMUNICATION_SCHEDULE_TASK_INFO"}
-        name, of = self.base.task_names, self.base.task_infos
+        name, info_rows = self.base.task_names, self.base.task_infos
         if len(task["startNs"]):
             order = np.lexsort((task["startNs"], task["deviceId"]))
             self.add(
@@ -180,12 +180,12 @@ class _Made:
                 },
                 {"start_ps": task["startNs"][order], "stop_ps": task["endNs"][order]},
             )
-        self._ops(task, info, of)
+        self._ops(task, info, info_rows)
 
-    def _ops(self, task: dict[str, Int64s], info: dict[str, Int64s], of: Int64s) -> None:
+    def _ops(self, task: dict[str, Int64s], info: dict[str, Int64s], info_rows: Int64s) -> None:
         strings, base = self.base.strings, self.base
-        rows = np.flatnonzero(of >= 0)
-        at = of[rows]
+        rows = np.flatnonzero(info_rows >= 0)
+        index = info_rows[rows]
         self.note(
             int((~among(info["globalTaskId"], task["globalTaskId"])).sum()),
             "rows of COMPUTE_TASK_INFO match no task in TASK; left out.",
@@ -198,30 +198,35 @@ class _Made:
         order = np.lexsort((start, device))
         none = np.full(more, NONE)
 
-        def of_info(*found: str) -> Int64s:
+        def of_info(*names: str) -> Int64s:
             """The first of some columns, which versions call differently, that the table has; none
             of communication.
             """
             column = next(
-                (name for name in found if name in base.columns("COMPUTE_TASK_INFO")), found[0]
+                (name for name in names if name in base.columns("COMPUTE_TASK_INFO")), names[0]
             )
-            return np.concatenate([info[column][at], none])[order]
+            return np.concatenate([info[column][index], none])[order]
 
         def of_task(column: str) -> Int64s:
             return np.concatenate([task[column][rows], none])[order]
 
-        used, which = used_of(info["taskType"][at])
+        used, inverse = used_of(info["taskType"][index])
         kinds = strings.texts(used)
         frame: dict[str, Any] = {
             "device_id": ids(device[order]),
             "model_id": ids(of_task("modelId")),
             "task_id": ids(of_task("taskId")),
             "stream_id": ids(of_task("streamId")),
-            "op_name": strings.category(np.concatenate([info["name"][at], ops["opName"]])[order]),
-            "op_type": strings.category(np.concatenate([info["opType"][at], ops["opType"]])[order]),
+            "op_name": strings.category(
+                np.concatenate([info["name"][index], ops["opName"]])[order]
+            ),
+            "op_type": strings.category(
+                np.concatenate([info["opType"][index], ops["opType"]])[order]
+            ),
             "op_state": strings.category(of_info("opState")),
             "task_type": category(
-                [*kinds, "COMMUNICATION"], np.concatenate([which, np.full(more, len(kinds))])[order]
+                [*kinds, "COMMUNICATION"],
+                np.concatenate([inverse, np.full(more, len(kinds))])[order],
             ),
             "duration_us": lengths(start, np.concatenate([task["endNs"][rows], ops["endNs"]]))[
                 order
@@ -232,10 +237,10 @@ class _Made:
         }
         frame |= {name: strings.category(of_info(column)) for name, column in _TENSORS.items()}
         frame["context_id"] = ids(of_task("contextId"))
-        place = np.empty(count + more, np.int64)
-        place[order] = np.arange(count + more)
+        positions = np.empty(count + more, np.int64)
+        positions[order] = np.arange(count + more)
         row_in_table = np.full(len(task["startNs"]), -1)
-        row_in_table[rows] = place[:count]
+        row_in_table[rows] = positions[:count]
         frame |= self._counters_of(task, row_in_table, count + more)
         self.add("op_summary", frame, {"start_ps": start[order]})
 
@@ -243,59 +248,60 @@ class _Made:
         self, task: dict[str, Int64s], row_in_table: Int64s, count: int
     ) -> dict[str, Floats]:
         """The counters of the cores by column, under the names that a header in CSV gives them."""
-        found = self.read("TASK_PMU_INFO", "globalTaskId name timestampNs", "value")
-        row, lost = row_of(task, found["globalTaskId"], found["timestampNs"])
+        metrics = self.read("TASK_PMU_INFO", "globalTaskId name timestampNs", "value")
+        row, lost = row_of(task, metrics["globalTaskId"], metrics["timestampNs"])
         self.note(
             lost,
             "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left"
             " out.",
         )
-        at = taken(row_in_table, row)
-        used, which = used_of(found["name"])
-        mine = np.flatnonzero(at >= 0)
+        index = taken(row_in_table, row)
+        used, inverse = used_of(metrics["name"])
+        rows = np.flatnonzero(index >= 0)
         # By counter, each in the order of the file.
-        mine = mine[
+        rows = rows[
             np.argsort(
-                which[mine].astype(np.uint16) if len(used) < 1 << 16 else which[mine], kind="stable"
+                inverse[rows].astype(np.uint16) if len(used) < 1 << 16 else inverse[rows],
+                kind="stable",
             )
         ]
-        bounds = np.searchsorted(which[mine], np.arange(len(used) + 1))
-        out: dict[str, Floats] = {}
+        bounds = np.searchsorted(inverse[rows], np.arange(len(used) + 1))
+        result: dict[str, Floats] = {}
         for text, low, high in zip(
             self.base.strings.texts(used), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
         ):
             spec = columns("op_summary", [text or "counter"])[0]
-            values = out.setdefault(spec.name, np.full(count, np.nan))
-            values[at[mine[low:high]]] = found["value"][mine[low:high]] * spec.scale
-        return out
+            values = result.setdefault(spec.name, np.full(count, np.nan))
+            values[index[rows[low:high]]] = metrics["value"][rows[low:high]] * spec.scale
+        return result
 
     def calls(self) -> None:
         """`api_statistic`: the calls of CANN_API, summed up by level and name as msprof does."""
-        found = self.read("CANN_API", CALLS)
-        if not len(found["name"]):
+        calls = self.read("CANN_API", CALLS)
+        if not len(calls["name"]):
             return
         frame = pd.DataFrame(
             {
-                "type": found["type"],
-                "name": found["name"],
-                "us": lengths(found["startNs"], found["endNs"]),
+                "type": calls["type"],
+                "name": calls["name"],
+                "us": lengths(calls["startNs"], calls["endNs"]),
             }
         )
         groups = frame.groupby(["type", "name"], sort=True)["us"]
-        made = groups.agg(["sum", "count", "mean", "min", "max"]).reset_index()
-        kinds, which = used_of(made["type"].to_numpy(np.int64))
+        summary = groups.agg(["sum", "count", "mean", "min", "max"]).reset_index()
+        kinds, inverse = used_of(summary["type"].to_numpy(np.int64))
         self.add(
             "api_statistic",
             {
                 "level": category(
-                    [self.base.levels.get(kind, str(kind)) for kind in kinds.tolist()], which
+                    [self.base.levels.get(kind, str(kind)) for kind in kinds.tolist()], inverse
                 ),
-                "api_name": self.base.strings.category(made["name"].to_numpy(np.int64)),
-                "time_us": made["sum"].to_numpy(np.float64),
-                "count": ids(made["count"].to_numpy(np.int64)),
-                "avg_us": made["mean"].to_numpy(np.float64),
-                "min_us": made["min"].to_numpy(np.float64),
-                "max_us": made["max"].to_numpy(np.float64),
+                "api_name": self.base.strings.category(summary["name"].to_numpy(np.int64)),
+                "time_us": summary["sum"].to_numpy(np.float64),
+                "count": ids(summary["count"].to_numpy(np.int64)),
+                "avg_us": summary["mean"].to_numpy(np.float64),
+                "min_us": summary["min"].to_numpy(np.float64),
+                "max_us": summary["max"].to_numpy(np.float64),
                 "variance": groups.var(ddof=0).to_numpy(np.float64),
             },
         )
@@ -327,9 +333,9 @@ class _Made:
                 "duration_us": got["duration"] / 1000,
                 "active_duration_us": got["activeDuration"] / 1000,
                 **{
-                    f"{when}_{what}_bytes": got[f"{when}Total{what.title()}"]
+                    f"{when}_{pool}_bytes": got[f"{when}Total{pool.title()}"]
                     for when in ("allocation", "release")
-                    for what in _HELD
+                    for pool in _HELD
                 },
                 "stream_ptr": _plain(got["streamPtr"]),
                 "device_type": _npus(got["deviceId"]),
@@ -344,7 +350,7 @@ class _Made:
             "memory_record",
             {
                 "component": strings.category(record["component"]),
-                **{f"{what}_bytes": record[f"total{what.title()}"] for what in _HELD},
+                **{f"{pool}_bytes": record[f"total{pool.title()}"] for pool in _HELD},
                 "stream_ptr": _plain(record["streamPtr"]),
                 "device_type": _npus(record["deviceId"]),
             },
@@ -387,8 +393,10 @@ class _Made:
         )
         if not len(got["addr"]):
             return
-        used, which = used_of(got["type"])
-        freed = np.array([(text or "").lower() == "release" for text in strings.texts(used)])[which]
+        used, inverse = used_of(got["type"])
+        freed = np.array([(text or "").lower() == "release" for text in strings.texts(used)])[
+            inverse
+        ]
         freed |= got["size"] < 0
         self.add(
             "memory_record",
@@ -429,7 +437,7 @@ class _Made:
             {"allocation_ps": begin, "release_ps": end},
         )
 
-    # What torch_npu and msprof analysed: in the units of the JSON and CSV of the same names.
+    # Analyses of torch_npu and msprof, in the units of the JSON and CSV of the same names.
 
     def analysed(self) -> None:
         """`step_trace_time` (µs), `communication` (µs, ms), `communication_bandwidth` and
@@ -517,19 +525,19 @@ class _Made:
             },
         )
 
-    # What has no twin.
+    # Tables without a twin in CSV.
 
     def others(self) -> None:
         """Tables that are not documented, and the means of counters that are: as they are."""
-        found = self.read("SAMPLE_PMU_SUMMARY", "deviceId metric coreId coreType", "value")
+        summary = self.read("SAMPLE_PMU_SUMMARY", "deviceId metric coreId coreType", "value")
         self.add(
             "SAMPLE_PMU_SUMMARY",
             {
-                "device_id": ids(found["deviceId"]),
-                "core_type": self.base.strings.category(found["coreType"]),
-                "core_id": ids(found["coreId"]),
-                "metric": self.base.strings.category(found["metric"]),
-                "value": found["value"],
+                "device_id": ids(summary["deviceId"]),
+                "core_type": self.base.strings.category(summary["coreType"]),
+                "core_id": ids(summary["coreId"]),
+                "metric": self.base.strings.category(summary["metric"]),
+                "value": summary["value"],
             },
         )
         left = []
@@ -567,17 +575,17 @@ def tables(
         Which recording of the run it is.
     rank : int, optional
     """
-    made = _Made(base, host, rank)
+    tables = _Made(base, host, rank)
     steps: tuple[Callable[[], None], ...] = (
-        made.tasks,
-        made.calls,
-        made.memory,
-        made.analysed,
-        made.others,
+        tables.tasks,
+        tables.calls,
+        tables.memory,
+        tables.analysed,
+        tables.others,
     )
     for step in steps:
         step()
-    return made.out, made.notes
+    return tables.out, tables.notes
 
 
 def ids(values: Int64s) -> pd.arrays.IntegerArray:
@@ -598,42 +606,44 @@ def _sound(name: str, column: Any) -> Any:
     """A column without the numbers that nothing can be: as those of text they are unknown."""
     if not isinstance(column, np.ndarray) or column.dtype.kind != "f":
         return column
-    most = (
+    limit = (
         LONGEST_US
         if name.endswith(("_us", "_ms"))
         else MOST_BYTES
         if name.endswith("_bytes")
         else np.inf
     )
-    return np.where(np.isfinite(column) & (np.abs(column) <= most), column, np.nan)
+    return np.where(np.isfinite(column) & (np.abs(column) <= limit), column, np.nan)
 
 
-def _devices(base: Database, stated: Int64s) -> Int64s:
+def _devices(base: Database, device_ids: Int64s) -> Int64s:
     """The devices of collectives, which old versions do not state: then that of the recording, if
     it has one alone.
     """
-    none = stated < 0
-    return np.where(none, base.device, stated) if none.any() else stated
+    none = device_ids < 0
+    return np.where(none, base.device, device_ids) if none.any() else device_ids
 
 
 def _npus(devices: Int64s) -> pd.Categorical:
-    used, which = used_of(devices)
-    return category([f"NPU:{n}" if n >= 0 else None for n in used.tolist()], which)
+    used, inverse = used_of(devices)
+    return category([f"NPU:{n}" if n >= 0 else None for n in used.tolist()], inverse)
 
 
 def _plain(values: Int64s) -> pd.Categorical:
     """Numbers that are handles, as texts."""
-    used, which = used_of(values)
-    return category([None if n == NONE else str(n) for n in used.tolist()], which)
+    used, inverse = used_of(values)
+    return category([None if n == NONE else str(n) for n in used.tolist()], inverse)
 
 
-def _heads(found: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """What collectives and links are told by."""
+def _heads(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """Columns that identify collectives and links."""
     names_ = {"step": "step", "type": "kind", "hccl_op_name": "name", "group_name": "group"}
-    return {name: [text or "" for text in found[column]] for column, name in names_.items()}
+    return {name: [text or "" for text in columns[column]] for column, name in names_.items()}
 
 
-def _ops_only(found: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+def _ops_only(columns: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Without the rows that sum all collectives up."""
-    keep = np.array([not str(name).startswith(_TOTAL) for name in found["hccl_op_name"]], np.bool_)
-    return {name: column[keep] for name, column in found.items()}
+    keep = np.array(
+        [not str(name).startswith(_TOTAL) for name in columns["hccl_op_name"]], np.bool_
+    )
+    return {name: column[keep] for name, column in columns.items()}

@@ -66,12 +66,12 @@ class _New:
         order = sort_events(lane.astype(np.int32), start, duration)
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order)) + len(trace.events)
-        at = 0
+        index = 0
         for table, rows in self.wanted:
             event = table.frame["event"].to_numpy(np.int64).copy()
-            event[rows] = number[at : at + int(rows.sum())]
+            event[rows] = number[index : index + int(rows.sum())]
             table.frame["event"] = event
-            at += int(rows.sum())
+            index += int(rows.sum())
         old = trace.events
         trace.events = Events(
             np.concatenate([old.lane, lane[order].astype(np.int32)]),
@@ -111,7 +111,7 @@ def add(trace: Trace, tables: dict[str, list[Table]]) -> None:
         work["host"].unique().tolist()
     )
     for table in tables.get("task_time", []):
-        # What kernels are is better told by the other table; this one has what is none as well.
+        # The other table describes kernels better; this one also has events that are not kernels.
         if table.host not in done:
             _link(trace, new, work, table, "kernel_name", "kernel_type")
         else:
@@ -160,25 +160,25 @@ def _link(
     by_name = np.array([codes.get(str(text), -1) for text in category.categories] + [-1], np.int64)
     by_kind = np.array([codes.get(str(text), -1) for text in other.categories] + [-1], np.int64)
     code = np.where(category.codes >= 0, by_name[category.codes], by_kind[other.codes])
-    known = frame["start_ps"].notna().to_numpy(np.bool_)
+    valid = frame["start_ps"].notna().to_numpy(np.bool_)
     start = frame["start_ps"].fillna(0).to_numpy(np.int64)
     event = np.full(len(frame), -1, np.int64)
-    mine = work[work["host"] == table.host]
-    rows = np.flatnonzero(known & (code >= 0))
-    if len(mine) and len(rows):
+    host_rows = work[work["host"] == table.host]
+    rows = np.flatnonzero(valid & (code >= 0))
+    if len(host_rows) and len(rows):
         left = pd.DataFrame({"name": code[rows], "start": start[rows], "row": rows}).sort_values(
             "start", kind="stable"
         )
-        right = mine[["name", "start", "event"]].sort_values("start", kind="stable")
+        right = host_rows[["name", "start", "event"]].sort_values("start", kind="stable")
         near = pd.merge_asof(
             left, right, on="start", by="name", direction="nearest", tolerance=_NEAR_PS
         )
-        found = near.dropna(subset=["event"])
+        matched = near.dropna(subset=["event"])
         # An event is one row's.
-        found = found.drop_duplicates("event")
-        event[found["row"].to_numpy(np.int64)] = found["event"].to_numpy(np.int64)
+        matched = matched.drop_duplicates("event")
+        event[matched["row"].to_numpy(np.int64)] = matched["event"].to_numpy(np.int64)
     frame["event"] = event
-    lost = known & (event < 0)
+    lost = valid & (event < 0)
     if new is None or not lost.any():
         return
     _make(trace, new, table, lost, name, kind, start)
@@ -212,7 +212,7 @@ def _make(
     shared = np.array(
         [_SHARED.fullmatch(str(text)) is not None for text in other.categories] + [False], np.bool_
     )[other.codes][lost]
-    triples, which = np.unique(np.stack([device, stream, shared]), axis=1, return_inverse=True)
+    triples, inverse = np.unique(np.stack([device, stream, shared]), axis=1, return_inverse=True)
     lanes = np.array(
         [new.lane(host, *_lane(s, at_once=bool(c)), f"NPU {d}") for d, s, c in triples.T.tolist()],
         np.int64,
@@ -221,7 +221,7 @@ def _make(
     new.add(
         table,
         lost,
-        lanes[which.ravel()],
+        lanes[inverse.ravel()],
         code,
         start[lost],
         np.rint(np.nan_to_num(np.maximum(length, 0)) * 1e6).astype(np.int64),

@@ -19,8 +19,7 @@ _LAST = 300
 def exported(
     find: Callable[[], RunFiles], progress: Callable[[str], None] | None = None
 ) -> RunFiles:
-    """What `find` finds; where that is raw recordings alone, what it finds once the tool, if it is
-    on the PATH, has exported them.
+    """The result of `find`; raw recordings are exported first if the tool is on the PATH.
 
     Raises
     ------
@@ -70,9 +69,10 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> bo
                 f"{TOOL} could not be started: {failed.strerror}. {error.reason}", path=error.path
             ) from None
         if done.returncode:
-            said = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
+            export_error = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
             raise ReadError(
-                f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}: {said}",
+                f"{' '.join(command[1:])} of {TOOL} failed with code {done.returncode}:"
+                f" {export_error}",
                 path=folder,
             )
     return True

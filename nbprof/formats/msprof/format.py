@@ -1,4 +1,4 @@
-"""What Ascend's profilers (msprof, torch_npu, MindSpore) write, as a format: folders of tables in
+"""Output of Ascend's profilers (msprof, torch_npu, MindSpore) as a format: folders of tables in
 CSV, timelines in JSON, databases.
 """
 
@@ -46,11 +46,9 @@ _FOUND = re.compile(
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a table or a database; of a file that is named also whether it is another of
-    theirs.
-    """
-    if head.named and (told := _by_name(head)):
-        return told
+    """The kind of a table or database; of a file that is named also of their other files."""
+    if head.named and (by_name := _by_name(head)):
+        return by_name
     if head.data.startswith(b"SQLite format 3\0"):
         # With numpy and pandas behind it, which no format may need to be looked for.
         from nbprof.core.sqlite import tables_named

@@ -19,15 +19,15 @@ def spans(frame: pd.DataFrame) -> tuple[Int64s, Int64s]:
     end as it states to have taken.
     """
     end = frame["iteration_end_ps"].fillna(-1).to_numpy(np.int64)
-    own = end.copy()
+    finish = end.copy()
     if "iteration_us" in frame:
-        own = end - np.rint(np.nan_to_num(frame["iteration_us"].to_numpy(np.float64)) * 1e6).astype(
-            np.int64
-        )
+        finish = end - np.rint(
+            np.nan_to_num(frame["iteration_us"].to_numpy(np.float64)) * 1e6
+        ).astype(np.int64)
     for column in ("fp_start_ps", "iteration_start_ps"):
         if column in frame:
-            stated = frame[column].fillna(-1).to_numpy(np.int64)
-            own = np.where(stated >= 0, stated, own)
+            numbers = frame[column].fillna(-1).to_numpy(np.int64)
+            finish = np.where(numbers >= 0, numbers, finish)
     keys = [
         frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.zeros(len(frame), np.int64)
         for c in ("model_id", "device_id")
@@ -38,5 +38,5 @@ def spans(frame: pd.DataFrame) -> tuple[Int64s, Int64s]:
         same &= np.diff(key[order], prepend=-2) == 0
     before = np.append(-1, end[order][:-1])
     begin = np.empty_like(end)
-    begin[order] = np.where(same & (before >= 0), before, own[order])
+    begin[order] = np.where(same & (before >= 0), before, finish[order])
     return np.where(end >= 0, begin, -1), end

@@ -69,19 +69,19 @@ class Recording:
     @property
     def devices(self) -> list[int]:
         """The devices that its facts or folders name."""
-        found = {
+        parts = {
             int(d["id"])
             for f in self.facts
             for d in _list(f.get("DeviceInfo"))
             if _is_number(d.get("id"))
         }
-        found |= {
+        parts |= {
             int(m[1])
             for p in self.files
             for part in p.label.split("/")[:-1]
             if (m := _DEVICE.match(part))
         }
-        return sorted(found)
+        return sorted(parts)
 
 
 def read(
@@ -105,25 +105,27 @@ def read(
         A file could not be read, or none of them holds anything.
     """
     receipt = Receipt()
-    found = _recordings(files, receipt)
+    recordings = _recordings(files, receipt)
     builder = Builder(receipt)
     tables: dict[str, list[Table]] = {}
-    for number, one in enumerate(found):
-        _timelines(builder, one, receipt, progress, limit_bytes)
-        device = one.devices[0] if len(one.devices) == 1 else None
-        csv = [p for p in one.files if use_of(p.name) == "table"]
-        mine, notes = msprof_tables.tables(csv, number, one.rank, device, progress)
+    for number, recording in enumerate(recordings):
+        _timelines(builder, recording, receipt, progress, limit_bytes)
+        device = recording.devices[0] if len(recording.devices) == 1 else None
+        csv = [p for p in recording.files if use_of(p.name) == "table"]
+        host_tables, notes = msprof_tables.tables(csv, number, recording.rank, device, progress)
         more, further = msprof_analysed.tables(
-            [p for p in one.files if use_of(p.name) == "analysed"], number, one.rank
+            [p for p in recording.files if use_of(p.name) == "analysed"], number, recording.rank
         )
-        kept = _databases(builder, one, number, {**mine, **more}, receipt, progress)
-        for kind, items in (*mine.items(), *more.items(), *kept.items()):
+        database_tables_ = _databases(
+            builder, recording, number, {**host_tables, **more}, receipt, progress
+        )
+        for kind, items in (*host_tables.items(), *more.items(), *database_tables_.items()):
             for table in items:
                 # Of versions whose clock began with the machine.
-                if 0 < table.base_ns < _DATES_NS and one.shift_ns:
-                    table.base_ns += one.shift_ns
+                if 0 < table.base_ns < _DATES_NS and recording.shift_ns:
+                    table.base_ns += recording.shift_ns
                 tables.setdefault(kind, []).append(table)
-        prefix = f"{one.name}: " if len(found) > 1 else ""
+        prefix = f"{recording.name}: " if len(recordings) > 1 else ""
         for note in (*notes, *further):
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
     if not builder.files and not tables:
@@ -141,15 +143,20 @@ def read(
             path=files[0].label,
         )
     trace = assemble(builder) if builder.files else build.Builder(receipt).trace()
-    trace.hosts = [one.name for one in found]
+    trace.hosts = [recording.name for recording in recordings]
     # Those of the timelines alone, which are fewer or in another order.
     trace.late_ps = []
     trace.metadata["ascend"] = [
-        {"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts}
-        for one in found
+        {
+            "path": recording.name,
+            "rank": recording.rank,
+            "devices": recording.devices,
+            "facts": recording.facts,
+        }
+        for recording in recordings
     ]
     _one_clock(trace, tables, timelines=bool(builder.files))
-    _steps(found, trace, tables, receipt)
+    _steps(recordings, trace, tables, receipt)
     msprof_events.add(trace, tables)
     for items in tables.values():
         for table in items:
@@ -170,67 +177,78 @@ def read(
 
 
 def _use(file: SourceFile) -> str:
-    """What a file is for; a database may have any name, if it was named itself."""
+    """Use of a file; a database may have any name if it was given as a path."""
     return use_of(file.name) or ("database" if file.head(len(MAGIC)) == MAGIC else "")
 
 
 def _recordings(files: Sequence[SourceFile], receipt: Receipt) -> list[Recording]:
-    found: dict[str, Recording] = {}
+    by_host: dict[str, Recording] = {}
     for file in files:
         parts = file.label.split("/")[:-1]
         path = "/".join(parts[: recording_of(parts)])
-        found.setdefault(path, Recording(path)).files.append(file)
-    out = []
-    for one in found.values():
+        by_host.setdefault(path, Recording(path)).files.append(file)
+    result = []
+    for recording in by_host.values():
         # The databases of several ranks may have been put into one folder.
         ranked = [
-            p for p in one.files if use_of(p.name) == "database" and rank_of(p.name) is not None
+            p
+            for p in recording.files
+            if use_of(p.name) == "database" and rank_of(p.name) is not None
         ]
-        apart = ranked[1:] if len({rank_of(p.name) for p in ranked}) == len(ranked) else []
-        one.files = [p for p in one.files if p not in apart]
-        out += [one, *(Recording(one.path, [p]) for p in apart)]
-    out = [one for one in out if any(_use(p) not in ("facts", "") for p in one.files)]
-    for one in out:
-        _facts(one, receipt)
-    _named(out, receipt)
-    return out
+        ranked_files = ranked[1:] if len({rank_of(p.name) for p in ranked}) == len(ranked) else []
+        recording.files = [p for p in recording.files if p not in ranked_files]
+        result += [recording, *(Recording(recording.path, [p]) for p in ranked_files)]
+    result = [
+        recording
+        for recording in result
+        if any(_use(p) not in ("facts", "") for p in recording.files)
+    ]
+    for recording in result:
+        _facts(recording, receipt)
+    _named(result, receipt)
+    return result
 
 
-def _facts(one: Recording, receipt: Receipt) -> None:
+def _facts(recording: Recording, receipt: Receipt) -> None:
     starts: dict[str, Any] = {}
-    for file in one.files:
+    for file in recording.files:
         if use_of(file.name) != "facts":
             continue
         try:
-            stated = json.loads(bytes(file.read().data))
+            info = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
             receipt.info(
                 f"{printable(file.name)} could not be read: its information about the machine is"
                 " missing."
             )
             continue
-        if not isinstance(stated, dict):
+        if not isinstance(info, dict):
             continue
         if file.name.startswith("start_info"):
-            starts = starts or stated
+            starts = starts or info
         else:
-            one.facts.append(stated)
-    ranks = [int(r) for f in one.facts if _is_number(r := f.get("rank_id", ""))]
-    told = [rank for file in one.files if (rank := rank_of(file.name)) is not None]
-    one.rank = next(iter(ranks + told), None)
+            recording.facts.append(info)
+    ranks = [int(r) for f in recording.facts if _is_number(r := f.get("rank_id", ""))]
+    notes = [rank for file in recording.files if (rank := rank_of(file.name)) is not None]
+    recording.rank = next(iter(ranks + notes), None)
     begin, boot = starts.get("collectionTimeBegin"), starts.get("clockMonotonicRaw")
     if _is_number(begin, 18) and _is_number(boot, 18):
-        one.shift_ns = int(str(begin)) * 1000 - int(str(boot))
+        recording.shift_ns = int(str(begin)) * 1000 - int(str(boot))
 
 
-def _named(found: list[Recording], receipt: Receipt) -> None:
+def _named(recordings: list[Recording], receipt: Receipt) -> None:
     """Names recordings by their ranks where they have some, else by their devices, else by their
     folders.
     """
-    ranks = [one.rank for one in found]
-    devices = [one.devices[0] if len(one.devices) == 1 else None for one in found]
-    names = [printable(_PACKED.sub("", one.path.rpartition("/")[2])) or "host" for one in found]
-    if len(found) > 1:
+    ranks = [recording.rank for recording in recordings]
+    devices = [
+        recording.devices[0] if len(recording.devices) == 1 else None for recording in recordings
+    ]
+    names = [
+        printable(_PACKED.sub("", recording.path.rpartition("/")[2])) or "host"
+        for recording in recordings
+    ]
+    if len(recordings) > 1:
         for i, (rank, device) in enumerate(zip(ranks, devices, strict=True)):
             if rank is not None and ranks.count(rank) == 1:
                 names[i] = f"rank {rank}"
@@ -246,12 +264,12 @@ def _named(found: list[Recording], receipt: Receipt) -> None:
     for i, name in enumerate(names):
         while name in names[:i]:
             name += "'"
-        names[i] = found[i].name = name
+        names[i] = recordings[i].name = name
 
 
 def _timelines(
     builder: Builder,
-    one: Recording,
+    recording: Recording,
     receipt: Receipt,
     progress: Callable[[str], None] | None,
     limit_bytes: int,
@@ -260,26 +278,26 @@ def _timelines(
     iterations of the same lanes.
     """
     folders: dict[str, list[SourceFile]] = {}
-    for file in one.files:
+    for file in recording.files:
         use = use_of(file.name)
         if use in ("timeline", "partial"):
             folders.setdefault(file.label.rpartition("/")[0], []).append(file)
     for folder, files in folders.items():
-        whole = [p for p in files if use_of(p.name) == "timeline"]
+        complete = [p for p in files if use_of(p.name) == "timeline"]
         # The marks of iterations are a table of their own; where they are all there is, they are
         # the timeline too.
         alone = (
             files
-            if all(use_of(p.name) in ("partial", "facts", "database") for p in one.files)
+            if all(use_of(p.name) in ("partial", "facts", "database") for p in recording.files)
             else []
         )
-        kept, notes = msprof_tables.newest(
-            whole or [p for p in files if not p.name.startswith("step_trace")] or alone
+        retained, notes = msprof_tables.newest(
+            complete or [p for p in files if not p.name.startswith("step_trace")] or alone
         )
         for text in notes:
             receipt.info(text)
         parts = []
-        for file in kept:
+        for file in retained:
             if progress:
                 progress(f"reading {file.name}")
             if file.size == 0:
@@ -291,38 +309,42 @@ def _timelines(
             parts += _walked(file, receipt, limit_bytes)
         if not sum(len(part) for part in parts):
             continue
-        builder.add(one.name, parts, 0)
+        builder.add(recording.name, parts, 0)
         if builder.files[-1].first < _DATES_NS:
-            builder.files[-1].first += one.shift_ns
-        place = _DEVICE.search(folder.rpartition("/")[0])
+            builder.files[-1].first += recording.shift_ns
+        match = _DEVICE.search(folder.rpartition("/")[0])
         builder.files[-1].names.labels = {
-            pid: f"NPU {place[1]}" if label == "NPU" and place else label
+            pid: f"NPU {match[1]}" if label == "NPU" and match else label
             for pid, label in builder.files[-1].names.labels.items()
         }
 
 
 def _databases(
     builder: Builder,
-    one: Recording,
+    recording: Recording,
     number: int,
-    known: Mapping[str, list[Table]],
+    csv_tables: Mapping[str, list[Table]],
     receipt: Receipt,
     progress: Callable[[str], None] | None,
 ) -> dict[str, list[Table]]:
     """What the databases of a recording have beside its other files: events are added where no
     timeline was, tables returned.
     """
-    kept, notes = msprof_tables.newest([p for p in one.files if _use(p) == "database"])
+    databases, notes = msprof_tables.newest([p for p in recording.files if _use(p) == "database"])
     for text in notes:
         receipt.info(text)
-    drawn = any(file.host == one.name for file in builder.files)
-    out: dict[str, list[Table]] = {}
-    for file in kept:
+    drawn = any(file.host == recording.name for file in builder.files)
+    result: dict[str, list[Table]] = {}
+    for file in databases:
         name = printable(file.name)
         if file.size == 0:
             receipt.warn(f"{name} is empty: its export was stopped.")
             continue
-        if drawn and ("op_summary" in known or "task_time" in known) and _WHOLE.match(file.name):
+        if (
+            drawn
+            and ("op_summary" in csv_tables or "task_time" in csv_tables)
+            and _WHOLE.match(file.name)
+        ):
             receipt.info(
                 f"{name} was not read: the tables and timeline next to it contain the same data."
             )
@@ -334,41 +356,47 @@ def _databases(
         except ReadError as error:
             receipt.warn(f"{name} was left out: {error.reason}")
             continue
-        found, told = database_tables.tables(base, number, one.rank)
-        receipt.notes += told
-        one.facts += [base.facts] if base.facts else []
-        events = not drawn and database_events.add(base, builder, one.name)
+        database_tables_, messages = database_tables.tables(base, number, recording.rank)
+        receipt.notes += messages
+        recording.facts += [base.facts] if base.facts else []
+        events = not drawn and database_events.add(base, builder, recording.name)
         drawn |= events
-        _told(receipt, name, base, found, {**known, **out}, events=events)
-        out |= {
-            kind: items for kind, items in found.items() if kind not in known and kind not in out
+        _told(receipt, name, base, database_tables_, {**csv_tables, **result}, events=events)
+        result |= {
+            kind: items
+            for kind, items in database_tables_.items()
+            if kind not in csv_tables and kind not in result
         }
-    return out
+    return result
 
 
 def _told(
     receipt: Receipt,
     name: str,
     base: Database,
-    found: Mapping[str, list[Table]],
-    known: Mapping[str, list[Table]],
+    database_tables_: Mapping[str, list[Table]],
+    csv_tables: Mapping[str, list[Table]],
     *,
     events: bool,
 ) -> None:
-    mine = set(found) - set(known)
+    added = set(database_tables_) - set(csv_tables)
     for table, reason in base.damaged.items():
         receipt.warn(f"{name}: {printable(table)} was left out: {reason}")
-    parts = (["the timeline"] if events else []) + sorted(map(printable, mine))
-    beside = sorted(set(found) - mine)
-    if events and "step_trace" not in known and not {"PYTORCH_API", "STEP_TIME"} & set(base.tables):
+    parts = (["the timeline"] if events else []) + sorted(map(printable, added))
+    ignored = sorted(set(database_tables_) - added)
+    if (
+        events
+        and "step_trace" not in csv_tables
+        and not {"PYTORCH_API", "STEP_TIME"} & set(base.tables)
+    ):
         receipt.info(
             f"{name} has no iterations: for steps of a graph export the tables as well, msprof"
             " --export=on --type=text."
         )
     if parts:
-        rest = f"; {', '.join(beside)}: from the other files of the recording" if beside else ""
+        rest = f"; {', '.join(ignored)}: from the other files of the recording" if ignored else ""
         receipt.info(f"Read from {name}: {', '.join(parts)}{rest}.")
-    elif not beside:
+    elif not ignored:
         receipt.warn(
             f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to"
             " write."
@@ -413,33 +441,36 @@ def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool)
 
 
 def _steps(
-    found: list[Recording], trace: Trace, tables: dict[str, list[Table]], receipt: Receipt
+    recordings: list[Recording], trace: Trace, tables: dict[str, list[Table]], receipt: Receipt
 ) -> None:
     """Iterations that are told in JSON, of recordings without a table of them."""
-    for number, one in enumerate(found):
+    for number, recording in enumerate(recordings):
         if any(len(table) for table in tables.get("step_trace", []) if table.host == number):
             continue
         files = [
             p
-            for p in one.files
+            for p in recording.files
             if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0
         ]
         more = (
             msprof_steps.of_files(
-                files, number, one.rank, one.devices, (trace.epoch_ns, one.shift_ns), receipt
+                files,
+                number,
+                recording.rank,
+                recording.devices,
+                (trace.epoch_ns, recording.shift_ns),
+                receipt,
             )
             if files
             else []
         )
-        more = more or msprof_steps.of_trace(trace, number, one.rank)
+        more = more or msprof_steps.of_trace(trace, number, recording.rank)
         if more:
             tables.setdefault("step_trace", []).extend(more)
 
 
 def _is_number(value: object, digits: int = 6) -> bool:
-    """Whether a value that a file states is a whole number of at most so many digits, or such a
-    text.
-    """
+    """True if a value of a file is a whole number of at most so many digits, or such a text."""
     text = str(value) if isinstance(value, (int, str)) else ""
     return text.isascii() and text.isdecimal() and len(text) <= digits
 

@@ -34,12 +34,12 @@ _OUTPUT = re.compile(
 _FOLDER = re.compile(
     r"PROF_\d+.*|ASCEND_PROFILER_OUTPUT|mindstudio_profiler_(output|log)|.*_ascend_(pt|ms)"
 )
-# What is left where the folder of an older recording was renamed, or its content was packed.
+# Files of a recording whose folder was renamed, or whose content was packed.
 _OLDER = re.compile(r"(.*/)?device_\d{1,4}/(summary|timeline)")
 _TABLE = re.compile(
     r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json"
 )
-# What the tools keep for themselves, in files without number.
+# Files that the tools keep for themselves, without number.
 _INNER = {"data", "sqlite", "FRAMEWORK", "logs", "mindstudio_profiler_log", "log"}
 _TIMELINE = re.compile(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
 _PARTIAL = re.compile(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
@@ -47,8 +47,8 @@ _FACTS = re.compile(
     r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$"
 )
 _ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
-# What torch_npu and MindSpore, msprof, and their tools call theirs; the cache of a viewer is none.
-# Some tools keep them as .dat, with the same bytes.
+# Names of databases of torch_npu and MindSpore, msprof, and their tools, without the cache of a
+# viewer. Some tools keep them as .dat, with the same bytes.
 _DATABASE = re.compile(
     r"(ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?|msprof(_\d+)?|analysis|communication_analyzer)\.(db|dat)",
     re.IGNORECASE,
@@ -61,38 +61,36 @@ _RANK_NAMED = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _DEVICE = re.compile(r"device_(\d{1,4})$")
 
 
-def is_folder(at: str) -> bool:
-    """Whether a folder of this name or path is output of Ascend's profiler."""
-    return _FOLDER.fullmatch(at.rpartition("/")[2]) is not None or _OLDER.fullmatch(at) is not None
+def is_folder(path: str) -> bool:
+    """True if a folder of this name or path is output of Ascend's profiler."""
+    return (
+        _FOLDER.fullmatch(path.rpartition("/")[2]) is not None or _OLDER.fullmatch(path) is not None
+    )
 
 
 def is_private(folder: str) -> bool:
-    """Whether the tools keep files of their own in a folder of this name, which nothing here
-    reads.
-    """
+    """True if the tools keep files of their own in a folder of this name, which are not read."""
     return folder in _INNER or folder.startswith(".")
 
 
 def is_sign(name: str) -> bool:
-    """Whether it is a table or timeline wherever it lies: somebody may have taken it out of its
-    folder.
-    """
+    """True for a table or timeline in any folder: it may have been taken out of its own."""
     return _TABLE.fullmatch(name) is not None or _DATABASE.fullmatch(name) is not None
 
 
 def counts(folder: str) -> bool:
-    """Whether a folder of this name says which device was recorded."""
+    """True if the name of a folder states the recorded device."""
     return _DEVICE.fullmatch(folder) is not None
 
 
 def is_read(name: str) -> bool:
-    """Whether a file of this name is read of a recording."""
+    """True if a file of this name in a recording is read."""
     return bool(use_of(name))
 
 
 def use_of(name: str) -> str:
-    """What a file is for by its name: `table`, `timeline`, `partial` (a part of what a timeline
-    has), `analysed`, `database`, `facts`, or ''.
+    """Use of a file by its name: `table`, `timeline`, `partial` (a part of a timeline), `analysed`,
+    `database`, `facts`, or ''.
     """
     if name.endswith(".csv"):
         return "table"
@@ -111,15 +109,15 @@ def use_of(name: str) -> str:
 
 def rank_of(name: str) -> int | None:
     """The rank that the name of a file of facts, or of a database, tells."""
-    if found := _RANK.match(name):
-        return int(found[1])
-    told = _DATABASE.fullmatch(name)
-    return int(told["rank"]) if told and told["rank"] else None
+    if match := _RANK.match(name):
+        return int(match[1])
+    database = _DATABASE.fullmatch(name)
+    return int(database["rank"]) if database and database["rank"] else None
 
 
 def recording_of(parts: Sequence[str]) -> int:
-    """How many parts of the path of a file lead to its recording; `parts` are the folders that it
-    is in.
+    """Number of parts of the path of a file that lead to its recording; `parts` are the folders
+    that it is in.
     """
     for i, part in enumerate(parts):
         # An archive may be called as the recording in it, and hold more than one.
@@ -135,7 +133,7 @@ def recording_of(parts: Sequence[str]) -> int:
 
 @dataclass
 class Recording:
-    """What one process recorded.
+    """The files of one recorded process.
 
     Attributes
     ----------
@@ -164,19 +162,19 @@ class Recording:
 
     @property
     def shown(self) -> bool:
-        """Whether there is anything in it to be shown."""
+        """True if the recording has anything to show."""
         return any(
-            use_of(at.rpartition("/")[2]) in ("table", "timeline", "partial", "database")
-            for at in self.files
+            use_of(file.rpartition("/")[2]) in ("table", "timeline", "partial", "database")
+            for file in self.files
         )
 
     @property
     def time(self) -> float | None:
         """Seconds, of a clock without zone, when it began by its name."""
-        found = _TIME.search(self.name)
-        if not found:
+        match = _TIME.search(self.name)
+        if not match:
             return None
-        digits = found[1]
+        digits = match[1]
         days = int(digits[:4]) * 372 + int(digits[4:6]) * 31 + int(digits[6:8])
         return (
             days * 86400
@@ -191,46 +189,48 @@ def recordings(
     folder: Path, *, near: bool = False, confinement: Confinement | None = None
 ) -> list[Recording]:
     """The recordings below a folder; with `near` those right in it alone."""
-    found: dict[str, Recording] = {}
+    recordings: dict[str, Recording] = {}
     loose: dict[str, list[str]] = {}
     queue = [("", bool(within(is_folder, folder.absolute().parts)))]
     left = _MOST_ENTRIES
     while queue and left > 0:
-        at, ours = queue.pop()
+        folder_path, ours = queue.pop()
         try:
-            with scan(folder / at, confinement) as entries:
+            with scan(folder / folder_path, confinement) as entries:
                 here = sorted(
                     (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries
                 )
         except OSError:
             continue
         left -= len(here)
-        ours = ours or is_folder(at)
+        ours = ours or is_folder(folder_path)
         # Tables that somebody took out of their folders.
         bare = not ours and any(is_sign(name) for name, _ in here)
-        parts = tuple(at.split("/")) if at else ()
-        key = "/".join(parts[: recording_of(parts)]) if ours else at
-        one = found.get(key) or Recording(key)
+        parts = tuple(folder_path.split("/")) if folder_path else ()
+        key = "/".join(parts[: recording_of(parts)]) if ours else folder_path
+        known_recording = recordings.get(key) or Recording(key)
         for name, is_dir in here:
-            below = f"{at}/{name}" if at else name
+            below = f"{folder_path}/{name}" if folder_path else name
             if is_dir:
                 if device := _DEVICE.fullmatch(name):
-                    one.devices.add(int(device[1]))
-                    one.raw |= ours
+                    known_recording.devices.add(int(device[1]))
+                    known_recording.raw |= ours
                 if not name.startswith(".") and (
                     name not in _INNER if ours else not near or is_folder(below)
                 ):
                     queue.append((below, ours))
             elif (ours or bare) and use_of(name):
-                one.files.append(below)
+                known_recording.files.append(below)
             elif _FACTS.fullmatch(name):
-                loose.setdefault(at, []).append(below)
-        if (ours or bare) and (one.files or one.devices):
-            found[key] = one
-    return _finished(found, loose)
+                loose.setdefault(folder_path, []).append(below)
+        if (ours or bare) and (known_recording.files or known_recording.devices):
+            recordings[key] = known_recording
+    return _finished(recordings, loose)
 
 
-def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> list[Recording]:
+def listed(
+    files: Iterable[str], devices: Iterable[str], *, within_recording: bool
+) -> list[Recording]:
     """The recordings of a place that lists whole paths.
 
     Parameters
@@ -239,40 +239,40 @@ def listed(files: Iterable[str], devices: Iterable[str], *, inside: bool) -> lis
         Paths of files that are read or stand beside such, below the place.
     devices : iterable of str
         Paths of the folders `device_<id>`.
-    inside : bool
+    within_recording : bool
         The place itself lies in a recording.
     """
     folders: dict[str, list[str]] = {}
-    for at in files:
-        folders.setdefault(at.rpartition("/")[0], []).append(at)
-    found: dict[str, Recording] = {}
+    for file in files:
+        folders.setdefault(file.rpartition("/")[0], []).append(file)
+    recordings: dict[str, Recording] = {}
 
     def recording(folder: str, files: Sequence[str] = ()) -> Recording | None:
         parts = tuple(folder.split("/")) if folder else ()
-        ours = inside or bool(within(is_folder, parts))
-        if not ours and not any(is_sign(at.rpartition("/")[2]) for at in files):
+        ours = within_recording or bool(within(is_folder, parts))
+        if not ours and not any(is_sign(file.rpartition("/")[2]) for file in files):
             return None
         key = "/".join(parts[: recording_of(parts)]) if ours else folder
-        return found.setdefault(key, Recording(key))
+        return recordings.setdefault(key, Recording(key))
 
     loose: dict[str, list[str]] = {}
     for folder, its in folders.items():
-        if (one := recording(folder, its)) is None:
+        if (found_recording := recording(folder, its)) is None:
             loose[folder] = its
         else:
-            one.files += its
-            one.devices |= {
+            found_recording.files += its
+            found_recording.devices |= {
                 int(device[1]) for part in folder.split("/") if (device := _DEVICE.fullmatch(part))
             }
     for folder in devices:
         device = _DEVICE.fullmatch(folder.rpartition("/")[2])
-        if device and (one := recording(folder)) is not None:
-            one.devices.add(int(device[1]))
-            one.raw = True
-    return _finished(found, loose)
+        if device and (found_recording := recording(folder)) is not None:
+            found_recording.devices.add(int(device[1]))
+            found_recording.raw = True
+    return _finished(recordings, loose)
 
 
-def _finished(found: dict[str, Recording], loose: dict[str, list[str]]) -> list[Recording]:
+def _finished(recordings: dict[str, Recording], loose: dict[str, list[str]]) -> list[Recording]:
     """Recordings with their ranks, each file that says something new, in the order of their paths.
 
     `loose` are files, by folder, that no name of a folder says to be of a recording: of a renamed
@@ -280,45 +280,51 @@ def _finished(found: dict[str, Recording], loose: dict[str, list[str]]) -> list[
     """
     for folder, files in loose.items():
         parts = folder.split("/")
-        if (at := "/".join(parts[: recording_of(parts)])) in found and at != folder:
-            found[at].files += [file for file in files if _FACTS.fullmatch(file.rpartition("/")[2])]
-    out = sorted(found.values(), key=lambda r: r.path)
-    for one in out:
-        one.files = sorted(_told_once(one.files))
-        ranks = [rank for at in one.files if (rank := rank_of(at.rpartition("/")[2])) is not None]
-        named = _RANK_NAMED.search(one.name)
-        one.rank = ranks[-1] if ranks else int(named[1]) if named else None
-    return out
+        if (path := "/".join(parts[: recording_of(parts)])) in recordings and path != folder:
+            recordings[path].files += [
+                file for file in files if _FACTS.fullmatch(file.rpartition("/")[2])
+            ]
+    result = sorted(recordings.values(), key=lambda r: r.path)
+    for recording in result:
+        recording.files = sorted(_told_once(recording.files))
+        ranks = [
+            rank
+            for file in recording.files
+            if (rank := rank_of(file.rpartition("/")[2])) is not None
+        ]
+        named = _RANK_NAMED.search(recording.name)
+        recording.rank = ranks[-1] if ranks else int(named[1]) if named else None
+    return result
 
 
 def _told_once(files: list[str]) -> list[str]:
     """The files of a recording without those that say the same once more: of torch_npu's, those of
     the PROF_ inside.
     """
-    if any("ASCEND_PROFILER_OUTPUT/" in at for at in files):
+    if any("ASCEND_PROFILER_OUTPUT/" in file for file in files):
         files = [
-            at
-            for at in files
-            if "/PROF_" not in "/" + at or use_of(at.rpartition("/")[2]) == "facts"
+            file
+            for file in files
+            if "/PROF_" not in "/" + file or use_of(file.rpartition("/")[2]) == "facts"
         ]
     by_folder: dict[str, list[str]] = {}
-    for at in files:
-        by_folder.setdefault(at.rpartition("/")[0], []).append(at)
-    out = []
-    for inside in by_folder.values():
-        whole = any(use_of(at.rpartition("/")[2]) == "timeline" for at in inside)
+    for file in files:
+        by_folder.setdefault(file.rpartition("/")[0], []).append(file)
+    result = []
+    for paths in by_folder.values():
+        complete = any(use_of(path.rpartition("/")[2]) == "timeline" for path in paths)
         # A timeline has what these have; the marks of iterations are read from where they are
         # whole.
-        out += [
-            at
-            for at in inside
+        result += [
+            path
+            for path in paths
             if not (
-                whole
-                and use_of(name := at.rpartition("/")[2]) == "partial"
+                complete
+                and use_of(name := path.rpartition("/")[2]) == "partial"
                 and not name.startswith("step_trace")
             )
         ]
-    return out
+    return result
 
 
 def runs_in(
@@ -335,15 +341,15 @@ def runs_in(
 
 
 def runs_at(
-    place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
+    location: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
 ) -> tuple[list[RunFiles], list[str]]:
     """The same of a place that has been walked over: a folder of this machine, an archive, a
     URL.
     """
-    if isinstance(path := place.below(""), Path):
-        return runs_in(path, confinement=getattr(place, "confinement", None))
-    found = listed(claim.files, claim.folders, inside=bool(claim.within))
-    return _runs(found, _Listed(place, claim.files, sidecars))
+    if isinstance(path := location.below(""), Path):
+        return runs_in(path, confinement=getattr(location, "confinement", None))
+    recordings = listed(claim.files, claim.folders, within_recording=bool(claim.within))
+    return _runs(recordings, _Listed(location, claim.files, sidecars))
 
 
 class _Local:
@@ -355,31 +361,36 @@ class _Local:
         self.folder = folder
         self.confinement = confinement
 
-    def below(self, at: str) -> Path:
-        return self.folder / at
+    def below(self, path: str) -> Path:
+        return self.folder / path
 
-    def file(self, at: str) -> SourceFile:
-        return LocalFile(self.folder / at, confinement=self.confinement)
+    def file(self, path: str) -> SourceFile:
+        return LocalFile(self.folder / path, confinement=self.confinement)
 
     def name(self) -> str:
-        """What a folder inside a recording is called by: the recording, where its name has one."""
+        """Name of a folder inside a recording: that of the recording, where it has one."""
         parts = self.folder.absolute().parts
-        at = recording_of(parts)
-        return parts[at - 1] if at else self.folder.name
+        index = recording_of(parts)
+        return parts[index - 1] if index else self.folder.name
 
-    def home(self, at: str) -> tuple[Path | str, str, SourceFile] | None:
+    def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
         """The folder that nbprof made for a recording, its name, and what it wrote there."""
-        parent = self.folder / at
-        found = next(
-            (one for one in (parent, parent.absolute().parent) if (one / SIDECAR).is_file()), None
+        parent = self.folder / path
+        parent_folder = next(
+            (
+                folder
+                for folder in (parent, parent.absolute().parent)
+                if (folder / SIDECAR).is_file()
+            ),
+            None,
         )
         return (
             None
-            if found is None
+            if parent_folder is None
             else (
-                found,
-                found.absolute().name,
-                LocalFile(found / SIDECAR, confinement=self.confinement),
+                parent_folder,
+                parent_folder.absolute().name,
+                LocalFile(parent_folder / SIDECAR, confinement=self.confinement),
             )
         )
 
@@ -390,87 +401,97 @@ class _Listed:
     local = False
 
     def __init__(
-        self, folder: Place, files: Mapping[str, SourceFile], beside: Mapping[str, SourceFile]
+        self,
+        folder: Place,
+        files: Mapping[str, SourceFile],
+        sidecar_files: Mapping[str, SourceFile],
     ) -> None:
         self.folder = folder
         self.files = files
-        self.beside = beside
+        self.beside = sidecar_files
 
-    def below(self, at: str) -> Path | str:
-        return self.folder.below(at)
+    def below(self, path: str) -> Path | str:
+        return self.folder.below(path)
 
-    def file(self, at: str) -> SourceFile:
-        return self.files[at]
+    def file(self, path: str) -> SourceFile:
+        return self.files[path]
 
     def name(self) -> str:
         parts = self.folder.label.rstrip("/").split("/")
-        at = recording_of(parts)
-        return parts[at - 1] if 0 < at < len(parts) else self.folder.name
+        index = recording_of(parts)
+        return parts[index - 1] if 0 < index < len(parts) else self.folder.name
 
-    def home(self, at: str) -> tuple[Path | str, str, SourceFile] | None:
-        for one in dict.fromkeys((at, at.rpartition("/")[0])):
-            if one in self.beside:
+    def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
+        for folder_path in dict.fromkeys((path, path.rpartition("/")[0])):
+            if folder_path in self.beside:
                 return (
-                    self.folder.below(one),
-                    one.rpartition("/")[2] or self.folder.name,
-                    self.beside[one],
+                    self.folder.below(folder_path),
+                    folder_path.rpartition("/")[2] or self.folder.name,
+                    self.beside[folder_path],
                 )
         return None
 
 
-def _runs(found: list[Recording], place: _Local | _Listed) -> tuple[list[RunFiles], list[str]]:
-    ready = [one for one in found if one.shown]
-    raw = [one.path for one in found if not one.shown and one.raw]
+def _runs(
+    recordings: list[Recording], location: _Local | _Listed
+) -> tuple[list[RunFiles], list[str]]:
+    ready = [recording for recording in recordings if recording.shown]
+    raw = [recording.path for recording in recordings if not recording.shown and recording.raw]
     groups: list[list[Recording]] = []
-    for one in sorted(ready, key=lambda r: (r.time or 0.0, r.path)):
-        home = next((group for group in reversed(groups) if _joins(one, group)), None)
+    for recording in sorted(ready, key=lambda r: (r.time or 0.0, r.path)):
+        home = next((group for group in reversed(groups) if _joins(recording, group)), None)
         if home is None:
-            groups.append([one])
+            groups.append([recording])
         else:
-            home.append(one)
-    out = [_run(place, group, raw) for group in groups]
-    return sorted(out, key=lambda run: (run.modified, run.name), reverse=True), raw
+            home.append(recording)
+    result = [_run(location, group, raw) for group in groups]
+    return sorted(result, key=lambda run: (run.modified, run.name), reverse=True), raw
 
 
-def _joins(one: Recording, group: list[Recording]) -> bool:
-    """Whether a recording is of another rank or device of the same run."""
+def _joins(recording: Recording, group: list[Recording]) -> bool:
+    """True if a recording is of another rank or device of the same run."""
     first = group[0]
-    if one.path.rpartition("/")[0] != first.path.rpartition("/")[0]:
+    if recording.path.rpartition("/")[0] != first.path.rpartition("/")[0]:
         return False
-    if one.rank is not None and first.rank is not None:
-        apart = one.rank not in {other.rank for other in group}
+    if recording.rank is not None and first.rank is not None:
+        other_rank = recording.rank not in {other.rank for other in group}
     else:
-        apart = bool(one.devices) and all(
-            other.devices and one.devices.isdisjoint(other.devices) for other in group
+        other_rank = bool(recording.devices) and all(
+            other.devices and recording.devices.isdisjoint(other.devices) for other in group
         )
-        # Each process of a job of torch_npu has a folder of its own; they tell the device nowhere
-        # in their names.
-        apart |= not one.devices and one.name.endswith(("_ascend_pt", "_ascend_ms"))
-    if one.time is None or first.time is None:
-        return apart and one.rank is not None and (one.time is None) == (first.time is None)
-    return apart and one.time - first.time <= _TOGETHER_S
+        # Each process of a job of torch_npu has a folder, without the device in its name.
+        other_rank |= not recording.devices and recording.name.endswith(
+            ("_ascend_pt", "_ascend_ms")
+        )
+    if recording.time is None or first.time is None:
+        return (
+            other_rank
+            and recording.rank is not None
+            and (recording.time is None) == (first.time is None)
+        )
+    return other_rank and recording.time - first.time <= _TOGETHER_S
 
 
-def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> RunFiles:
+def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> RunFiles:
     group = sorted(
         group, key=lambda r: (r.rank if r.rank is not None else min(r.devices, default=0), r.path)
     )
-    files = tuple(place.file(at) for one in group for at in one.files)
-    at = group[0].path if len(group) == 1 else group[0].path.rpartition("/")[0]
-    parent = place.below(at)
+    files = tuple(location.file(file) for member in group for file in member.files)
+    index = group[0].path if len(group) == 1 else group[0].path.rpartition("/")[0]
+    parent = location.below(index)
     name = (
-        printable(group[0].name or place.name())
+        printable(group[0].name or location.name())
         if len(group) == 1
         else f"{printable(group[0].name)} and {len(group) - 1} more"
     )
     sidecar: SourceFile | None = None
-    # What nbprof recorded is called by the folder that it made for the recording.
-    if (home := place.home(at)) is not None:
+    # A recording of nbprof goes by the folder that was created for it.
+    if (home := location.home(index)) is not None:
         parent, sidecar = home[0], home[2]
         name = printable(home[1])
     warnings = tuple(
         f"{printable(path.rpartition('/')[2])} next to it is not exported yet and not included in"
-        f" the figures: {_export(place, path)}"
+        f" the figures: {_export(location, path)}"
         for path in raw
         if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
@@ -485,61 +506,68 @@ def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> Run
     )
 
 
-def _export(place: _Local | _Listed, path: str) -> str:
+def _export(location: _Local | _Listed, path: str) -> str:
     return (
-        _how_to_export(str(place.below(path)))
-        if place.local
+        _how_to_export(str(location.below(path)))
+        if location.local
         else _how_to_export(path.rpartition("/")[2], local=False)
     )
 
 
 def _how_to_export(path: str, *, local: bool = True) -> str:
-    """What turns raw data into files that can be read."""
-    shown = printable(path)
-    how = f"run  msprof --export=on --output={shown}  where CANN is installed, then load it again."
+    """The command that exports raw data to files that can be read."""
+    path_text = printable(path)
+    how = (
+        f"run  msprof --export=on --output={path_text}  where CANN is installed, then load it"
+        " again."
+    )
     if path.endswith("_ascend_pt"):
         how = (
-            f'run  torch_npu.profiler.profiler.analyse("{shown}")  where torch_npu is installed,'
-            " then load it again."
+            f'run  torch_npu.profiler.profiler.analyse("{path_text}")  where torch_npu is'
+            " installed, then load it again."
         )
     return how if local else f"copy it to a disk, {how}"
 
 
 def not_yet(path: str) -> str:
-    """What is said of raw data at a path."""
+    """The error for raw data at a path."""
     return f"is a raw recording of {_MSPROF}, not exported yet: {_how_to_export(path)}"
 
 
-def nothing(place: Place, unread: Sequence[str]) -> ReadError:
+def nothing(location: Place, unread: Sequence[str]) -> ReadError:
     """The error for output of Ascend's profilers in which there is nothing that can be read: how to
     get it.
     """
-    here = place.below("")
+    here = location.below("")
     if not unread:
         text = (
             f"it has output of {_MSPROF}, but no table (CSV), timeline (JSON) or database (DB) that"
             " nbprof can read."
         )
-        return ReadError(text, path=place.label)
-    names = ", ".join(printable(path.rpartition("/")[2] or place.name) for path in unread[:3]) + (
-        f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""
-    )
-    what = "a raw recording" if len(unread) == 1 else f"{len(unread)} raw recordings"
-    text = f"this is {what} of {_MSPROF}, {names}, not exported yet: "
+        return ReadError(text, path=location.label)
+    names = ", ".join(
+        printable(path.rpartition("/")[2] or location.name) for path in unread[:3]
+    ) + (f" and {len(unread) - 3:,} more" if len(unread) > 3 else "")
+    subject = "a raw recording" if len(unread) == 1 else f"{len(unread)} raw recordings"
+    text = f"this is {subject} of {_MSPROF}, {names}, not exported yet: "
     if not isinstance(here, Path):
         # The tool of CANN can't look into it.
         return ReadError(
-            text + _how_to_export(unread[0].rpartition("/")[2] or place.name, local=False),
-            path=place.label,
+            text + _how_to_export(unread[0].rpartition("/")[2] or location.name, local=False),
+            path=location.label,
         )
     paths = [str(here / path) if path else str(here) for path in unread]
     return RawError(
-        text + _how_to_export(paths[0]), path=place.label, what=_MSPROF, recordings=paths, tool=NAME
+        text + _how_to_export(paths[0]),
+        path=location.label,
+        what=_MSPROF,
+        recordings=paths,
+        tool=NAME,
     )
 
 
 def cache_of(name: str) -> str:
-    """What to load in place of a database that a viewer keeps for itself; '' for other names."""
+    """The file to load in place of a viewer's cache database; '' for other names."""
     return (
         "Load the folder that MindStudio Insight created it from."
         if _CACHES.fullmatch(name)

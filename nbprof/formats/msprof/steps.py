@@ -51,7 +51,7 @@ class _Mark:
 
 @dataclass
 class _Iteration:
-    """What was found of one iteration; moments are ps since the begin of the trace."""
+    """Moments of one iteration, ps since the begin of the trace."""
 
     start: int | None = None
     end: int | None = None
@@ -78,7 +78,7 @@ def of_files(
     """
     by_device: dict[int | None, list[_Mark]] = {}
     for file in newest(files)[0]:
-        found = next(
+        mark_lane = next(
             (
                 int(m[1])
                 for part in reversed(file.label.split("/")[:-1])
@@ -86,7 +86,7 @@ def of_files(
             ),
             None,
         )
-        device = devices[0] if found is None and len(devices) == 1 else found
+        device = devices[0] if mark_lane is None and len(devices) == 1 else mark_lane
         if (file.size or 0) > _MOST_BYTES:
             receipt.warn(
                 f"{printable(file.name)} is too large for a list of iterations and was not read."
@@ -98,7 +98,7 @@ def of_files(
             receipt.warn(f"{printable(file.name)} is damaged: its iterations are unknown.")
             continue
         by_device.setdefault(device, []).extend(_marks(events, device))
-    out = []
+    result = []
     for device, marks in by_device.items():
         table = _table(
             marks,
@@ -109,7 +109,7 @@ def of_files(
             files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
         )
         if table is not None:
-            out.append(table)
+            result.append(table)
         elif marks:
             names = printable(files[0].name) + (
                 f" and {len(files) - 1} more" if len(files) > 1 else ""
@@ -117,7 +117,7 @@ def of_files(
             receipt.warn(
                 f"{names}: none of its iterations ends near the timeline; they are unknown."
             )
-    return out
+    return result
 
 
 def _marks(events: object, device: int | None) -> Iterator[_Mark]:
@@ -130,9 +130,9 @@ def _marks(events: object, device: int | None) -> Iterator[_Mark]:
             and event.get("name") == "thread_name"
             and isinstance(event.get("args"), dict)
         ):
-            found = _MODEL.search(str(event["args"].get("name", "")))
-            if found:
-                models[event.get("pid"), event.get("tid")] = int(found[1])
+            match = _MODEL.search(str(event["args"].get("name", "")))
+            if match:
+                models[event.get("pid"), event.get("tid")] = int(match[1])
     for event in events:
         if isinstance(event, dict) and _MARK.match(name := str(event.get("name", ""))):
             args = event.get("args")
@@ -151,11 +151,11 @@ def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
     """The tables that the marks on the lanes of a timeline make."""
     events, lanes = trace.events, trace.lanes
     codes = np.flatnonzero([_MARK.match(str(name)) is not None for name in trace.names])
-    mine = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_) & lanes["thread"].astype(
+    in_lane = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_) & lanes["thread"].astype(
         str
     ).str.contains("Model ID").to_numpy(np.bool_)
     rows = np.flatnonzero(np.isin(events.name, codes))
-    rows = rows[mine[events.lane[rows]]] if len(rows) else rows
+    rows = rows[in_lane[events.lane[rows]]] if len(rows) else rows
     by_device: dict[int | None, list[_Mark]] = {}
     args = {name: _arg(trace, name) for name in _ARGS if name in trace.args}
     for row in rows.tolist():
@@ -165,26 +165,26 @@ def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
             re.search(r"\d+", str(lanes["labels"].iat[lane])),
         )
         device = int(label[0]) if label else None
-        stated = {name: values[row] for name, values in args.items() if row in values}
-        # In ps already; told apart by the type.
+        stated_args = {name: values[row] for name, values in args.items() if row in values}
+        # In ps already, which the type shows.
         start, length = int(events.start[row]), int(events.duration[row])
         mark = _Mark(
             str(trace.names[events.name[row]]),
             start,
             length,
-            stated,
+            stated_args,
             int(model[1]) if model else None,
             device,
         )
         by_device.setdefault(device, []).append(mark)
-    found = []
+    marks_ = []
     for device, marks in by_device.items():
         table = _table(
             marks, host, rank, device, (trace.epoch_ns, 0), "the timeline", picoseconds=True
         )
         if table is not None:
-            found.append(table)
-    return found
+            marks_.append(table)
+    return marks_
 
 
 def _arg(trace: Trace, name: str) -> dict[int, object]:
@@ -209,7 +209,7 @@ def _table(
     picoseconds: bool = False,
 ) -> Table | None:
     epoch_ns, shift_ns = clock
-    found: dict[tuple[int | None, int], _Iteration] = {}
+    iterations: dict[tuple[int | None, int], _Iteration] = {}
 
     def moment(value: object) -> int | None:
         us = _decimal(value)
@@ -225,66 +225,69 @@ def _table(
         )
         if parts is None or ident is None:
             continue
-        one = found.setdefault((mark.model, ident), _Iteration())
+        iteration = iterations.setdefault((mark.model, ident), _Iteration())
         start = mark.start if picoseconds and isinstance(mark.start, int) else moment(mark.start)
         us = _decimal(mark.length)
         length = float(us) / (1e6 if picoseconds else 1) if us is not None else np.nan
-        what = parts[1]
-        if what == "Iteration":
-            one.start, one.length_us = start, length
-            one.forward, one.backward = (
+        mark_kind = parts[1]
+        if mark_kind == "Iteration":
+            iteration.start, iteration.length_us = start, length
+            iteration.forward, iteration.backward = (
                 moment(mark.args.get("FP Start")),
                 moment(mark.args.get("BP End")),
             )
-            one.end = moment(mark.args.get("Iteration End"))
-            if one.end is None and start is not None and us is not None:
-                one.end = start + int(us if picoseconds else us * 1_000_000)
-        elif what == "FP_BP Time":
-            one.forward_us = length
-        elif what == "Iteration Refresh":
-            one.refresh_us = length
-        elif what == "GetNext":
-            one.next_us = length
+            iteration.end = moment(mark.args.get("Iteration End"))
+            if iteration.end is None and start is not None and us is not None:
+                iteration.end = start + int(us if picoseconds else us * 1_000_000)
+        elif mark_kind == "FP_BP Time":
+            iteration.forward_us = length
+        elif mark_kind == "Iteration Refresh":
+            iteration.refresh_us = length
+        elif mark_kind == "GetNext":
+            iteration.next_us = length
         elif (
-            what == "Reduce"
+            mark_kind == "Reduce"
             and start is not None
-            and all(start != other for other, _ in one.reduces)
+            and all(start != other for other, _ in iteration.reduces)
         ):
-            one.reduces.append((start, length))
+            iteration.reduces.append((start, length))
         elif (
-            what == "Data_aug Bound"
+            mark_kind == "Data_aug Bound"
             and (gap := _decimal(mark.args.get("Data_aug Bound(us)"))) is not None
         ):
-            one.input_us = float(gap)
-    kept = (
-        sorted((key, one) for key, one in found.items() if one.end is not None)
-        if all(k[0] is not None for k in found)
+            iteration.input_us = float(gap)
+    finished = (
+        sorted(
+            (key, iteration) for key, iteration in iterations.items() if iteration.end is not None
+        )
+        if all(k[0] is not None for k in iterations)
         else []
     )
-    kept = kept or sorted(
-        ((key, one) for key, one in found.items() if one.end is not None),
+    finished = finished or sorted(
+        ((key, iteration) for key, iteration in iterations.items() if iteration.end is not None),
         key=lambda pair: (pair[0][0] or 0, pair[0][1]),
     )
-    if not kept:
+    if not finished:
         return None
     columns: dict[str, Any] = {
-        "device_id": _ints([device] * len(kept)),
-        "iteration_id": _ints([ident for (_, ident), _ in kept]),
-        "model_id": _ints([model for (model, _), _ in kept]),
-        "iteration_start_ps": _ints([one.start for _, one in kept]),
-        "fp_start_ps": _ints([one.forward for _, one in kept]),
-        "bp_end_ps": _ints([one.backward for _, one in kept]),
-        "iteration_end_ps": _ints([one.end for _, one in kept]),
-        "iteration_us": [one.length_us for _, one in kept],
-        "fp_to_bp_us": [one.forward_us for _, one in kept],
-        "iteration_refresh_us": [one.refresh_us for _, one in kept],
-        "data_aug_bound_us": [one.input_us for _, one in kept],
+        "device_id": _ints([device] * len(finished)),
+        "iteration_id": _ints([ident for (_, ident), _ in finished]),
+        "model_id": _ints([model for (model, _), _ in finished]),
+        "iteration_start_ps": _ints([iteration.start for _, iteration in finished]),
+        "fp_start_ps": _ints([iteration.forward for _, iteration in finished]),
+        "bp_end_ps": _ints([iteration.backward for _, iteration in finished]),
+        "iteration_end_ps": _ints([iteration.end for _, iteration in finished]),
+        "iteration_us": [iteration.length_us for _, iteration in finished],
+        "fp_to_bp_us": [iteration.forward_us for _, iteration in finished],
+        "iteration_refresh_us": [iteration.refresh_us for _, iteration in finished],
+        "data_aug_bound_us": [iteration.input_us for _, iteration in finished],
     }
-    if any(not np.isnan(one.next_us) for _, one in kept):
-        columns["get_next_us"] = [one.next_us for _, one in kept]
-    for k in range(max(len(one.reduces) for _, one in kept)):
+    if any(not np.isnan(iteration.next_us) for _, iteration in finished):
+        columns["get_next_us"] = [iteration.next_us for _, iteration in finished]
+    for k in range(max(len(iteration.reduces) for _, iteration in finished)):
         pairs = [
-            sorted(one.reduces)[k] if k < len(one.reduces) else (None, np.nan) for _, one in kept
+            sorted(iteration.reduces)[k] if k < len(iteration.reduces) else (None, np.nan)
+            for _, iteration in finished
         ]
         columns[f"reduce_{k}_start_ps"] = _ints([start for start, _ in pairs])
         columns[f"reduce_{k}_us"] = [length for _, length in pairs]
@@ -300,10 +303,10 @@ def _decimal(value: object) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        out = Decimal(str(value).strip())
+        result = Decimal(str(value).strip())
     except InvalidOperation:
         return None
-    return out if out.is_finite() and abs(out) < 10**18 else None
+    return result if result.is_finite() and abs(result) < 10**18 else None
 
 
 def _whole(value: object) -> int | None:

@@ -26,8 +26,8 @@ _DEVICE = re.compile(r"^device_(\d{1,4})$")
 
 @dataclass(frozen=True)
 class Name:
-    """What the name of a file says: its module, the ids of device, model and iteration, which slice
-    and of which export it is.
+    """The parts of a file name: its module, the ids of device, model and iteration, the number of
+    the slice and of the export.
     """
 
     module: str
@@ -38,11 +38,11 @@ class Name:
 
 def parsed(name: str) -> Name:
     """The parts of a file's name; of a name that no exporter gives, the whole is the module."""
-    found = _FILE.match(name)
-    if not found:
+    match = _FILE.match(name)
+    if not match:
         return Name(name, (), 0, "")
-    ids = tuple(int(part) for part in found["ids"].split("_") if part)
-    return Name(found["module"], ids, int(found["slice"] or 0), found["time"] or "")
+    ids = tuple(int(part) for part in match["ids"].split("_") if part)
+    return Name(match["module"], ids, int(match["slice"] or 0), match["time"] or "")
 
 
 def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
@@ -56,23 +56,23 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
         groups.setdefault(
             (folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}
         ).setdefault(name.time, []).append(file)
-    kept: list[SourceFile] = []
+    newest_files: list[SourceFile] = []
     notes: list[str] = []
     for (_, module, _), exports in groups.items():
         last = max(exports)
-        kept += sorted(exports[last], key=lambda p: parsed(p.name).slice)
+        newest_files += sorted(exports[last], key=lambda p: parsed(p.name).slice)
         if len(exports) > 1:
             older = sum(len(same) for time, same in exports.items() if time != last)
-            which = (
+            kinds_ = (
                 "1 file of an earlier export was"
                 if older == 1
                 else f"{older} files of earlier exports were"
             )
             notes.append(
                 f"{printable(module)} was exported {len(exports)} times: the newest export was"
-                f" read, {which} ignored."
+                f" read, {kinds_} ignored."
             )
-    return kept, notes
+    return newest_files, notes
 
 
 def tables(
@@ -100,10 +100,10 @@ def tables(
     ReadError
         A file could not be read.
     """
-    out: dict[str, list[Table]] = {}
-    kept, told = newest(files)
-    notes = [Note("info", text) for text in told]
-    for file in kept:
+    result: dict[str, list[Table]] = {}
+    tables_to_read, messages = newest(files)
+    notes = [Note("info", text) for text in messages]
+    for file in tables_to_read:
         if progress:
             progress(f"reading {file.name}")
         # Behind a URL the size may not be known before.
@@ -119,11 +119,12 @@ def tables(
             continue
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:
-                shown = ", ".join(printable(cell) for cell in section.header[:4])
+                header_text = ", ".join(printable(cell) for cell in section.header[:4])
                 notes.append(
                     Note(
                         "info",
-                        f"{printable(file.name)} ({shown} …) is a table that nbprof does not use.",
+                        f"{printable(file.name)} ({header_text} …) is a table that nbprof does not"
+                        " use.",
                     )
                 )
                 continue
@@ -138,18 +139,18 @@ def tables(
                 host,
                 section.base_ns,
             )
-            _place(table, device if (at := _device_of(file)) is None else at)
-            out.setdefault(section.kind, []).append(table)
+            _place(table, device if (index := _device_of(file)) is None else index)
+            result.setdefault(section.kind, []).append(table)
             if not len(section.frame):
                 notes.append(Note("info", f"{printable(file.name)} has a header and no rows."))
-    return {kind: joined(found) for kind, found in out.items()}, notes
+    return {kind: joined(tables_) for kind, tables_ in result.items()}, notes
 
 
 def _device_of(file: SourceFile) -> int | None:
     """The device that the folder of a file names."""
     for part in reversed(file.label.split("/")[:-1]):
-        if found := _DEVICE.match(part):
-            return int(found[1])
+        if match := _DEVICE.match(part):
+            return int(match[1])
     return None
 
 
@@ -169,17 +170,17 @@ def _place(table: Table, device: int | None) -> None:
         table.device = int(ids[0]) if len(ids) == 1 else None
 
 
-def joined(found: list[Table]) -> list[Table]:
+def joined(tables_: list[Table]) -> list[Table]:
     """Tables of one header as one: slices, devices and iterations that are files of their own."""
     groups: dict[tuple[str, ...], list[Table]] = {}
-    for table in found:
+    for table in tables_:
         groups.setdefault(tuple(c.name for c in columns(table.kind, table.header)), []).append(
             table
         )
-    out = []
+    result = []
     for group in groups.values():
         if len(group) == 1:
-            out.append(group[0])
+            result.append(group[0])
             continue
         based = [t for t in group if t.first_ns is not None]
         base = min((t.base_ns for t in based), default=0)
@@ -188,7 +189,7 @@ def joined(found: list[Table]) -> list[Table]:
         devices = {t.device for t in group if len(t)}
         names = list(dict.fromkeys(t.source for t in group))
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        out.append(
+        result.append(
             replace(
                 group[0],
                 frame=_stacked([t.frame for t in group if len(t)] or [group[0].frame]),
@@ -204,7 +205,7 @@ def joined(found: list[Table]) -> list[Table]:
                 base_ns=base,
             )
         )
-    return out
+    return result
 
 
 def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -213,14 +214,14 @@ def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """
     if len(frames) == 1:
         return frames[0]
-    out = {}
+    result = {}
     for name in frames[0].columns:
         parts = [f[name] for f in frames]
         if all(isinstance(p.dtype, pd.CategoricalDtype) for p in parts):
-            out[name] = pd.api.types.union_categoricals(parts)
+            result[name] = pd.api.types.union_categoricals(parts)
         else:
-            out[name] = pd.concat(parts, ignore_index=True).array
-    return pd.DataFrame(out, copy=False)
+            result[name] = pd.concat(parts, ignore_index=True).array
+    return pd.DataFrame(result, copy=False)
 
 
 def rebase(table: Table, epoch_ns: int) -> bool:

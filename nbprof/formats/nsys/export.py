@@ -43,9 +43,9 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
     if error.tool != TOOL or len(error.recordings) != 1:
         return None
     report = Path(error.recordings[0])
-    beside = report.with_suffix(".sqlite")
-    if beside.is_file() and beside.stat().st_mtime >= report.stat().st_mtime:
-        return beside
+    database_path = report.with_suffix(".sqlite")
+    if database_path.is_file() and database_path.stat().st_mtime >= report.stat().st_mtime:
+        return database_path
     tool = shutil.which(TOOL)
     if tool is None:
         return None
@@ -60,8 +60,8 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
         raise ReadError(f"it was not exported: {room} {error.reason}", path=error.path)
     if progress:
         progress(f"{TOOL} exports {printable(report.name)}")
-    out = folder / beside.name
-    command = [tool, "export", "--type", "sqlite", "--output", str(out), str(report)]
+    result = folder / database_path.name
+    command = [tool, "export", "--type", "sqlite", "--output", str(result), str(report)]
     try:
         done = subprocess.run(  # noqa: S603
             command,
@@ -81,9 +81,9 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
             f"{TOOL} export did not end within {_LONGEST_S // 60} minutes. {error.reason}",
             path=error.path,
         ) from None
-    if done.returncode or not out.is_file():
-        said = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
+    if done.returncode or not result.is_file():
+        message = printable(" ".join((done.stderr or done.stdout).split())[-_LAST:])
         raise ReadError(
-            f"{TOOL} export failed with code {done.returncode}: {said}", path=error.path
+            f"{TOOL} export failed with code {done.returncode}: {message}", path=error.path
         )
-    return out
+    return result

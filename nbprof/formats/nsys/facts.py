@@ -1,6 +1,4 @@
-"""What an export of Nsight Systems states about the session, its machine, processes, threads and
-devices.
-"""
+"""Facts in an export of Nsight Systems: session, machine, processes, threads and devices."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _PID = 0xFFFFFF
 _MOST_MESSAGES = 10
 # Bytes and cycles a second: what is outside was stated in another unit.
 _SANE = {"memoryBandwidth": (10**9, 10**14), "clockRate": (10**7, 10**11)}
-# What the device's own facts are called in Kineto's `deviceProperties`.
+# Names of the device's facts in Kineto's `deviceProperties`.
 _PROPERTIES = {
     "id": "id",
     "totalMemory": "totalGlobalMem",
@@ -43,7 +41,7 @@ class Message(NamedTuple):
 
 @dataclass
 class Facts:
-    """What is stated.
+    """Facts about the session, its machine, processes, threads and devices.
 
     Attributes
     ----------
@@ -83,32 +81,32 @@ class Facts:
         }
 
     def of_process(self, pid: int) -> dict[str, object]:
-        """What a file of Kineto's would state of a process."""
+        """Facts about a process, in the form of Kineto's files."""
         by_id = {device.get("id"): device for device in self.devices}
-        mine = {number: gpu for (process, number), gpu in self.ordinals.items() if process == pid}
-        stated = [
-            {**by_id[gpu], "id": number} for number, gpu in sorted(mine.items()) if gpu in by_id
+        rows = {number: gpu for (process, number), gpu in self.ordinals.items() if process == pid}
+        gpus = [
+            {**by_id[gpu], "id": number} for number, gpu in sorted(rows.items()) if gpu in by_id
         ]
-        return {"deviceProperties": stated or self.devices}
+        return {"deviceProperties": gpus or self.devices}
 
 
 def read(tables: Tables, strings: Mapping[int, str]) -> Facts:
     """The facts of an export, whose strings are known by id."""
-    out = Facts(tables)
+    result = Facts(tables)
     session = Rows(tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    starts = [one for one in session.ints("utcEpochNs", 0).tolist() if one > 0]
-    out.start_ns, out.dated = (starts[0], True) if starts else (0, False)
-    _machine(out)
+    starts = [start for start in session.ints("utcEpochNs", 0).tolist() if start > 0]
+    result.start_ns, result.dated = (starts[0], True) if starts else (0, False)
+    _machine(result)
     processes = Rows(tables, "PROCESSES", "pid", "globalPid", "name")
-    known = zip(
+    process_rows = zip(
         processes.ints("pid").tolist(),
         processes.ints("globalPid").tolist(),
         processes.texts("name"),
         strict=True,
     )
-    out.processes = {
-        pid if pid >= 0 else whole >> 24 & _PID: re.split(r"[\\/]", name)[-1]
-        for pid, whole, name in known
+    result.processes = {
+        pid if pid >= 0 else global_pid >> 24 & _PID: re.split(r"[\\/]", name)[-1]
+        for pid, global_pid, name in process_rows
         if name
     }
     names = Rows(tables, "ThreadNames", "nameId", "globalTid")
@@ -116,10 +114,10 @@ def read(tables: Tables, strings: Mapping[int, str]) -> Facts:
         names.ints("globalTid").tolist(), names.ints("nameId").tolist(), strict=True
     ):
         if text := strings.get(name):
-            out.threads[ident & (1 << 48) - 1] = text
-    _devices(out)
-    _messages(out)
-    return out
+            result.threads[ident & (1 << 48) - 1] = text
+    _devices(result)
+    _messages(result)
+    return result
 
 
 def unversioned(call: str) -> str:
@@ -127,42 +125,42 @@ def unversioned(call: str) -> str:
     return _VERSION.sub("", call)
 
 
-def _machine(out: Facts) -> None:
+def _machine(facts: Facts) -> None:
     for table in ("TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT"):
-        rows = Rows(out.tables, table, "name", "value")
+        rows = Rows(facts.tables, table, "name", "value")
         for name, value in zip(rows.texts("name"), rows.texts("value"), strict=True):
             plain = re.sub(r"[^a-z]", "", name.lower())
-            if plain in ("hostname", "targethostname") and value and not out.machine:
-                out.machine = value
+            if plain in ("hostname", "targethostname") and value and not facts.machine:
+                facts.machine = value
             elif plain.endswith("productversion") and value:
-                out.versions["nsys_version"] = value.split("-")[0]
+                facts.versions["nsys_version"] = value.split("-")[0]
             elif "driver" in plain and "version" in plain and re.match(r"\d+\.\d", value):
-                out.versions["driver_version"] = value
+                facts.versions["driver_version"] = value
 
 
-def _devices(out: Facts) -> None:
-    rows = Rows(out.tables, "TARGET_INFO_GPU", "name", *_PROPERTIES)
+def _devices(result: Facts) -> None:
+    rows = Rows(result.tables, "TARGET_INFO_GPU", "name", *_PROPERTIES)
     columns = {ours: rows.ints(theirs) for theirs, ours in _PROPERTIES.items()}
     for i, name in enumerate(rows.texts("name")):
-        stated = {ours: int(column[i]) for ours, column in columns.items() if column[i] >= 0}
-        known = {
+        numbers = {ours: int(column[i]) for ours, column in columns.items() if column[i] >= 0}
+        gpu_fields = {
             ours: value
-            for ours, value in stated.items()
+            for ours, value in numbers.items()
             if ours not in _SANE or _SANE[ours][0] <= value <= _SANE[ours][1]
         }
-        facts: dict[str, object] = dict(known)
-        out.devices.append({**facts, **({"name": name} if name else {})})
-    mapped = Rows(out.tables, "TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
+        facts: dict[str, object] = dict(gpu_fields)
+        result.devices.append({**facts, **({"name": name} if name else {})})
+    mapped = Rows(result.tables, "TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
     for gpu, number, pid in zip(
         *(mapped.ints(name).tolist() for name in ("gpuId", "cudaId", "pid")), strict=True
     ):
-        out.ordinals[pid, number] = gpu
+        result.ordinals[pid, number] = gpu
 
 
-def _messages(out: Facts) -> None:
-    """What the recorder itself said went wrong."""
-    labels = out.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
-    rows = Rows(out.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
+def _messages(facts: Facts) -> None:
+    """Errors that the recorder logged."""
+    labels = facts.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
+    rows = Rows(facts.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
     of_process = zip(
         rows.ints("severity").tolist(),
         rows.texts("text"),
@@ -173,9 +171,9 @@ def _messages(out: Facts) -> None:
         if (
             re.match(r"warn|err|fatal", labels.get(severity, ""), re.IGNORECASE)
             and text
-            and len(out.messages) < _MOST_MESSAGES
+            and len(facts.messages) < _MOST_MESSAGES
         ):
             line = " ".join(text.split())
             # Questions end as they are: "Does the process use NVTX?"
             line = line if line.endswith((".", "?", "!")) else f"{line}."
-            out.messages.append(Message(line, (process >> 24 & _PID) or None))
+            facts.messages.append(Message(line, (process >> 24 & _PID) or None))

@@ -28,8 +28,8 @@ _REPORT = re.compile(r"\.(nsys-rep|qdrep|qdstrm)$", re.IGNORECASE)
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a database with tables of Nsight Systems, one of its tables, or a report that
-    has to be exported.
+    """The kind of a database of Nsight Systems, of one of its tables, or of a report that has to be
+    exported first; None for other files.
     """
     if head.data.startswith(MAGIC):
         return _database(head)
@@ -69,20 +69,20 @@ def _database(head: Head) -> Kind | None:
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     """Each database is a run, and the tables of a folder are one."""
     members = here.of(NAME)
-    tables = [one for one in members if one.file.name.lower().endswith(".parquet")]
-    found = [
-        RunFiles(one.stem, here.folder, (one.file,), one.file.modified, NAME)
-        for one in members
-        if one not in tables
+    tables = [member for member in members if member.file.name.lower().endswith(".parquet")]
+    databases = [
+        RunFiles(member.stem, here.folder, (member.file,), member.file.modified, NAME)
+        for member in members
+        if member not in tables
     ]
     if tables:
-        files = tuple(one.file for one in tables)
-        found.append(
+        files = tuple(table.file for table in tables)
+        databases.append(
             RunFiles(
                 FOLDER.sub("", here.name) or here.name, here.folder, files, _newest(tables), NAME
             )
         )
-    return before + found
+    return before + databases
 
 
 def _newest(members: Sequence[Member]) -> float:

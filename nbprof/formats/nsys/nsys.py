@@ -44,7 +44,7 @@ _WHERE = (
     "graphNodeId",
     "graphId",
 )
-_SIDES = tuple(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ")
+_SIDES = tuple(f"{shape}{axis}" for shape in ("grid", "block") for axis in "XYZ")
 _SHARED = ("staticSharedMemory", "dynamicSharedMemory")
 COLUMNS = {
     KERNELS: (*_WHERE, "demangledName", "shortName", "registersPerThread", *_SIDES, *_SHARED),
@@ -58,9 +58,20 @@ COLUMNS = {
 
 # As CUPTI and the schema number them; `ENUM_*` tables of the file go before.
 _DIRECTIONS = {
-    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP",
-    11: "HtoD", 12: "DtoH", 13: "DtoD",
-}  # fmt: skip
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+    11: "HtoD",
+    12: "DtoH",
+    13: "DtoD",
+}
 _UNIFIED = (11, 12, 13)
 _MEMORIES = {
     0: "Pageable",
@@ -137,7 +148,7 @@ def read(
 def _exports(
     files: Sequence[SourceFile], progress: Callable[[str], None] | None
 ) -> list[tuple[str, Tables]]:
-    found: list[tuple[str, Tables]] = []
+    reports: list[tuple[str, Tables]] = []
     folders: dict[str, list[SourceFile]] = {}
     for file in files:
         if file.name.lower().endswith(".parquet"):
@@ -145,18 +156,18 @@ def _exports(
             continue
         if progress:
             progress(f"reading {file.name}")
-        found.append((printable(stem(file.name)), InDatabase(file)))
+        reports.append((printable(stem(file.name)), InDatabase(file)))
     for folder, its in folders.items():
         if progress:
             progress(f"reading {len(its)} tables")
-        found.append((printable(folder.rpartition("/")[2]), InFolder(its)))
-    return found
+        reports.append((printable(folder.rpartition("/")[2]), InFolder(its)))
+    return reports
 
 
 def _report(name: str, tables: Tables, builder: Builder, taken: set[str]) -> Report:
     """An export, its strings, and which of its processes are hosts."""
-    found = Rows(tables, "StringIds", "id", "value")
-    strings = dict(zip(found.ints("id").tolist(), found.texts("value"), strict=True))
+    string_rows = Rows(tables, "StringIds", "id", "value")
+    strings = dict(zip(string_rows.ints("id").tolist(), string_rows.texts("value"), strict=True))
     report = Report(tables, name, builder, facts.read(tables, strings), strings)
     used: list[int] = []
     report.counts = {table: count for table in tables.names if (count := tables.count(table))}
@@ -219,9 +230,9 @@ def _kernels(report: Report) -> None:
     }
     if any(name in rows for name in _SHARED):
         args["shared memory"] = sum(rows.ints(name, 0) for name in _SHARED)
-    for what in ("grid", "block"):
-        if f"{what}X" in rows:
-            args[what] = Coded(_shape(report, *(rows.ints(f"{what}{axis}", 1) for axis in "XYZ")))
+    for shape in ("grid", "block"):
+        if f"{shape}X" in rows:
+            args[shape] = Coded(_shape(report, *(rows.ints(f"{shape}{axis}", 1) for axis in "XYZ")))
     report.builder.add(report.streams(rows), report.names(name), *_timed(report, rows), args)
 
 
@@ -257,11 +268,13 @@ def _copies(report: Report) -> None:
     first, code = unique_rows(kind, np.maximum(source, -1), np.maximum(target, -1))
     names = []
     for i in first.tolist():
-        of = int(kind[i])
-        ends = [memories.get(int(one[i]), "Unknown") for one in (source, target)]
-        where = "Unified" if of in _UNIFIED else " -> ".join(ends)
-        way = _DIRECTIONS.get(of)
-        names.append(f"Memcpy {way} ({where})" if way else f"Memcpy ({directions.get(of, where)})")
+        kind_ = int(kind[i])
+        ends = [memories.get(int(codes[i]), "Unknown") for codes in (source, target)]
+        direction = "Unified" if kind_ in _UNIFIED else " -> ".join(ends)
+        way = _DIRECTIONS.get(kind_)
+        names.append(
+            f"Memcpy {way} ({direction})" if way else f"Memcpy ({directions.get(kind_, direction)})"
+        )
     start, duration = _timed(report, rows)
     size = rows.floats("bytes")
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -353,13 +366,13 @@ def _others(report: Report) -> None:
 def _metrics(report: Report) -> None:
     """Samples of the GPUs' counters."""
     titles = report.rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
-    known = zip(
+    rows_ = zip(
         titles.ints("typeId").tolist(),
         titles.ints("metricId").tolist(),
         titles.texts("metricName"),
         strict=True,
     )
-    named = {(kind, metric): name for kind, metric, name in known}
+    named = {(kind, metric): name for kind, metric, name in rows_}
     rows = report.rows(METRICS, "timestamp", "typeId", "metricId", "value")
     if not len(rows):
         return
@@ -369,7 +382,7 @@ def _metrics(report: Report) -> None:
     order = np.argsort(code, kind="stable")
     bounds = np.searchsorted(code[order], np.arange(len(first) + 1))
     for i, row in enumerate(first.tolist()):
-        mine = order[bounds[i] : bounds[i + 1]]
+        stream_rows = order[bounds[i] : bounds[i + 1]]
         gpu = f"GPU {int(kind[row]) & 0xFF}"
         lane = report.builder.lane(
             report.host(-1), gpu, "metrics", pid=gpu.removeprefix("GPU "), tid="metrics", labels=gpu
@@ -377,8 +390,8 @@ def _metrics(report: Report) -> None:
         report.builder.counter(
             lane,
             named.get((int(kind[row]), int(metric[row])), f"metric {metric[row]}"),
-            time[mine],
-            value[mine],
+            time[stream_rows],
+            value[stream_rows],
         )
 
 
@@ -410,11 +423,9 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
 
 
 def _message(message: facts.Message, report: Report) -> str:
-    """What Nsight Systems logged, with the process that it is about: what holds for one need not
-    hold for another.
-    """
-    of = f" of {_process(message.pid, report)}" if message.pid is not None else ""
-    text = f"Nsight Systems said{of}: {message.text}"
+    """A message of Nsight Systems, with the process that it is about."""
+    process_text = f" of {_process(message.pid, report)}" if message.pid is not None else ""
+    text = f"Nsight Systems said{process_text}: {message.text}"
     for word, tables in (("NVTX", report.nvtx), ("CUDA", [KERNELS, CALLS])):
         events = {table: report.counts.get(table, 0) for table in tables}
         if re.search(rf"\bno\b.*\b{word}\b", message.text, re.IGNORECASE) and sum(events.values()):
@@ -435,5 +446,5 @@ def _processes(table: str, report: Report) -> list[int]:
     """The processes that a table has rows of."""
     rows = Rows(report.tables, table, "globalTid", "globalPid")
     ident = next((name for name in ("globalTid", "globalPid") if name in rows), "")
-    found: list[int] = pd.unique(rows.ints(ident, 0) >> 24 & PID).tolist() if ident else []
-    return found
+    pids: list[int] = pd.unique(rows.ints(ident, 0) >> 24 & PID).tolist() if ident else []
+    return pids

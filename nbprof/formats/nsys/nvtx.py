@@ -74,32 +74,38 @@ def _add(report: Report, table: str) -> None:
         report.builder.receipt.warn(text)
     end = np.where(rows.null("end"), np.where(kind == MARK, start, last), rows.ints("end", 0))
     there = ~rows.null("start")
-    for which, cat in (
+    for selected, cat in (
         (kind == PUSH_POP, "user_annotation"),
         (kind == MARK, "nvtx_mark"),
         (kind == START_END, "user_annotation"),
     ):
-        at = np.flatnonzero(which & there)
-        if not len(at):
+        kind_rows = np.flatnonzero(selected & there)
+        if not len(kind_rows):
             continue
-        if cat == "user_annotation" and kind[at[0]] == START_END:
-            lanes = _free_lanes(report, tid[at], start[at], end[at])
+        if cat == "user_annotation" and kind[kind_rows[0]] == START_END:
+            lanes = _free_lanes(report, tid[kind_rows], start[kind_rows], end[kind_rows])
         else:
-            lanes = report.threads(tid[at])
-        mine: dict[str, Values] = {key: _at(values, at) for key, values in args.items()}
-        mine["cat"] = cat
+            lanes = report.threads(tid[kind_rows])
+        selected_args: dict[str, Values] = {
+            key: _at(values, kind_rows) for key, values in args.items()
+        }
+        selected_args["cat"] = cat
         if cat == "nvtx_mark":
-            mine["ph"] = "i"
+            selected_args["ph"] = "i"
         report.builder.add(
-            lanes, name[at], start[at] + report.facts.start_ns, end[at] - start[at], mine
+            lanes,
+            name[kind_rows],
+            start[kind_rows] + report.facts.start_ns,
+            end[kind_rows] - start[kind_rows],
+            selected_args,
         )
 
 
-def _at(values: Values, at: Int64s) -> Values:
+def _at(values: Values, index: Int64s) -> Values:
     return (
-        Coded(values.codes[at])
+        Coded(values.codes[index])
         if isinstance(values, Coded)
-        else values[at]
+        else values[index]
         if isinstance(values, np.ndarray)
         else values
     )
@@ -107,13 +113,13 @@ def _at(values: Values, at: Int64s) -> Values:
 
 def _texts(report: Report, rows: Rows) -> Int32s:
     """Codes of what each is called: its own text, or a registered one; -1 where it has none."""
-    out = np.full(len(rows), -1, np.int32)
+    result = np.full(len(rows), -1, np.int32)
     ids = rows.ints("textId")
-    if "textId" in rows and (known := ids >= 0).any():
-        out[known] = report.names(ids[known])
-    if "text" in rows and len(own := np.flatnonzero(~rows.null("text"))):
-        out[own] = report.builder.codes(rows.texts("text", own))
-    return out
+    if "textId" in rows and (has_id := ids >= 0).any():
+        result[has_id] = report.names(ids[has_id])
+    if "text" in rows and len(own_rows := np.flatnonzero(~rows.null("text"))):
+        result[own_rows] = report.builder.codes(rows.texts("text", own_rows))
+    return result
 
 
 def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
@@ -130,7 +136,7 @@ def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
                 int(category[i]) if kind[i] == CATEGORY else 0,
             )
         ] = int(name[i])
-    out: dict[str, Values] = {}
+    result: dict[str, Values] = {}
     for key, code, values in (("domain", DOMAIN, domain), ("category", CATEGORY, category)):
         # One look-up for each run of rows that agree.
         begins = np.flatnonzero(
@@ -153,35 +159,35 @@ def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
             )
         codes = np.repeat(np.array(of_run, np.int32), np.diff(np.append(begins, len(rows))))
         if (codes >= 0).any():
-            out[key] = Coded(codes)
+            result[key] = Coded(codes)
     for column in _PAYLOADS:
         if column in rows and not (null := rows.null(column)).all():
-            out["payload"] = (
+            result["payload"] = (
                 rows.floats(column)
                 if column.startswith(("double", "float"))
                 else np.ma.MaskedArray(rows.ints(column), null)
             )
             break
-    return out
+    return result
 
 
 def _free_lanes(report: Report, tid: Int64s, start: Int64s, end: Int64s) -> Int32s:
     """Lanes of ranges that need not nest: each has one for itself while it lasts."""
-    out = np.zeros(len(tid), np.int32)
+    result = np.zeros(len(tid), np.int32)
     pid = tid >> 24 & 0xFFFFFF
     for process in np.unique(pid).tolist():
-        mine = np.flatnonzero(pid == process)
-        places = packed([(int(start[i]), int(end[i]), i) for i in mine.tolist()])
+        rows = np.flatnonzero(pid == process)
+        places = packed([(int(start[i]), int(end[i]), i) for i in rows.tolist()])
         lanes = {
-            place: report.builder.lane(
+            number: report.builder.lane(
                 report.host(process),
                 report.facts.processes.get(process, str(process)),
-                title := f"NVTX ranges {place + 1}" if place else "NVTX ranges",
+                title := f"NVTX ranges {number + 1}" if number else "NVTX ranges",
                 pid=str(process),
                 tid=title,
                 sort=_BEHIND,
             )
-            for place in sorted(set(places.values()))
+            for number in sorted(set(places.values()))
         }
-        out[mine] = [lanes[places[i]] for i in mine.tolist()]
-    return out
+        result[rows] = [lanes[places[i]] for i in rows.tolist()]
+    return result

@@ -78,44 +78,46 @@ class Report:
     def names(self, ids: Int64s) -> Int32s:
         """Codes of texts by their ids in the file."""
         codes, seen = pd.factorize(ids)
-        table = self.builder.codes([self.strings.get(one, f"[{one}]") for one in seen.tolist()])
+        table = self.builder.codes(
+            [self.strings.get(ident, f"[{ident}]") for ident in seen.tolist()]
+        )
         return table[codes] if len(table) else np.zeros(0, np.int32)
 
     def by_code(self, values: Int64s, texts: Callable[[int], str]) -> Int32s:
         """Codes of texts that are made of numbers, each once."""
         codes, seen = pd.factorize(values)
-        table = self.builder.codes([texts(one) for one in seen.tolist()])
+        table = self.builder.codes([texts(ident) for ident in seen.tolist()])
         return table[codes] if len(table) else np.zeros(0, np.int32)
 
     def threads(self, ids: Int64s) -> Int32s:
         """The lanes of threads by their global ids."""
         codes, seen = pd.factorize(ids)
         return (
-            np.array([self.thread(one) for one in seen.tolist()], np.int32)[codes]
+            np.array([self.thread(ident) for ident in seen.tolist()], np.int32)[codes]
             if len(seen)
             else np.zeros(0, np.int32)
         )
 
-    def thread(self, ident: int, what: str = "") -> int:
+    def thread(self, ident: int, part: str = "") -> int:
         """The lane of a thread, or the one below it of something that was recorded of it."""
         pid, tid = ident >> 24 & PID, ident & TID
         name = self.facts.threads.get(ident & (1 << 48) - 1, "")
         label = f"thread {tid} ({name})" if name else f"thread {tid}"
-        title = f"{'main thread' if pid == tid else f'thread {tid}'}: {what}" if what else str(tid)
-        place = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
+        title = f"{'main thread' if pid == tid else f'thread {tid}'}: {part}" if part else str(tid)
+        number = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
         return self.builder.lane(
             self.host(pid),
             self.facts.processes.get(pid, str(pid)),
             label,
             pid=str(pid),
             tid=title,
-            sort=place,
+            sort=number,
         )
 
-    def beside(self, ids: Int64s, what: str) -> Int32s:
+    def beside(self, ids: Int64s, label: str) -> Int32s:
         """The lanes below those of threads, by their global ids."""
         codes, seen = pd.factorize(ids)
-        return np.array([self.thread(one, what) for one in seen.tolist()], np.int32)[codes]
+        return np.array([self.thread(ident, label) for ident in seen.tolist()], np.int32)[codes]
 
     def streams(self, rows: Rows) -> Int32s:
         """The lanes of streams."""
@@ -128,7 +130,7 @@ class Report:
         lanes = []
         for i in first.tolist():
             gpu, number = int(device[i]), int(stream[i])
-            # What waits for a whole context states no stream, or the highest number.
+            # Calls that wait for a complete context state no stream, or the highest number.
             tid = str(number) if 0 <= number < 0xFFFFFFFF else "-1"
             name = f"GPU {max(gpu, 0)}"
             lanes.append(

@@ -101,7 +101,7 @@ def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
 def _samples(report: Report) -> None:
     rows = report.rows(SAMPLES, "id", "start", "cpu", "globalTid", "cpuCycles")
     rows = rows.only(~rows.null("start") & ~rows.null("globalTid"))
-    # What was taken at a switch of threads, not by the clock, states 0 cycles: it would tell where
+    # Samples at a switch of threads, not by the clock, state 0 cycles: they would count where
     # threads wait as where they work.
     switches = rows.ints("cpuCycles", 1) == 0
     by_switch = int(switches.sum())
@@ -136,7 +136,7 @@ def _samples(report: Report) -> None:
 
 
 def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
-    """What each sample is called, by its innermost function, and its module and call stack."""
+    """Name of each sample, by its innermost function, and its module and call stack."""
     builder = report.builder
     name = np.full(len(ids), builder.texts[_NO_STACK], np.int32)
     rows = report.rows(STACKS, *_CHAIN)
@@ -160,53 +160,53 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     begin = run_starts(sample)
     size = np.diff(np.append(begin, len(sample)))
     depth = np.arange(len(sample)) - np.repeat(begin, size)
-    kept = depth < MOST_CALLS
-    cut = kept & (depth == MOST_CALLS - 1) & (np.repeat(size, size) > MOST_CALLS)
-    shown = np.where(cut, len(calls), frame)[kept].astype(np.int32)
+    retained = depth < MOST_CALLS
+    truncated = retained & (depth == MOST_CALLS - 1) & (np.repeat(size, size) > MOST_CALLS)
+    shown_frame = np.where(truncated, len(calls), frame)[retained].astype(np.int32)
     texts = np.array(
         [
             *(
                 (
-                    f"{function} ({where})"
-                    if where and where not in (function, function[1:-1])
+                    f"{function} ({file})"
+                    if file and file not in (function, function[1:-1])
                     else function
                 )
-                for function, where in calls
+                for function, file in calls
             ),
             "…",
         ],
         object,
     )
-    parent = np.arange(1, len(shown) + 1, dtype=np.int32)
-    parent[np.append(sample[kept][1:] != sample[kept][:-1], True)] = -1
-    code, stacks = chains(parent, shown, texts)
-    of_sample = code[depth[kept] == 0]
+    parent = np.arange(1, len(shown_frame) + 1, dtype=np.int32)
+    parent[np.append(sample[retained][1:] != sample[retained][:-1], True)] = -1
+    code, stacks = chains(parent, shown_frame, texts)
+    of_sample = code[depth[retained] == 0]
     tops, top = np.unique(of_sample, return_inverse=True)
-    stack = builder.codes([stacks.text(one) for one in tops.tolist()])[top]
-    # What the recorder put in (`[Broken backtraces]`) is no function, and what called it is not
-    # what ran.
+    stack = builder.codes([stacks.text(chain) for chain in tops.tolist()])[top]
+    # Entries that the recorder added (`[Broken backtraces]`) are not functions, and their callers
+    # are not what ran.
     inner = begin[~special[begin] & (rows.ints("stackDepth")[order[begin]] == 0)]
-    place, there = _find(sample[begin], ids)
-    found, known = _find(sample[inner], ids)
+    index, there = _find(sample[begin], ids)
+    inner_index, inner_found = _find(sample[inner], ids)
     functions, modules = (
         builder.codes([function for function, _ in calls]),
-        [where for _, where in calls],
+        [file for _, file in calls],
     )
-    module_codes = np.array([builder.texts[where] if where else -1 for where in modules], np.int32)
-    name[known] = functions[frame[inner[found]]]
+    module_codes = np.array([builder.texts[file] if file else -1 for file in modules], np.int32)
+    name[inner_found] = functions[frame[inner[inner_index]]]
     of_module, of_stack = np.full(len(ids), -1, np.int32), np.full(len(ids), -1, np.int32)
-    of_module[known] = module_codes[frame[inner[found]]]
-    of_stack[there] = stack[place]
+    of_module[inner_found] = module_codes[frame[inner[inner_index]]]
+    of_stack[there] = stack[index]
     return name, {"module": Coded(of_module), "call stack": Coded(of_stack)}
 
 
 def _find(sorted_ids: Int64s, ids: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """Where some ids are among sorted ones, of those that are there, and which these are."""
+    """Indices of ids among sorted ones, for those that occur, and the mask of these."""
     if not len(sorted_ids):
         return np.zeros(0, np.int64), np.zeros(len(ids), np.bool_)
-    at = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
-    there = sorted_ids[at] == ids
-    return at[there], there
+    index = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
+    there = sorted_ids[index] == ids
+    return index[there], there
 
 
 def _call(report: Report, symbol: int, module: int, unresolved: bool) -> tuple[str, str]:
@@ -214,6 +214,6 @@ def _call(report: Report, symbol: int, module: int, unresolved: bool) -> tuple[s
     for.
     """
     path = report.strings.get(module, "")
-    where = path if path.startswith("[") else ntpath.basename(posixpath.basename(path))
+    file = path if path.startswith("[") else ntpath.basename(posixpath.basename(path))
     function = "" if unresolved else report.strings.get(symbol, "")
-    return function or (where if where.startswith("[") else f"[{where or 'unknown'}]"), where
+    return function or (file if file.startswith("[") else f"[{file or 'unknown'}]"), file

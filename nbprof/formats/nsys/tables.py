@@ -32,7 +32,7 @@ class Tables(Protocol):
         """Names of the columns of a table; none where it is missing."""
 
     def count(self, table: str) -> int:
-        """How many rows it has; 0 where it is missing."""
+        """Number of rows; 0 for a missing table."""
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
         """Those of some columns that it has."""
@@ -57,41 +57,43 @@ class Rows:
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Rows:
         """Some of the rows."""
-        out = Rows.__new__(Rows)
-        out._columns = {name: column[keep] for name, column in self._columns.items()}
-        out._count = int(np.count_nonzero(keep))
-        return out
+        result = Rows.__new__(Rows)
+        result._columns = {name: column[keep] for name, column in self._columns.items()}
+        result._count = int(np.count_nonzero(keep))
+        return result
 
     def ints(self, column: str, missing: int = -1) -> Int64s:
         """Whole numbers; `missing` for NULL."""
-        found = self._columns.get(column)
+        values = self._columns.get(column)
         return (
-            np.full(self._count, missing, np.int64) if found is None else integers(found, missing)
+            np.full(self._count, missing, np.int64) if values is None else integers(values, missing)
         )
 
     def known(self, column: str) -> Any:
         """Whole numbers, masked where they are NULL: args of events."""
-        found = self._columns.get(column)
+        values = self._columns.get(column)
         return (
             np.ma.MaskedArray(np.zeros(self._count, np.int64), True)
-            if found is None
-            else _masked(found)
+            if values is None
+            else _masked(values)
         )
 
     def floats(self, column: str) -> npt.NDArray[np.float64]:
         """Numbers; NaN for NULL."""
-        found = self._columns.get(column)
-        return np.full(self._count, np.nan) if found is None else floats(found)
+        values = self._columns.get(column)
+        return np.full(self._count, np.nan) if values is None else floats(values)
 
     def texts(self, column: str, rows: Int64s | slice = slice(None)) -> list[str]:
         """Texts, those of some rows if these are named; '' for NULL."""
-        found = self._columns.get(column)
-        return texts(found[rows]) if found is not None else [""] * len(np.empty(self._count)[rows])
+        values = self._columns.get(column)
+        return (
+            texts(values[rows]) if values is not None else [""] * len(np.empty(self._count)[rows])
+        )
 
     def null(self, column: str) -> npt.NDArray[np.bool_]:
-        """Where a column has no value."""
-        found = self._columns.get(column)
-        return np.ones(self._count, np.bool_) if found is None else no_value(found)
+        """Mask of rows in which a column has no value."""
+        values = self._columns.get(column)
+        return np.ones(self._count, np.bool_) if values is None else no_value(values)
 
 
 def _masked(column: Column) -> Any:
@@ -117,7 +119,7 @@ class InDatabase:
         return list(self._database.tables[table].columns) if table in self._database else []
 
     def count(self, table: str) -> int:
-        """How many rows it has."""
+        """Number of rows; 0 for a missing table."""
         return self._database.count(table)
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
@@ -154,17 +156,17 @@ class InFolder:
         return list(self._of(table).schema_arrow.names) if table in self._files else []
 
     def count(self, table: str) -> int:
-        """How many rows it has."""
+        """Number of rows; 0 for a missing table."""
         return int(self._of(table).metadata.num_rows) if table in self._files else 0
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
         """Those of some columns that it has."""
         if not (there := self.columns(table)):
             return {}
-        wanted = [name for name in columns or there if name in there]
+        selected = [name for name in columns or there if name in there]
         try:
-            read = self._of(table).read(columns=wanted)
-            return {name: _column(read.column(name)) for name in wanted}
+            read = self._of(table).read(columns=selected)
+            return {name: _column(read.column(name)) for name in selected}
         except (self._arrow.ArrowException, OSError, ValueError, MemoryError) as error:
             raise self._damaged(table, error) from None
 
@@ -187,19 +189,19 @@ class InFolder:
         )
 
 
-def _column(found: Any) -> Column:
+def _column(array: Any) -> Column:
     """A column of Arrow as one of a database."""
     import pyarrow as pa
 
-    kind = found.type
+    kind = array.type
     if pa.types.is_boolean(kind):
-        found, kind = found.cast(pa.int8()), pa.int8()
+        array, kind = array.cast(pa.int8()), pa.int8()
     if pa.types.is_floating(kind):
-        return np.asarray(found.to_numpy(), np.float64)
+        return np.asarray(array.to_numpy(), np.float64)
     if not pa.types.is_integer(kind):
-        return np.array([*found.to_pylist(), None], object)[:-1]
-    null = np.asarray(found.is_null()) if found.null_count else None
-    numbers = np.asarray(found.fill_null(0) if found.null_count else found)
+        return np.array([*array.to_pylist(), None], object)[:-1]
+    null = np.asarray(array.is_null()) if array.null_count else None
+    numbers = np.asarray(array.fill_null(0) if array.null_count else array)
     # Ids of threads are unsigned there; none has its highest bit set.
     values = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64)
     return values if null is None else np.ma.MaskedArray(values, null)

@@ -55,7 +55,7 @@ def read(
     texts : Texts
     """
     row, start, end = spans
-    found: list[_Found] = []
+    parts: list[_Found] = []
     damaged, rank, above = 0, np.arange(len(row), dtype=np.int64), np.full(len(row), -1, np.int32)
     for _ in range(_DEEPEST):
         if not len(row):
@@ -64,22 +64,22 @@ def read(
         damaged += int(columns.bad.sum())
         name = _names(buf, columns, row, sequences, texts, above)
         some, left = _values(buf, columns, row, name, rank, sequences, texts)
-        found += some
+        parts += some
         damaged += left
         inner, start, end = columns.spans(11)
         row, rank, above = row[inner], rank[inner], name[inner]
     else:
         damaged += len(row)
-    out: dict[str, Rows] = {}
-    if not found:
-        return out, damaged
-    rows, names = np.concatenate([f.row for f in found]), np.concatenate([f.name for f in found])
+    result: dict[str, Rows] = {}
+    if not parts:
+        return result, damaged
+    rows, names = np.concatenate([f.row for f in parts]), np.concatenate([f.name for f in parts])
     kinds, values = (
-        np.concatenate([f.kind for f in found]),
-        np.concatenate([f.value for f in found]),
+        np.concatenate([f.kind for f in parts]),
+        np.concatenate([f.value for f in parts]),
     )
-    places = np.concatenate([f.rank for f in found])
-    if len(found) > 1:
+    places = np.concatenate([f.rank for f in parts])
+    if len(parts) > 1:
         # In the order of the file: of several of one name the last counts.
         order = np.argsort(places, kind="stable")
         rows, names, kinds, values = rows[order], names[order], kinds[order], values[order]
@@ -90,9 +90,9 @@ def read(
         kind="stable",
     )
     edges = np.searchsorted(names[order], codes)
-    for code, mine in zip(codes.tolist(), np.split(order, edges[1:]), strict=True):
-        out[listed[code]] = Rows(rows[mine], kinds[mine], values[mine])
-    return out, damaged
+    for code, rows_of_code in zip(codes.tolist(), np.split(order, edges[1:]), strict=True):
+        result[listed[code]] = Rows(rows[rows_of_code], kinds[rows_of_code], values[rows_of_code])
+    return result, damaged
 
 
 def _names(
@@ -101,25 +101,27 @@ def _names(
     """The name of each annotation, as a code."""
     name = np.full(len(row), -1, np.int32)
     ident = columns.number(1)
-    at = np.flatnonzero(ident != 0)
-    if len(at):
+    rows = np.flatnonzero(ident != 0)
+    if len(rows):
         table = perfetto_sequences.KEY
-        name[at] = sequences.lookup(table, row[at], ident[at], texts.of_table(sequences, table))
-    own, start, end = columns.spans(10)
-    if len(own):
-        name[own] = texts.spans(buf, start, end)
+        name[rows] = sequences.lookup(
+            table, row[rows], ident[rows], texts.of_table(sequences, table)
+        )
+    owner, start, end = columns.spans(10)
+    if len(owner):
+        name[owner] = texts.spans(buf, start, end)
     name[name < 0] = texts.code(_LOST)
-    inside = np.flatnonzero(above >= 0)
-    if len(inside):
-        pairs, which = np.unique(
-            np.stack([above[inside], name[inside]]), axis=1, return_inverse=True
+    nested = np.flatnonzero(above >= 0)
+    if len(nested):
+        pairs, inverse = np.unique(
+            np.stack([above[nested], name[nested]]), axis=1, return_inverse=True
         )
         listed = texts.listed
         joined = [
             texts.code(f"{listed[a][:_LONGEST_NAME]}.{listed[b][:_LONGEST_NAME]}")
             for a, b in pairs.T.tolist()
         ]
-        name[inside] = np.array(joined, np.int32)[which.reshape(-1)]
+        name[nested] = np.array(joined, np.int32)[inverse.reshape(-1)]
     return name
 
 
@@ -133,54 +135,54 @@ def _values(
     texts: Texts,
 ) -> tuple[list[_Found], int]:
     """Values of the annotations that are no dict, and how many could not be read."""
-    out: list[_Found] = []
+    result: list[_Found] = []
     damaged = 0
 
-    def add(at: Int32s, kind: int | npt.NDArray[np.uint8], value: Int64s) -> None:
-        if len(at):
-            kinds = np.full(len(at), kind, np.uint8) if isinstance(kind, int) else kind
-            out.append(_Found(row[at], name[at], kinds, value, rank[at]))
+    def add(index: Int32s, kind: int | npt.NDArray[np.uint8], value: Int64s) -> None:
+        if len(index):
+            kinds = np.full(len(index), kind, np.uint8) if isinstance(kind, int) else kind
+            result.append(_Found(row[index], name[index], kinds, value, rank[index]))
 
-    at, value = columns.numbers(2)
-    add(at, INT, (value != 0).astype(np.int64))
-    at, value = columns.numbers(4)
-    add(at, INT, value)
-    at, value = columns.numbers(3)
-    add(at, np.where(value < 0, UINT, INT).astype(np.uint8), value)
-    at, value = columns.numbers(5, kind=FIXED64)
-    add(at, DOUBLE, value)
-    at, value = columns.numbers(7)
-    if len(at):
-        codes, which = np.unique(value, return_inverse=True)
+    index, value = columns.numbers(2)
+    add(index, INT, (value != 0).astype(np.int64))
+    index, value = columns.numbers(4)
+    add(index, INT, value)
+    index, value = columns.numbers(3)
+    add(index, np.where(value < 0, UINT, INT).astype(np.uint8), value)
+    index, value = columns.numbers(5, kind=FIXED64)
+    add(index, DOUBLE, value)
+    index, value = columns.numbers(7)
+    if len(index):
+        codes, inverse = np.unique(value, return_inverse=True)
         add(
-            at,
+            index,
             TEXT,
             np.array(
-                [texts.code(hex(one & 0xFFFFFFFFFFFFFFFF)) for one in codes.tolist()], np.int64
-            )[which.reshape(-1)],
+                [texts.code(hex(code & 0xFFFFFFFFFFFFFFFF)) for code in codes.tolist()], np.int64
+            )[inverse.reshape(-1)],
         )
-    at, value = columns.numbers(17)
-    if len(at):
+    index, value = columns.numbers(17)
+    if len(index):
         table = perfetto_sequences.TEXT
-        codes = sequences.lookup(table, row[at], value, texts.of_table(sequences, table)).astype(
+        codes = sequences.lookup(table, row[index], value, texts.of_table(sequences, table)).astype(
             np.int64
         )
-        known = codes >= 0
-        damaged += int((~known).sum())
-        add(at[known], TEXT, codes[known])
+        valid = codes >= 0
+        damaged += int((~valid).sum())
+        add(index[valid], TEXT, codes[valid])
     for number in (6, 9):
-        at, start, end = columns.spans(number)
-        if len(at):
-            add(at, TEXT, texts.spans(buf, start, end).astype(np.int64))
+        index, start, end = columns.spans(number)
+        if len(index):
+            add(index, TEXT, texts.spans(buf, start, end).astype(np.int64))
     # Values that nest in themselves, as recorders wrote them before 2021, are not read.
     damaged += len(columns.spans(8)[0])
     # Arrays one by one.
     arrays = np.unique(columns.spans(12)[0])
     if len(arrays):
-        items: dict[int, list[object]] = {one: [] for one in arrays.tolist()}
-        for one, a, b in zip(*(column.tolist() for column in columns.spans(12)), strict=True):
+        items: dict[int, list[object]] = {array: [] for array in arrays.tolist()}
+        for owner, a, b in zip(*(column.tolist() for column in columns.spans(12)), strict=True):
             try:
-                items[one].append(_plain(bytes(buf.data[a:b]), int(row[one]), sequences, 0))
+                items[owner].append(_plain(bytes(buf.data[a:b]), int(row[owner]), sequences, 0))
             except ReadError:
                 damaged += 1
         lists = [
@@ -188,7 +190,7 @@ def _values(
             for values in items.values()
         ]
         add(arrays, TEXT, np.array(lists, np.int64))
-    return out, damaged
+    return result, damaged
 
 
 def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
@@ -197,27 +199,27 @@ def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
         raise ReadError("annotations are nested too deep")
     keys: list[tuple[str, object]] = []
     values: list[object] = []
-    out: object = None
+    result: object = None
     for number, kind, value, stop in wire.fields(data, 0, len(data)):
         if kind == VARINT:
             if number == 2:
-                out = bool(value)
+                result = bool(value)
             elif number == 3:
-                out = value
+                result = value
             elif number == 4:
-                out = wire.signed(value)
+                result = wire.signed(value)
             elif number == 7:
-                out = hex(value)
+                result = hex(value)
             elif number == 17:
-                out = (
+                result = (
                     sequences.entry(perfetto_sequences.TEXT, row, wire.signed(value)) or b""
                 ).decode("utf-8", "replace")
         elif kind == FIXED64 and number == 5:
-            out = float(np.frombuffer(data, "<f8", 1, value)[0])
+            result = float(np.frombuffer(data, "<f8", 1, value)[0])
         elif kind == LENGTH:
             content = data[value:stop]
             if number in (6, 9):
-                out = content.decode("utf-8", "replace")
+                result = content.decode("utf-8", "replace")
             elif number == 8:
                 raise ReadError("values that nest in themselves are not read")
             elif number == 11:
@@ -226,12 +228,12 @@ def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
                 )
             elif number == 12:
                 values.append(_plain(content, row, sequences, depth + 1))
-    return dict(keys) if keys else values if values else out
+    return dict(keys) if keys else values if values else result
 
 
 def _key(data: bytes, row: int, sequences: Sequences) -> str:
-    found = part(data)
-    if 10 in found:
-        return perfetto_sequences.text(found, 10)
-    known = sequences.entry(perfetto_sequences.KEY, row, perfetto_sequences.whole(found, 1))
-    return known.decode("utf-8", "replace") if known is not None else _LOST
+    fields_ = part(data)
+    if 10 in fields_:
+        return perfetto_sequences.text(fields_, 10)
+    name_entry = sequences.entry(perfetto_sequences.KEY, row, perfetto_sequences.whole(fields_, 1))
+    return name_entry.decode("utf-8", "replace") if name_entry is not None else _LOST

@@ -47,23 +47,23 @@ class Clocks:
         self._rows: list[int] = []
         row, start, end = fields.spans(6)
         primary = 0
-        for at, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
+        for index, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
             try:
-                found = message(buf.data, a, b)
-                clocks = [part(one) for one in contents(found, 1)]
+                fields_ = message(buf.data, a, b)
+                clocks = [part(content) for content in contents(fields_, 1)]
             except ReadError:
                 self.damaged += 1
                 continue
-            primary = primary or whole(found, 2)
+            primary = primary or whole(fields_, 2)
             number = len(self._rows)
-            self._rows.append(at)
-            for one in clocks:
-                clock = self._clock(whole(one, 1), int(sequences.code[at]))
-                unit = whole(one, 4, 1)
+            self._rows.append(index)
+            for entry in clocks:
+                clock = self._clock(whole(entry, 1), int(sequences.code[index]))
+                unit = whole(entry, 4, 1)
                 self._unit[clock] = unit if 0 < unit < 1 << 32 else 1
-                if whole(one, 3):
+                if whole(entry, 3):
                     self._adds.add(clock)
-                time = (whole(one, 2) & 0xFFFFFFFFFFFFFFFF) * self._unit[clock]
+                time = (whole(entry, 2) & 0xFFFFFFFFFFFFFFFF) * self._unit[clock]
                 if time < _MOST_NS:
                     self._shots.setdefault(clock, {})[number] = time
         self.trace = primary or BOOTTIME
@@ -89,36 +89,35 @@ class Clocks:
         rows : int64[k]
             The packets, ascending.
         """
-        known = (time >= 0) & (time < _MOST_NS)
+        valid = (time >= 0) & (time < _MOST_NS)
         used = np.unique(ident)
-        if all(one in (0, self.trace) and (one, -1) not in self._adds for one in used.tolist()):
-            return time, known
-        out = time.copy()
+        if all(code in (0, self.trace) and (code, -1) not in self._adds for code in used.tolist()):
+            return time, valid
+        result = time.copy()
         of_sequence = (ident >= _OF_SEQUENCE.start) & (ident < _OF_SEQUENCE.stop)
         key = ident.astype(np.int64) * (int(sequence.max(initial=0)) + 2) + np.where(
             of_sequence, sequence, -1
         )
-        # Where no snapshot relates any clock to another, the one that is used is the clock of the
-        # trace.
+        # If no snapshot relates clocks to each other, the one in use is the clock of the trace.
         alone = not self._shots and len(used) == 1
-        for at in rows_by_value(key):
-            clock = self._clock(int(ident[at[0]]), int(sequence[at[0]]))
+        for index in rows_by_value(key):
+            clock = self._clock(int(ident[index[0]]), int(sequence[index[0]]))
             if clock[0] == 0 or alone:
                 continue
             unit = self._unit.get(clock, 1)
             if unit > 1:
-                known[at] &= out[at] < _MOST_NS // unit
-                out[at] = np.where(known[at], out[at] * unit, 0)
+                valid[index] &= result[index] < _MOST_NS // unit
+                result[index] = np.where(valid[index], result[index] * unit, 0)
             if clock in self._adds:
-                out[at], fits = self._added(clock, out[at], rows[at])
-                known[at] &= fits
+                result[index], fits = self._added(clock, result[index], rows[index])
+                valid[index] &= fits
             way = self._way(clock, (self.trace, -1))
             if way is None:
-                known[at] = False
+                valid[index] = False
             else:
-                out[at] = self._moved(out[at], way)
-        known &= (out > -_MOST_NS) & (out < _MOST_NS)
-        return out, known
+                result[index] = self._moved(result[index], way)
+        valid &= (result > -_MOST_NS) & (result < _MOST_NS)
+        return result, valid
 
     def _added(
         self, clock: Clock, steps: Int64s, rows: Int64s
@@ -127,16 +126,16 @@ class Clocks:
         states the time itself.
         """
         shots = self._shots.get(clock, {})
-        at = np.array([self._rows[i] for i in shots], np.int64)
+        index = np.array([self._rows[i] for i in shots], np.int64)
         base = np.array(list(shots.values()), np.int64)
-        which = np.searchsorted(at, rows, side="right") - 1
+        snapshot_index = np.searchsorted(index, rows, side="right") - 1
         total = np.cumsum(steps)
-        # What had been added when the snapshot of each was taken.
-        first = np.searchsorted(rows, at)
+        # The sums that had been added when the snapshot of each was taken.
+        first = np.searchsorted(rows, index)
         before = np.append(0, total)[first]
-        if not len(at):
+        if not len(index):
             return steps, np.zeros(len(steps), np.bool_)
-        return total - before[which] + base[which], which >= 0
+        return total - before[snapshot_index] + base[snapshot_index], snapshot_index >= 0
 
     def _way(self, start: Clock, target: Clock) -> list[Clock] | None:
         """The clocks over which times of one are moved to another; each has a snapshot with the
@@ -171,17 +170,17 @@ class Clocks:
 
     def _moved(self, time: Int64s, way: list[Clock]) -> Int64s:
         for here, there in pairwise(way):
-            mine, theirs = self._shots[here], self._shots[there]
+            rows, theirs = self._shots[here], self._shots[there]
             pairs = np.array(
-                sorted({(mine[i], theirs[i]) for i in mine.keys() & theirs.keys()}), np.int64
+                sorted({(rows[i], theirs[i]) for i in rows.keys() & theirs.keys()}), np.int64
             ).reshape(-1, 2)
             # By the last snapshot before each time, or the first one.
-            at = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
-            time = time - pairs[at, 0] + pairs[at, 1]
+            index = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
+            time = time - pairs[index, 0] + pairs[index, 1]
         return time
 
     def since_1970(self) -> int:
-        """What is added to times of the trace for ns since 1970; 0 where no snapshot tells."""
+        """Offset of times of the trace from ns since 1970; 0 where no snapshot states it."""
         way = self._way((self.trace, -1), (REALTIME, -1))
         if not way:
             return 0

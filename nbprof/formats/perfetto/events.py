@@ -101,10 +101,10 @@ class Events:
         ident, table = self.fields.number(EVENT, 10), perfetto_sequences.NAME
         name = self.sequences.lookup(table, None, ident, self.texts.of_table(self.sequences, table))
         lost = (name < 0) & (ident != 0) & self.usable
-        own, start, end = self.fields.spans(EVENT, 23)
-        if len(own):
+        owner, start, end = self.fields.spans(EVENT, 23)
+        if len(owner):
             codes = np.full(self.fields.count, -1, np.int32)
-            codes[own] = self.texts.spans(self.buf, start, end)
+            codes[owner] = self.texts.spans(self.buf, start, end)
             name = np.where(codes >= 0, codes, name)
             lost &= codes < 0
         if lost.any():
@@ -119,40 +119,40 @@ class Events:
         row, ident = self.fields.numbers(EVENT, 3)
         codes = self.texts.of_table(self.sequences, perfetto_sequences.CATEGORY)
         code = self.sequences.lookup(perfetto_sequences.CATEGORY, row, ident, codes)
-        own, start, end = self.fields.spans(EVENT, 22)
-        if len(own):
+        owner, start, end = self.fields.spans(EVENT, 22)
+        if len(owner):
             row, code = (
-                np.concatenate([row, own]),
+                np.concatenate([row, owner]),
                 np.concatenate([code, self.texts.spans(self.buf, start, end)]),
             )
         row, code = row[code >= 0], code[code >= 0]
-        out = np.full(self.fields.count, -1, np.int32)
-        out[row[::-1]] = code[::-1]
+        result = np.full(self.fields.count, -1, np.int32)
+        result[row[::-1]] = code[::-1]
         if (row[1:] <= row[:-1]).any():
             several = np.flatnonzero(np.bincount(row)[row] > 1)
             listed = self.texts.listed
             groups: dict[int, list[int]] = {}
-            for at, one in zip(row[several].tolist(), code[several].tolist(), strict=True):
-                groups.setdefault(at, []).append(one)
-            known: dict[tuple[int, ...], int] = {}
-            for at, ones in groups.items():
+            for index, code_ in zip(row[several].tolist(), code[several].tolist(), strict=True):
+                groups.setdefault(index, []).append(code_)
+            joined_codes: dict[tuple[int, ...], int] = {}
+            for index, ones in groups.items():
                 key = tuple(ones)
-                if key not in known:
-                    known[key] = self.texts.code(",".join(listed[one] for one in key))
-                out[at] = known[key]
-        return out
+                if key not in joined_codes:
+                    joined_codes[key] = self.texts.code(",".join(listed[code_] for code_ in key))
+                result[index] = joined_codes[key]
+        return result
 
     def _types(self) -> npt.NDArray[np.uint8]:
-        stated = self.fields.small(EVENT, 9)
-        out = stated.astype(np.uint8)
-        out[(stated < _BEGIN) | (stated > _COUNTER)] = 0
-        out[~self.usable] = 0
+        stated_type = self.fields.small(EVENT, 9)
+        types = stated_type.astype(np.uint8)
+        types[(stated_type < _BEGIN) | (stated_type > _COUNTER)] = 0
+        types[~self.usable] = 0
         self.receipt.skip(
             "left out: track events of a type that is not read (states, metadata, samples, those of"
             " old recorders).",
-            int(((out == 0) & self.usable).sum()),
+            int(((types == 0) & self.usable).sum()),
         )
-        return out
+        return types
 
     def _find_tracks(self) -> Int32s:
         """The number of the track of each event, in `places` and `uuids`."""
@@ -160,13 +160,13 @@ class Events:
         lacks = self.usable & ~self.fields.has(EVENT, 11)
         if lacks.any():
             default = self.sequences.default
-            stated = np.array(
-                [one.track if one.track is not None else 0 for one in self.sequences.defaults]
-                + [0],
-                np.int64,
+            default_tracks = np.array(
+                [*(defaults.track or 0 for defaults in self.sequences.defaults), 0], np.int64
             )
-            told = np.array([one.track is not None for one in self.sequences.defaults] + [False])
-            uuid = np.where(lacks & told[default], stated[default], uuid)
+            has_track = np.array(
+                [*(defaults.track is not None for defaults in self.sequences.defaults), False]
+            )
+            uuid = np.where(lacks & has_track[default], default_tracks[default], uuid)
         code, uuids = numbered(uuid)
         return self._placed(code, uuids)
 
@@ -183,10 +183,10 @@ class Events:
             if first[track] < 0:
                 continue
             name = int(self.name[first[track]])
-            place = self.tracks.place(uuids[track], listed[name] if name >= 0 else "")
-            table[track] = number.setdefault(place.key, len(number))
+            location = self.tracks.place(uuids[track], listed[name] if name >= 0 else "")
+            table[track] = number.setdefault(location.key, len(number))
             if table[track] == len(self.places):
-                self.places.append(place)
+                self.places.append(location)
                 self.uuids.append(uuids[track])
         return table[code]
 
@@ -237,42 +237,48 @@ class Events:
         used = np.flatnonzero(np.bincount(track, minlength=len(self.places)))
         low = np.full(len(self.places), np.iinfo(np.int64).max)
         high = np.full(len(self.places), np.iinfo(np.int64).min)
-        grouped = np.array([place.group is not None for place in self.places] + [False])
-        mine = np.flatnonzero(grouped[track])
-        if len(mine):
-            np.minimum.at(low, track[mine], start[mine])
-            np.maximum.at(high, track[mine], start[mine] + duration[mine])
+        grouped = np.array([location.group is not None for location in self.places] + [False])
+        rows = np.flatnonzero(grouped[track])
+        if len(rows):
+            np.minimum.at(low, track[rows], start[rows])
+            np.maximum.at(high, track[rows], start[rows] + duration[rows])
         groups: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
         table = np.zeros(len(self.places) + 1, np.int32)
-        for one in used.tolist():
-            place = self.places[one]
-            groups.setdefault(place.group or place.key, []).append(
-                (int(low[one]), int(high[one]), one)
+        for code in used.tolist():
+            location = self.places[code]
+            groups.setdefault(location.group or location.key, []).append(
+                (int(low[code]), int(high[code]), code)
             )
         names: dict[tuple[object, ...], int] = {}
         for chains in groups.values():
             sub = packed(list(chains)) if len(chains) > 1 else {chains[0][2]: 0}
             lanes: dict[int, int] = {}
-            for _, _, one in chains:
-                place = self.places[one]
-                if sub[one] not in lanes:
-                    label = self._label(names, place)
-                    lanes[sub[one]] = builder.lane(
-                        host, place.process, label, pid=place.pid, tid=place.tid, labels=place.labels,
-                        process_sort=place.process_sort, sort=place.sort,
-                    )  # fmt: skip
-                table[one] = lanes[sub[one]]
-                self.first_lane.setdefault((place.process, place.pid), lanes[sub[one]])
+            for _, _, code in chains:
+                location = self.places[code]
+                if sub[code] not in lanes:
+                    label = self._label(names, location)
+                    lanes[sub[code]] = builder.lane(
+                        host,
+                        location.process,
+                        label,
+                        pid=location.pid,
+                        tid=location.tid,
+                        labels=location.labels,
+                        process_sort=location.process_sort,
+                        sort=location.sort,
+                    )
+                table[code] = lanes[sub[code]]
+                self.first_lane.setdefault((location.process, location.pid), lanes[sub[code]])
         return table[track]
 
     @staticmethod
-    def _label(names: dict[tuple[object, ...], int], place: Place) -> str:
+    def _label(names: dict[tuple[object, ...], int], location: Place) -> str:
         """The name of a row; further ones of that name are numbered."""
-        if place.tid:
-            return place.thread
-        key = (place.process, place.pid, place.thread)
+        if location.tid:
+            return location.thread
+        key = (location.process, location.pid, location.thread)
         names[key] = names.get(key, 0) + 1
-        return place.thread if names[key] == 1 else f"{place.thread} {names[key]}"
+        return location.thread if names[key] == 1 else f"{location.thread} {names[key]}"
 
     def _args(
         self, builder: Builder, slice_of: _SliceOf, event: Int64s, marks: Int64s
@@ -280,13 +286,13 @@ class Events:
         """Args by name: annotations, those of ends behind those of begins, then what an event
         states otherwise.
         """
-        out: dict[str, Values] = {}
+        result: dict[str, Values] = {}
         spans = self.fields.spans(EVENT, 4)
-        wanted = slice_of[spans[0]] >= 0
-        if not wanted.all():
-            self._homeless("Annotations of", int((~wanted).sum()))
-            spans = (spans[0][wanted], spans[1][wanted], spans[2][wanted])
-        found, damaged = perfetto_annotations.read(self.buf, spans, self.sequences, self.texts)
+        selected = slice_of[spans[0]] >= 0
+        if not selected.all():
+            self._homeless("Annotations of", int((~selected).sum()))
+            spans = (spans[0][selected], spans[1][selected], spans[2][selected])
+        arrays, damaged = perfetto_annotations.read(self.buf, spans, self.sequences, self.texts)
         if damaged:
             self.receipt.warn(f"Annotations that could not be read, left out: {damaged:,}.")
         typed = sum(
@@ -298,26 +304,28 @@ class Events:
                 "Event fields other than annotations (call stacks, log messages, source"
                 f" locations), not read: {typed:,}."
             )
-        for key, rows in found.items():
-            out[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
+        for key, rows in arrays.items():
+            result[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
         if (self.category[event] >= 0).any():
             category = Coded(self.category[event])
-            out["cat"] = (
-                category if "cat" not in out else joined([rows_of(out["cat"]), rows_of(category)])
+            result["cat"] = (
+                category
+                if "cat" not in result
+                else joined([rows_of(result["cat"]), rows_of(category)])
             )
         if len(marks):
             order = slice_of[marks]
-            out["ph"] = Rows(
+            result["ph"] = Rows(
                 order,
                 np.full(len(order), TEXT, np.uint8),
                 np.full(len(order), builder.texts["i"], np.int64),
             )
-        return out
+        return result
 
-    def _homeless(self, what: str, count: int) -> None:
+    def _homeless(self, subject: str, count: int) -> None:
         """Says of what is left out that it belongs to nothing that is drawn."""
         self.receipt.info(
-            f"{what} events other than slices (counter samples, omitted events), not shown:"
+            f"{subject} events other than slices (counter samples, omitted events), not shown:"
             f" {count:,}."
         )
 
@@ -336,15 +344,15 @@ class Events:
         ):
             row, value = self.fields.numbers(EVENT, number, kind=kind)
             packed_row, packed_value = self._packed(number, kind)
-            for one, values in ((row, value), (packed_row, packed_value)):
-                rows.append(one.astype(np.int64))
+            for event_row, values in ((row, value), (packed_row, packed_value)):
+                rows.append(event_row.astype(np.int64))
                 idents.append(values)
-                last.append(np.full(len(one), terminates))
+                last.append(np.full(len(event_row), terminates))
         event, ident, final = np.concatenate(rows), np.concatenate(idents), np.concatenate(last)
-        known = slice_of[event] >= 0
-        if not known.all():
-            self._homeless("Arrow ends at", int((~known).sum()))
-        event, ident, final = event[known], ident[known], final[known]
+        valid = slice_of[event] >= 0
+        if not valid.all():
+            self._homeless("Arrow ends at", int((~valid).sum()))
+        event, ident, final = event[valid], ident[valid], final[valid]
         if len(event):
             order = np.lexsort((event, final, self.time[event], ident))
             event, ident, final = event[order], ident[order], final[order]
@@ -357,24 +365,26 @@ class Events:
         """The same numbers where a writer packs them."""
         row, start, end = self.fields.spans(EVENT, number)
         damaged = 0
-        out: list[tuple[int, int]] = []
-        for one, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
+        result: list[tuple[int, int]] = []
+        for owner, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
             data = bytes(self.buf.data[a:b])
             if kind == FIXED64:
-                out += [
-                    (one, value)
+                result += [
+                    (owner, value)
                     for value in np.frombuffer(data[: len(data) // 8 * 8], "<i8").tolist()
                 ]
             else:
                 try:
-                    out += [(one, value) for value in perfetto_sequences.numbers_of({1: [data]}, 1)]
+                    result += [
+                        (owner, value) for value in perfetto_sequences.numbers_of({1: [data]}, 1)
+                    ]
                 except ReadError:
                     damaged += 1
         if damaged:
             self.receipt.warn(
                 f"Lists of counter values or ids of arrows that are damaged, left out: {damaged:,}."
             )
-        table = np.array(out, np.int64).reshape(-1, 2)
+        table = np.array(result, np.int64).reshape(-1, 2)
         return table[:, 0].astype(np.int32), table[:, 1]
 
     def _counters(self, builder: Builder, host: str) -> None:
@@ -393,64 +403,64 @@ class Events:
             )
             there = integer | double
             self.receipt.skip("left out: samples of counters without a value.", int((~there).sum()))
-            at = single[there]
-            uuid, time, value, order = [kinds[there]], [self.time[at]], [values[there]], [at]
-        for tracks, given, kind in ((31, 12, wire.VARINT), (45, 46, FIXED64)):
-            whose, event, values = self._extra(tracks, given, kind)
+            index = single[there]
+            uuid, time, value, order = [kinds[there]], [self.time[index]], [values[there]], [index]
+        for tracks, values_field, kind in ((31, 12, wire.VARINT), (45, 46, FIXED64)):
+            whose, event, values = self._extra(tracks, values_field, kind)
             uuid.append(whose)
             time.append(self.time[event])
             value.append(values)
             order.append(event)
-        uuids, times, values, at = (
+        uuids, times, values, index = (
             np.concatenate(uuid),
             np.concatenate(time),
             np.concatenate(value),
             np.concatenate(order),
         )
-        state_ = self.sequences.state[at]
+        state_ = self.sequences.state[index]
         unread = 0
-        for mine in rows_by_value(uuids):
-            one = int(uuids[mine[0]])
-            track = self.tracks.tracks.get(one) or Track()
+        for rows in rows_by_value(uuids):
+            track_uuid = int(uuids[rows[0]])
+            track = self.tracks.tracks.get(track_uuid) or Track()
             if track.builtin:
-                unread += len(mine)
+                unread += len(rows)
                 continue
-            place = self.tracks.place(one, "counter")
-            sample = values[mine] * track.unit
+            location = self.tracks.place(track_uuid, "counter")
+            sample = values[rows] * track.unit
             if track.adds:
-                # What has been added since the state of the sequence began.
-                turn = np.lexsort((at[mine], state_[mine]))
+                # The sum of what was added since the state of the sequence began.
+                turn = np.lexsort((index[rows], state_[rows]))
                 total = np.cumsum(sample[turn])
-                first = np.flatnonzero(np.append(True, np.diff(state_[mine][turn]) != 0))
+                first = np.flatnonzero(np.append(True, np.diff(state_[rows][turn]) != 0))
                 before = np.repeat(
                     total[first] - sample[turn][first], np.diff(np.append(first, len(turn)))
                 )
                 sample = np.empty(len(turn))
                 sample[turn] = total - before
-            home = (place.process, place.pid)
+            home = (location.process, location.pid)
             if home not in self.first_lane:
                 # A process that has nothing else has a lane for its counters.
                 self.first_lane[home] = builder.lane(
                     host,
-                    place.process,
+                    location.process,
                     "counters",
-                    pid=place.pid,
-                    labels=place.labels,
-                    process_sort=place.process_sort,
+                    pid=location.pid,
+                    labels=location.labels,
+                    process_sort=location.process_sort,
                 )
-            turn = np.argsort(times[mine], kind="stable")
-            builder.counter(self.first_lane[home], place.thread, times[mine][turn], sample[turn])
+            turn = np.argsort(times[rows], kind="stable")
+            builder.counter(self.first_lane[home], location.thread, times[rows][turn], sample[turn])
         if unread:
             self.receipt.info(f"Thread time and instruction samples, not shown: {unread:,}.")
 
     def _extra(
-        self, tracks: int, given: int, kind: int
+        self, tracks: int, values_field: int, kind: int
     ) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
         """Values of counters that events carry: track, event and value of each. The tracks are
         those of the event, or the default ones.
         """
-        row, value = self.fields.numbers(EVENT, given, kind=kind)
-        more_row, more = self._packed(given, kind)
+        row, value = self.fields.numbers(EVENT, values_field, kind=kind)
+        more_row, more = self._packed(values_field, kind)
         row, value = np.concatenate([row, more_row]), np.concatenate([value, more])
         used = self.type[row] > 0
         row, value = row[used], value[used]
@@ -459,35 +469,35 @@ class Events:
         if not len(row):
             return row.astype(np.int64), event, values
         nth = _nth(row)
-        own_row, own = self.fields.numbers(EVENT, tracks)
+        own_row, own_track = self.fields.numbers(EVENT, tracks)
         places = dict(
             zip(
                 zip(own_row.tolist(), _nth(own_row).tolist(), strict=True),
-                own.tolist(),
+                own_track.tolist(),
                 strict=True,
             )
         )
         has_own = np.isin(row, own_row)
         default = self.sequences.default[row]
         lists = [
-            one.counters if kind != FIXED64 else one.double_counters
-            for one in self.sequences.defaults
+            defaults.counters if kind != FIXED64 else defaults.double_counters
+            for defaults in self.sequences.defaults
         ]
-        out = np.zeros(len(row), np.int64)
-        known = np.ones(len(row), np.bool_)
+        result = np.zeros(len(row), np.int64)
+        valid = np.ones(len(row), np.bool_)
         without = np.flatnonzero(~has_own)
-        for mine in (without[group] for group in rows_by_value(default[without])):
-            one = int(default[mine[0]])
-            listed = np.array(lists[one] if one >= 0 else [], np.int64)
-            fits = nth[mine] < len(listed)
-            known[mine] = fits
-            out[mine[fits]] = listed[nth[mine[fits]]]
-        for at in np.flatnonzero(has_own).tolist():
-            found = places.get((int(row[at]), int(nth[at])))
-            known[at] = found is not None
-            out[at] = found or 0
-        self.receipt.skip("left out: values of counters without a track.", int((~known).sum()))
-        return out[known], event[known], values[known]
+        for rows in (without[group] for group in rows_by_value(default[without])):
+            default_track = int(default[rows[0]])
+            listed = np.array(lists[default_track] if default_track >= 0 else [], np.int64)
+            fits = nth[rows] < len(listed)
+            valid[rows] = fits
+            result[rows[fits]] = listed[nth[rows[fits]]]
+        for position in np.flatnonzero(has_own).tolist():
+            location = places.get((int(row[position]), int(nth[position])))
+            valid[position] = location is not None
+            result[position] = location or 0
+        self.receipt.skip("left out: values of counters without a track.", int((~valid).sum()))
+        return result[valid], event[valid], values[valid]
 
 
 class _SliceOf:
@@ -505,10 +515,10 @@ class _SliceOf:
 
     @cached_property
     def _table(self) -> Int32s:
-        out = np.full(self._packets, -1, np.int32)
-        out[self._event] = np.arange(len(self._event), dtype=np.int32)
-        out[self._end] = out[self._begin]
-        return out
+        result = np.full(self._packets, -1, np.int32)
+        result[self._event] = np.arange(len(self._event), dtype=np.int32)
+        result[self._end] = result[self._begin]
+        return result
 
 
 def rows_of(values: Values) -> Rows:
@@ -516,15 +526,15 @@ def rows_of(values: Values) -> Rows:
     if isinstance(values, Rows):
         return values
     assert isinstance(values, Coded)
-    at = np.flatnonzero(values.codes >= 0).astype(np.int32)
-    return Rows(at, np.full(len(at), TEXT, np.uint8), values.codes[at].astype(np.int64))
+    rows = np.flatnonzero(values.codes >= 0).astype(np.int32)
+    return Rows(rows, np.full(len(rows), TEXT, np.uint8), values.codes[rows].astype(np.int64))
 
 
 def _nth(row: Int32s) -> Int64s:
     """For rows in runs, which one of its run each is."""
-    place = np.arange(len(row))
+    position = np.arange(len(row))
     first = np.append(True, row[1:] != row[:-1]) if len(row) else np.zeros(0, np.bool_)
-    return place - np.maximum.accumulate(np.where(first, place, 0)) if len(row) else place
+    return position - np.maximum.accumulate(np.where(first, position, 0)) if len(row) else position
 
 
 def _numbered(ident: Int64s) -> Int64s:
@@ -534,6 +544,6 @@ def _numbered(ident: Int64s) -> Int64s:
     large = ident < 0
     if not large.any():
         return ident
-    out = ident.copy()
-    out[large] = -2 - np.unique(ident[large], return_inverse=True)[1].reshape(-1)
-    return out
+    result = ident.copy()
+    result[large] = -2 - np.unique(ident[large], return_inverse=True)[1].reshape(-1)
+    return result

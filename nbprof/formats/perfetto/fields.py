@@ -73,7 +73,7 @@ class _Part:
 
 @dataclass
 class _Batch:
-    """What was read of some messages in a row."""
+    """Fields of consecutive messages."""
 
     parts: dict[tuple[Path, int], list[_Part]] = field(default_factory=dict)
     bad: list[Int32s] = field(default_factory=list)
@@ -123,29 +123,29 @@ class Fields:
 
     def has(self, *path: int) -> npt.NDArray[np.bool_]:
         """bool[count]: which messages have a field."""
-        out = np.zeros(self.count, np.bool_)
+        result = np.zeros(self.count, np.bool_)
         for kind in (VARINT, FIXED64, LENGTH, FIXED32):
             for part in self._rows(path, kind):
-                out[part.row] = True
-        return out
+                result[part.row] = True
+        return result
 
     def number(self, *path: int, kind: int = VARINT) -> Int64s:
         """int64[count]: a number (the bits of one that is fixed) of each message, 0 where it has
         none; of several the last.
         """
-        out = np.zeros(self.count, np.int64)
+        result = np.zeros(self.count, np.int64)
         for part in self._rows(path, kind):
-            out[part.row] = part.value
-        return out
+            result[part.row] = part.value
+        return result
 
     def small(self, *path: int) -> Int32s:
         """int32[count]: the same of a field of 32 bits; of a larger number the lower ones count, as
         protobuf has it.
         """
-        out = np.zeros(self.count, np.int32)
+        result = np.zeros(self.count, np.int32)
         for part in self._rows(path, VARINT):
-            out[part.row] = part.value
-        return out
+            result[part.row] = part.value
+        return result
 
     def numbers(self, *path: int, kind: int = VARINT) -> tuple[Int32s, Int64s]:
         """Rows, ascending, and values of a field that there may be often; those of a message are in
@@ -175,20 +175,20 @@ def numbered(values: Int64s) -> tuple[Int32s, list[int]]:
     """A number for each different value, and the values by number. Quick where there are few of
     them.
     """
-    known: Int64s = pd.unique(values[:_FIRST])
+    first_values: Int64s = pd.unique(values[:_FIRST])
     for _ in range(_ROUNDS_OF_VALUES):
-        slot = _slots(known)
-        if len(known) > _MOST_VALUES or len(np.unique(slot)) < len(known):
+        slot = _slots(first_values)
+        if len(first_values) > _MOST_VALUES or len(np.unique(slot)) < len(first_values):
             break
         table = np.zeros(1 << _SLOT_BITS, np.int32)
-        table[slot] = np.arange(len(known), dtype=np.int32)
+        table[slot] = np.arange(len(first_values), dtype=np.int32)
         code: Int32s = table[_slots(values)]
-        other = known[code] != values if len(known) else np.zeros(0, np.bool_)
+        other = first_values[code] != values if len(first_values) else np.zeros(0, np.bool_)
         if not other.any():
-            return code, known.tolist()
-        known = np.concatenate([known, pd.unique(values[other][:_FIRST])])
-    codes, known = pd.factorize(values)
-    return codes.astype(np.int32), known.tolist()
+            return code, first_values.tolist()
+        first_values = np.concatenate([first_values, pd.unique(values[other][:_FIRST])])
+    codes, first_values = pd.factorize(values)
+    return codes.astype(np.int32), first_values.tolist()
 
 
 def _slots(values: Int64s) -> Int64s:
@@ -205,7 +205,9 @@ def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
     spec : Spec
     """
     words = words_of(buf)
-    work = [slice(at, min(at + _BATCH, len(start))) for at in range(0, len(start), _BATCH)]
+    work = [
+        slice(offset, min(offset + _BATCH, len(start))) for offset in range(0, len(start), _BATCH)
+    ]
 
     def one(rows: slice) -> _Batch:
         return _read(
@@ -226,7 +228,7 @@ def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
 def _read(
     buf: wire.Bytes, words: Words, rows: Int32s, start: Int64s, end: Int64s, spec: Spec
 ) -> _Batch:
-    out = _Batch()
+    result = _Batch()
     length = end - start
     left: list[Int64s] = []
     order = np.argsort(np.minimum(length, _LONGEST + 1).astype(np.uint16), kind="stable")
@@ -237,7 +239,7 @@ def _read(
             left.append(alike)
             continue
         pos = start[alike]
-        columns = [words[pos + at] for at in range(0, size, 8)]
+        columns = [words[pos + offset] for offset in range(0, size, 8)]
         for _ in range(_MOST_LAYOUTS):
             if len(alike) < _FEW:
                 break
@@ -246,23 +248,29 @@ def _read(
                 # Only the first is known to be wrong.
                 fits = np.zeros(len(alike), np.bool_)
                 fits[0] = True
-                out.bad.append(rows[alike[:1]])
+                result.bad.append(rows[alike[:1]])
             elif (fits := layout.fits(columns)).all():
-                layout.take(columns, rows[alike], pos, out)
+                layout.take(columns, rows[alike], pos, result)
                 alike = alike[:0]
                 break
             elif np.count_nonzero(fits) < _FEW // 4:
                 left.append(alike[fits])
             else:
-                layout.take([column[fits] for column in columns], rows[alike[fits]], pos[fits], out)
-            others = ~fits
-            alike, pos, columns = alike[others], pos[others], [column[others] for column in columns]
+                layout.take(
+                    [column[fits] for column in columns], rows[alike[fits]], pos[fits], result
+                )
+            remaining = ~fits
+            alike, pos, columns = (
+                alike[remaining],
+                pos[remaining],
+                [column[remaining] for column in columns],
+            )
         left.append(alike)
     if left:
         rest = np.concatenate(left)
         rest = rest[length[rest] > 0]
-        _lockstep(buf, words, (rows[rest], start[rest], end[rest]), spec, (), out)
-    return out
+        _lockstep(buf, words, (rows[rest], start[rest], end[rest]), spec, (), result)
+    return result
 
 
 @dataclass
@@ -279,43 +287,41 @@ class _Layout:
     others: set[int]
 
     def fits(self, columns: list[Words]) -> npt.NDArray[np.bool_]:
-        """Which of some messages of the same length, given as columns of eight bytes, have this
-        layout.
-        """
-        out: npt.NDArray[np.bool_] = (columns[0] & self.mask[0]) == self.pattern[0]
+        """Mask of messages, given as columns of eight bytes, that have this layout."""
+        result: npt.NDArray[np.bool_] = (columns[0] & self.mask[0]) == self.pattern[0]
         for column, mask, pattern in zip(columns[1:], self.mask[1:], self.pattern[1:], strict=True):
             if mask:
-                out &= (column & mask) == pattern
-        return out
+                result &= (column & mask) == pattern
+        return result
 
-    def take(self, columns: list[Words], rows: Int32s, pos: Int64s, out: _Batch) -> None:
+    def take(self, columns: list[Words], rows: Int32s, pos: Int64s, batch: _Batch) -> None:
         """Reads the fields of messages that have it."""
-        for path, kind, at, size in self.fields:
+        for path, kind, offset, size in self.fields:
             if kind == VARINT:
-                out.add(path, kind, rows, _numbers(columns, at, size))
+                batch.add(path, kind, rows, _numbers(columns, offset, size))
             elif kind in (FIXED64, FIXED32):
-                out.add(path, kind, rows, _bytes(columns, at, size).view(np.int64))
+                batch.add(path, kind, rows, _bytes(columns, offset, size).view(np.int64))
             elif kind == LENGTH:
-                out.add(path, kind, rows, pos + at, pos + (at + size))
+                batch.add(path, kind, rows, pos + offset, pos + (offset + size))
             else:
                 # That it is there is all that counts.
-                out.add(path, LENGTH, rows, pos, pos)
+                batch.add(path, LENGTH, rows, pos, pos)
         for number in self.others:
-            out.others[number] = out.others.get(number, 0) + len(rows)
+            batch.others[number] = batch.others.get(number, 0) + len(rows)
 
 
 def _layout(data: bytes, spec: Spec) -> _Layout | None:
     """The layout of one message; None where it is not valid."""
     mask = bytearray(-len(data) % 8 + len(data))
     fields: list[tuple[Path, int, int, int]] = []
-    others: set[int] = set()
+    remaining: set[int] = set()
     try:
-        _walk(data, (0, len(data)), spec, (), mask, fields, others)
+        _walk(data, (0, len(data)), spec, (), mask, fields, remaining)
     except ReadError:
         return None
     masks = np.frombuffer(bytes(mask), "<u8")
     pattern = np.frombuffer(data + bytes(len(mask) - len(data)), "<u8") & masks
-    return _Layout(masks, pattern, fields, others)
+    return _Layout(masks, pattern, fields, remaining)
 
 
 def _walk(
@@ -325,39 +331,39 @@ def _walk(
     path: Path,
     mask: bytearray,
     fields: list[tuple[Path, int, int, int]],
-    others: set[int],
+    remaining: set[int],
 ) -> None:
     pos, end = span
     while pos < end:
-        _, _, at = wire.read_tag(data, pos, end)
+        _, _, offset = wire.read_tag(data, pos, end)
         number, kind, value, stop = wire.read_field(data, pos, end, len(path))
-        mask[pos:at] = b"\xff" * (at - pos)
-        wanted = number in spec
+        mask[pos:offset] = b"\xff" * (offset - pos)
+        selected = number in spec
         inner = spec.get(number)
-        if not wanted and not path:
-            others.add(number)
+        if not selected and not path:
+            remaining.add(number)
         if kind == VARINT:
-            mask[at:stop] = b"\x80" * (stop - at)
-            if wanted:
-                fields.append(((*path, number), VARINT, at, stop - at))
+            mask[offset:stop] = b"\x80" * (stop - offset)
+            if selected:
+                fields.append(((*path, number), VARINT, offset, stop - offset))
         elif kind == LENGTH:
-            mask[at:value] = b"\xff" * (value - at)
+            mask[offset:value] = b"\xff" * (value - offset)
             if inner is not None:
                 fields.append(((*path, number), -1, value, stop - value))
-                _walk(data, (value, stop), inner, (*path, number), mask, fields, others)
-            elif wanted:
+                _walk(data, (value, stop), inner, (*path, number), mask, fields, remaining)
+            elif selected:
                 fields.append(((*path, number), LENGTH, value, stop - value))
         elif kind in (FIXED64, FIXED32):
-            if wanted:
+            if selected:
                 fields.append(((*path, number), kind, value, stop - value))
         else:
             raise ReadError("groups are not read")
         pos = stop
 
 
-def _bytes(columns: list[Words], at: int, size: int) -> Words:
+def _bytes(columns: list[Words], index: int, size: int) -> Words:
     """Up to eight bytes of each message as a number."""
-    first, shift = divmod(at, 8)
+    first, shift = divmod(index, 8)
     word = columns[first] >> _u(8 * shift)
     if shift + size > 8:
         word |= columns[first + 1] << _u(8 * (8 - shift))
@@ -366,14 +372,14 @@ def _bytes(columns: list[Words], at: int, size: int) -> Words:
     return word
 
 
-def _numbers(columns: list[Words], at: int, size: int) -> Int64s | Bytes:
+def _numbers(columns: list[Words], index: int, size: int) -> Int64s | Bytes:
     """Numbers of so many bytes each."""
-    word = _bytes(columns, at, min(size, 8))
+    word = _bytes(columns, index, min(size, 8))
     if size == 1:
         return word.astype(np.uint8)
     word = close_gaps(word, size)
     for i in range(8, size):
-        word |= (_bytes(columns, at + i, 1) & _u(0x7F)) << _u(7 * i)
+        word |= (_bytes(columns, index + i, 1) & _u(0x7F)) << _u(7 * i)
     return word.view(np.int64)
 
 
@@ -383,7 +389,7 @@ def _lockstep(
     messages: tuple[Int32s, Int64s, Int64s],
     spec: Spec,
     path: Path,
-    out: _Batch,
+    batch: _Batch,
 ) -> None:
     """Reads messages of any layout: the next field of each in one round."""
     row, pos, end = messages
@@ -392,45 +398,51 @@ def _lockstep(
         tag, after = word_varints(words, pos)
         sound = (after <= end) & (tag >= 8) & (tag <= _MOST_TAG)
         if not sound.all():
-            out.bad.append(row[~sound])
+            batch.bad.append(row[~sound])
             row, end, tag, after = row[sound], end[sound], tag[sound], after[sound]
         number = (tag >> _u(3)).astype(np.int64)
         kind = (tag & _u(7)).astype(np.int64)
         value, stop = np.zeros(len(row), np.int64), np.full(len(row), _FAR, np.int64)
         for wire_kind in np.unique(kind).tolist():
-            at = np.flatnonzero(kind == wire_kind)
-            begin = after[at]
+            rows = np.flatnonzero(kind == wire_kind)
+            begin = after[rows]
             if wire_kind == VARINT:
-                read, stop[at] = word_varints(words, begin)
-                value[at] = read.view(np.int64)
+                read, stop[rows] = word_varints(words, begin)
+                value[rows] = read.view(np.int64)
             elif wire_kind == LENGTH:
                 size, content = word_varints(words, begin)
-                value[at] = content
-                stop[at] = content + np.minimum(size, _u(_FAR)).view(np.int64)
+                value[rows] = content
+                stop[rows] = content + np.minimum(size, _u(_FAR)).view(np.int64)
             elif wire_kind in (FIXED64, FIXED32):
                 word = words[begin]
-                value[at] = (word if wire_kind == FIXED64 else word & _u(0xFFFFFFFF)).view(np.int64)
-                stop[at] = begin + (8 if wire_kind == FIXED64 else 4)
+                value[rows] = (word if wire_kind == FIXED64 else word & _u(0xFFFFFFFF)).view(
+                    np.int64
+                )
+                stop[rows] = begin + (8 if wire_kind == FIXED64 else 4)
         sound = stop <= end
         if not sound.all():
-            out.bad.append(row[~sound])
+            batch.bad.append(row[~sound])
             row, end, number = row[sound], end[sound], number[sound]
             kind, value, stop = kind[sound], value[sound], stop[sound]
-        for one in np.unique(number).tolist():
-            at = np.flatnonzero(number == one)
-            if one not in spec:
+        for field_number in np.unique(number).tolist():
+            field_rows = np.flatnonzero(number == field_number)
+            if field_number not in spec:
                 if not path:
-                    out.others[one] = out.others.get(one, 0) + len(at)
+                    batch.others[field_number] = batch.others.get(field_number, 0) + len(field_rows)
                 continue
-            below = spec[one]
-            for wire_kind in np.unique(kind[at]).tolist():
-                mine = at[kind[at] == wire_kind]
+            below = spec[field_number]
+            for wire_kind in np.unique(kind[field_rows]).tolist():
+                rows = field_rows[kind[field_rows] == wire_kind]
                 is_span = wire_kind == LENGTH
-                out.add(
-                    (*path, one), wire_kind, row[mine], value[mine], stop[mine] if is_span else None
+                batch.add(
+                    (*path, field_number),
+                    wire_kind,
+                    row[rows],
+                    value[rows],
+                    stop[rows] if is_span else None,
                 )
                 if below is not None and is_span:
-                    inner.setdefault(one, []).append((row[mine], value[mine], stop[mine]))
+                    inner.setdefault(field_number, []).append((row[rows], value[rows], stop[rows]))
         alive = stop < end
         row, pos, end = row[alive], stop[alive], end[alive]
     for number_, parts in inner.items():
@@ -444,36 +456,36 @@ def _lockstep(
             (spans[0][some], spans[1][some], spans[2][some]),
             below,
             (*path, number_),
-            out,
+            batch,
         )
     if len(row):
-        _one_by_one(buf, (row, pos, end), spec, path, out)
+        _one_by_one(buf, (row, pos, end), spec, path, batch)
 
 
 def _one_by_one(
-    buf: wire.Bytes, messages: tuple[Int32s, Int64s, Int64s], spec: Spec, path: Path, out: _Batch
+    buf: wire.Bytes, messages: tuple[Int32s, Int64s, Int64s], spec: Spec, path: Path, result: _Batch
 ) -> None:
     """Reads the fields of a few messages, or of one that has many."""
-    found: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
+    field_rows: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
     bad: list[int] = []
     for row, start, end in zip(*(column.tolist() for column in messages), strict=True):
-        mine: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
-        others: set[int] = set()
+        matched: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
+        remaining: set[int] = set()
         try:
-            _fields_of(buf.data, row, (start, end), spec, path, mine, others)
+            _fields_of(buf.data, row, (start, end), spec, path, matched, remaining)
         except ReadError:
             bad.append(row)
             continue
-        for key, rows in mine.items():
-            found.setdefault(key, []).extend(rows)
-        for number in others:
-            out.others[number] = out.others.get(number, 0) + 1
+        for key, rows in matched.items():
+            field_rows.setdefault(key, []).extend(rows)
+        for number in remaining:
+            result.others[number] = result.others.get(number, 0) + 1
     if bad:
-        out.bad.append(np.array(bad, np.int32))
-    for (where, kind), rows in found.items():
+        result.bad.append(np.array(bad, np.int32))
+    for (field_path, kind), rows in field_rows.items():
         table = np.array(rows, np.int64)
-        out.add(
-            where,
+        result.add(
+            field_path,
             kind,
             table[:, 0].astype(np.int32),
             table[:, 1],
@@ -487,19 +499,19 @@ def _fields_of(
     span: tuple[int, int],
     spec: Spec,
     path: Path,
-    found: dict[tuple[Path, int], list[tuple[int, int, int]]],
-    others: set[int],
+    field_rows: dict[tuple[Path, int], list[tuple[int, int, int]]],
+    remaining: set[int],
 ) -> None:
     for number, kind, value, stop in wire.fields(data, *span, len(path)):
         if number not in spec:
             if not path:
-                others.add(number)
+                remaining.add(number)
             continue
         if kind == VARINT:
             value = wire.signed(value)
         elif kind in (FIXED64, FIXED32):
             value = int.from_bytes(data[value:stop], "little", signed=kind == FIXED64)
-        found.setdefault(((*path, number), kind), []).append((row, value, stop))
+        field_rows.setdefault(((*path, number), kind), []).append((row, value, stop))
         inner = spec[number]
         if inner is not None and kind == LENGTH:
-            _fields_of(data, row, (value, stop), inner, (*path, number), found, others)
+            _fields_of(data, row, (value, stop), inner, (*path, number), field_rows, remaining)

@@ -12,7 +12,7 @@ from nbprof.formats.format import PACKING, Format, Head, Here, Kind, is_text
 from nbprof.formats.names import SUFFIXES
 
 _NAME = "perfetto"
-# What is walked: enough to tell.
+# Enough of a file to tell its kind.
 _ENOUGH = 1 << 11
 _TEXT = 22
 _Shape = dict[int, "int | _Shape"]
@@ -101,7 +101,7 @@ _BY_NAME = re.compile(r"\.(pftrace|perfetto-trace|perfetto)" + PACKING, re.IGNOR
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a Perfetto trace."""
+    """The kind of a Perfetto trace; None for other files."""
     if head.json or head.data[0] != 0x0A:
         return None
     seen: set[int] = set()
@@ -114,82 +114,80 @@ def sniff(head: Head) -> Kind | None:
 
 
 def _packets(data: bytes, seen: set[int]) -> bool:
-    """Whether packets are all that is there; `seen` gets their fields."""
-    at = 0
+    """True if the data consists of packets; `seen` gets their fields."""
+    index = 0
     try:
-        while at < len(data):
-            tag, at = wire.read_varint(data, at, len(data))
+        while index < len(data):
+            tag, index = wire.read_varint(data, index, len(data))
             if tag != 0x0A:
                 return False
-            length, at = wire.read_varint(data, at, len(data))
-            if not _fits(data, at, at + length, _PACKET, seen):
+            length, index = wire.read_varint(data, index, len(data))
+            if not _fits(data, index, index + length, _PACKET, seen):
                 return False
-            at += length
+            index += length
     except ReadError:
         # Cut off at the end of the head.
         pass
     return True
 
 
-def _fits(data: bytes, at: int, end: int, shape: _Shape, seen: set[int] | None = None) -> bool:
+def _fits(data: bytes, offset: int, end: int, shape: _Shape, seen: set[int] | None = None) -> bool:
     """Whether the fields of a message have the types that they should; of one that runs over the
     end of the head, as far as it is there.
     """
     here = min(end, len(data))
     try:
-        while at < here:
-            tag, at = wire.read_varint(data, at, here)
+        while offset < here:
+            tag, offset = wire.read_varint(data, offset, here)
             number, kind = tag >> 3, tag & 7
-            wanted = shape.get(number)
+            selected = shape.get(number)
             if number == 0 or kind not in (_V, _F64, _L, wire.FIXED32):
                 return False
-            if wanted is not None and kind != (wanted if wanted in (_V, _F64) else _L):
+            if selected is not None and kind != (selected if selected in (_V, _F64) else _L):
                 return False
-            if seen is not None and wanted is not None:
+            if seen is not None and selected is not None:
                 seen.add(number)
             if kind == _V:
-                at = wire.read_varint(data, at, here)[1]
+                offset = wire.read_varint(data, offset, here)[1]
             elif kind != _L:
-                at += 8 if kind == _F64 else 4
+                offset += 8 if kind == _F64 else 4
             else:
-                length, at = wire.read_varint(data, at, here)
-                stop = at + length
+                length, offset = wire.read_varint(data, offset, here)
+                stop = offset + length
                 if stop > end:
                     return False
-                if wanted == _TEXT and not is_text(data[at : min(stop, here)]):
+                if selected == _TEXT and not is_text(data[offset : min(stop, here)]):
                     return False
-                if isinstance(wanted, dict) and not _fits(data, at, stop, wanted):
+                if isinstance(selected, dict) and not _fits(data, offset, stop, selected):
                     return False
-                at = stop
+                offset = stop
     except ReadError:
         return here < end
-    return at <= end
+    return offset <= end
 
 
 def is_copy(stem: str, hosts: set[str]) -> bool:
-    """Whether a trace is the same recording as one of the hosts beside it, which XProf exports
-    so.
-    """
+    """True if a trace is one that XProf exported of a host next to it."""
     return stem in hosts
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     """The runs that are there, of which some traces may be a copy, and each other trace as one."""
     members = here.of(_NAME)
-    known = {id(file) for run in before for file in run.files}
-    stems = {one.stem for one in here.members if id(one.file) in known}
-    copies = [one.file.name for one in members if one.stem in stems]
-    out = list(before)
+    taken_files = {id(file) for run in before for file in run.files}
+    stems = {member.stem for member in here.members if id(member.file) in taken_files}
+    copies = [member.file.name for member in members if member.stem in stems]
+    result = list(before)
     if copies:
         note = (
             f"{join_some(copies, 4)} next to it is the same recording as a Perfetto trace; it was"
             " not read."
         )
-        out[0] = replace(out[0], notes=(*out[0].notes, note))
-    return out + [
-        RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME)
-        for one in members
-        if one.stem not in stems
+        result[0] = replace(result[0], notes=(*result[0].notes, note))
+    return result + [
+        RunFiles(member.stem, here.folder, (member.file,), member.file.modified, _NAME)
+        for member in members
+        if member.stem not in stems
     ]
 
 

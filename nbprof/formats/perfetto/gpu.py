@@ -1,4 +1,4 @@
-"""What drivers of GPUs record: stages of work on hardware queues, and counters.
+"""Records of GPU drivers: stages of work on hardware queues, and counters.
 
 Format: https://perfetto.dev/docs/reference/trace-packet-proto (`GpuRenderStageEvent`,
 `GpuCounterEvent`)
@@ -77,35 +77,37 @@ class Gpu:
         ident = f.number(STAGE, 20)[row]
         if ident.any():
             table = perfetto_sequences.NAME
-            found = self.sequences.lookup(
+            stage_names = self.sequences.lookup(
                 table, row, ident, self.texts.of_table(self.sequences, table)
             )
-            name = np.where(found >= 0, found, name)
-        own, start, end = f.spans(STAGE, 17)
-        if len(own):
+            name = np.where(stage_names >= 0, stage_names, name)
+        owner, start, end = f.spans(STAGE, 17)
+        if len(owner):
             codes = np.full(f.count, -1, np.int32)
-            codes[own] = self.texts.spans(self.buf, start, end)
+            codes[owner] = self.texts.spans(self.buf, start, end)
             name = np.where(codes[row] >= 0, codes[row], name)
         gpu = f.number(STAGE, 11)[row]
         listed = self.texts.listed
-        pairs, which = np.unique(
+        pairs, inverse = np.unique(
             np.stack([gpu, queue.astype(np.int64)]), axis=1, return_inverse=True
         )
         numbers = []
         for number, code in pairs.T.tolist():
             device = f"GPU {number}"
             numbers.append(builder.lane(host, device, listed[code], labels=device, process_sort=-1))
-        lane = np.array(numbers, np.int32)[which.reshape(-1)]
+        lane = np.array(numbers, np.int32)[inverse.reshape(-1)]
         args: dict[str, Values] = {"cat": CATEGORY, "device": gpu, "stage": Coded(stage)}
-        place = np.full(f.count, -1, np.int32)
-        place[row] = np.arange(len(row), dtype=np.int32)
+        stage_of = np.full(f.count, -1, np.int32)
+        stage_of[row] = np.arange(len(row), dtype=np.int32)
         for number, key in _NUMBERS.items():
-            at, value = f.numbers(STAGE, number)
-            at = place[at]
-            known = at >= 0
-            if known.any():
-                args[key] = Rows(at[known], np.full(int(known.sum()), INT, np.uint8), value[known])
-        args |= self._launches(place) | self._extras(place) | self._kinds(row)
+            index, value = f.numbers(STAGE, number)
+            index = stage_of[index]
+            valid = index >= 0
+            if valid.any():
+                args[key] = Rows(
+                    index[valid], np.full(int(valid.sum()), INT, np.uint8), value[valid]
+                )
+        args |= self._launches(stage_of) | self._extras(stage_of) | self._kinds(row)
         length = f.number(STAGE, 2)[row]
         builder.add(lane, name, self.time[row], length, args)
 
@@ -114,27 +116,27 @@ class Gpu:
         interned, plain = numbers
         table, f = perfetto_sequences.QUEUE, self.fields
         ident = f.number(STAGE, interned)[row]
-        out = self.sequences.lookup(table, row, ident, self._specifications())
+        result = self.sequences.lookup(table, row, ident, self._specifications())
         by_number = np.where(ident == 0, f.number(STAGE, plain)[row], ident)
-        unnamed = (ident == 0) | (out < 0)
+        unnamed = (ident == 0) | (result < 0)
         if unnamed.any():
-            out[unnamed] = self.texts.numbered(kind, by_number[unnamed])
-        return out
+            result[unnamed] = self.texts.numbered(kind, by_number[unnamed])
+        return result
 
     def _specifications(self) -> list[int]:
         """The code of the name of each interned queue or stage; -1 for none."""
-        out: list[int] = []
+        result: list[int] = []
         for data in self.sequences.tables.get(perfetto_sequences.QUEUE, {}).values():
             try:
-                found = part(data)
+                fields_ = part(data)
             except ReadError:
                 self.damaged += 1
-                found = {}
-            out.append(self.texts.code(name) if (name := text(found, 2)) else -1)
-        return out
+                fields_ = {}
+            result.append(self.texts.code(name) if (name := text(fields_, 2)) else -1)
+        return result
 
     def _kinds(self, row: Int32s) -> dict[str, Values]:
-        """What stages say of themselves: graphics or compute."""
+        """Kind of each stage: graphics or compute."""
         kinds: list[int] = []
         for data in self.sequences.tables.get(perfetto_sequences.QUEUE, {}).values():
             try:
@@ -147,21 +149,25 @@ class Gpu:
         )
         return {"stage category": Coded(code)} if (code >= 0).any() else {}
 
-    def _launches(self, place: Int32s) -> dict[str, Values]:
+    def _launches(self, stage_of: Int32s) -> dict[str, Values]:
         """Grid and block of kernels, as Kineto writes them: `[64, 1, 1]`."""
-        at, start, end = self.fields.spans(STAGE, 21)
-        known = place[at] >= 0
-        at, start, end = place[at[known]], start[known], end[known]
-        if not len(at):
+        index, start, end = self.fields.spans(STAGE, 21)
+        valid = stage_of[index] >= 0
+        index, start, end = stage_of[index[valid]], start[valid], end[valid]
+        if not len(index):
             return {}
-        which, launches = distinct(self.buf, start, end - start)
-        out: dict[str, Values] = {}
+        inverse, launches = distinct(self.buf, start, end - start)
+        result: dict[str, Values] = {}
         for key, number in (("grid", 1), ("block", 2)):
-            codes = np.array([self._dimensions(one, number) for one in launches], np.int64)[which]
-            given = codes >= 0
-            if given.any():
-                out[key] = Rows(at[given], np.full(int(given.sum()), TEXT, np.uint8), codes[given])
-        return out
+            codes = np.array([self._dimensions(launche, number) for launche in launches], np.int64)[
+                inverse
+            ]
+            values = codes >= 0
+            if values.any():
+                result[key] = Rows(
+                    index[values], np.full(int(values.sum()), TEXT, np.uint8), codes[values]
+                )
+        return result
 
     def _dimensions(self, data: bytes, number: int) -> int:
         try:
@@ -176,40 +182,42 @@ class Gpu:
             else self.texts.code(str([whole(size, axis, 1) for axis in (1, 2, 3)]))
         )
 
-    def _extras(self, place: Int32s) -> dict[str, Values]:
-        """What a driver states beside these, by name."""
-        at, start, end = self.fields.spans(STAGE, 6)
-        known = place[at] >= 0
-        at, start, end = place[at[known]], start[known], end[known]
-        if not len(at):
+    def _extras(self, stage_of: Int32s) -> dict[str, Values]:
+        """Further values that a driver states, by name."""
+        index, start, end = self.fields.spans(STAGE, 6)
+        valid = stage_of[index] >= 0
+        index, start, end = stage_of[index[valid]], start[valid], end[valid]
+        if not len(index):
             return {}
-        which, extras = distinct(self.buf, start, end - start)
+        inverse, extras = distinct(self.buf, start, end - start)
         rows: dict[str, list[tuple[int, int]]] = {}
         for i, data in enumerate(extras):
             try:
-                found = part(data)
+                fields_ = part(data)
             except ReadError:
                 self.damaged += 1
                 continue
-            rows.setdefault(text(found, 1) or "extra", []).append(
-                (i, self.texts.code(text(found, 2)))
+            rows.setdefault(text(fields_, 1) or "extra", []).append(
+                (i, self.texts.code(text(fields_, 2)))
             )
-        out: dict[str, Values] = {}
+        result: dict[str, Values] = {}
         for key, pairs in rows.items():
             table = np.full(len(extras), -1, np.int64)
             for i, code in pairs:
                 table[i] = code
-            given = table[which] >= 0
-            out[key] = Rows(
-                at[given], np.full(int(given.sum()), TEXT, np.uint8), table[which[given]]
+            is_stated = table[inverse] >= 0
+            result[key] = Rows(
+                index[is_stated],
+                np.full(int(is_stated.sum()), TEXT, np.uint8),
+                table[inverse[is_stated]],
             )
-        return out
+        return result
 
     def _counters(self, builder: Builder, host: str) -> None:
         f = self.fields
         row, start, end = f.spans(COUNTER, 2)
-        given = self.usable[row]
-        row, start, end = row[given], start[given], end[given]
+        usable = self.usable[row]
+        row, start, end = row[usable], start[usable], end[usable]
         if not len(row):
             return
         samples = perfetto_fields.read(self.buf, start, end, dict.fromkeys((1, 2, 3)))
@@ -231,22 +239,22 @@ class Gpu:
             "left out: samples of GPU counters without a value, or damaged.", int((~there).sum())
         )
         some = np.flatnonzero(there)
-        for mine in (some[group] for group in rows_by_value(key[some])):
-            at = mine[0]
-            number, gpu = int(counter[at]), int(gpus[at])
-            if descriptor[at]:
-                known = (int(state[at]), int(descriptor[at]))
-                if known not in described:
-                    described[known] = self._interned(int(row[at]), known[1])
-                names, gpu = described[known]
+        for group_rows in (some[group] for group in rows_by_value(key[some])):
+            first_row = group_rows[0]
+            number, gpu = int(counter[first_row]), int(gpus[first_row])
+            if descriptor[first_row]:
+                key_ = (int(state[first_row]), int(descriptor[first_row]))
+                if key_ not in described:
+                    described[key_] = self._interned(int(row[first_row]), key_[1])
+                names, gpu = described[key_]
             else:
                 names = plain
             if not names.get(number):
-                unknown += len(mine)
+                unknown += len(group_rows)
                 continue
             device = f"GPU {gpu}"
             lane = builder.lane(host, device, "counters", labels=device, process_sort=-1, sort=1)
-            turn = mine[np.argsort(self.time[row[mine]], kind="stable")]
+            turn = group_rows[np.argsort(self.time[row[group_rows]], kind="stable")]
             times = self.time[row[turn]]
             # A sample tells of the time before it: it is drawn from the one before on. That of the
             # first is of unknown length.
@@ -260,29 +268,29 @@ class Gpu:
             )
 
     def _described(self) -> dict[int, str]:
-        out: dict[int, str] = {}
+        result: dict[int, str] = {}
         _, start, end = self.fields.spans(COUNTER, 1)
         for a, b in zip(start.tolist(), end.tolist(), strict=True):
             for number, name in self._counter_names(bytes(self.buf.data[a:b])).items():
-                out.setdefault(number, name)
-        return out
+                result.setdefault(number, name)
+        return result
 
     def _interned(self, row: int, ident: int) -> tuple[dict[int, str], int]:
         """Names of the counters of an interned description, and its GPU."""
         data = self.sequences.entry(perfetto_sequences.GPU_COUNTERS, row, ident)
         try:
-            found = part(data or b"")
+            fields_ = part(data or b"")
         except ReadError:
             self.damaged += 1
-            found = {}
-        return self._counter_names(content(found, 2) or b""), whole(found, 3)
+            fields_ = {}
+        return self._counter_names(content(fields_, 2) or b""), whole(fields_, 3)
 
     def _counter_names(self, descriptor: bytes) -> dict[int, str]:
-        out: dict[int, str] = {}
+        result: dict[int, str] = {}
         try:
-            for one in contents(part(descriptor), 1):
-                spec = part(one)
-                out.setdefault(whole(spec, 1), text(spec, 2))
+            for content in contents(part(descriptor), 1):
+                spec = part(content)
+                result.setdefault(whole(spec, 1), text(spec, 2))
         except ReadError:
             self.damaged += 1
-        return out
+        return result

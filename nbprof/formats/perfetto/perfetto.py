@@ -180,9 +180,9 @@ class _File:
         tracks = Tracks()
         tracks.read(fields, buf)
         texts = Texts(self.builder)
-        time, known = self._times(fields, sequences, clocks)
+        time, valid = self._times(fields, sequences, clocks)
         lost = 0
-        usable = known & sequences.usable & ~fields.bad
+        usable = valid & sequences.usable & ~fields.bad
         is_event = fields.has(EVENT)
         for has in (
             is_event,
@@ -190,7 +190,7 @@ class _File:
             fields.has(perfetto_gpu.COUNTER, 2),
         ):
             lost += int((has & ~sequences.usable).sum())
-            timeless = int((has & ~known & sequences.usable).sum())
+            timeless = int((has & ~valid & sequences.usable).sum())
             receipt.skip(
                 "left out: no time, or a clock that no snapshot relates to the others.", timeless
             )
@@ -204,19 +204,19 @@ class _File:
         self._tell(fields, buf, sequences, damaged, texts)
 
     def _packets(self, buffer: Buffer, file: SourceFile) -> tuple[Int64s, Fields]:
-        """Where the packets of a file end, and their fields."""
+        """Ends of the packets of a file, and their fields."""
         buf = buffer.array
-        starts, cut = _starts(buffer)
-        if not cut:
-            said = "its first packet is incomplete: it was truncated, or is not a Perfetto trace."
-            raise ReadError(said, path=file.label, offset=0)
-        if cut < buffer.size:
-            what = (
-                f"The file ends at byte {cut:,} inside a packet, or is damaged there: the part"
-                " before it was read. The recorder was stopped while writing, or the copy is"
+        starts, truncated = _starts(buffer)
+        if not truncated:
+            fault = "its first packet is incomplete: it was truncated, or is not a Perfetto trace."
+            raise ReadError(fault, path=file.label, offset=0)
+        if truncated < buffer.size:
+            fault = (
+                f"The file ends at byte {truncated:,} inside a packet, or is damaged there: the"
+                " part before it was read. The recorder was stopped while writing, or the copy is"
                 " incomplete."
             )
-            self.receipt.cut_off(Cut(self.number, file.name, what))
+            self.receipt.cut_off(Cut(self.number, file.name, fault))
         if not len(starts):
             raise ReadError(
                 "it has no packets, so it is not a Perfetto trace.", path=file.label, offset=0
@@ -239,46 +239,46 @@ class _File:
         blocks = list(zip(*(column.tolist() for column in fields.spans(_DEFLATED)), strict=True))
         # Blocks are looked into one by one only where their packets are not sound one behind the
         # other.
-        for apart in (False, True):
+        for per_packet in (False, True):
             grown = Growing(file.label, allowed(buffer.size, limit_bytes))
-            at = damaged = 0
+            offset = damaged = 0
             for row, first, last in blocks:
-                grown.add(data[at : starts[row]])
-                at = int(end[row])
-                damaged += not _inflate(data[first:last], grown, apart=apart)
-            grown.add(data[at : int(end[-1])])
+                grown.add(data[offset : starts[row]])
+                offset = int(end[row])
+                damaged += not _inflate(data[first:last], grown, per_packet=per_packet)
+            grown.add(data[offset : int(end[-1])])
             if not grown.size:
                 raise ReadError(
                     "its compressed packets cannot be unpacked: it is damaged.",
                     path=file.label,
                     offset=0,
                 )
-            out = grown.buffer()
-            if apart or (not damaged and _starts(out)[1] == out.size):
+            result = grown.buffer()
+            if per_packet or (not damaged and _starts(result)[1] == result.size):
                 break
         self.receipt.skip("(blocks of compressed packets) left out in part: damaged.", damaged)
-        return out
+        return result
 
     def _times(
         self, fields: Fields, sequences: Sequences, clocks: Clocks
     ) -> tuple[Int64s, np.ndarray]:
         """Times of all packets, ns on the clock of the trace, and which have one."""
-        time, known = fields.number(8), fields.has(8)
-        clock, stated = fields.small(58), fields.has(58)
-        if sequences.defaults and not stated.all():
-            default = np.array([one.clock for one in sequences.defaults] + [-1], np.int32)[
-                sequences.default
-            ]
-            clock = np.where(~stated & (default >= 0), default, clock)
-        rows = np.flatnonzero(known & sequences.usable) if clock.any() else np.arange(0)
+        time, has_time = fields.number(8), fields.has(8)
+        clock, has_clock = fields.small(58), fields.has(58)
+        if sequences.defaults and not has_clock.all():
+            default = np.array(
+                [*(defaults.clock for defaults in sequences.defaults), -1], np.int32
+            )[sequences.default]
+            clock = np.where(~has_clock & (default >= 0), default, clock)
+        rows = np.flatnonzero(has_time & sequences.usable) if clock.any() else np.arange(0)
         if len(rows):
             moved, could = clocks.on_trace(time[rows], clock[rows], sequences.code[rows], rows)
-            time[rows], known[rows] = moved, could
+            time[rows], has_time[rows] = moved, could
         else:
-            known &= (time >= 0) & (time < 1 << 62)
+            has_time &= (time >= 0) & (time < 1 << 62)
         if later := clocks.since_1970():
-            time[known] += later
-        return time, known
+            time[has_time] += later
+        return time, has_time
 
     def _tell(
         self, fields: Fields, buf: np.ndarray, sequences: Sequences, damaged: int, texts: Texts
@@ -287,12 +287,12 @@ class _File:
         counts: dict[str, int] = {}
         for number, count in fields.others.items():
             if number not in _ABOUT:
-                what = _UNREAD.get(number, f"others (field {number})")
-                counts[what] = counts.get(what, 0) + count
+                label = _UNREAD.get(number, f"others (field {number})")
+                counts[label] = counts.get(label, 0) + count
         if counts:
             listed = ", ".join(
-                f"{what} {count:,}"
-                for what, count in sorted(counts.items(), key=lambda item: -item[1])
+                f"{label} {count:,}"
+                for label, count in sorted(counts.items(), key=lambda item: -item[1])
             )
             receipt.info(f"{self.label}Packets that are not read: {listed}.")
         if fields.others.get(_ZSTD):
@@ -301,8 +301,8 @@ class _File:
                 " without compression."
             )
         if sequences.lost:
-            what = "(its buffer was full or overwritten): events are missing."
-            receipt.warn(f"{self.label}The recorder lost packets {sequences.lost:,} times {what}")
+            label = "(its buffer was full or overwritten): events are missing."
+            receipt.warn(f"{self.label}The recorder lost packets {sequences.lost:,} times {label}")
         self._statistics(fields, buf)
         if damaged:
             receipt.warn(
@@ -312,17 +312,17 @@ class _File:
         texts.strings.report(receipt)
 
     def _statistics(self, fields: Fields, buf: np.ndarray) -> None:
-        """What the recorder itself counted as lost, in its last statistics."""
+        """Losses that the recorder counted, from its last statistics."""
         _, start, end = fields.spans(_STATS)
         if not len(start):
             return
         try:
-            said = message(buf.data, int(start[-1]), int(end[-1]))
-            buffers = [part(one) for one in contents(said, 1)]
+            config = message(buf.data, int(start[-1]), int(end[-1]))
+            buffers = [part(content) for content in contents(config, 1)]
         except ReadError:
             self.receipt.warn(f"{self.label}The recorder's loss statistics are damaged.")
             return
-        for number, what in (
+        for number, label in (
             (
                 3,
                 (
@@ -342,19 +342,19 @@ class _File:
             (9, "packets were not valid"),
             (22, "packets were too large for its buffer"),
         ):
-            count = sum(whole(one, number) for one in buffers)
+            count = sum(whole(buffer, number) for buffer in buffers)
             if count > 0:
-                self.receipt.warn(f"{self.label}The recorder reports that {count:,} {what}.")
-        if whole(said, 15) == _FLUSH_FAILED:
+                self.receipt.warn(f"{self.label}The recorder reports that {count:,} {label}.")
+        if whole(config, 15) == _FLUSH_FAILED:
             self.receipt.warn(
                 f"{self.label}The recorder reports that its last flush failed: the end may be"
                 " missing."
             )
 
 
-def _inflate(data: memoryview, out: Growing, *, apart: bool) -> bool:
+def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:
     """Unpacks packets to the end of others; False where they are damaged: then those that are whole
-    are kept, if they are told `apart`.
+    are kept, if `per_packet`.
     """
     unpacker = zlib.decompressobj()
     parts: list[bytes] = []
@@ -363,39 +363,39 @@ def _inflate(data: memoryview, out: Growing, *, apart: bool) -> bool:
         while rest:
             parts.append(unpacker.decompress(rest, _BLOCK))
             count += len(parts[-1])
-            out.room(count)
+            result.room(count)
             rest = unpacker.unconsumed_tail
         parts.append(unpacker.flush())
     except zlib.error:
         sound = False
     sound &= unpacker.eof
-    found = parts[0] if len(parts) == 1 else b"".join(parts)
-    if apart and found:
-        stop = _starts(Buffer.of(found))[1]
-        sound &= stop == len(found)
-        found = found[:stop]
-    out.add(found)
+    data_ = parts[0] if len(parts) == 1 else b"".join(parts)
+    if per_packet and data_:
+        stop = _starts(Buffer.of(data_))[1]
+        sound &= stop == len(data_)
+        data_ = data_[:stop]
+    result.add(data_)
     return sound
 
 
 def _starts(buffer: Buffer) -> tuple[Int64s, int]:
-    """Where packets begin, and the byte to which they follow each other."""
-    cut = buffer.size
+    """Starts of packets, and the byte up to which they follow each other."""
+    last = buffer.size
     for turn in range(3):
         try:
-            (starts,), _ = event_starts(buffer.array, [(0, cut)], PACKET_TAG, None)
+            (starts,), _ = event_starts(buffer.array, [(0, last)], PACKET_TAG, None)
         except ReadError as error:
             # Nearly always the byte of the field that is wrong; it may lie in it.
-            cut = min(error.offset or 0, cut - 1) if not turn else _walked(buffer)
+            last = min(error.offset or 0, last - 1) if not turn else _walked(buffer)
             continue
-        return starts, cut
+        return starts, last
     return np.zeros(0, np.int64), 0
 
 
 def _walked(buffer: Buffer) -> int:
     """The byte to which packets follow each other, one after the other."""
-    at = 0
+    offset = 0
     with contextlib.suppress(ReadError):
-        while at < buffer.size:
-            at = wire.read_field(buffer.data, at, buffer.size)[3]
-    return at
+        while offset < buffer.size:
+            offset = wire.read_field(buffer.data, offset, buffer.size)[3]
+    return offset

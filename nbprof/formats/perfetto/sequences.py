@@ -1,5 +1,5 @@
-"""What packets of one writer have in common: interned data, defaults, and whether these were lost
-on the way.
+"""State of the packets of one writer: interned data, defaults, and whether these were lost on the
+way.
 
 Format: https://perfetto.dev/docs/reference/trace-packet-proto (`trusted_packet_sequence_id`,
 `sequence_flags`).
@@ -39,13 +39,13 @@ def message(data: memoryview, start: int, end: int) -> Message:
     ------
     ReadError
     """
-    out: Message = {}
+    result: Message = {}
     for number, kind, value, stop in wire.fields(data, start, end):
         if kind == VARINT:
-            out.setdefault(number, []).append(wire.signed(value))
+            result.setdefault(number, []).append(wire.signed(value))
         elif kind != wire.GROUP:
-            out.setdefault(number, []).append(bytes(data[value:stop]))
-    return out
+            result.setdefault(number, []).append(bytes(data[value:stop]))
+    return result
 
 
 def part(data: bytes) -> Message:
@@ -55,14 +55,14 @@ def part(data: bytes) -> Message:
 
 def whole(fields: Message, number: int, missing: int = 0) -> int:
     """A number; the last counts."""
-    found = [value for value in fields.get(number, ()) if isinstance(value, int)]
-    return found[-1] if found else missing
+    values = [value for value in fields.get(number, ()) if isinstance(value, int)]
+    return values[-1] if values else missing
 
 
 def content(fields: Message, number: int) -> bytes | None:
     """The bytes of a field; the last counts."""
-    found = [value for value in fields.get(number, ()) if isinstance(value, bytes)]
-    return found[-1] if found else None
+    values = [value for value in fields.get(number, ()) if isinstance(value, bytes)]
+    return values[-1] if values else None
 
 
 def contents(fields: Message, number: int) -> list[bytes]:
@@ -77,7 +77,7 @@ def text(fields: Message, number: int) -> str:
 
 @dataclass
 class Defaults:
-    """What a writer says once for the packets that follow."""
+    """Values that a writer states once for the packets that follow."""
 
     clock: int = -1
     track: int | None = None
@@ -110,12 +110,12 @@ class Sequences:
     def __init__(self, fields: Fields, buf: wire.Bytes) -> None:
         count = fields.count
         self.damaged = 0
-        self.code, known = numbered(fields.number(10))
+        self.code, numbers = numbered(fields.number(10))
         # The packets sequence by sequence; None where there is only one.
         self._order: Int64s | None = None
-        if len(known) > 1:
+        if len(numbers) > 1:
             self._order = np.argsort(
-                self.code.astype(np.uint16) if len(known) < 1 << 16 else self.code, kind="stable"
+                self.code.astype(np.uint16) if len(numbers) < 1 << 16 else self.code, kind="stable"
             )
         flags = fields.small(13)
         cleared = self._by_sequence((flags & _CLEARED) != 0)
@@ -123,14 +123,14 @@ class Sequences:
         begins = np.zeros(count, np.bool_)
         begins[:1] = True
         if self._order is not None:
-            of = self.code[self._order]
-            begins[1:] = of[1:] != of[:-1]
+            code_sorted = self.code[self._order]
+            begins[1:] = code_sorted[1:] != code_sorted[:-1]
         dropped = self._by_sequence(fields.small(42) != 0) & ~begins
         self.lost = int(dropped.sum())
         fresh = cleared | begins
         self.states = int(fresh.sum())
         self.state = self._back(np.cumsum(fresh, dtype=np.int32) - np.int32(1))
-        # Where the state of each packet began, and where something last happened to it.
+        # Start of the state of each packet, and the last packet with a change to it.
         self._fresh = _last(fresh)
         self.usable = (flags & _NEEDS) == 0
         if not self.usable.all():
@@ -148,40 +148,40 @@ class Sequences:
         """A column by sequences in the order of the packets."""
         if self._order is None:
             return column
-        out = np.empty_like(column)
-        out[self._order] = column
-        return out
+        result = np.empty_like(column)
+        result[self._order] = column
+        return result
 
     def latest(self, rows: Int32s) -> Int32s:
         """For each packet which of some packets (ascending) is the last of its state up to it, as
         an index among them; -1 for none.
         """
-        out = np.full(len(self.code), -1, np.int32)
+        result = np.full(len(self.code), -1, np.int32)
         if not len(rows):
-            return out
-        out[rows] = np.arange(len(rows), dtype=np.int32)
-        number = self._by_sequence(out)
-        at = _last(number >= 0)
-        known = (number[at] >= 0) & (at >= self._fresh)
-        return self._back(np.where(known, number[at], np.int32(-1)))
+            return result
+        result[rows] = np.arange(len(rows), dtype=np.int32)
+        number = self._by_sequence(result)
+        index = _last(number >= 0)
+        valid = (number[index] >= 0) & (index >= self._fresh)
+        return self._back(np.where(valid, number[index], np.int32(-1)))
 
     def _defaults(self, fields: Fields, buf: wire.Bytes) -> Int32s:
         row, start, end = fields.spans(59)
         if not len(row):
             return np.full(fields.count, -1, np.int32)
         for a, b in zip(start.tolist(), end.tolist(), strict=True):
-            one = Defaults()
+            defaults = Defaults()
             try:
-                found = message(buf.data, a, b)
-                one.clock = whole(found, 58, -1)
-                if (inner := content(found, 11)) is not None:
+                fields_ = message(buf.data, a, b)
+                defaults.clock = whole(fields_, 58, -1)
+                if (inner := content(fields_, 11)) is not None:
                     event = part(inner)
-                    one.track = whole(event, 11) if 11 in event else None
-                    one.counters = numbers_of(event, 31)
-                    one.double_counters = numbers_of(event, 45)
+                    defaults.track = whole(event, 11) if 11 in event else None
+                    defaults.counters = numbers_of(event, 31)
+                    defaults.double_counters = numbers_of(event, 45)
             except ReadError:
                 self.damaged += 1
-            self.defaults.append(one)
+            self.defaults.append(defaults)
         # Several in one packet are one, the last.
         rows, last = np.unique(row[::-1], return_index=True)
         self.defaults = [self.defaults[len(row) - 1 - i] for i in last.tolist()]
@@ -208,15 +208,15 @@ class Sequences:
                 self.damaged += 1
 
     def entry(self, table: int, row: int, ident: int) -> bytes | None:
-        """What an id means to one packet: the text, or the whole message of tables that have more
-        than that; None for an unknown id.
+        """Meaning of an id for one packet: the text, or the message of tables that have more than a
+        text; None for an unknown id.
         """
         return self.tables.get(table, {}).get((int(self.state[row]), ident))
 
     def lookup(
         self, table: int, rows: Int32s | Int64s | None, ident: Int64s, codes: Sequence[int]
     ) -> Int32s:
-        """What ids mean to packets; -1 for an unknown id.
+        """Codes of the meanings of ids for packets; -1 for an unknown id.
 
         Parameters
         ----------
@@ -236,11 +236,11 @@ class Sequences:
 
 def _last(marks: npt.NDArray[np.bool_]) -> Int32s:
     """For each place the last one up to it that is marked; 0 where there is none."""
-    at = np.flatnonzero(marks)
-    if not len(at) or at[0]:
-        at = np.append(0, at)
-    out: Int32s = np.repeat(at.astype(np.int32), np.diff(np.append(at, len(marks))))
-    return out
+    rows = np.flatnonzero(marks)
+    if not len(rows) or rows[0]:
+        rows = np.append(0, rows)
+    result: Int32s = np.repeat(rows.astype(np.int32), np.diff(np.append(rows, len(marks))))
+    return result
 
 
 class _Lookup:
@@ -248,7 +248,7 @@ class _Lookup:
 
     def __init__(self, entries: dict[tuple[int, int], bytes], states: int) -> None:
         keys = np.array(list(entries), np.int64).reshape(-1, 2)
-        self.idents, which = np.unique(keys[:, 1], return_inverse=True)
+        self.idents, inverse = np.unique(keys[:, 1], return_inverse=True)
         self.top = int(self.idents[-1]) if len(keys) else -1
         self.table: Int32s | None = None
         if len(keys) and self.idents[0] >= 0 and states * (self.top + 2) <= _MOST:
@@ -257,7 +257,7 @@ class _Lookup:
                 len(keys), dtype=np.int32
             )
         else:
-            key = keys[:, 0] * max(len(self.idents), 1) + which.reshape(-1)
+            key = keys[:, 0] * max(len(self.idents), 1) + inverse.reshape(-1)
             self.order = np.argsort(key)
             self.keys = key[self.order]
 
@@ -266,29 +266,29 @@ class _Lookup:
         if not len(self.idents):
             return np.full(len(ident), -1, np.int32)
         if self.table is not None:
-            # What is too large or negative falls on the last id of a state, which nothing has.
-            at = np.minimum(ident.view(np.uint64), np.uint64(self.top + 1)).view(np.int64)
+            # Too large or negative ids fall on the last id of a state, which is unused.
+            index = np.minimum(ident.view(np.uint64), np.uint64(self.top + 1)).view(np.int64)
             if int(state.max(initial=0)) > 0:
-                at += state.astype(np.int64) * (self.top + 2)
+                index += state.astype(np.int64) * (self.top + 2)
             # One table of both: an entry that is not there has the place -1, and so the last code.
-            found: Int32s = codes[self.table][at]
-            return found
-        place = np.minimum(np.searchsorted(self.idents, ident), len(self.idents) - 1)
-        key = state.astype(np.int64) * len(self.idents) + place
-        at = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
-        known = (self.idents[place] == ident) & (self.keys[at] == key)
-        return np.where(known, codes[self.order[at]], np.int32(-1))
+            looked_up: Int32s = codes[self.table][index]
+            return looked_up
+        position = np.minimum(np.searchsorted(self.idents, ident), len(self.idents) - 1)
+        key = state.astype(np.int64) * len(self.idents) + position
+        index = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        valid = (self.idents[position] == ident) & (self.keys[index] == key)
+        return np.where(valid, codes[self.order[index]], np.int32(-1))
 
 
 def numbers_of(fields: Message, number: int) -> list[int]:
     """The numbers of a field that there may be often, packed or not."""
-    out: list[int] = []
+    result: list[int] = []
     for value in fields.get(number, ()):
         if isinstance(value, int):
-            out.append(value)
+            result.append(value)
         else:
             pos = 0
             while pos < len(value):
-                one, pos = wire.read_varint(value, pos, len(value))
-                out.append(wire.signed(one))
-    return out
+                varint, pos = wire.read_varint(value, pos, len(value))
+                result.append(wire.signed(varint))
+    return result

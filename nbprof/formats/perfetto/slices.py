@@ -1,6 +1,4 @@
-"""Which slices the begins and ends on the tracks make up: each end closes the last open begin of
-its track.
-"""
+"""Slices from begins and ends on tracks: each end closes the last open begin of its track."""
 
 from __future__ import annotations
 
@@ -37,42 +35,46 @@ def pair(track: Int32s, time: Int64s, begins: npt.NDArray[np.bool_]) -> Pairs:
     """
     order = by_time(track, time)
     change = begins[order].astype(np.int8) * np.int8(2) - np.int8(1)
-    of = track[order]
-    first = run_starts(of)
+    track_sorted = track[order]
+    first = run_starts(track_sorted)
     level = _levels(change, first)
     lost = np.zeros(0, np.int64)
     if len(level) and int(level.min()) < 0:
         # An end that goes below all before it on its track closes nothing. Each track has a range
         # of numbers below that of the one before.
-        span = np.int64(len(of) + 2)
-        number = np.cumsum(_marks(first, len(of)), dtype=np.int64) * span
+        span = np.int64(len(track_sorted) + 2)
+        number = np.cumsum(_marks(first, len(track_sorted)), dtype=np.int64) * span
         least = np.minimum.accumulate(np.minimum(level, 0) - number)
         before = np.append(0, least[:-1])
         before[first] = -number[first]
         closes_nothing = level - number < before
         lost = order[closes_nothing]
-        order, change, of = order[~closes_nothing], change[~closes_nothing], of[~closes_nothing]
-        first = run_starts(of)
+        order, change, track_sorted = (
+            order[~closes_nothing],
+            change[~closes_nothing],
+            track_sorted[~closes_nothing],
+        )
+        first = run_starts(track_sorted)
         level = _levels(change, first)
     # On one level of a track begins and ends take turns.
     level += change < 0
     levels = int(level.max(initial=0)) + 1
-    small = (int(of.max(initial=0)) + 1) * levels < 1 << 16
-    key = of.astype(np.uint16 if small else np.int64) * levels + level.astype(
+    small = (int(track_sorted.max(initial=0)) + 1) * levels < 1 << 16
+    key = track_sorted.astype(np.uint16 if small else np.int64) * levels + level.astype(
         np.uint16 if small else np.int64
     )
     turn = np.argsort(key, kind="stable")
-    place = order[turn]
-    begin = begins[place]
-    paired = np.zeros(len(place), np.bool_)
+    events = order[turn]
+    begin = begins[events]
+    paired = np.zeros(len(events), np.bool_)
     paired[:-1] = begin[:-1] & ~begin[1:]
     # The last of a level has none after it.
     if small:
         paired[np.cumsum(np.bincount(key))[:-1] - 1] = False
     else:
         paired[:-1] &= key[turn[1:]] == key[turn[:-1]]
-    at = np.flatnonzero(paired)
-    return Pairs(place[at], place[at + 1], place[begin & ~paired], lost)
+    rows = np.flatnonzero(paired)
+    return Pairs(events[rows], events[rows + 1], events[begin & ~paired], lost)
 
 
 def by_time(track: Int32s, time: Int64s) -> Int64s:
@@ -90,13 +92,13 @@ def _by_track(track: Int32s) -> Int64s:
 
 
 def _marks(first: Int64s, count: int) -> npt.NDArray[np.bool_]:
-    out = np.zeros(count, np.bool_)
-    out[first] = True
-    return out
+    result = np.zeros(count, np.bool_)
+    result[first] = True
+    return result
 
 
 def _levels(change: npt.NDArray[np.int8], first: Int64s) -> Int32s:
-    """How many slices of its track are open after each begin or end."""
+    """Number of slices of its track that are open after each begin or end."""
     total = np.cumsum(change, dtype=np.int32)
     before = total[first] - change[first]
     total -= np.repeat(before, np.diff(np.append(first, len(change))))

@@ -29,11 +29,11 @@ class Texts:
         """The code of one text."""
         return self._texts[text]
 
-    def numbered(self, what: str, numbers: Int64s) -> Int32s:
+    def numbered(self, label: str, numbers: Int64s) -> Int32s:
         """Codes for what has a number only: `name 7`."""
-        known, which = np.unique(numbers, return_inverse=True)
-        codes = [self.code(f"{what} {one}") for one in known.tolist()]
-        return np.array(codes, np.int32)[which.reshape(-1)]
+        idents, inverse = np.unique(numbers, return_inverse=True)
+        codes = [self.code(f"{label} {ident}") for ident in idents.tolist()]
+        return np.array(codes, np.int32)[inverse.reshape(-1)]
 
     def spans(self, buf: wire.Bytes, start: Int64s, end: Int64s) -> Int32s:
         """Codes of texts in the file."""

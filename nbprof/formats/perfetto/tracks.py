@@ -21,7 +21,7 @@ Key = tuple[object, ...]
 
 @dataclass
 class Track:
-    """What descriptors say of one track."""
+    """The description of one track."""
 
     name: str = ""
     parent: int = 0
@@ -39,7 +39,7 @@ class Track:
 
 @dataclass
 class Process:
-    """What is said of a process."""
+    """The description of a process."""
 
     name: str = ""
     labels: str = ""
@@ -48,7 +48,7 @@ class Process:
 
 @dataclass
 class Place:
-    """Where a track is drawn. Those of one `key` are one row; those of one `group` share rows where
+    """Position of a track. Tracks of one `key` are one row; those of one `group` share rows where
     they don't overlap.
     """
 
@@ -87,33 +87,37 @@ class Tracks:
                 except ReadError:
                     self.damaged += 1
 
-    def _tree(self, found: Message) -> None:
+    def _tree(self, fields: Message) -> None:
         """ProcessTree, by the recorder of a whole system."""
-        for one in found.get(1, ()):
-            process = part(one) if isinstance(one, bytes) else {}
+        for value in fields.get(1, ()):
+            process = part(value) if isinstance(value, bytes) else {}
             if 1 in process:
                 self._name(
                     self.processes.setdefault(whole(process, 1), Process()),
                     text({3: process.get(3, [])[:1]}, 3),
                 )
-        for one in found.get(2, ()):
-            thread = part(one) if isinstance(one, bytes) else {}
+        for value in fields.get(2, ()):
+            thread = part(value) if isinstance(value, bytes) else {}
             if 1 in thread:
                 self.threads.setdefault((whole(thread, 3), whole(thread, 1)), text(thread, 2))
 
-    def _process(self, found: Message) -> int | None:
-        if 1 not in found:
+    def _process(self, fields: Message) -> int | None:
+        if 1 not in fields:
             return None
-        pid = whole(found, 1)
+        pid = whole(fields, 1)
         process = self.processes.setdefault(pid, Process())
-        self._name(process, text(found, 6) or text({2: found.get(2, [])[:1]}, 2), over=6 in found)
+        self._name(
+            process, text(fields, 6) or text({2: fields.get(2, [])[:1]}, 2), over=6 in fields
+        )
         process.labels = (
             ", ".join(
-                str(one, "utf-8", "replace") for one in found.get(8, ()) if isinstance(one, bytes)
+                str(name, "utf-8", "replace")
+                for name in fields.get(8, ())
+                if isinstance(name, bytes)
             )
             or process.labels
         )
-        process.sort = whole(found, 3, process.sort)
+        process.sort = whole(fields, 3, process.sort)
         return pid
 
     @staticmethod
@@ -121,31 +125,31 @@ class Tracks:
         if name and (over or not process.name):
             process.name = name
 
-    def _thread(self, found: Message) -> tuple[int, int] | None:
-        if 1 not in found or 2 not in found:
+    def _thread(self, fields: Message) -> tuple[int, int] | None:
+        if 1 not in fields or 2 not in fields:
             return None
-        at = whole(found, 1), whole(found, 2)
-        if (name := text(found, 5)) or at not in self.threads:
-            self.threads[at] = name
-        return at
+        ids = whole(fields, 1), whole(fields, 2)
+        if (name := text(fields, 5)) or ids not in self.threads:
+            self.threads[ids] = name
+        return ids
 
-    def _track(self, found: Message) -> None:
-        track = self.tracks.setdefault(whole(found, 1), Track())
+    def _track(self, fields: Message) -> None:
+        track = self.tracks.setdefault(whole(fields, 1), Track())
         track.name = next(
-            (name for number in (2, 10, 13) if (name := text(found, number))), track.name
+            (name for number in (2, 10, 13) if (name := text(fields, number))), track.name
         )
-        track.parent = whole(found, 5, track.parent)
-        track.order = whole(found, 12, track.order)
-        track.merge = whole(found, 15, track.merge)
-        track.merge_key = text(found, 16) or whole(found, 17) or track.merge_key
-        if (inner := content(found, 3)) is not None:
+        track.parent = whole(fields, 5, track.parent)
+        track.order = whole(fields, 12, track.order)
+        track.merge = whole(fields, 15, track.merge)
+        track.merge_key = text(fields, 16) or whole(fields, 17) or track.merge_key
+        if (inner := content(fields, 3)) is not None:
             pid = self._process(part(inner))
             track.pid = pid if pid is not None else track.pid
-        if (inner := content(found, 4)) is not None and (
-            at := self._thread(part(inner))
+        if (inner := content(fields, 4)) is not None and (
+            ids := self._thread(part(inner))
         ) is not None:
-            track.pid, track.tid = at
-        if (inner := content(found, 8)) is not None:
+            track.pid, track.tid = ids
+        if (inner := content(fields, 8)) is not None:
             counter = part(inner)
             track.counter = True
             track.builtin = whole(counter, 1) in (1, 2)
@@ -158,7 +162,7 @@ class Tracks:
         return track if track is not None and track.counter else None
 
     def place(self, uuid: int, first_event: str) -> Place:
-        """Where a track is drawn; one without a name goes by its first event."""
+        """Position of a track; one without a name goes by its first event."""
         track = self.tracks.get(uuid) or Track()
         if track.tid is not None and track.pid is not None:
             return self.of_thread(track.pid, track.tid)
@@ -169,7 +173,7 @@ class Tracks:
             or f"Track {uuid & 0xFFFFFFFFFFFFFFFF}"
         )
         above = list(self._above(uuid))
-        home = next((one for one in (track, *above) if one.pid is not None), None)
+        home = next((ancestor for ancestor in (track, *above) if ancestor.pid is not None), None)
         group: Key | None = ("track", track.parent, name)
         if track.merge == _MERGE_NONE:
             group = None
@@ -185,32 +189,32 @@ class Tracks:
                 process_sort=1 << 30,
                 sort=track.order,
             )
-        one = self.processes.get(home.pid, Process())
+        process = self.processes.get(home.pid, Process())
         pid = str(home.pid)
         return Place(
             ("track", uuid),
-            one.name or pid,
+            process.name or pid,
             name,
             pid,
             "",
-            one.labels,
-            one.sort,
+            process.labels,
+            process.sort,
             (1 << 30) + track.order,
             group,
         )
 
     def of_thread(self, pid: int, tid: int) -> Place:
-        """Where a thread is drawn."""
-        one = self.processes.get(pid, Process())
+        """Position of a thread."""
+        process = self.processes.get(pid, Process())
         name = self.threads.get((pid, tid), "") or str(tid)
         return Place(
             ("thread", pid, tid),
-            one.name or str(pid),
+            process.name or str(pid),
             name,
             str(pid),
             str(tid),
-            one.labels,
-            one.sort,
+            process.labels,
+            process.sort,
         )
 
     def _above(self, uuid: int) -> Iterable[Track]:

@@ -1,4 +1,4 @@
-"""What AMD's rocprofv3 writes as a format: `*_results.json`, rocpd's `*_results.db`, and tables in
+"""Files of AMD's rocprofv3 as a format: `*_results.json`, rocpd's `*_results.db`, and tables in
 CSV.
 """
 
@@ -25,7 +25,7 @@ _TOGETHER_S = 1800.0
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a file of rocprofv3, by its content."""
+    """The kind of a file of rocprofv3, by its content; None for other files."""
     if head.json:
         return Kind(NAME, "a recording of rocprofv3 (JSON)") if _ROOT in head.text[:256] else None
     tables = tables_named(head.data)
@@ -47,7 +47,7 @@ def sniff(head: Head) -> Kind | None:
 
 
 def _table(line: bytes) -> Kind | None:
-    """Which table a header is of, if it is of one of AMD's profilers."""
+    """Name of the table with a header, if one of AMD's profilers writes it."""
     kind = kind_of(line)
     if kind == "v1":
         return Kind("", "a table of rocprof (v1)", _V1_REMEDY)
@@ -64,9 +64,7 @@ def _table(line: bytes) -> Kind | None:
 
 
 def _rank(file: SourceFile) -> int:
-    """How much a file says, in comparison with another one of the same recording: tables lack the
-    bytes of copies.
-    """
+    """Rank by detail of files of the same recording: tables lack the bytes of copies."""
     return (
         ("csv", "json", "db").index(last)
         if (last := file.name.lower().rpartition(".")[2]) in ("csv", "json", "db")
@@ -88,7 +86,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         files[:] = [file for file in files if _rank(file) == best]
     groups: list[list[str]] = []
     last = 0.0
-    for prefix in sorted(processes, key=lambda one: (_modified(processes[one]), one)):
+    for prefix in sorted(processes, key=lambda prefix_: (_modified(processes[prefix_]), prefix_)):
         if not groups or _modified(processes[prefix]) - last > _TOGETHER_S:
             groups.append([])
         last = _modified(processes[prefix])
@@ -103,25 +101,25 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         if left_out
         else ()
     )
-    out = list(before)
+    result = list(before)
     for group in groups:
         name = (
             here.name
             if len(group) > 1 and len(groups) == 1 and not before
             else group[0] or here.name
         )
-        found = tuple(file for prefix in sorted(group) for file in processes[prefix])
-        out.append(
+        group_files = tuple(file for prefix in sorted(group) for file in processes[prefix])
+        result.append(
             RunFiles(
                 name,
                 here.folder,
-                found,
-                max(map(_modified, (processes[one] for one in group))),
+                group_files,
+                max(map(_modified, (processes[member] for member in group))),
                 NAME,
                 notes,
             )
         )
-    return out
+    return result
 
 
 def _modified(files: list[SourceFile]) -> float:
@@ -134,17 +132,17 @@ def _notes(member: Member) -> tuple[str, ...]:
         return ()
     path = member.file.path
     prefix = prefix_of(path.name)
-    others = sorted(
-        one.name
-        for one in path.parent.glob("*.csv")
-        if one.name != path.name and prefix_of(one.name) == prefix
+    csv_files = sorted(
+        file.name
+        for file in path.parent.glob("*.csv")
+        if file.name != path.name and prefix_of(file.name) == prefix
     )
-    if not others:
+    if not csv_files:
         return ()
-    are = "is another table" if len(others) == 1 else "are other tables"
+    are = "is another table" if len(csv_files) == 1 else "are other tables"
     return (
         (
-            f"{join_some([printable(name) for name in others], 3)} next to it {are} of the same"
+            f"{join_some([printable(name) for name in csv_files], 3)} next to it {are} of the same"
             " recording: load the folder to include all."
         ),
     )

@@ -13,15 +13,26 @@ _SPAN = {
 }
 _PLACE = {"Agent_Id": "agent", "Queue_Id": "queue"}
 _SIZES = {
-    f"{title}_Size_{axis}": f"{what}_{axis.lower()}"
-    for title, what in (("Workgroup", "group"), ("Grid", "grid"))
+    f"{title}_Size_{axis}": f"{shape}_{axis.lower()}"
+    for title, shape in (("Workgroup", "group"), ("Grid", "grid"))
     for axis in "XYZ"
 }
 _KERNEL = {
-    **_SPAN, **_PLACE, **_SIZES, "Stream_Id": "stream", "Dispatch_Id": "dispatch", "Kernel_Id": "kernel", "Kernel_Name": "name",
-    "LDS_Block_Size": "lds", "Group_Segment_Size": "lds", "Scratch_Size": "scratch", "Private_Segment_Size": "scratch",
-    "VGPR_Count": "vgpr", "Accum_VGPR_Count": "accum_vgpr", "SGPR_Count": "sgpr",
-}  # fmt: skip
+    **_SPAN,
+    **_PLACE,
+    **_SIZES,
+    "Stream_Id": "stream",
+    "Dispatch_Id": "dispatch",
+    "Kernel_Id": "kernel",
+    "Kernel_Name": "name",
+    "LDS_Block_Size": "lds",
+    "Group_Segment_Size": "lds",
+    "Scratch_Size": "scratch",
+    "Private_Segment_Size": "scratch",
+    "VGPR_Count": "vgpr",
+    "Accum_VGPR_Count": "accum_vgpr",
+    "SGPR_Count": "sgpr",
+}
 TABLES: dict[str, tuple[frozenset[str], dict[str, str]]] = {
     "counters": (
         frozenset({"Counter_Name", "Counter_Value", "Dispatch_Id"}),
@@ -70,7 +81,7 @@ _RESULTS = re.compile(r"(?:(.*)_)?results\.(?:json|db)", re.IGNORECASE)
 
 
 def kind_of(line: bytes) -> str:
-    """Which table a header is of; '' for none of rocprofv3's."""
+    """Kind of the table with a header; '' for tables of other tools."""
     header = set(cells(line))
     return next((kind for kind, (needed, _) in TABLES.items() if needed <= header), "")
 
@@ -87,8 +98,8 @@ def cells(line: bytes) -> list[str]:
 
 
 def prefix_of(name: str) -> str:
-    """What the files of one process have in common: `717` of `717_kernel_trace.csv` and
+    """Common prefix of the files of one process: `717` of `717_kernel_trace.csv` and
     `717_results.json`.
     """
-    found = _NAME.fullmatch(name) or _RESULTS.fullmatch(name)
-    return found[1] or "" if found else name.rpartition(".")[0] or name
+    match = _NAME.fullmatch(name) or _RESULTS.fullmatch(name)
+    return match[1] or "" if match else name.rpartition(".")[0] or name

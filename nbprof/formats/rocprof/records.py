@@ -1,4 +1,4 @@
-"""What one process recorded, whichever of rocprofv3's files says it.
+"""Records of one process, the same for all files of rocprofv3.
 
 Each kind of record is a frame with the columns that the file has: a number that it does not state
 is -1, a column that it does not have is missing. Times are ns of the machine's clock, which has no
@@ -19,7 +19,7 @@ from nbprof.core.trace import Int64s
 
 CPU, GPU = 1, 2
 _SPAN = ("start", "end", "thread", "correlation")
-SHAPE = tuple(f"{what}_{axis}" for what in ("group", "grid") for axis in "xyz")
+SHAPE = tuple(f"{shape}_{axis}" for shape in ("group", "grid") for axis in "xyz")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "kernels": (
         *("name", *_SPAN, "device", "queue", "stream", "dispatch", "kernel", *SHAPE),
@@ -67,7 +67,7 @@ class Agent:
 
 @dataclass
 class Recording:
-    """What one process recorded.
+    """Records of one process.
 
     Attributes
     ----------
@@ -111,13 +111,13 @@ class Recording:
 
 def numbered(agents: Iterable[Agent]) -> list[Agent]:
     """Agents, those without a number numbered among their type in the order in which they come."""
-    out = list(agents)
+    result = list(agents)
     for kind in (0, CPU, GPU):
-        mine = [agent for agent in out if agent.type == kind]
-        if any(agent.number < 0 for agent in mine):
-            for number, agent in enumerate(mine):
+        rows = [agent for agent in result if agent.type == kind]
+        if any(agent.number < 0 for agent in rows):
+            for number, agent in enumerate(rows):
                 agent.number = number
-    return out
+    return result
 
 
 def devices(keys: Int64s, agents: Sequence[Agent]) -> Int64s:
@@ -126,7 +126,7 @@ def devices(keys: Int64s, agents: Sequence[Agent]) -> Int64s:
 
 
 def labels(keys: Int64s, agents: Sequence[Agent]) -> pd.Categorical:
-    """What each key names, `GPU 0` or `CPU 0`; missing for an unknown one."""
+    """Label of each agent, `GPU 0` or `CPU 0`; missing for an unknown one."""
     names = [agent.label for agent in agents]
     codes = _looked_up(keys, {agent.key: i for i, agent in enumerate(agents)})
     return coded(codes, names)
@@ -136,29 +136,31 @@ def ends(source: Int64s, target: Int64s, agents: Sequence[Agent]) -> dict[str, A
     """The columns of copies that say where they go, `device` being the GPU that they go to, else
     the one that they come from.
     """
-    to, of = devices(target, agents), devices(source, agents)
+    to, source_device = devices(target, agents), devices(source, agents)
     return {
-        "device": np.where(to >= 0, to, of),
+        "device": np.where(to >= 0, to, source_device),
         "source": labels(source, agents),
         "target": labels(target, agents),
     }
 
 
 def _looked_up(keys: Int64s, table: Mapping[int, int]) -> Int64s:
-    first, place = np.unique(keys, return_inverse=True)
+    first, inverse = np.unique(keys, return_inverse=True)
     return np.array([*(table.get(key, -1) for key in first.tolist()), -1], np.int64)[
-        place.reshape(-1)
+        inverse.reshape(-1)
     ]
 
 
 def coded(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str]) -> pd.Categorical:
     """Texts by code, of these the ones that are used; missing for a code that stands for none."""
-    at = np.where((codes >= 0) & (codes < len(texts)), codes, len(texts))
-    used = np.flatnonzero(np.bincount(at, minlength=len(texts) + 1)[:-1])
-    place: dict[str, int] = {}
+    index = np.where((codes >= 0) & (codes < len(texts)), codes, len(texts))
+    used = np.flatnonzero(np.bincount(index, minlength=len(texts) + 1)[:-1])
+    codes_by_text: dict[str, int] = {}
     table = np.full(len(texts) + 1, -1)
-    table[used] = [place.setdefault(texts[i], len(place)) for i in used.tolist()]
-    return pd.Categorical.from_codes(table[at], categories=pd.Index(list(place), dtype=object))
+    table[used] = [codes_by_text.setdefault(texts[i], len(codes_by_text)) for i in used.tolist()]
+    return pd.Categorical.from_codes(
+        table[index], categories=pd.Index(list(codes_by_text), dtype=object)
+    )
 
 
 def dated(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -177,14 +179,14 @@ def stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         for name in frame.columns
         if isinstance(frame[name].dtype, pd.CategoricalDtype)
     }
-    out = pd.concat(
+    result = pd.concat(
         [frame.astype({name: object for name in texts if name in frame}) for frame in frames],
         ignore_index=True,
     )
-    for name in out.columns:
+    for name in result.columns:
         if name in texts:
-            out[name] = out[name].astype("category")
+            result[name] = result[name].astype("category")
         elif name != "value":
-            # A number that some lack has become a float, which keeps what is no time.
-            out[name] = out[name].fillna(-1).astype(np.int64)
-    return out
+            # Numbers that some rows lack have become floats; missing ones are -1.
+            result[name] = result[name].fillna(-1).astype(np.int64)
+    return result

@@ -49,20 +49,20 @@ _scan = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 _Path = tuple[str, ...]
 
 
-def _info(*of: str) -> dict[str, _Path]:
+def _info(*keys: str) -> dict[str, _Path]:
     """Columns of a kernel by where they are found, its dispatch being below some keys."""
     shape = {
-        f"{what}_{axis}": (*of, key, axis)
-        for what, key in (("group", "workgroup_size"), ("grid", "grid_size"))
+        f"{item}_{axis}": (*keys, key, axis)
+        for item, key in (("group", "workgroup_size"), ("grid", "grid_size"))
         for axis in "xyz"
     }
     return {
-        "agent": (*of, "agent_id", "handle"),
-        "queue": (*of, "queue_id", "handle"),
-        "dispatch": (*of, "dispatch_id"),
-        "kernel": (*of, "kernel_id"),
-        "lds": (*of, "group_segment_size"),
-        "scratch": (*of, "private_segment_size"),
+        "agent": (*keys, "agent_id", "handle"),
+        "queue": (*keys, "queue_id", "handle"),
+        "dispatch": (*keys, "dispatch_id"),
+        "kernel": (*keys, "kernel_id"),
+        "lds": (*keys, "group_segment_size"),
+        "scratch": (*keys, "private_segment_size"),
         **shape,
     }
 
@@ -113,16 +113,20 @@ class _Rows:
         """
         columns = {name: _column(path, records) for name, path in self.paths.items()}
         if lost := [name for name, column in columns.items() if column is None and name in _NEEDED]:
-            kept = [
-                one for one in records if all(_number(self.paths[name], one) >= 0 for name in lost)
+            retained = [
+                record
+                for record in records
+                if all(_number(self.paths[name], record) >= 0 for name in lost)
             ]
-            self.bad += len(records) - len(kept)
-            records = kept
+            self.bad += len(records) - len(retained)
+            records = retained
             columns = {name: _column(path, records) for name, path in self.paths.items()}
         for name, column in columns.items():
             if column is None:
                 column = np.fromiter(
-                    (_number(self.paths[name], one) for one in records), np.int64, len(records)
+                    (_number(self.paths[name], record) for record in records),
+                    np.int64,
+                    len(records),
                 )
             self.parts[name].append(column)
 
@@ -157,7 +161,7 @@ def _number(path: _Path, record: Any) -> int:
 
 
 class _Process:
-    """What is read of one process, before names are looked up."""
+    """Records of one process, before names are looked up."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
@@ -171,7 +175,7 @@ class _Process:
         """
         self.counted.add(records)
         dispatch = [_number(_COUNTED["dispatch"], record) for record in records]
-        found = [
+        arrays = [
             (
                 some
                 if isinstance(record, dict) and isinstance(some := record.get("records"), list)
@@ -179,17 +183,19 @@ class _Process:
             )
             for record in records
         ]
-        values = [one for some in found for one in some]
+        values = [value for some in arrays for value in some]
         counter = _column(("counter_id", "handle"), values)
         if counter is None:
             counter = np.fromiter(
-                (_number(("counter_id", "handle"), one) for one in values), np.int64, len(values)
+                (_number(("counter_id", "handle"), value) for value in values),
+                np.int64,
+                len(values),
             )
         try:
             value = np.fromiter(map(itemgetter("value"), values), np.float64, len(values))
         except (KeyError, TypeError, IndexError, ValueError, OverflowError):
             value = np.fromiter(map(_value, values), np.float64, len(values))
-        number = np.repeat(np.array(dispatch, np.int64), [len(some) for some in found])
+        number = np.repeat(np.array(dispatch, np.int64), [len(some) for some in arrays])
         good = (number >= 0) & (counter >= 0) & np.isfinite(value)
         self.values.append(
             pd.DataFrame({"dispatch": number[good], "counter": counter[good], "value": value[good]})
@@ -235,7 +241,7 @@ class _Walk:
         """The object here: members that have a handler are read by it, those of the others are
         returned.
         """
-        out: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if self.peek() != "{":
             return {"": self.value()}
         self.at += 1
@@ -255,9 +261,9 @@ class _Walk:
             if key in handlers:
                 handlers[key]()
             else:
-                out[key] = self.value()
+                result[key] = self.value()
         self.at += 1
-        return out
+        return result
 
     def skim(self, handlers: dict[str, Callable[[], None]]) -> None:
         """The same, of which only members with a handler are wanted."""
@@ -284,32 +290,32 @@ class _Walk:
             self.value()
             return
         text, blank, scan = self.text, _BLANK.match, _scan
-        at, some = self.at + 1, []
+        offset, some = self.at + 1, []
         try:
             while True:
-                at = blank(text, at).end()  # type: ignore[union-attr]
-                mark = text[at : at + 1]
+                offset = blank(text, offset).end()  # type: ignore[union-attr]
+                mark = text[offset : offset + 1]
                 if mark == ",":
-                    at += 1
+                    offset += 1
                 elif mark == "]":
-                    self.at = at + 1
+                    self.at = offset + 1
                     return
                 else:
-                    record, at = scan(text, at)
+                    record, offset = scan(text, offset)
                     some.append(record)
                     if len(some) >= _CHUNK:
                         add(some)
                         some = []
-                        self.reached(at)
+                        self.reached(offset)
         except (StopIteration, ValueError, RecursionError):
-            self.at = at
+            self.at = offset
             self.fail()
         finally:
             add(some)
 
 
 def read(file: SourceFile) -> list[Recording]:
-    """What each process recorded, and how it is said.
+    """The recording of each process.
 
     Raises
     ------
@@ -320,49 +326,49 @@ def read(file: SourceFile) -> list[Recording]:
     text = str(buffer.data, "utf-8", "replace")
     size = buffer.size
     buffer.release(0, size)
-    walk = _Walk(text, lambda at: buffer.reached(min(at, size)))
-    found: list[_Process] = []
+    walk = _Walk(text, lambda offset: buffer.reached(min(offset, size)))
+    processes: list[_Process] = []
 
-    def process() -> None:
-        one = _Process()
-        found.append(one)
+    def read_process() -> None:
+        process = _Process()
+        processes.append(process)
         lists: dict[str, Callable[[], None]] = {
-            name: partial(walk.records, rows.add) for name, rows in one.lists.items()
+            name: partial(walk.records, rows.add) for name, rows in process.lists.items()
         }
         counted: dict[str, Callable[[], None]] = {
-            "counter_collection": partial(walk.records, one.count)
+            "counter_collection": partial(walk.records, process.count)
         }
         more: dict[str, Callable[[], None]] = {
             "buffer_records": partial(walk.skim, lists),
             "callback_records": partial(walk.skim, counted),
         }
-        # What was read before a cut stays.
-        _members_into(walk, more, one.facts)
+        # Records before a truncation stay.
+        _members_into(walk, more, process.facts)
 
     # Dicts that live for a moment and are in no circle: the collector would look through all that
     # is kept again and again.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        walk.members({ROOT: lambda: walk.items(process)})
+        walk.members({ROOT: lambda: walk.items(read_process)})
     except EOFError:
         pass
     finally:
         if collecting:
             gc.enable()
-    if not found:
+    if not processes:
         raise ReadError(
             f'it has no "{ROOT}", which the JSON of rocprofv3 begins with.',
             path=file.label,
             offset=max(walk.cut, 0),
         )
-    out = [_recording(one, file) for one in found]
+    recordings = [_recording(process, file) for process in processes]
     if walk.cut >= 0:
-        out[-1].warnings.append(
+        recordings[-1].warnings.append(
             f"The file is truncated or damaged at byte {walk.cut:,}: the profiler was killed while"
             " writing, or the copy is incomplete. The part before it was read."
         )
-    return out
+    return recordings
 
 
 def _members_into(
@@ -380,26 +386,30 @@ def _members_into(
     walk.members({**{name: keep(name) for name in names}, **handlers})
 
 
-def _recording(one: _Process, file: SourceFile) -> Recording:
-    facts = _dict(one.facts.get("metadata"))
-    out = Recording(_whole(facts.get("pid")), file.name, agents=_agents(one.facts.get("agents")))
-    strings = _dict(one.facts.get("strings"))
+def _recording(process: _Process, file: SourceFile) -> Recording:
+    facts = _dict(process.facts.get("metadata"))
+    recording = Recording(
+        _whole(facts.get("pid")), file.name, agents=_agents(process.facts.get("agents"))
+    )
+    strings = _dict(process.facts.get("strings"))
     kinds = [_dict(kind) for kind in _list(strings.get("buffer_records"))]
-    frames = {name: rows.frame() for name, rows in one.lists.items()}
-    counted = one.counted.frame()
-    out.bad = sum(rows.bad for rows in one.lists.values()) + one.counted.bad
+    frames = {name: rows.frame() for name, rows in process.lists.items()}
+    counted = process.counted.frame()
+    recording.bad = sum(rows.bad for rows in process.lists.values()) + process.counted.bad
     kernels = frames["kernel_dispatch"]
     if not len(kernels) and len(counted):
         kernels = counted
     if len(kernels):
-        out.frames["kernels"] = _kernels(kernels, one.facts.get("kernel_symbols"), out.agents)
-    if one.values:
-        out.frames["counters"] = _counters(
-            pd.concat(one.values, ignore_index=True), one.facts.get("counters")
+        recording.frames["kernels"] = _kernels(
+            kernels, process.facts.get("kernel_symbols"), recording.agents
+        )
+    if process.values:
+        recording.frames["counters"] = _counters(
+            pd.concat(process.values, ignore_index=True), process.facts.get("counters")
         )
     if len(copies := frames["memory_copy"]):
-        columns = ends(_or_none(copies, "source"), _or_none(copies, "target"), out.agents)
-        out.frames["copies"] = _named(copies, kinds).assign(**columns)
+        columns = ends(_or_none(copies, "source"), _or_none(copies, "target"), recording.agents)
+        recording.frames["copies"] = _named(copies, kinds).assign(**columns)
     messages = {
         _whole(_dict(row).get("key")): str(_dict(row).get("value"))
         for row in _list(strings.get("marker_api"))
@@ -411,34 +421,38 @@ def _recording(one: _Process, file: SourceFile) -> Recording:
     ]
     if len(marks := frames["marker_api"]):
         named = _named(marks, kinds)
-        said = [messages.get(key) for key in _or_none(marks, "correlation").tolist()]
-        has = np.array([text is not None for text in said], np.bool_)
-        texts = list(dict.fromkeys(text for text in said if text is not None))
+        message = [messages.get(key) for key in _or_none(marks, "correlation").tolist()]
+        has = np.array([text is not None for text in message], np.bool_)
+        texts = list(dict.fromkeys(text for text in message if text is not None))
         code = {text: i for i, text in enumerate(texts)}
         if has.any():
-            codes = np.array([code[text] for text in said if text is not None], np.int64)
-            out.frames["marks"] = named[has].assign(name=coded(codes, texts)).reset_index(drop=True)
+            codes = np.array([code[text] for text in message if text is not None], np.int64)
+            recording.frames["marks"] = (
+                named[has].assign(name=coded(codes, texts)).reset_index(drop=True)
+            )
         # Calls that are no ranges: the thread's id, names of devices.
         calls += [named[~has]] if (~has).any() else []
     if calls:
-        out.frames["calls"] = stacked(calls)
-    kept = [
+        recording.frames["calls"] = stacked(calls)
+    retained = [
         (name, frames[name])
         for name in ("memory_allocation", "scratch_memory")
         if len(frames[name])
     ]
-    if kept:
-        out.frames["allocations"] = stacked(
+    if retained:
+        recording.frames["allocations"] = stacked(
             [
-                _named(frame, kinds).assign(device=devices(_or_none(frame, "agent"), out.agents))
-                for _, frame in kept
+                _named(frame, kinds).assign(
+                    device=devices(_or_none(frame, "agent"), recording.agents)
+                )
+                for _, frame in retained
             ]
         )
-    for kind, frame in out.frames.items():
+    for kind, frame in recording.frames.items():
         if kind != "counters":
-            out.frames[kind], bad = dated(frame)
-            out.bad += bad
-    return out
+            recording.frames[kind], bad = dated(frame)
+            recording.bad += bad
+    return recording
 
 
 def _or_none(frame: pd.DataFrame, name: str) -> Int64s:
@@ -450,7 +464,7 @@ def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame
     kind_, operation_ = (
         np.clip(frame[name].to_numpy(), 0, _FEW - 1) for name in ("kind", "operation")
     )
-    first, place = np.unique(kind_ * _FEW + operation_, return_inverse=True)
+    first, inverse = np.unique(kind_ * _FEW + operation_, return_inverse=True)
     names, domains = [], []
     for both in first.tolist():
         kind, operation = divmod(both, _FEW)
@@ -462,45 +476,50 @@ def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame
             if operation < len(operations)
             else f"{domains[-1]} operation {operation}"
         )
-    place = place.reshape(-1)
+    inverse = inverse.reshape(-1)
     return frame.drop(columns=["kind", "operation"]).assign(
-        domain=coded(place, domains), name=coded(place, names)
+        domain=coded(inverse, domains), name=coded(inverse, names)
     )
 
 
 def _kernels(frame: pd.DataFrame, symbols: object, agents: Sequence[Agent]) -> pd.DataFrame:
-    known = {}
-    for number, one in enumerate(_list(symbols)):
-        symbol = _dict(one)
+    names_by_id = {}
+    for number, description in enumerate(_list(symbols)):
+        symbol = _dict(description)
         # A map is a list of keys and values.
         symbol = _dict(symbol["value"]) if "value" in symbol else symbol
-        known[_whole(symbol.get("kernel_id", number))] = symbol
-    first, place = np.unique(_or_none(frame, "kernel"), return_inverse=True)
-    place = place.reshape(-1)
-    found = [known.get(ident, {}) for ident in first.tolist()]
+        names_by_id[_whole(symbol.get("kernel_id", number))] = symbol
+    first, inverse = np.unique(_or_none(frame, "kernel"), return_inverse=True)
+    inverse = inverse.reshape(-1)
+    symbols_ = [names_by_id.get(ident, {}) for ident in first.tolist()]
     names = [
         str(symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or f"kernel {ident}")
-        for symbol, ident in zip(found, first.tolist(), strict=True)
+        for symbol, ident in zip(symbols_, first.tolist(), strict=True)
     ]
     registers = {
-        column: np.array([_whole(symbol.get(f"{key}_count")) for symbol in found], np.int64)[place]
+        column: np.array([_whole(symbol.get(f"{key}_count")) for symbol in symbols_], np.int64)[
+            inverse
+        ]
         for column, key in (("vgpr", "arch_vgpr"), ("accum_vgpr", "accum_vgpr"), ("sgpr", "sgpr"))
     }
     return frame.assign(
-        name=coded(place, names), device=devices(_or_none(frame, "agent"), agents), **registers
+        name=coded(inverse, names), device=devices(_or_none(frame, "agent"), agents), **registers
     )
 
 
 def _counters(values: pd.DataFrame, listed: object) -> pd.DataFrame:
-    names = {_number(("id", "handle"), one): str(_dict(one).get("name")) for one in _list(listed)}
-    first, place = np.unique(values["counter"].to_numpy(), return_inverse=True)
+    names = {
+        _number(("id", "handle"), counter): str(_dict(counter).get("name"))
+        for counter in _list(listed)
+    }
+    first, inverse = np.unique(values["counter"].to_numpy(), return_inverse=True)
     texts = [names.get(ident, f"counter {ident}") for ident in first.tolist()]
-    return values.drop(columns="counter").assign(name=coded(place.reshape(-1), texts))
+    return values.drop(columns="counter").assign(name=coded(inverse.reshape(-1), texts))
 
 
 def _agents(listed: object) -> list[Agent]:
-    found = [agent for one in _list(listed) if isinstance(agent := one, dict)]
-    found.sort(
+    agents = [agent for entry in _list(listed) if isinstance(agent := entry, dict)]
+    agents.sort(
         key=lambda agent: (_whole(agent.get("logical_node_id")), _whole(agent.get("node_id")))
     )
     return numbered(
@@ -510,7 +529,7 @@ def _agents(listed: object) -> list[Agent]:
             _whole(agent.get("logical_node_type_id")),
             agent,
         )
-        for agent in found
+        for agent in agents
     )
 
 

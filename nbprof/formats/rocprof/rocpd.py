@@ -53,7 +53,7 @@ _ALLOCATED = {
 
 
 def read(file: SourceFile) -> list[Recording]:
-    """What each process recorded.
+    """The recording of each process.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def read(file: SourceFile) -> list[Recording]:
         The database is damaged.
     """
     base = Database(file.read(), file.label)
-    sets = sorted({found[1] for name in base.tables if (found := _SET.fullmatch(name))})
+    sets = sorted({match[1] for name in base.tables if (match := _SET.fullmatch(name))})
     return [_Set(base, suffix).recording(file.name) for suffix in sets]
 
 
@@ -91,22 +91,22 @@ class _Set:
         return self.base.read(f"rocpd_{table}{self.suffix}", *columns)
 
     def recording(self, label: str) -> Recording:
-        """What the process recorded."""
+        """The recording of the process."""
         process = self._rows("info_process", "id", "pid", "command")
         pids = _ints(process, "pid")
-        out = Recording(int(pids[0]) if len(pids) else -1, label)
+        result = Recording(int(pids[0]) if len(pids) else -1, label)
         host = self._rows("info_node", "hostname").get("hostname", np.zeros(0, object)).tolist()
-        out.machine = next((name for name in host if isinstance(name, str)), "")
-        out.agents = self._agents()
-        self._kernels(out)
-        self._copies(out)
-        self._regions(out)
-        self._allocations(out)
-        for kind, frame in out.frames.items():
+        result.machine = next((name for name in host if isinstance(name, str)), "")
+        result.agents = self._agents()
+        self._kernels(result)
+        self._copies(result)
+        self._regions(result)
+        self._allocations(result)
+        for kind, frame in result.frames.items():
             if kind != "counters":
-                out.frames[kind], bad = dated(frame)
-                out.bad += bad
-        return out
+                result.frames[kind], bad = dated(frame)
+                result.bad += bad
+        return result
 
     def _agents(self) -> list[Agent]:
         rows = self._rows(
@@ -122,7 +122,7 @@ class _Set:
         if not rows:
             return []
         count = len(_ints(rows, "id"))
-        found = []
+        agents = []
         for i in range(count):
             texts: dict[str, Any] = {
                 key: value
@@ -135,26 +135,24 @@ class _Set:
             number, node = (
                 int(_ints(rows, key, count)[i]) for key in ("type_index", "absolute_index")
             )
-            stated = _mapping(rows["extdata"].tolist()[i]) if "extdata" in rows else {}
-            found.append(
-                (node, Agent(int(_ints(rows, "id")[i]), kind, number, {**stated, **texts}))
-            )
-        return numbered(agent for _, agent in sorted(found, key=lambda one: one[0]))
+            info = _mapping(rows["extdata"].tolist()[i]) if "extdata" in rows else {}
+            agents.append((node, Agent(int(_ints(rows, "id")[i]), kind, number, {**info, **texts})))
+        return numbered(agent for _, agent in sorted(agents, key=lambda pair: pair[0]))
 
     def _placed(self, rows: dict[str, npt.NDArray[Any]], count: int) -> dict[str, Int64s]:
         """Times and places of rows, as either schema has them, and the call that they belong to."""
-        out: dict[str, Int64s] = {}
+        result: dict[str, Int64s] = {}
         for name in ("start", "end"):
             if name in rows:
-                out[name] = _ints(rows, name, count)
+                result[name] = _ints(rows, name, count)
             elif (key := f"{name}_id") in rows:
-                out[name] = _joined(
+                result[name] = _joined(
                     self.moments["id"], self.moments["value"], _ints(rows, key, count)
                 )
             elif "timestamp" in rows:
-                out[name] = _ints(rows, "timestamp", count)
+                result[name] = _ints(rows, "timestamp", count)
             else:
-                out[name] = _joined(
+                result[name] = _joined(
                     self.moments["id"], self.moments["value"], _ints(rows, "timestamp_id", count)
                 )
         for name, key in (
@@ -164,42 +162,45 @@ class _Set:
             ("stream", "stream_id"),
         ):
             if key in rows:
-                out[name] = _ints(rows, key, count)
+                result[name] = _ints(rows, key, count)
             elif "track_id" in rows and len(self.tracks[key]):
-                out[name] = _joined(
+                result[name] = _joined(
                     self.tracks["id"], self.tracks[key], _ints(rows, "track_id", count)
                 )
-        out["correlation"] = _joined(
+        result["correlation"] = _joined(
             self.events["id"], self.events["stack_id"], _ints(rows, "event_id", count)
         )
-        return out
+        return result
 
     def _named(self, codes: Int64s) -> pd.Categorical:
         """Strings by their ids."""
         return coded(_joined(self.text_ids, np.arange(len(self.text_ids)), codes), self.texts)
 
     def _titles(
-        self, rows: dict[str, npt.NDArray[Any]], columns: Sequence[str], what: str, wanted: Int64s
+        self,
+        rows: dict[str, npt.NDArray[Any]],
+        columns: Sequence[str],
+        subject: str,
+        row_idents: Int64s,
     ) -> pd.Categorical:
-        """What rows are called by their ids, the first of some columns that has a text; by the id
-        itself where there is none.
-        """
+        """Titles of rows by their ids: the first of some columns that has a text, else the id."""
         idents = _ints(rows, "id")
         texts = zip(*(_texts(rows, column, len(idents)) for column in columns), strict=True)
         named = [
             next((text for text in some if isinstance(text, str) and text), "") for some in texts
         ]
-        known = dict(zip(idents.tolist(), named, strict=True))
-        first, place = np.unique(wanted, return_inverse=True)
+        names_by_id = dict(zip(idents.tolist(), named, strict=True))
+        first, inverse = np.unique(row_idents, return_inverse=True)
         return coded(
-            place.reshape(-1), [known.get(ident) or f"{what} {ident}" for ident in first.tolist()]
+            inverse.reshape(-1),
+            [names_by_id.get(ident) or f"{subject} {ident}" for ident in first.tolist()],
         )
 
     def _domains(self, events: Int64s) -> pd.Categorical:
         return self._named(_joined(self.events["id"], self.events["category_id"], events))
 
-    def _kernels(self, out: Recording) -> None:
-        where = (
+    def _kernels(self, recording: Recording) -> None:
+        column_names = (
             "tid",
             "agent_id",
             "queue_id",
@@ -211,8 +212,13 @@ class _Set:
             "end_id",
             "event_id",
         )
-        of = ("dispatch_id", "kernel_id", "private_segment_size", "group_segment_size")
-        rows = self._rows("kernel_dispatch", *where, *of, *_SIZES)
+        dispatch_columns = (
+            "dispatch_id",
+            "kernel_id",
+            "private_segment_size",
+            "group_segment_size",
+        )
+        rows = self._rows("kernel_dispatch", *column_names, *dispatch_columns, *_SIZES)
         count = len(_ints(rows, "kernel_id"))
         if not count:
             return
@@ -227,11 +233,11 @@ class _Set:
         )
         idents, kernel = _ints(symbols, "id"), _ints(rows, "kernel_id")
         names = self._titles(symbols, ("display_name", "kernel_name"), "kernel", kernel)
-        place = self._placed(rows, count)
+        base_columns = self._placed(rows, count)
         columns: dict[str, Any] = {
-            **{name: column for name, column in place.items() if name != "agent"},
+            **{name: column for name, column in base_columns.items() if name != "agent"},
             "name": names,
-            "device": devices(place.get("agent", np.full(count, -1)), out.agents),
+            "device": devices(base_columns.get("agent", np.full(count, -1)), recording.agents),
             "kernel": kernel,
         }
         for name, key in (
@@ -253,51 +259,53 @@ class _Set:
         ):
             if key in symbols:
                 columns[name] = _joined(idents, _ints(symbols, key, len(idents)), kernel)
-        out.frames["kernels"] = pd.DataFrame(columns)
-        self._counters(out, _ints(rows, "event_id", count))
+        recording.frames["kernels"] = pd.DataFrame(columns)
+        self._counters(recording, _ints(rows, "event_id", count))
 
-    def _counters(self, out: Recording, events: Int64s) -> None:
+    def _counters(self, recording: Recording, events: Int64s) -> None:
         rows = self._rows("pmc_event", "event_id", "pmc_id", "value")
         count = len(_ints(rows, "event_id"))
-        kernels = out.frames["kernels"]
+        kernels = recording.frames["kernels"]
         if not count or "dispatch" not in kernels:
             return
-        known = self._rows("info_pmc", "id", "name", "symbol")
+        counters = self._rows("info_pmc", "id", "name", "symbol")
         value = floats(rows["value"]) if "value" in rows else np.full(count, np.nan)
-        found = {
+        values = {
             "dispatch": _joined(events, kernels["dispatch"].to_numpy(), _ints(rows, "event_id")),
             "name": self._titles(
-                known, ("name", "symbol"), "counter", _ints(rows, "pmc_id", count)
+                counters, ("name", "symbol"), "counter", _ints(rows, "pmc_id", count)
             ),
             "value": value,
         }
-        frame = pd.DataFrame(found)
-        out.frames["counters"] = frame[(frame["dispatch"] >= 0) & np.isfinite(value)].reset_index(
-            drop=True
-        )
+        frame = pd.DataFrame(values)
+        recording.frames["counters"] = frame[
+            (frame["dispatch"] >= 0) & np.isfinite(value)
+        ].reset_index(drop=True)
 
-    def _copies(self, out: Recording) -> None:
-        where = ("tid", "stream_id", "start", "end", "track_id", "start_id", "end_id", "event_id")
-        rows = self._rows("memory_copy", *where, "name_id", "dst_agent_id", "src_agent_id", "size")
+    def _copies(self, recording: Recording) -> None:
+        columns = ("tid", "stream_id", "start", "end", "track_id", "start_id", "end_id", "event_id")
+        rows = self._rows(
+            "memory_copy", *columns, "name_id", "dst_agent_id", "src_agent_id", "size"
+        )
         count = len(_ints(rows, "name_id"))
         if not count:
             return
-        place = {
+        names = {
             name: column
             for name, column in self._placed(rows, count).items()
             if name not in ("agent", "queue")
         }
         sides = ends(
-            _ints(rows, "src_agent_id", count), _ints(rows, "dst_agent_id", count), out.agents
+            _ints(rows, "src_agent_id", count), _ints(rows, "dst_agent_id", count), recording.agents
         )
         size = {"bytes": _ints(rows, "size", count)} if "size" in rows else {}
-        out.frames["copies"] = pd.DataFrame(
-            {**place, "name": self._named(_ints(rows, "name_id")), **sides, **size}
+        recording.frames["copies"] = pd.DataFrame(
+            {**names, "name": self._named(_ints(rows, "name_id")), **sides, **size}
         )
 
-    def _regions(self, out: Recording) -> None:
+    def _regions(self, recording: Recording) -> None:
         """Calls, and ranges and marks, whose text stands in their event."""
-        where = (
+        columns = (
             "tid",
             "start",
             "end",
@@ -309,30 +317,30 @@ class _Set:
             "event_id",
             "name_id",
         )
-        found = []
+        frames = []
         for table in ("region", "sample"):
-            rows = self._rows(table, *where)
+            rows = self._rows(table, *columns)
             if not (count := max((len(column) for column in rows.values()), default=0)):
                 continue
-            place = {
+            base_columns = {
                 name: column
                 for name, column in self._placed(rows, count).items()
                 if name not in ("agent", "queue", "stream")
             }
             event = _ints(rows, "event_id", count)
-            found.append(
+            frames.append(
                 pd.DataFrame(
                     {
-                        **place,
+                        **base_columns,
                         "event": event,
                         "domain": self._domains(event),
                         "name": self._named(_ints(rows, "name_id", count)),
                     }
                 )
             )
-        if not found:
+        if not frames:
             return
-        frame = found[0] if len(found) == 1 else _both(*found)
+        frame = frames[0] if len(frames) == 1 else _both(*frames)
         core = [
             domain
             for domain in frame["domain"].cat.categories
@@ -347,7 +355,9 @@ class _Set:
             code = {text: i for i, text in enumerate(names)}
             marks = frame.iloc[rows_of[has]].drop(columns="event")
             codes = np.array([code[text] for text in texts if text is not None], np.int64)
-            out.frames["marks"] = marks.assign(name=coded(codes, names)).reset_index(drop=True)
+            recording.frames["marks"] = marks.assign(name=coded(codes, names)).reset_index(
+                drop=True
+            )
             marked[rows_of[~has]] = False
         if not marked.all():
             calls = frame[~marked].drop(columns="event").reset_index(drop=True)
@@ -359,20 +369,20 @@ class _Set:
                     .fillna(calls["domain"].astype(object))
                     .astype("category")
                 )
-            out.frames["calls"] = calls
+            recording.frames["calls"] = calls
 
     def _messages(self, events: Int64s) -> list[str | None]:
-        """What the program called the ranges of events; None where nothing is said."""
-        place = _joined(self.events["id"], np.arange(len(self.extra)), events)
-        extra = [self.extra[at] if at >= 0 else None for at in place.tolist()]
-        said = {
+        """Messages of the ranges of events; None for events without one."""
+        index = _joined(self.events["id"], np.arange(len(self.extra)), events)
+        extra = [self.extra[row] if row >= 0 else None for row in index.tolist()]
+        messages = {
             text: message if isinstance(message := _mapping(text).get("message"), str) else None
             for text in set(extra)
         }
-        return [said[text] for text in extra]
+        return [messages[text] for text in extra]
 
-    def _allocations(self, out: Recording) -> None:
-        where = (
+    def _allocations(self, recording: Recording) -> None:
+        column_names = (
             "tid",
             "agent_id",
             "queue_id",
@@ -383,37 +393,36 @@ class _Set:
             "end_id",
             "event_id",
         )
-        rows = self._rows("memory_allocate", *where, "type", "level", "size")
+        rows = self._rows("memory_allocate", *column_names, "type", "level", "size")
         count = len(_texts(rows, "type", 0))
         if not count:
             return
-        place = self._placed(rows, count)
+        base_columns = self._placed(rows, count)
         kinds = list(zip(_texts(rows, "level", count), _texts(rows, "type", count), strict=True))
         names = [
             _ALLOCATED.get((str(level), str(kind)), f"{level} {kind}") for level, kind in kinds
         ]
-        device = devices(place.pop("agent", np.full(count, -1)), out.agents)
-        place.pop("stream", None)
+        device = devices(base_columns.pop("agent", np.full(count, -1)), recording.agents)
+        base_columns.pop("stream", None)
         domain = self._domains(_ints(rows, "event_id", count))
         columns: dict[str, Any] = {
-            **place,
+            **base_columns,
             "domain": domain,
             "name": pd.Categorical(names),
             "device": device,
         }
         size = _ints(rows, "size", count)
-        # What a record does not have is written as 0: the size of scratch memory, the queue of
-        # other memory.
+        # Missing values are written as 0: the size of scratch memory, the queue of other memory.
         size[[str(level) == "SCRATCH" for level, _ in kinds] & (size == 0)] = -1
         if "queue" in columns:
             columns["queue"] = np.where(columns["queue"] > 0, columns["queue"], -1)
-        out.frames["allocations"] = pd.DataFrame({**columns, "bytes": size})
+        recording.frames["allocations"] = pd.DataFrame({**columns, "bytes": size})
 
 
-def _both(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    texts = {name: union_categoricals([one[name], other[name]]) for name in ("domain", "name")}
+def _both(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    texts = {name: union_categoricals([frame[name], other[name]]) for name in ("domain", "name")}
     return pd.concat(
-        [one.drop(columns=list(texts)), other.drop(columns=list(texts))], ignore_index=True
+        [frame.drop(columns=list(texts)), other.drop(columns=list(texts))], ignore_index=True
     ).assign(**texts)
 
 
@@ -442,17 +451,17 @@ def _texts(rows: dict[str, npt.NDArray[Any]], name: str, count: int) -> list[Any
     return list(rows[name].tolist()) if name in rows else [None] * count
 
 
-def _joined(idents: Int64s, values: Int64s, wanted: Int64s) -> Int64s:
+def _joined(idents: Int64s, values: Int64s, selected: Int64s) -> Int64s:
     """The values of rows by their ids, -1 for an id that there is not, and where there is no such
     column.
     """
     if not len(idents) or len(values) != len(idents):
-        return np.full(len(wanted), -1, np.int64)
+        return np.full(len(selected), -1, np.int64)
     if len(idents) > 1 and (np.diff(idents) <= 0).any():
         order = np.argsort(idents, kind="stable")
         idents, values = idents[order], values[order]
-    at = np.minimum(np.searchsorted(idents, wanted), len(idents) - 1)
-    return np.where(idents[at] == wanted, values[at], -1)
+    index = np.minimum(np.searchsorted(idents, selected), len(idents) - 1)
+    return np.where(idents[index] == selected, values[index], -1)
 
 
 def _mapping(text: object) -> dict[str, Any]:

@@ -46,90 +46,96 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         A file could not be read, or none of them holds an event.
     """
     receipt = Receipt()
-    found = _recordings(files, progress)
-    hosts = _hosts(found)
+    recordings = _recordings(files, progress)
+    hosts = _hosts(recordings)
     builder = Builder(receipt)
-    for host, (_, one) in zip(hosts, found, strict=True):
-        prefix = f"{host}: " if len(found) > 1 else ""
-        for text in one.warnings:
+    for host, (_, recording) in zip(hosts, recordings, strict=True):
+        prefix = f"{host}: " if len(recordings) > 1 else ""
+        for text in recording.warnings:
             receipt.warn(prefix + text)
-        for text in one.notes:
+        for text in recording.notes:
             receipt.info(prefix + text)
-        receipt.skip("left out: no valid begin or end time.", one.bad)
-        _Adding(builder, one, host, prefix).add()
+        receipt.skip("left out: no valid begin or end time.", recording.bad)
+        _Adding(builder, recording, host, prefix).add()
     if not len(builder):
         raise ReadError(
             "it has no kernel, copy, call or range with a time. Record with rocprofv3"
             " --runtime-trace (or --kernel-trace), which writes these beside counters.",
             path=files[0].label,
         )
-    machines = {one.machine for _, one in found if one.machine}
+    machines = {recording.machine for _, recording in recordings if recording.machine}
     if len(machines) > 1:
         receipt.warn(
             "The processes ran on several machines, whose clocks are unrelated: times cannot be"
             " compared between them."
         )
-    return builder.trace(hosts, _metadata([one for _, one in found], hosts))
+    return builder.trace(hosts, _metadata([recording for _, recording in recordings], hosts))
 
 
 def _recordings(
     files: Sequence[SourceFile], progress: Callable[[str], None] | None
 ) -> list[tuple[str, Recording]]:
-    """What is in the files, each with what its name says of the process; the tables of one process
-    are read together.
+    """Recordings in the files, each with the prefix of its process; the tables of one process are
+    read together.
     """
-    out: list[tuple[str, Recording]] = []
-    apart: dict[tuple[str, str], list[SourceFile]] = {}
+    result: list[tuple[str, Recording]] = []
+    separate: dict[tuple[str, str], list[SourceFile]] = {}
     for file in files:
         head = file.head(_HEAD)
         if head.startswith(MAGIC) or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
             if progress:
                 progress(f"reading {file.name}")
             some = rocpd.read(file) if head.startswith(MAGIC) else results_json.read(file)
-            out += [(prefix_of(file.name), one) for one in some]
+            result += [(prefix_of(file.name), recording) for recording in some]
         else:
-            apart.setdefault((file.label.rpartition("/")[0], prefix_of(file.name)), []).append(file)
-    for (_, prefix), some_tables in apart.items():
+            separate.setdefault((file.label.rpartition("/")[0], prefix_of(file.name)), []).append(
+                file
+            )
+    for (_, prefix), some_tables in separate.items():
         if progress:
             progress(
                 f"reading {some_tables[0].name}"
                 + (f" and {len(some_tables) - 1} more" if len(some_tables) > 1 else "")
             )
-        out.append((prefix, tables.read(some_tables, prefix or some_tables[0].name)))
-    for prefix, one in out:
-        if one.pid < 0 and prefix.isdecimal() and len(prefix) < 10:
-            one.pid = int(prefix)
-    return out
+        result.append((prefix, tables.read(some_tables, prefix or some_tables[0].name)))
+    for prefix, recording in result:
+        if recording.pid < 0 and prefix.isdecimal() and len(prefix) < 10:
+            recording.pid = int(prefix)
+    return result
 
 
-def _hosts(found: Sequence[tuple[str, Recording]]) -> list[str]:
-    """What each process is called: by its file where somebody named that, else by its number."""
-    out: list[str] = []
-    machines = {one.machine for _, one in found}
-    several = len({prefix for prefix, _ in found}) == len(found)
-    for prefix, one in found:
+def _hosts(recordings: Sequence[tuple[str, Recording]]) -> list[str]:
+    """Name of each process: by its file if that was named by hand, else by its number."""
+    result: list[str] = []
+    machines = {recording.machine for _, recording in recordings}
+    several = len({prefix for prefix, _ in recordings}) == len(recordings)
+    for prefix, recording in recordings:
         name = (
             printable(prefix)
             if prefix and not prefix.isdecimal() and several
-            else f"process {one.pid}"
-            if one.pid >= 0
+            else f"process {recording.pid}"
+            if recording.pid >= 0
             else "process"
         )
-        name = f"{printable(one.machine)} {name}" if len(machines) > 1 and one.machine else name
-        while name in out:
+        name = (
+            f"{printable(recording.machine)} {name}"
+            if len(machines) > 1 and recording.machine
+            else name
+        )
+        while name in result:
             name += "'"
-        out.append(name)
-    return out
+        result.append(name)
+    return result
 
 
-def _metadata(found: Sequence[Recording], hosts: Sequence[str]) -> dict[str, object]:
-    """What is stated of the GPUs, as PyTorch's traces state it: of the first process, and of each
+def _metadata(recordings: Sequence[Recording], hosts: Sequence[str]) -> dict[str, object]:
+    """Properties of the GPUs, in the form of PyTorch's traces: of the first process, and of each
     other by its host.
     """
     facts: list[dict[str, object]] = []
-    for one in found:
+    for recording in recordings:
         listed = []
-        for agent in one.agents:
+        for agent in recording.agents:
             if agent.type != GPU or not agent.facts:
                 continue
             banks = agent.facts.get("mem_banks")
@@ -138,7 +144,7 @@ def _metadata(found: Sequence[Recording], hosts: Sequence[str]) -> dict[str, obj
                 if isinstance(banks, list)
                 else []
             )
-            known = {
+            versions = {
                 "name": next(
                     (
                         text
@@ -157,7 +163,7 @@ def _metadata(found: Sequence[Recording], hosts: Sequence[str]) -> dict[str, obj
             listed.append(
                 {
                     "id": agent.number,
-                    **{key: value for key, value in known.items() if value not in (None, 0)},
+                    **{key: value for key, value in versions.items() if value not in (None, 0)},
                 }
             )
         facts.append({"deviceProperties": listed})
@@ -171,12 +177,12 @@ def _metadata(found: Sequence[Recording], hosts: Sequence[str]) -> dict[str, obj
 class _Adding:
     """One process on its way into a builder."""
 
-    def __init__(self, builder: Builder, one: Recording, host: str, prefix: str) -> None:
+    def __init__(self, builder: Builder, recording: Recording, host: str, prefix: str) -> None:
         self.builder = builder
-        self.one = one
+        self.one = recording
         self.host = host
         self.prefix = prefix
-        self.pid = str(max(one.pid, 0))
+        self.pid = str(max(recording.pid, 0))
 
     def add(self) -> None:
         """Adds all that it recorded."""
@@ -249,7 +255,7 @@ class _Adding:
         threads = (
             frame["thread"].to_numpy(np.int64) if "thread" in frame else np.full(len(frame), -1)
         )
-        first, place = np.unique(threads, return_inverse=True)
+        first, inverse = np.unique(threads, return_inverse=True)
         lanes = []
         for thread in first.tolist():
             tid = str(thread) if thread >= 0 else "allocations"
@@ -259,23 +265,29 @@ class _Adding:
                     self.host, f"process {self.pid}", name, pid=self.pid, tid=tid, process_sort=1
                 )
             )
-        self._events(frame, np.array(lanes, np.int32)[place.reshape(-1)], args)
+        self._events(frame, np.array(lanes, np.int32)[inverse.reshape(-1)], args)
 
     def _device_lanes(
-        self, device: Int64s, number: Int64s, what: Sequence[str]
+        self, device: Int64s, number: Int64s, titles: Sequence[str]
     ) -> npt.NDArray[np.int32]:
         """The lane of each event of a GPU: by stream or queue, what the number is of being said by
         row.
         """
-        kinds = list(dict.fromkeys(what))
-        kind = np.array([kinds.index(one) for one in what], np.int64)
-        first, place = unique_rows(device, kind, number)
+        kinds = list(dict.fromkeys(titles))
+        kind = np.array([kinds.index(title) for title in titles], np.int64)
+        first, inverse = unique_rows(device, kind, number)
         lanes = []
         for row in first.tolist():
-            gpu, which, title = int(device[row]), int(number[row]), what[row]
-            # A stream is told by its number alone, as in PyTorch's traces.
-            tid = str(which) if title == "Stream" else f"{title} {which}" if which >= 0 else title
-            thread = f"{title} {which}" if which >= 0 else title
+            gpu, hardware, title = int(device[row]), int(number[row]), titles[row]
+            # A stream goes by its number alone, as in PyTorch's traces.
+            tid = (
+                str(hardware)
+                if title == "Stream"
+                else f"{title} {hardware}"
+                if hardware >= 0
+                else title
+            )
+            thread = f"{title} {hardware}" if hardware >= 0 else title
             lanes.append(
                 self.builder.lane(
                     self.host,
@@ -284,14 +296,14 @@ class _Adding:
                     pid=f"GPU {gpu}",
                     tid=tid,
                     labels=f"GPU {gpu}",
-                    sort=which,
+                    sort=hardware,
                 )
             )
-        return np.array(lanes, np.int32)[place]
+        return np.array(lanes, np.int32)[inverse]
 
     @property
     def by_stream(self) -> bool:
-        """Whether HIP's streams are known; programs without HIP have queues alone."""
+        """True if HIP's streams are recorded; programs without HIP have queues only."""
         kernels = self.one.frame("kernels")
         return "stream" in kernels and bool((kernels["stream"] > 0).any() or "queue" not in kernels)
 
@@ -316,7 +328,7 @@ class _Adding:
         device, key = self._gpu(frame), "stream" if self.by_stream else "queue"
         number = frame[key].to_numpy(np.int64) if key in frame else np.full(len(frame), -1)
         lane = self._device_lanes(device, number, [key.capitalize()] * len(frame))
-        stated = _numbers(
+        args = _numbers(
             frame,
             stream="stream" if self.by_stream else "",
             queue="queue",
@@ -339,7 +351,7 @@ class _Adding:
             {
                 "cat": "kernel",
                 "device": device,
-                **stated,
+                **args,
                 **self._shapes(frame),
                 **self._counters(frame),
             },
@@ -356,29 +368,29 @@ class _Adding:
         if not set(SHAPE) <= set(frame.columns):
             return {}
         group, grid = (
-            [frame[f"{what}_{axis}"].to_numpy(np.int64) for axis in "xyz"]
-            for what in ("group", "grid")
+            [frame[f"{shape}_{axis}"].to_numpy(np.int64) for axis in "xyz"]
+            for shape in ("group", "grid")
         )
-        first, place = unique_rows(*group, *grid)
+        first, inverse = unique_rows(*group, *grid)
         blocks, grids = [], []
         for row in first.tolist():
             size, items = (
                 [int(column[row]) for column in group],
                 [int(column[row]) for column in grid],
             )
-            known = min(size) > 0 and min(items) >= 0
-            blocks.append(self.builder.texts[str(size)] if known else -1)
+            is_valid = min(size) > 0 and min(items) >= 0
+            blocks.append(self.builder.texts[str(size)] if is_valid else -1)
             grids.append(
                 self.builder.texts[str([-(-n // per) for n, per in zip(items, size, strict=True)])]
-                if known
+                if is_valid
                 else -1
             )
         self.builder.receipt.info(
             "rocprofv3 reports grids in work-items: they are shown in workgroups (blocks)."
         )
         return {
-            "block": Coded(np.array(blocks, np.int32)[place]),
-            "grid": Coded(np.array(grids, np.int32)[place]),
+            "block": Coded(np.array(blocks, np.int32)[inverse]),
+            "grid": Coded(np.array(grids, np.int32)[inverse]),
         }
 
     def _counters(self, frame: pd.DataFrame) -> dict[str, Values]:
@@ -388,26 +400,28 @@ class _Adding:
             return {}
         dispatch = frame["dispatch"].to_numpy(np.int64)
         order = np.argsort(dispatch, kind="stable")
-        wanted = counters["dispatch"].to_numpy(np.int64)
-        at = np.minimum(np.searchsorted(dispatch[order], wanted), len(order) - 1)
+        dispatch_ids = counters["dispatch"].to_numpy(np.int64)
+        index = np.minimum(np.searchsorted(dispatch[order], dispatch_ids), len(order) - 1)
         good = (
-            (dispatch[order][at] == wanted) & counters["value"].notna().to_numpy() & (wanted >= 0)
+            (dispatch[order][index] == dispatch_ids)
+            & counters["value"].notna().to_numpy()
+            & (dispatch_ids >= 0)
         )
         if lost := int((~good).sum()):
             self.builder.receipt.warn(
                 f"{self.prefix}Counter values that belong to no recorded kernel, or are not"
                 f" numbers: {lost:,}."
             )
-        out: dict[str, Values] = {}
+        result: dict[str, Values] = {}
         code, value = counters["name"].cat.codes.to_numpy(), counters["value"].to_numpy(np.float64)
         for number, name in enumerate(counters["name"].cat.categories):
             rows = np.flatnonzero(good & (code == number))
             if len(rows):
                 sums, seen = np.zeros(len(frame)), np.zeros(len(frame), np.bool_)
-                np.add.at(sums, order[at[rows]], value[rows])
-                seen[order[at[rows]]] = True
-                out[str(name)] = np.where(seen, sums, np.nan)
-        return out
+                np.add.at(sums, order[index[rows]], value[rows])
+                seen[order[index[rows]]] = True
+                result[str(name)] = np.where(seen, sums, np.nan)
+        return result
 
     def _copies(self) -> None:
         frame = self.one.frame("copies")
@@ -420,8 +434,8 @@ class _Adding:
         # Engines copy both ways at once.
         way = (
             [
-                "to" if str(one).startswith("GPU") else "from"
-                for one in frame["target"].astype(object)
+                "to" if str(name).startswith("GPU") else "from"
+                for name in frame["target"].astype(object)
             ]
             if not by_stream
             else []
@@ -429,7 +443,9 @@ class _Adding:
         lane = self._device_lanes(
             device,
             number,
-            ["Stream"] * len(frame) if by_stream else [f"Copies {one} the device" for one in way],
+            ["Stream"] * len(frame)
+            if by_stream
+            else [f"Copies {direction} the device" for direction in way],
         )
         if "bytes" not in frame:
             self.builder.receipt.info(
@@ -441,9 +457,9 @@ class _Adding:
             for name, key in (("source", "source"), ("destination", "target"))
             if key in frame
         }
-        stated = _numbers(frame, stream="stream" if by_stream else "", bytes="bytes")
+        args = _numbers(frame, stream="stream" if by_stream else "", bytes="bytes")
         self._events(
-            frame, lane, {"cat": "gpu_memcpy", "device": device, **stated, **ends}, "MEMORY_COPY_"
+            frame, lane, {"cat": "gpu_memcpy", "device": device, **args, **ends}, "MEMORY_COPY_"
         )
 
 

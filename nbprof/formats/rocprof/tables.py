@@ -46,37 +46,37 @@ like that.
 
 
 def read(files: Sequence[SourceFile], label: str) -> Recording:
-    """What the tables of one process say."""
-    out = Recording(label=label)
-    found: dict[str, list[pd.DataFrame]] = {}
+    """The recording in the tables of one process."""
+    result = Recording(label=label)
+    parts_by_kind: dict[str, list[pd.DataFrame]] = {}
     for file in files:
         data = bytes(file.read().data)
         kind = kind_of(data[: data.find(b"\n") + 1 or len(data)])
         if kind and kind not in NOT_READ:
-            found.setdefault(kind, []).append(_table(data, kind, out))
-    tables = {kind: stacked(frames) for kind, frames in found.items()}
+            parts_by_kind.setdefault(kind, []).append(_table(data, kind, result))
+    tables = {kind: stacked(frames) for kind, frames in parts_by_kind.items()}
     if (listed := tables.pop("agents", None)) is not None:
-        out.agents = _agents(listed)
+        result.agents = _agents(listed)
     pids = [frame.pop("pid") for frame in tables.values() if "pid" in frame]
-    out.pid = next((int(pid.iloc[0]) for pid in pids if len(pid)), -1)
-    keys = _Keys(tables, out.agents)
-    if not out.agents:
-        out.agents = keys.agents = keys.unlisted()
-        if any(agent.type == GPU for agent in out.agents):
-            out.notes.append(
+    result.pid = next((int(pid.iloc[0]) for pid in pids if len(pid)), -1)
+    keys = _Keys(tables, result.agents)
+    if not result.agents:
+        result.agents = keys.agents = keys.unlisted()
+        if any(agent.type == GPU for agent in result.agents):
+            result.notes.append(
                 "There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models"
                 " are unknown."
             )
     for name, frame in tables.items():
         if "agent" in frame:
-            frame["device"] = devices(keys.of(frame.pop("agent")), out.agents)
+            frame["device"] = devices(keys.of(frame.pop("agent")), result.agents)
         if "source" in frame and "target" in frame:
             tables[name] = frame.assign(
-                **ends(keys.of(frame["source"]), keys.of(frame["target"]), out.agents)
+                **ends(keys.of(frame["source"]), keys.of(frame["target"]), result.agents)
             )
     counters = tables.get("counters")
     if counters is not None:
-        out.frames["counters"] = counters.drop(columns="name", errors="ignore").rename(
+        result.frames["counters"] = counters.drop(columns="name", errors="ignore").rename(
             columns={"counter": "name"}
         )[list(COLUMNS["counters"])]
         if "kernels" not in tables and {"start", "end"} <= set(counters.columns):
@@ -91,14 +91,14 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
         )
     for kind in ("kernels", "copies", "calls", "marks", "allocations"):
         if kind in tables:
-            out.frames[kind], bad = dated(tables[kind])
-            out.bad += bad
-    return out
+            result.frames[kind], bad = dated(tables[kind])
+            result.bad += bad
+    return result
 
 
 def _ranges(calls: pd.DataFrame) -> pd.Series:
-    """Which calls are ranges and marks of ROCTx, by their domain; a function of it is called by its
-    own name.
+    """Calls that are ranges and marks of ROCTx, by their domain; a function of it goes by its own
+    name.
     """
     core = [
         str(domain)
@@ -109,25 +109,25 @@ def _ranges(calls: pd.DataFrame) -> pd.Series:
     return calls["domain"].isin(core) & ~calls["name"].isin(functions)
 
 
-def _table(data: bytes, kind: str, out: Recording) -> pd.DataFrame:
+def _table(data: bytes, kind: str, recording: Recording) -> pd.DataFrame:
     """One table with the columns that are known, numbers as int64 with -1 where there is none."""
     header = cells(data[: data.find(b"\n") + 1 or len(data)])
-    known = TABLES[kind][1]
+    specs = TABLES[kind][1]
     # Of two columns with one meaning the later one here says more: the size that was asked for.
-    at = {
-        known[name]: i
-        for name in sorted(set(header) & set(known), key=list(known).index)
+    indices = {
+        specs[name]: i
+        for name in sorted(set(header) & set(specs), key=list(specs).index)
         for i in [header.index(name)]
     }
     if kind == "agents":
-        at = {name.lower(): i for i, name in reversed(list(enumerate(header))) if name}
+        indices = {name.lower(): i for i, name in reversed(list(enumerate(header))) if name}
     if kind == "kernels" and "LDS_Block_Size" in header and "Group_Segment_Size" not in header:
-        out.rounded_lds = True
-    texts = _TEXTS if kind != "agents" else frozenset(at)
-    raw = _rows(data, at, {name: "category" for name in at if name in texts})
+        recording.rounded_lds = True
+    texts = _TEXTS if kind != "agents" else frozenset(indices)
+    raw = _rows(data, indices, {name: "category" for name in indices if name in texts})
     columns: dict[str, Any] = {}
     exact: pd.DataFrame | None = None
-    for name in at:
+    for name in indices:
         column = raw[name]
         if name in texts:
             columns[name] = column.astype("category")
@@ -138,33 +138,42 @@ def _table(data: bytes, kind: str, out: Recording) -> pd.DataFrame:
             columns[name] = column
         else:
             # A float would not keep a time.
-            exact = exact if exact is not None else _rows(data, at, dict.fromkeys(at, "str"))
+            exact = (
+                exact if exact is not None else _rows(data, indices, dict.fromkeys(indices, "str"))
+            )
             columns[name] = _whole(exact[name])
     # Texts that a damaged header lacks are unknown.
-    for name in (set(known.values()) & _TEXTS) - set(columns):
+    for name in (set(specs.values()) & _TEXTS) - set(columns):
         columns[name] = pd.Categorical.from_codes(
             np.full(len(raw), -1), categories=pd.Index([], dtype=object)
         )
     return pd.DataFrame(columns, copy=False)
 
 
-def _rows(data: bytes, at: dict[str, int], types: dict[str, str]) -> pd.DataFrame:
+def _rows(data: bytes, indices: dict[str, int], types: dict[str, str]) -> pd.DataFrame:
     """The rows behind the header as pandas reads them; cells behind the last column are left
     out.
     """
-    names = {place: name for name, place in at.items()}
+    names = {index: name for name, index in indices.items()}
     body = io.BytesIO(data[data.find(b"\n") + 1 :] if b"\n" in data else b"")
     options: dict[str, Any] = {
-        "header": None, "names": range(max(names, default=0) + 1), "index_col": False, "on_bad_lines": "skip", "low_memory": False,
-        "encoding": "utf-8", "encoding_errors": "replace", "keep_default_na": False, "na_values": [""],
-        "dtype": {at[name]: kind for name, kind in types.items()},
-    }  # fmt: skip
+        "header": None,
+        "names": range(max(names, default=0) + 1),
+        "index_col": False,
+        "on_bad_lines": "skip",
+        "low_memory": False,
+        "encoding": "utf-8",
+        "encoding_errors": "replace",
+        "keep_default_na": False,
+        "na_values": [""],
+        "dtype": {indices[name]: kind for name, kind in types.items()},
+    }
     try:
         # Columns that are chosen let rows be longer than the header.
         raw: pd.DataFrame = pd.read_csv(body, **options, usecols=sorted(names))
     except pd.errors.EmptyDataError:
         raw = pd.DataFrame(
-            {place: pd.Series([], dtype=types.get(name, "int64")) for place, name in names.items()}
+            {index: pd.Series([], dtype=types.get(name, "int64")) for index, name in names.items()}
         )
     except (pd.errors.ParserError, IndexError):
         # A quote that is never closed, which taken for a letter costs its own row; or no row is as
@@ -180,7 +189,7 @@ def _whole(column: pd.Series) -> Int64s:
 
 
 class _Keys:
-    """What the texts that name agents mean: `Agent 1`, `GPU 0`, or a number alone.
+    """Keys of agents by their texts: `Agent 1`, `GPU 0`, or a number alone.
 
     The number is the logical one, unless the profiler was told otherwise (ROCPROF_AGENT_INDEX):
     then kernels ran on what is no GPU by it.
@@ -231,8 +240,8 @@ class _Keys:
 
 
 def _parts(text: object) -> tuple[str, int]:
-    found = _NAMED.fullmatch(str(text))
-    return (found[1], int(found[2])) if found else ("", -1)
+    match = _NAMED.fullmatch(str(text))
+    return (match[1], int(match[2])) if match else ("", -1)
 
 
 def _agents(listed: pd.DataFrame) -> list[Agent]:
@@ -246,7 +255,7 @@ def _agents(listed: pd.DataFrame) -> list[Agent]:
         return int(text) if _NUMBER.fullmatch(text) else -1
 
     rows.sort(key=lambda row: number(row, "logical_node_id"))
-    out = []
+    result = []
     for row in rows:
         facts: dict[str, Any] = {
             key: int(text) if _NUMBER.fullmatch(text := str(value)) else text
@@ -254,5 +263,5 @@ def _agents(listed: pd.DataFrame) -> list[Agent]:
         }
         facts["_keys"] = (number(row, "logical_node_id"), number(row, "node_id"))
         kind = {"CPU": CPU, "GPU": GPU}.get(str(row.get("agent_type")), 0)
-        out.append(Agent(facts["_keys"][0], kind, -1, facts))
-    return numbered(out)
+        result.append(Agent(facts["_keys"][0], kind, -1, facts))
+    return numbered(result)

@@ -1,4 +1,4 @@
-"""Which snapshots of PyTorch's allocator belong to a run."""
+"""Snapshots of PyTorch's allocator that belong to a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
         return files.files
     if files.format != runs.NAME:
         return ()
-    out: list[SourceFile] = []
+    result: list[SourceFile] = []
     stems = {stem(file.name) for file in files.files}
     alone = len(stems) == 1
     for first in runs.in_folders(files):
@@ -36,9 +36,9 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
                 )
         except OSError:
             continue
-        out += [
+        result += [
             first.sibling(name)
             for name in names
             if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())
         ]
-    return tuple(out)
+    return tuple(result)

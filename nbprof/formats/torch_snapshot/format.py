@@ -24,7 +24,7 @@ _PICKLES = (
 
 
 def sniff(head: Head) -> Kind | None:
-    """Whether it is a snapshot, or another pickle."""
+    """The kind of a snapshot or another pickle; None for other files."""
     data = head.data
     if (data[0] == 0x80 and data[1:2] and 2 <= data[1] <= 5) or data[:2] in _OLD_PICKLE:
         # The keys of a snapshot, or of the segments of an old one, stand before everything else.
@@ -44,8 +44,8 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     if before:
         return before
     return [
-        RunFiles(one.stem, here.folder, (one.file,), one.file.modified, _NAME)
-        for one in here.of(_NAME)
+        RunFiles(member.stem, here.folder, (member.file,), member.file.modified, _NAME)
+        for member in here.of(_NAME)
     ]
 
 

@@ -21,16 +21,23 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Events, Receipt, Trace
-from nbprof.formats.torch_snapshot import records as torch_records
-from nbprof.formats.torch_snapshot.machine import LIMITS, Machine, Rows, text_of
-from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, List
+from nbprof.formats.torch_snapshot.machine import LIMITS, MAX_FRAMES, Machine, text_of
 from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Snapshot
 
 _MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
 LANES = {
-    "lane": "i8", "host": "object", "process": "object", "thread": "object", "line_id": "i8", "plane": "i8", "kind": "object",
-    "device": "i8", "note": "object", "events": "i8", "order": "i8",
-}  # fmt: skip
+    "lane": "i8",
+    "host": "object",
+    "process": "object",
+    "thread": "object",
+    "line_id": "i8",
+    "plane": "i8",
+    "kind": "object",
+    "device": "i8",
+    "note": "object",
+    "events": "i8",
+    "order": "i8",
+}
 
 
 @dataclass
@@ -49,16 +56,16 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         A file is damaged, or is no snapshot.
     """
     receipt = Receipt()
-    found = []
+    found_snapshots = []
     for file in files:
         if progress:
             progress(f"reading {file.name}")
-        found.append(snapshot_in(file))
-        for note in found[-1].notes:
+        found_snapshots.append(snapshot_in(file))
+        for note in found_snapshots[-1].notes:
             receipt.info(note)
-        for warning in found[-1].warnings:
+        for warning in found_snapshots[-1].warnings:
             receipt.warn(warning)
-    receipt.events = sum(len(one.entries["action"]) for one in found)
+    receipt.events = sum(len(snapshot.entries["action"]) for snapshot in found_snapshots)
     nothing = np.zeros(0, np.int64)
     names = np.zeros(0, object)
     return SnapshotTrace(
@@ -74,12 +81,12 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         hosts=[],
         epoch_ns=0,
         receipt=receipt,
-        snapshots=found,
+        snapshots=found_snapshots,
     )
 
 
 def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
-    """The snapshots of a run, and a sentence about each file beside its trace that could not be
+    """The snapshots of a run, and a sentence about each file next to its trace that could not be
     read.
 
     Raises
@@ -89,13 +96,13 @@ def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot]
     """
     if isinstance(trace, SnapshotTrace):
         return trace.snapshots, []
-    found, doubts = [], []
+    found_snapshots, doubts = [], []
     for file in files:
         try:
-            found.append(snapshot_in(file))
+            found_snapshots.append(snapshot_in(file))
         except ReadError as error:
             doubts.append(f"{file.name} next to the trace could not be read: {error.reason}")
-    return found, doubts
+    return found_snapshots, doubts
 
 
 def snapshot_in(file: SourceFile) -> Snapshot:
@@ -108,24 +115,24 @@ def snapshot_in(file: SourceFile) -> Snapshot:
         and the byte.
     """
     with file.open() as opened:
-        machine = Machine(opened.read)
         try:
-            try:
-                top, cut = machine.load(), False
-            except Cut:
-                top, cut = machine.remains(), True
-            return result(machine, top, cut=cut)
+            return snapshot_from(opened.read)
         except ReadError as error:
             raise ReadError(
                 error.reason, path=error.path or file.label, offset=error.offset
             ) from None
 
 
-def result(machine: Machine, top: Any, *, cut: bool = False) -> Snapshot:
-    """What was put away while the pickle was read, and what it says beside; `top` is its outermost
-    container.
+def snapshot_from(read: Callable[[int], bytes]) -> Snapshot:
+    """The snapshot in a pickle; `read` gives its next bytes, at most so many.
+
+    Raises
+    ------
+    ReadError
+        As `snapshot_in`, without the name of a file.
     """
-    return _Result(machine).snapshot(top, cut=cut)
+    machine = Machine(read)
+    return _Result(machine).snapshot(machine.load(), truncated=machine.truncated)
 
 
 class _Result:
@@ -136,26 +143,27 @@ class _Result:
         self._warnings: list[str] = []
         self._notes: list[str] = []
 
-    def snapshot(self, top: Any, *, cut: bool) -> Snapshot:
+    def snapshot(self, top: Any, *, truncated: bool) -> Snapshot:
         """Everything as columns."""
         machine = self._machine
-        if type(top) is List and (not top or (type(top[0]) is Dict and "blocks" in top[0])):
-            only, top = top, Dict()
-            top["segments"] = only
-        if cut and not machine.entries.count and not machine.blocks.count:
-            raise ReadError(
-                "the file is truncated before the first segment: copy it again, or take the"
-                " snapshot again."
-            )
-        if type(top) is not Dict or not {"segments", "device_traces"} & set(top):
+        if type(top) is list and (not top or (type(top[0]) is dict and "blocks" in top[0])):
+            top = {"segments": top}
+        complete = type(top) is dict and bool({"segments", "device_traces"} & set(top))
+        if truncated and not complete:
+            raise _nothing_read()
+        if not complete:
             raise ReadError(
                 "the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor"
                 " device_traces."
             )
         traces = top.get("device_traces")
-        entries = self._entries(traces if type(traces) is List else [])
+        entries = self._entries(traces if type(traces) is list else [])
         segments, blocks = self._segments(top.get("segments"))
-        self._tell(cut=cut, complete="allocator_settings" in top or "device_traces" in top)
+        if truncated and not machine.entries.count and not machine.blocks.count:
+            raise _nothing_read()
+        self._tell(
+            truncated=truncated, complete="allocator_settings" in top or "device_traces" in top
+        )
         settings = top.get("allocator_settings")
         annotations = top.get("external_annotations")
         return Snapshot(
@@ -167,51 +175,47 @@ class _Result:
             list(machine.categories),
             (
                 {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))}
-                if type(settings) is Dict
+                if type(settings) is dict
                 else {}
             ),
-            self._annotations(annotations if type(annotations) is List else []),
-            traced=type(traces) is List,
-            cut=cut,
+            self._annotations(annotations if type(annotations) is list else []),
+            traced=type(traces) is list,
+            cut=truncated,
             notes=self._notes,
             warnings=self._warnings,
         )
 
-    def _tell(self, *, cut: bool, complete: bool) -> None:
+    def _tell(self, *, truncated: bool, complete: bool) -> None:
         machine = self._machine
-        if cut:
+        if truncated:
             lost = (
                 "the last entries of the history" if complete else "segments, and the whole history"
             )
-            end = machine.base + len(machine.data)
+            end = machine.opcodes.offset
             self._warnings.append(
                 f"The file is truncated at byte {end:,}: the program was killed while writing, or"
                 f" the copy is incomplete. What comes before was read; {lost} are missing."
             )
-        if machine.strange:
+        if machine.invalid:
             self._warnings.append(
-                f"{machine.strange:,} values of the snapshot should be numbers but are not, or are"
+                f"{machine.invalid:,} values of the snapshot should be numbers but are not, or are"
                 " too large: treated as unknown."
             )
         if machine.deep:
             self._notes.append(
-                f"{machine.deep:,} stacks are deeper than {torch_records.MOST_FRAMES} frames; only"
+                f"{machine.deep:,} stacks are deeper than {MAX_FRAMES} frames; only"
                 " their innermost frames were kept."
             )
 
     def _entries(self, traces: list[Any]) -> dict[str, Int64s]:
         machine = self._machine
-        columns = machine.entries.whole()
+
         rows, devices = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for device, trace in enumerate(traces):
-            parts = (
-                trace.rows.parts
-                if type(trace) is List and type(trace.rows) is Rows and trace.rows.kind == "entries"
-                else []
-            )
-            for first, count in parts:
+            for first, count in machine.rows_of(trace, machine.entries):
                 rows.append(np.arange(first, first + count))
                 devices.append(np.full(count, device, np.int64))
+        columns = machine.entries.joined()
         order = np.concatenate(rows)
         if len(order) != machine.entries.count or (np.diff(order) != 1).any():
             columns = {name: column[order] for name, column in columns.items()}
@@ -219,37 +223,45 @@ class _Result:
 
     def _segments(self, listed: Any) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
         machine = self._machine
-        columns = machine.blocks.whole()
-        dicts = [one for one in listed if type(one) is Dict] if type(listed) is List else []
+
+        dicts = (
+            [segment for segment in listed if type(segment) is dict] if type(listed) is list else []
+        )
         rows = [np.zeros(0, np.int64)]
         counts = np.zeros(len(dicts), np.int64)
-        for i, one in enumerate(dicts):
-            blocks = one.get("blocks")
-            if type(blocks) is List and type(blocks.rows) is Rows and blocks.rows.kind == "blocks":
-                for first, count in blocks.rows.parts:
-                    rows.append(np.arange(first, first + count))
-                    counts[i] += count
+        for i, segment in enumerate(dicts):
+            for first, count in machine.rows_of(segment.get("blocks"), machine.blocks):
+                rows.append(np.arange(first, first + count))
+                counts[i] += count
+        columns = machine.blocks.joined()
         order = np.concatenate(rows)
         blocks_out = {name: column[order] for name, column in columns.items()}
-        pools = machine.pools([one.get("segment_pool_id") for one in dicts])
-        kinds = [one.get("segment_type") for one in dicts]
+        pools = machine.pools([segment.get("segment_pool_id") for segment in dicts])
+        kinds = [segment.get("segment_type") for segment in dicts]
         plain = {
-            name: np.array(machine.integers([one.get(key) for one in dicts]), np.int64)
+            name: machine.integers([segment.get(key) for segment in dicts])
             for name, key in (
-                ("device", "device"), ("address", "address"), ("size", "total_size"), ("allocated", "allocated_size"),
-                ("active", "active_size"), ("requested", "requested_size"), ("stream", "stream"),
+                ("device", "device"),
+                ("address", "address"),
+                ("size", "total_size"),
+                ("allocated", "allocated_size"),
+                ("active", "active_size"),
+                ("requested", "requested_size"),
+                ("stream", "stream"),
             )
-        }  # fmt: skip
+        }
         segments = {
             **plain,
             "large": np.array(
                 [{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64
             ),
-            "pool": np.array(pools[0], np.int64),
-            "pool_b": np.array(pools[1], np.int64),
-            "expandable": np.array([one.get("is_expandable") is True for one in dicts], np.int64),
+            "pool": pools[0],
+            "pool_b": pools[1],
+            "expandable": np.array(
+                [segment.get("is_expandable") is True for segment in dicts], np.int64
+            ),
             "stack": np.array(
-                [machine.list_of_frames(one.get("frames")) for one in dicts], np.int64
+                [machine.stack_code(segment.get("frames")) for segment in dicts], np.int64
             ),
             "first": np.cumsum(counts) - counts,
             "blocks": counts,
@@ -278,10 +290,12 @@ class _Result:
         before = np.cumsum(np.where(keep, blocks["size"], 0)) - np.where(keep, blocks["size"], 0)
         start = segments["first"].clip(0, max(len(owner) - 1, 0))
         within = before - (before[start][owner] if len(owner) else 0)
-        stated = blocks["address"]
+        block_address = blocks["address"]
         blocks = {
             **blocks,
-            "address": np.where(stated >= 0, stated, segments["address"][owner] + within),
+            "address": np.where(
+                block_address >= 0, block_address, segments["address"][owner] + within
+            ),
         }
         offset = blocks["address"] - np.where(bad, 0, segments["address"])[owner]
         keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))
@@ -291,9 +305,9 @@ class _Result:
         asked = blocks["requested"]
         # Free blocks state 0; old files state nothing, and a block holds what was asked for and its
         # rounding.
-        known = (asked >= 0) & (asked <= blocks["size"])
+        valid = (asked >= 0) & (asked <= blocks["size"])
         blocks["requested"] = np.where(
-            blocks["state"] == INACTIVE, 0, np.where(known, asked, blocks["size"])
+            blocks["state"] == INACTIVE, 0, np.where(valid, asked, blocks["size"])
         )
         counts = np.bincount(owner[keep], minlength=len(bad))[~bad].astype(np.int64)
         segments = {name: column[~bad] for name, column in segments.items()}
@@ -304,18 +318,24 @@ class _Result:
 
     @staticmethod
     def _annotations(listed: list[Any]) -> list[tuple[str, str, int, int]]:
-        out = []
-        for one in listed:
+        result = []
+        for note in listed:
             time, device = (
-                (one.get("time_us"), one.get("device")) if type(one) is Dict else (None, None)
+                (note.get("time_us"), note.get("device")) if type(note) is dict else (None, None)
             )
             if type(time) is int and 0 <= time <= LIMITS.max:
-                out.append(
+                result.append(
                     (
-                        text_of(one.get("name")),
-                        text_of(one.get("stage")),
+                        text_of(note.get("name")),
+                        text_of(note.get("stage")),
                         device if type(device) is int else UNKNOWN,
                         time,
                     )
                 )
-        return out
+        return result
+
+
+def _nothing_read() -> ReadError:
+    return ReadError(
+        "the file is truncated before the first segment: copy it again, or take the snapshot again."
+    )

@@ -11,9 +11,17 @@ import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
 ACTIONS = (
-    "other", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom",
+    "other",
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
     "snapshot",
-)  # fmt: skip
+)
 (
     OTHER,
     ALLOC,
@@ -32,7 +40,9 @@ UNKNOWN = -1
 
 
 class Backend(NamedTuple):
-    """What a backend of PyTorch calls its devices, its module and the settings of its allocator."""
+    """The names of a backend of PyTorch: of its devices, its module and the settings of its
+    allocator.
+    """
 
     chip: str
     module: str

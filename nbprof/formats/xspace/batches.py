@@ -99,12 +99,12 @@ def batches(plane: PlaneMessage, bases: Sequence[int | None], size: int) -> Iter
     lines: list[int] = []
     room = size
     for index, line in enumerate(plane.lines):
-        at = 0
-        while at < len(line.starts):
-            take = min(room, len(line.starts) - at)
-            parts.append(line.starts[at : at + take])
+        first_event = 0
+        while first_event < len(line.starts):
+            take = min(room, len(line.starts) - first_event)
+            parts.append(line.starts[first_event : first_event + take])
             lines.append(index)
-            at += take
+            first_event += take
             room -= take
             if not room:
                 yield _batch(plane, parts, lines, bases)
@@ -192,9 +192,9 @@ class _Reader:
         )
         texts = [s for s in done.stats if s.length is not None]
         if texts:
-            at = np.concatenate([s.value for s in texts]).view(np.int64)
+            index = np.concatenate([s.value for s in texts]).view(np.int64)
             codes, batch.texts = distinct(
-                self.buf, at, np.concatenate([s.length for s in texts if s.length is not None])
+                self.buf, index, np.concatenate([s.length for s in texts if s.length is not None])
             )
             first = 0
             for stats in texts:
@@ -216,12 +216,14 @@ class _Reader:
         start, stop = (np.concatenate([b.left_spans[side] for b in with_rest]) for side in (0, 1))
         events = xspace_general.events(self.buf, start, stop)
         with_rest[0].hidden += [bytes(self.data[a:b]) for a, b in events.stats.hidden]
-        out: list[_Rest | None] = []
+        offset: list[_Rest | None] = []
         first = 0
         for batch in window:
-            out.append(_Rest(events, first, first + len(batch.left)) if len(batch.left) else None)
+            offset.append(
+                _Rest(events, first, first + len(batch.left)) if len(batch.left) else None
+            )
             first += len(batch.left)
-        return out
+        return offset
 
     def finish(self, item: tuple[Batch, _Rest | None]) -> None:
         """Adds what was left, puts times in place, takes out what is no event, and orders the
@@ -247,10 +249,10 @@ class _Reader:
         self.buffer.release(max(_KEPT, int(batch.starts[0])), int(batch.starts[-1]))
 
     def _add(self, batch: Batch, rest: _Rest) -> npt.NDArray[np.bool_] | None:
-        events, rows, mine = rest.events, batch.left, slice(rest.first, rest.last)
-        batch.meta[rows] = events.meta[mine]
-        batch.start[rows] = events.offset[mine]
-        batch.duration[rows] = events.duration[mine]
+        events, rows, event_range = rest.events, batch.left, slice(rest.first, rest.last)
+        batch.meta[rows] = events.meta[event_range]
+        batch.start[rows] = events.offset[event_range]
+        batch.duration[rows] = events.duration[event_range]
         stats = events.stats
         low, high = np.searchsorted(stats.owner, (rest.first, rest.last))
         owner, ident, tag, value, end = (
@@ -260,19 +262,19 @@ class _Reader:
         batch.valueless = int(np.count_nonzero(tag == 0))
         order = np.lexsort((tag, ident))
         edges = np.flatnonzero((np.diff(ident[order]) != 0) | (np.diff(tag[order]) != 0)) + 1
-        for at in np.split(order, edges) if len(order) else []:
-            number, kind = int(ident[at[0]]), int(tag[at[0]])
+        for index in np.split(order, edges) if len(order) else []:
+            number, kind = int(ident[index[0]]), int(tag[index[0]])
             if not kind:
                 continue
-            numbers = value[at].view(np.uint64)
+            numbers = value[index].view(np.uint64)
             if kind in (TEXT_TAG, BYTES_TAG):
                 first = len(batch.texts)
                 batch.texts += [
                     bytes(self.data[a:b])
-                    for a, b in zip(value[at].tolist(), end[at].tolist(), strict=True)
+                    for a, b in zip(value[index].tolist(), end[index].tolist(), strict=True)
                 ]
                 numbers = np.arange(first, len(batch.texts), dtype=np.uint64)
-            row = rows[owner[at] - rest.first]
+            row = rows[owner[index] - rest.first]
             batch.values.append(
                 Values(
                     number,
@@ -281,16 +283,16 @@ class _Reader:
                     _narrow(Stats(number, kind, row.astype(np.int32), numbers)),
                 )
             )
-        counted = np.flatnonzero(events.has_count[mine])
+        counted = np.flatnonzero(events.has_count[event_range])
         if not len(counted):
             return None
         keep = np.ones(len(batch.meta), np.bool_)
         keep[rows[counted]] = False
         line = np.repeat(batch.lines, batch.counts)[rows[counted]].tolist()
         columns = (
-            events.meta[mine][counted],
-            events.occurrences[mine][counted],
-            events.duration[mine][counted],
+            events.meta[event_range][counted],
+            events.occurrences[event_range][counted],
+            events.duration[event_range][counted],
         )
         batch.aggregated = list(zip(line, *(c.tolist() for c in columns), strict=True))
         return keep
@@ -320,9 +322,9 @@ def _narrow(stats: Stats) -> Numbers:
 def _place(batch: Batch, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
     """Makes starts of offsets; tells which events have times that can be."""
     start, duration = batch.start, batch.duration
-    known = [base or 0 for base in batch.bases]
+    bases = [base or 0 for base in batch.bases]
     base: Int64s | int = (
-        known[0] if len(known) == 1 else np.repeat(np.array(known, np.int64), batch.counts)
+        bases[0] if len(bases) == 1 else np.repeat(np.array(bases, np.int64), batch.counts)
     )
     wild: npt.NDArray[np.bool_] | None = None
     if None in batch.bases:
@@ -348,12 +350,12 @@ def _place(batch: Batch, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.b
 
 def _drop(batch: Batch, keep: npt.NDArray[np.bool_]) -> None:
     """Takes events out, with their stats."""
-    place = np.cumsum(keep) - 1
+    position = np.cumsum(keep) - 1
     for values in batch.values:
         on = keep[values.row]
         if values.tag == TEXT_TAG and not on.all():
             batch.hidden += [batch.texts[i] for i in np.unique(values.value[~on]).tolist()]
-        values.row, values.value = place[values.row[on]].astype(np.uint16), values.value[on]
+        values.row, values.value = position[values.row[on]].astype(np.uint16), values.value[on]
     line = np.repeat(np.arange(len(batch.counts)), batch.counts)[keep]
     batch.counts = np.bincount(line, minlength=len(batch.counts)).tolist()
     batch.meta, batch.start, batch.duration = (
@@ -371,16 +373,16 @@ def _ordered(values: list[Values], count: int) -> list[Values]:
     groups: dict[tuple[int, int], list[Values]] = {}
     for item in values:
         groups.setdefault((item.ident, item.tag), []).append(item)
-    out = []
+    parts = []
     for (ident, tag), items in groups.items():
         row = items[0].row if len(items) == 1 else np.concatenate([v.row for v in items])
         value = items[0].value if len(items) == 1 else np.concatenate([v.value for v in items])
         if len(items) > 1:
-            place = np.full(count, -1, np.int32)
-            place[row] = np.arange(len(row), dtype=np.int32)
-            order: Int64s = place[place >= 0].astype(np.int64)
+            position = np.full(count, -1, np.int32)
+            position[row] = np.arange(len(row), dtype=np.int32)
+            order: Int64s = position[position >= 0].astype(np.int64)
             if len(order) != len(row):
                 order = np.argsort(row, kind="stable")
             row, value = row[order], value[order]
-        out.append(Values(ident, tag, row, value))
-    return out
+        parts.append(Values(ident, tag, row, value))
+    return parts

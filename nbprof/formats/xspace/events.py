@@ -78,7 +78,7 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
     count = len(start)
     # Three arrays, not one of three rows: they are not needed for equally long.
     places = (np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
-    out = Decoded(*places)
+    decoded = Decoded(*places)
     left: list[Int32s] = []
     groups = [(np.arange(count, dtype=np.int32), start, stop)]
     while groups:
@@ -101,24 +101,24 @@ def decode(words: Words, start: Int64s, stop: Int64s) -> Decoded:
             shape = _shape(int(word[0]))
             alike = (word & shape.mask) == shape.pattern
             if alike.all():
-                mine, rest = (rows, pos, end, word), (rows[:0], pos, end)
+                matching, rest = (rows, pos, end, word), (rows[:0], pos, end)
             else:
                 hit, miss = np.flatnonzero(alike), np.flatnonzero(~alike)
-                mine, rest = (
+                matching, rest = (
                     (rows[hit], pos[hit], end[hit], word[hit]),
                     (rows[miss], pos[miss], end[miss]),
                 )
-            if shape.skip == 0 or len(mine[0]) < FEW:
-                left.append(mine[0])
+            if shape.skip == 0 or len(matching[0]) < FEW:
+                left.append(matching[0])
             else:
-                rows, pos, end, wrong = _field(words, shape, *mine, places, out.stats)
+                rows, pos, end, wrong = _field(words, shape, *matching, places, decoded.stats)
                 if len(wrong):
                     left.append(wrong)
                 groups.append((rows, pos, end))
             rows, pos, end = rest
     if left:
-        _leave(out, np.concatenate(left), count)
-    return out
+        _leave(decoded, np.concatenate(left), count)
+    return decoded
 
 
 @dataclass(frozen=True)
@@ -139,20 +139,22 @@ class _Shape:
 
 def _shape(word: int) -> _Shape:
     data = word.to_bytes(8, "little")
-    place = _PLACES.get(data[0])
-    if place is not None:
-        return _Shape(_u(0xFF), _u(data[0]), 1, place)
+    first_place = _PLACES.get(data[0])
+    if first_place is not None:
+        return _Shape(_u(0xFF), _u(data[0]), 1, first_place)
     head = 3 if data[1] >= 0x80 else 2
     if data[0] == _STAT_TAG and data[head - 1] < 0x80 and data[head] == 0x08:
-        at, ident = head + 1, 0
-        while at < 7 and data[at] >= 0x80:
-            at += 1
-        if at < 7 and data[at + 1] in _STAT_TAGS:
-            for i, byte in enumerate(data[head + 1 : at + 1]):
+        offset, ident = head + 1, 0
+        while offset < 7 and data[offset] >= 0x80:
+            offset += 1
+        if offset < 7 and data[offset + 1] in _STAT_TAGS:
+            for i, byte in enumerate(data[head + 1 : offset + 1]):
                 ident |= (byte & 0x7F) << 7 * i
-            mask = bytes([0xFF] + [0x80] * (head - 1) + [0xFF] * (at + 2 - head) + [0] * (6 - at))
+            mask = bytes(
+                [0xFF] + [0x80] * (head - 1) + [0xFF] * (offset + 2 - head) + [0] * (6 - offset)
+            )
             bits = int.from_bytes(mask, "little")
-            return _Shape(_u(bits), _u(bits & word), at + 2, -1, ident, data[at + 1], head)
+            return _Shape(_u(bits), _u(bits & word), offset + 2, -1, ident, data[offset + 1], head)
     return _Shape(_u(0xFFFF), _u(word & 0xFFFF), 0)
 
 
@@ -205,15 +207,15 @@ def _varints_in(word: Words, skip: int, pos: Int64s) -> tuple[Words, Int64s] | N
 
     Nearly all values of stats are below 128, or 16384 at least.
     """
-    most = 8 - skip
-    if most < 1:
+    limit = 8 - skip
+    if limit < 1:
         return None
     value = word >> _u(8 * skip)
     if not int(np.bitwise_or.reduce(value)) & 0x80:
         value &= _u(0x7F)
         return value, pos + (skip + 1)
     more = value & _u(0x80)
-    if most < 2 or int(np.bitwise_or.reduce(value & (more << _BYTE))) & 0x8000:
+    if limit < 2 or int(np.bitwise_or.reduce(value & (more << _BYTE))) & 0x8000:
         return None
     # One byte or two: what is behind the first is taken only where that one says so.
     more >>= _u(7)
@@ -228,16 +230,16 @@ def _varints_in(word: Words, skip: int, pos: Int64s) -> tuple[Words, Int64s] | N
     return value, after
 
 
-def _leave(out: Decoded, rows: Int32s, count: int) -> None:
+def _leave(decoded: Decoded, rows: Int32s, count: int) -> None:
     """Takes rows back that turned out to be of no common shape."""
     gone = np.zeros(count, np.bool_)
     gone[rows] = True
-    out.left = np.flatnonzero(gone)
-    for column in (out.meta, out.offset, out.duration):
-        column[out.left] = 0
-    for stats in out.stats:
+    decoded.left = np.flatnonzero(gone)
+    for column in (decoded.meta, decoded.offset, decoded.duration):
+        column[decoded.left] = 0
+    for stats in decoded.stats:
         keep = ~gone[stats.row]
         if not keep.all():
             stats.row, stats.value = stats.row[keep], stats.value[keep]
             stats.length = stats.length[keep] if stats.length is not None else None
-    out.stats = [s for s in out.stats if len(s.row)]
+    decoded.stats = [s for s in decoded.stats if len(s.row)]

@@ -41,10 +41,12 @@ _OTHERS: tuple[tuple[str, str, str], ...] = (
 
 def sniff(head: Head) -> Kind | None:
     """Whether it is an XSpace, or another protobuf file."""
-    told = ".xplane.riegeli" in head.name.lower()
-    if head.data.startswith(SIGNATURE) or (head.named and told):
+    named_riegeli = ".xplane.riegeli" in head.name.lower()
+    if head.data.startswith(SIGNATURE) or (head.named and named_riegeli):
         # A file of records may hold anything.
-        return Kind(_NAME, "an XSpace profile" if told else "a Riegeli file", sure=told)
+        return Kind(
+            _NAME, "an XSpace profile" if named_riegeli else "a Riegeli file", sure=named_riegeli
+        )
     if not head.json:
         # By its name it is one: where it is damaged, the reader says. Nothing is walked in the
         # files of a thousand hosts.
@@ -55,9 +57,9 @@ def sniff(head: Head) -> Kind | None:
         if sure or (sure is False and not text):
             return Kind(_NAME, "an XSpace profile", sure=sure)
     lower = head.name.lower()
-    for suffix, what, source in _OTHERS:
+    for suffix, description, source in _OTHERS:
         if lower.endswith(suffix):
-            return Kind("", what, source=source)
+            return Kind("", description, source=source)
     return (
         Kind("", "a protobuf file, but not an XSpace profile")
         if lower.endswith(".pb") and not is_text(head.data[:4096])
@@ -112,19 +114,19 @@ def begins(head: bytes) -> bool | None:
     return bool(planes)
 
 
-def _fits(data: bytes, at: int, end: int, shape: _Shape, planes: list[int]) -> bool:
-    """Whether the fields from `at` to `end` have the types of a message; one that runs over the end
-    of the head is walked that far.
+def _fits(data: bytes, offset: int, end: int, shape: _Shape, planes: list[int]) -> bool:
+    """True if the fields from `offset` to `end` have the types of a message; one that runs over the
+    end of the head is walked that far.
     """
-    cut = end == len(data)
+    truncated = end == len(data)
     try:
-        while at < end:
-            start = at
-            tag, at = wire.read_varint(data, at, end)
+        while offset < end:
+            start = offset
+            tag, offset = wire.read_varint(data, offset, end)
             number, kind = tag >> 3, tag & 7
-            wanted = shape.get(number)
-            fits = wanted is None or kind == (
-                wanted if wanted in (wire.VARINT, wire.FIXED64, wire.LENGTH) else wire.LENGTH
+            expected = shape.get(number)
+            fits = expected is None or kind == (
+                expected if expected in (wire.VARINT, wire.FIXED64, wire.LENGTH) else wire.LENGTH
             )
             if (
                 not fits
@@ -133,24 +135,24 @@ def _fits(data: bytes, at: int, end: int, shape: _Shape, planes: list[int]) -> b
             ):
                 return False
             if kind == wire.VARINT:
-                at = wire.read_varint(data, at, end)[1]
+                offset = wire.read_varint(data, offset, end)[1]
             elif kind != wire.LENGTH:
-                at += 8 if kind == wire.FIXED64 else 4
+                offset += 8 if kind == wire.FIXED64 else 4
             else:
-                length, at = wire.read_varint(data, at, end)
-                here = min(at + length, len(data))
-                if at + length > end and not cut:
+                length, offset = wire.read_varint(data, offset, end)
+                here = min(offset + length, len(data))
+                if offset + length > end and not truncated:
                     return False
-                if wanted == _TEXT and not is_text(data[at:here]):
+                if expected == _TEXT and not is_text(data[offset:here]):
                     return False
-                if isinstance(wanted, dict) and not _fits(data, at, here, wanted, planes):
+                if isinstance(expected, dict) and not _fits(data, offset, here, expected, planes):
                     return False
-                at += length
-            if shape is _PLANE and wanted is not None and at - start > 2:
+                offset += length
+            if shape is _PLANE and expected is not None and offset - start > 2:
                 planes.append(start)
     except ReadError:
         # At the end of the head a number may be cut off; before it, it is wrong.
-        return cut
+        return truncated
     return True
 
 

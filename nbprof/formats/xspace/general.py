@@ -112,12 +112,12 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
     tag = np.zeros(count, np.uint8)
     texts: wire.Field | None = None
     for column in wire.columns(buf, start, end, depth):
-        which = column.number << 3 | column.kind
-        if which == TEXT_TAG:
+        field_tag = column.number << 3 | column.kind
+        if field_tag == TEXT_TAG:
             texts = column
-        if which == 0x08:
+        if field_tag == 0x08:
             ident[column.message] = column.value
-        elif which in (DOUBLE_TAG, 0x18, 0x20, TEXT_TAG, BYTES_TAG, 0x38):
+        elif field_tag in (DOUBLE_TAG, 0x18, 0x20, TEXT_TAG, BYTES_TAG, 0x38):
             # Within a column later fields of a message come later, and numpy keeps the last of
             # several assignments.
             last = np.zeros(count, np.int64)
@@ -125,20 +125,22 @@ def stats(buf: wire.Bytes, owner: Int64s, start: Int64s, end: Int64s, depth: int
             rows = np.flatnonzero(
                 (column.end == last[column.message]) & (column.end > seen[column.message])
             )
-            at = column.message[rows]
-            seen[at] = column.end[rows]
-            tag[at] = which
-            value[at] = (
-                wire.fixed64(buf, column.value[rows]) if which == DOUBLE_TAG else column.value[rows]
+            index = column.message[rows]
+            seen[index] = column.end[rows]
+            tag[index] = field_tag
+            value[index] = (
+                wire.fixed64(buf, column.value[rows])
+                if field_tag == DOUBLE_TAG
+                else column.value[rows]
             )
-            stop[at] = column.end[rows]
-    out = StatRows(owner, ident, tag, value, stop)
+            stop[index] = column.end[rows]
+    result = StatRows(owner, ident, tag, value, stop)
     if texts is not None:
         hidden = (tag[texts.message] != TEXT_TAG) | (value[texts.message] != texts.value)
-        out.hidden = list(
+        result.hidden = list(
             zip(texts.value[hidden].tolist(), texts.end[hidden].tolist(), strict=True)
         )
-    return out
+    return result
 
 
 def last_of(column: wire.Field, count: int) -> tuple[Int64s, Int64s]:

@@ -81,8 +81,8 @@ class EventNames:
         keys, order = self._sorted
         if not len(keys):
             return np.full(len(idents), -1, np.int32)
-        at = np.minimum(np.searchsorted(keys, idents), len(keys) - 1)
-        return np.where(keys[at] == idents, order[at], -1).astype(np.int32)
+        index = np.minimum(np.searchsorted(keys, idents), len(keys) - 1)
+        return np.where(keys[index] == idents, order[index], -1).astype(np.int32)
 
 
 @dataclass
@@ -117,22 +117,22 @@ def program_idents(programs: Iterable[tuple[str, int, object]]) -> list[int]:
     there, too. Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs
     a small number that is not always unique.
     """
-    known = list(programs)
-    times = Counter(stated for _, _, stated in known if isinstance(stated, int))
+    listed = list(programs)
+    times = Counter(program_id for _, _, program_id in listed if isinstance(program_id, int))
     # Below 0 there are no small numbers, and no fingerprint that is as short as a key.
     return [
-        _signed(stated)
-        if isinstance(stated, int) and times[stated] == 1
+        _signed(program_id)
+        if isinstance(program_id, int) and times[program_id] == 1
         else -1 - key
-        if isinstance(stated, int)
+        if isinstance(program_id, int)
         else _unstated(name, key)
-        for name, key, stated in known
+        for name, key, program_id in listed
     ]
 
 
 def _unstated(name: str, key: int) -> int:
-    found = _NUMBERED.search(name)
-    ident = int(found.group(1)) if found else 0
+    match = _NUMBERED.search(name)
+    ident = int(match.group(1)) if match else 0
     return _signed(ident) if _LEAST_FINGERPRINT <= ident < 1 << 64 else key
 
 
@@ -149,18 +149,18 @@ def stat_names(buf: wire.Bytes, spans: Spans, strings: Strings) -> list[StatName
     ReadError
         A field does not fit its message.
     """
-    out = [StatNames() for _ in spans]
+    result = [StatNames() for _ in spans]
     entries = _entries(buf, spans)
     names, descriptions = entries.texts(buf, 2, strings), entries.texts(buf, 3, strings)
     for plane, key, name, description in zip(
         entries.plane, entries.key.tolist(), names, descriptions, strict=True
     ):
-        out[plane].names[key] = name
+        result[plane].names[key] = name
         if description:
-            out[plane].descriptions[key] = description
+            result[plane].descriptions[key] = description
         else:
-            out[plane].descriptions.pop(key, None)
-    return out
+            result[plane].descriptions.pop(key, None)
+    return result
 
 
 def event_names(
@@ -175,45 +175,45 @@ def event_names(
     """
     entries = _entries(buf, spans)
     names, displays = entries.texts(buf, 2, strings), entries.texts(buf, 4, strings)
-    out: list[EventNames] = []
+    result: list[EventNames] = []
     # By entry its place in the lists of its plane, -1 where a later one replaces it: plain numbers,
     # nothing for the garbage collector.
-    place = [-1] * len(names)
+    position = [-1] * len(names)
     first = 0
     for each in spans:
         keys = entries.key[first : first + len(each)].tolist()
         last = dict(zip(keys, range(first, first + len(each)), strict=True))
-        mine = list(last.values())
-        out.append(
+        plane_rows = list(last.values())
+        result.append(
             EventNames(
                 np.array(list(last), np.int64),
-                [names[i] for i in mine],
-                [displays[i] or names[i] for i in mine],
+                [names[i] for i in plane_rows],
+                [displays[i] or names[i] for i in plane_rows],
             )
         )
-        for i, entry in enumerate(mine):
-            place[entry] = i
+        for i, entry in enumerate(plane_rows):
+            position[entry] = i
         first += len(each)
-    _extras(buf, entries, (out, place), stats, strings)
-    return out
+    _extras(buf, entries, (result, position), stats, strings)
+    return result
 
 
 def _extras(
     buf: wire.Bytes,
     entries: _Map,
-    known: tuple[list[EventNames], list[int]],
+    earlier: tuple[list[EventNames], list[int]],
     stats: list[StatNames],
     strings: Strings,
 ) -> None:
     """What few names have: opaque metadata, children, constants."""
     data = buf.data
-    planes, place = known
+    planes, position = earlier
     for column in entries.fields:
         if column.number == 3 and column.kind == LENGTH:
-            starts, ends = xspace_general.last_of(column, len(place))
+            starts, ends = xspace_general.last_of(column, len(position))
             for entry in np.unique(column.message).tolist():
-                if (at := place[entry]) >= 0:
-                    planes[entries.plane[entry]].metadata[at] = bytes(
+                if (index := position[entry]) >= 0:
+                    planes[entries.plane[entry]].metadata[index] = bytes(
                         data[starts[entry] : ends[entry]]
                     )
         elif column.number == 5 and column.kind == LENGTH:
@@ -224,18 +224,18 @@ def _extras(
                 facts(buf, rows, [stats[entries.plane[i]] for i in owners], strings),
                 strict=True,
             ):
-                if (at := place[owner]) >= 0:
-                    planes[entries.plane[owner]].facts.setdefault(at, []).append(fact)
+                if (index := position[owner]) >= 0:
+                    planes[entries.plane[owner]].facts.setdefault(index, []).append(fact)
     for entry, _, idents in sorted(_children(data, entries.fields)):
-        if (at := place[entry]) >= 0:
-            planes[entries.plane[entry]].children.setdefault(at, []).extend(idents)
+        if (index := position[entry]) >= 0:
+            planes[entries.plane[entry]].children.setdefault(index, []).extend(idents)
 
 
 def _children(data: memoryview, fields: list[Field]) -> list[tuple[int, int, list[int]]]:
     """Ids of children as (entry, byte, ids): protobuf writes them one by one, or packed into one
     field.
     """
-    out: list[tuple[int, int, list[int]]] = []
+    result: list[tuple[int, int, list[int]]] = []
     for column in fields:
         if column.number != 6 or column.kind not in (VARINT, LENGTH):
             continue
@@ -243,14 +243,14 @@ def _children(data: memoryview, fields: list[Field]) -> list[tuple[int, int, lis
             column.message.tolist(), column.value.tolist(), column.end.tolist(), strict=True
         ):
             if column.kind == VARINT:
-                out.append((entry, end, [value]))
+                result.append((entry, end, [value]))
                 continue
             pos, idents = value, []
             while pos < end:
                 number, pos = wire.read_varint(data, pos, end)
                 idents.append(wire.signed(number))
-            out.append((entry, end, idents))
-    return out
+            result.append((entry, end, idents))
+    return result
 
 
 def _entries(buf: wire.Bytes, spans: Spans) -> _Map:
@@ -283,7 +283,7 @@ def facts(
     """
     data = buf.data
     doubles = rows.value.view(np.float64).tolist()
-    out: list[tuple[str, object]] = []
+    result: list[tuple[str, object]] = []
     columns = (
         rows.ident.tolist(),
         rows.tag.tolist(),
@@ -292,7 +292,7 @@ def facts(
         doubles,
         names,
     )
-    for ident, tag, value, end, double, known in zip(*columns, strict=True):
+    for ident, tag, value, end, double, is_known in zip(*columns, strict=True):
         fact: object = None
         if tag == INT_TAG:
             fact = value
@@ -305,8 +305,8 @@ def facts(
         elif tag == BYTES_TAG:
             fact = bytes(data[value:end])
         elif tag == REF_TAG:
-            fact = known.names.get(value, "")
-        out.append((known.name(ident), fact))
+            fact = is_known.names.get(value, "")
+        result.append((is_known.name(ident), fact))
     for start, end in rows.hidden:
         strings.decode(data[start:end])
-    return out
+    return result

@@ -97,21 +97,21 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
     """
     data = buf.data
     top = Fields()
-    cut = -1
+    stopped = -1
     try:
         _walk(data, 0, size, 0, top)
     except CutError:
         # Whole planes are worth keeping; without one there is nothing to show.
         if 1 not in top.contents:
             raise
-        cut = top.stopped
+        stopped = top.stopped
     inner = [
         _walk(data, start, end, _PLANE_DEPTH, Fields()) for start, end in top.contents.get(1, [])
     ]
-    starts, others = event_starts(
+    starts, other_fields = event_starts(
         buf, [span for plane in inner for span in plane.contents.get(3, [])]
     )
-    lines = (_line(data, *line, strings) for line in zip(starts, others, strict=True))
+    lines = (_line(data, *line, strings) for line in zip(starts, other_fields, strict=True))
     stats = stat_names(buf, [plane.contents.get(5, []) for plane in inner], strings)
     events = event_names(buf, [plane.contents.get(4, []) for plane in inner], stats, strings)
     planes = [
@@ -130,12 +130,12 @@ def read_space(buf: wire.Bytes, size: int, strings: Strings) -> Space:
         top.texts(data, 2, strings),
         top.texts(data, 3, strings),
         top.texts(data, 4, strings),
-        cut,
+        stopped,
     )
 
 
-def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fields:
-    contents = out.contents
+def _walk(data: memoryview, pos: int, end: int, depth: int, result: Fields) -> Fields:
+    contents = result.contents
     while pos < end:
         tag = data[pos]
         after = pos + 2 + data[pos + 1]
@@ -149,18 +149,18 @@ def _walk(data: memoryview, pos: int, end: int, depth: int, out: Fields) -> Fiel
                 contents.setdefault(tag >> 3, []).append((begin, after))
                 pos = after
                 continue
-        out.stopped = pos
+        result.stopped = pos
         number, kind, value, pos = wire.read_field(data, pos, end, depth)
         if kind == LENGTH:
             contents.setdefault(number, []).append((value, pos))
         elif kind == VARINT:
-            out.numbers[number] = value
-    return out
+            result.numbers[number] = value
+    return result
 
 
-def _line(data: memoryview, starts: Int64s, others: list[Other], strings: Strings) -> Line:
+def _line(data: memoryview, starts: Int64s, other_fields: list[Other], strings: Strings) -> Line:
     line = Line(starts)
-    for number, kind, value, stop in others:
+    for number, kind, value, stop in other_fields:
         if kind == LENGTH:
             if number == 2:
                 line.name = strings.decode(data[value:stop])
@@ -188,9 +188,9 @@ def _facts(
         [span for plane in inner for span in plane.contents.get(6, [])], np.int64
     ).reshape(-1, 2)
     rows = xspace_general.stats(buf, owner, span[:, 0], span[:, 1], _FACT_DEPTH)
-    for at, fact in zip(
+    for index, fact in zip(
         owner.tolist(),
         facts(buf, rows, [planes[i].stats for i in owner.tolist()], strings),
         strict=True,
     ):
-        planes[at].facts.append(fact)
+        planes[index].facts.append(fact)

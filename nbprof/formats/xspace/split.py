@@ -63,18 +63,20 @@ def event_starts(
         A field does not fit its line.
     """
     starts: list[Int64s] = [np.zeros(0, np.int64)] * len(lines)
-    others: list[list[Other]] = [[] for _ in lines]
+    other_fields: list[list[Other]] = [[] for _ in lines]
     long = [i for i, (start, stop) in enumerate(lines) if stop - start > _ALONE]
     if sum(lines[i][1] - lines[i][0] for i in long) < _TOGETHER:
         long = []
     chains = _Chains(buf, [lines[i] for i in long], tag, first) if long else None
     alone = set(range(len(lines))) - set(long)
     for i in alone:
-        starts[i] = _walk(buf[lines[i][0] : lines[i][1]].tobytes(), lines[i][0], others[i], tag)
+        starts[i] = _walk(
+            buf[lines[i][0] : lines[i][1]].tobytes(), lines[i][0], other_fields[i], tag
+        )
     if chains is not None:
         for i in long:
-            starts[i] = chains.stitch(*lines[i], others[i])
-    return starts, others
+            starts[i] = chains.stitch(*lines[i], other_fields[i])
+    return starts, other_fields
 
 
 def spans(buf: wire.Bytes, starts: Int64s) -> tuple[Int64s, Int64s]:
@@ -88,10 +90,10 @@ def spans(buf: wire.Bytes, starts: Int64s) -> tuple[Int64s, Int64s]:
     return content, length
 
 
-def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> Int64s:
+def _walk(data: bytes, base: int, other_fields: list[Other], tag: int = EVENT_TAG) -> Int64s:
     """Event tags of a line, one after the other; `base` is where it begins."""
-    found: list[int] = []
-    note = found.append
+    starts: list[int] = []
+    add_start = starts.append
     pos, end = 0, len(data)
     # There a tag has two bytes behind it.
     plain = end - 2
@@ -103,7 +105,7 @@ def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> 
                 # A third byte of length is for the general reader.
                 after = after - 0x7F + (data[pos + 2] << 7) if data[pos + 2] < 0x80 else end + 1
             if after <= end:
-                note(pos)
+                add_start(pos)
                 pos = after
                 continue
         try:
@@ -111,13 +113,13 @@ def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> 
         except ReadError as error:
             raise ReadError(error.reason, offset=base + (error.offset or 0)) from None
         if (number, kind) == (tag >> 3, wire.LENGTH):
-            note(pos)
+            add_start(pos)
         else:
-            others.append(
+            other_fields.append(
                 (number, kind, value if kind == wire.VARINT else value + base, after + base)
             )
         pos = after
-    return np.array(found, np.int64) + base
+    return np.array(starts, np.int64) + base
 
 
 class _Chains:
@@ -151,14 +153,14 @@ class _Chains:
         keep = (near < stop - _WINDOW) & (near < safe)
         near, stop = near[keep], stop[keep]
         row, column = np.nonzero(self.buf[near[:, None] + np.arange(_WINDOW)] == self.tag)
-        at = near[row] + column
-        after = at + 2 + self.buf[at + 1]
+        index = near[row] + column
+        after = index + 2 + self.buf[index + 1]
         likely = self.buf[after] == self.tag
         if self.begin is not None:
-            likely &= (self.buf[at + 2] == self.begin) & (self.buf[after + 2] == self.begin)
-        row, at = row[likely], at[likely]
+            likely &= (self.buf[index + 2] == self.begin) & (self.buf[after + 2] == self.begin)
+        row, index = row[likely], index[likely]
         first = np.flatnonzero(np.diff(row, prepend=-1))
-        return at[first], stop[row[first]]
+        return index[first], stop[row[first]]
 
     def _follow(self) -> None:
         """Fills `chain` (event places, chain by chain), `first` (where each chain begins in it) and
@@ -168,11 +170,11 @@ class _Chains:
         count = len(self.guesses)
         limit = np.minimum(np.append(self.guesses[1:], len(buf)), self.stops)
         limit[limit < self.guesses] = self.stops[limit < self.guesses]
-        which, pos = np.arange(count), self.guesses
+        selected, pos = np.arange(count), self.guesses
         ends = self.guesses.copy()
         lengths = np.zeros(count, np.int64)
         rounds: list[tuple[Int64s, Int64s]] = []
-        while len(which):
+        while len(selected):
             pair = pairs[pos]
             plain = (pair & 0x80FF) == self.tag
             after = pos + (pair >> 8)
@@ -184,16 +186,16 @@ class _Chains:
                 second = buf[pos[odd] + 2].astype(np.int64)
                 medium = ((pair[odd] & 0xFF) == self.tag) & (second < 0x80)
                 after[odd] = np.where(medium, after[odd] - 0x80 + (second << 7) + 1, len(buf))
-            rounds.append((which, pos))
+            rounds.append((selected, pos))
             on = after < limit
             if on.all():
                 pos = after
                 continue
             off = ~on
-            over = after[off] > self.stops[which[off]]
-            ends[which[off]] = np.where(over, pos[off], after[off])
-            lengths[which[off]] = len(rounds) - over
-            which, pos, limit = which[on], after[on], limit[on]
+            over = after[off] > self.stops[selected[off]]
+            ends[selected[off]] = np.where(over, pos[off], after[off])
+            lengths[selected[off]] = len(rounds) - over
+            selected, pos, limit = selected[on], after[on], limit[on]
         first = np.zeros(count + 1, np.int64)
         np.cumsum(lengths, out=first[1:])
         # One place more: the last, wrong step of a chain lands where the next chain begins and is
@@ -208,7 +210,7 @@ class _Chains:
             chain[first[who[keep]] + turn] = places[keep]
         self.chain, self.first, self.ends = chain[:-1], first, ends
 
-    def stitch(self, start: int, stop: int, others: list[Other]) -> Int64s:
+    def stitch(self, start: int, stop: int, other_fields: list[Other]) -> Int64s:
         """The events of one line: from true chain to true chain, and step by step where there is
         none.
         """
@@ -220,10 +222,10 @@ class _Chains:
             while k < len(self.guesses) and self.ends[k] <= pos:
                 k += 1
             if k < len(self.guesses) and pos >= self.guesses[k]:
-                mine = self.chain[self.first[k] : self.first[k + 1]]
-                at = int(np.searchsorted(mine, pos))
-                if at < len(mine) and mine[at] == pos:
-                    parts += [np.array(loose, np.int64), mine[at:]]
+                part_chain = self.chain[self.first[k] : self.first[k + 1]]
+                index = int(np.searchsorted(part_chain, pos))
+                if index < len(part_chain) and part_chain[index] == pos:
+                    parts += [np.array(loose, np.int64), part_chain[index:]]
                     loose = []
                     pos = int(self.ends[k])
                     k += 1
@@ -237,7 +239,7 @@ class _Chains:
             if (number, kind) == (self.tag >> 3, wire.LENGTH):
                 loose.append(pos)
             else:
-                others.append((number, kind, value, after))
+                other_fields.append((number, kind, value, after))
             pos = after
         parts.append(np.array(loose, np.int64))
         return np.concatenate(parts)

@@ -227,10 +227,10 @@ class _Builder:
         with file.open() as opened:
             decoded = getattr(opened, "decoded", None)
             for record in records(opened, file.label, self.limit):
-                where = f"bytes {record.begin:,} to {record.end:,}"
+                byte_range = f"bytes {record.begin:,} to {record.end:,}"
                 if isinstance(record, Damage):
                     skipped.append(
-                        f"{where} were skipped: {record.reason}. Their content is missing."
+                        f"{byte_range} were skipped: {record.reason}. Their content is missing."
                     )
                     continue
                 try:
@@ -238,7 +238,7 @@ class _Builder:
                     read += 1
                 except ReadError as error:
                     why = f"{error.reason} (byte {error.offset or 0:,} of the record)"
-                    skipped.append(f"{where} were skipped: {why}. Their content is missing.")
+                    skipped.append(f"{byte_range} were skipped: {why}. Their content is missing.")
                     if not read and len(skipped) >= _MOST_STRANGE:
                         break
                 if decoded is not None:
@@ -260,7 +260,7 @@ class _Builder:
                 "its records have no planes, so it is not an XSpace profile.", path=file.label
             )
 
-    def _space(self, buffer: Buffer, what: str) -> None:
+    def _space(self, buffer: Buffer, label: str) -> None:
         """Reads an XSpace, or one of the records that it comes in. What raises an error has left
         nothing behind.
         """
@@ -272,11 +272,11 @@ class _Builder:
         )
         work: list[Batch] = []
         owner: list[int] = []
-        for at, plane in enumerate(space.planes):
+        for index, plane in enumerate(space.planes):
             work += xspace_batches.batches(
                 plane, [_base(line.timestamp_ns, clock) for line in plane.lines], size
             )
-            owner += [at] * (len(work) - len(owner))
+            owner += [index] * (len(work) - len(owner))
         file_stamps = {
             line.timestamp_ns for plane in space.planes for line in plane.lines if len(line.starts)
         }
@@ -297,46 +297,46 @@ class _Builder:
                 else f"{len(space.planes):,} planes before that are"
             )
             file.cut.append(
-                f"{what} is truncated: it ends inside the field at byte {space.cut:,}. The {planes}"
-                " complete and shown; what comes after is missing. Copy the file again, or record"
-                " again."
+                f"{label} is truncated: it ends inside the field at byte {space.cut:,}. The"
+                f" {planes} complete and shown; what comes after is missing. Copy the file again,"
+                " or record again."
             )
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
         codes = [self._plane(plane, before.get(plane.name)) for plane in space.planes]
-        for at, batch in zip(owner, work, strict=True):
-            self._batch(batch, codes[at], clock)
+        for index, batch in zip(owner, work, strict=True):
+            self._batch(batch, codes[index], clock)
 
     def _clock(self, planes: Sequence[PlaneMessage]) -> _Clock:
         """What times of a record count from until all are read: as in those before it, unless only
         this one has absolute ones.
         """
-        own, before = (
+        own_stats, before = (
             _clock_of(
                 {line.timestamp_ns for plane in planes for line in plane.lines if len(line.starts)}
             ),
             self.file.clock,
         )
-        if before is None or (own[0] and (not before[0] or own[1] > before[1])):
-            return own
+        if before is None or (own_stats[0] and (not before[0] or own_stats[1] > before[1])):
+            return own_stats
         return before
 
     def _close(self, file: SourceFile) -> None:
         """What is known only when all of a file has been read."""
-        mine = self.file
-        for said, texts in (
-            ("The profiler reported an error", mine.errors),
-            ("The profiler reported", mine.warnings),
+        file_trace = self.file
+        for note, texts in (
+            ("The profiler reported an error", file_trace.errors),
+            ("The profiler reported", file_trace.warnings),
         ):
             # A part of an XSpace repeats those of the whole.
-            texts = list(dict.fromkeys(texts)) if mine.records else texts
+            texts = list(dict.fromkeys(texts)) if file_trace.records else texts
             for text in dict.fromkeys(texts[:_MOST_NOTES]):
-                self.receipt.warn(f"{said}: {text}")
+                self.receipt.warn(f"{note}: {text}")
             if len(texts) > _MOST_NOTES:
-                self.receipt.warn(f"{said}: {len(texts) - _MOST_NOTES:,} more.")
-        if damaged := [*mine.cut, *mine.skipped]:
+                self.receipt.warn(f"{note}: {len(texts) - _MOST_NOTES:,} more.")
+        if damaged := [*file_trace.cut, *file_trace.skipped]:
             more = len(damaged) - 1
-            others = (
+            other_lines = (
                 ""
                 if not more
                 else (
@@ -345,102 +345,110 @@ class _Builder:
                     else f" {more:,} more parts of it are damaged."
                 )
             )
-            self.receipt.cut_off(Cut(len(self.hosts), file.name, damaged[0] + others))
-        host = self._host(mine.hostnames, file.name)
-        for plane in self.planes[mine.first :]:
+            self.receipt.cut_off(Cut(len(self.hosts), file.name, damaged[0] + other_lines))
+        host = self._host(file_trace.hostnames, file.name)
+        for plane in self.planes[file_trace.first :]:
             plane.host = host
-        clock = _clock_of(mine.stamps)
+        clock = _clock_of(file_trace.stamps)
         self.clocks.append(clock)
-        for part in self.parts[mine.parts :]:
-            at = 0
+        for part in self.parts[file_trace.parts :]:
+            index = 0
             for _, count, stamp in part.segments if part.clock != clock else ():
                 now, then = _base(stamp, clock), _base(stamp, part.clock)
                 if now is not None and then is not None and now != then:
-                    part.start[at : at + count] += now - then
-                at += count
+                    part.start[index : index + count] += now - then
+                index += count
 
     def _host(self, hostnames: list[str], file: str) -> str:
-        own = (
+        own_events = (
             PurePath(file).name.removesuffix(".pb").removesuffix(".riegeli").removesuffix(".xplane")
         )
-        host = hostnames[0] if hostnames else own
+        host = hostnames[0] if hostnames else own_events
         if host in self.hosts:
             self.receipt.warn(
-                f"Two files name the same host, {host}; the second is shown as {own}. A run has one"
-                " file per host: if these are separate recordings, open them separately, because"
-                " their figures are mixed here."
+                f"Two files name the same host, {host}; the second is shown as {own_events}. A run"
+                " has one file per host: if these are separate recordings, open them separately,"
+                " because their figures are mixed here."
             )
-            host = own if own not in self.hosts else f"{own} ({len(self.hosts)})"
+            host = (
+                own_events if own_events not in self.hosts else f"{own_events} ({len(self.hosts)})"
+            )
         self.hosts.append(host)
         return host
 
-    def _plane(self, plane: PlaneMessage, known: _Known | None) -> Int32s:
+    def _plane(self, plane: PlaneMessage, known_names: _Known | None) -> Int32s:
         """Numbers the names and lanes of a plane, of which some may be known; returns its name
         codes by place, and -1 behind them.
         """
-        if known is None:
-            known = _Known(len(self.planes))
+        if known_names is None:
+            known_names = _Known(len(self.planes))
             self.planes.append(Plane("", plane.name, dict(plane.facts), plane.ident))
-            self.file.known[plane.name] = known
+            self.file.known[plane.name] = known_names
         else:
-            facts = self.planes[known.at].stats
+            facts = self.planes[known_names.at].stats
             facts.update({name: value for name, value in plane.facts if name not in facts})
         first = len(self.names)
-        codes = self._names(plane, known)
+        codes = self._names(plane, known_names)
         names = plane.events
         programs: list[tuple[int, bytes]] = []
-        for at, facts_of in names.facts.items():
-            for key, value in facts_of if codes[at] >= first else ():
+        for index, facts_of in names.facts.items():
+            for key, value in facts_of if codes[index] >= first else ():
                 if key == "Hlo Proto" and isinstance(value, bytes):
-                    programs.append((at, value))
+                    programs.append((index, value))
                 else:
-                    self.name_args.setdefault(key, {})[int(codes[at])] = value
+                    self.name_args.setdefault(key, {})[int(codes[index])] = value
         idents = program_idents(
-            (names.names[at], int(names.keys[at]), dict(names.facts[at]).get("program_id"))
-            for at, _ in programs
+            (names.names[index], int(names.keys[index]), dict(names.facts[index]).get("program_id"))
+            for index, _ in programs
         )
-        for (at, data), ident in zip(programs, idents, strict=True):
-            self.modules.append(Module(names.names[at], ident, data, len(self.hosts)))
+        for (index, data), ident in zip(programs, idents, strict=True):
+            self.modules.append(Module(names.names[index], ident, data, len(self.hosts)))
         self._state(
             "event_metadata",
-            {int(codes[at]): data for at, data in names.metadata.items() if codes[at] >= first},
+            {
+                int(codes[offset]): data
+                for offset, data in names.metadata.items()
+                if codes[offset] >= first
+            },
         )
-        for at, idents in names.children.items():
-            if codes[at] >= first:
+        for index, idents in names.children.items():
+            if codes[index] >= first:
                 places = names.places(np.array(idents, np.int64))
-                self._state("event_children", {int(codes[at]): codes[places[places >= 0]].tolist()})
+                self._state(
+                    "event_children", {int(codes[index]): codes[places[places >= 0]].tolist()}
+                )
         self._state(
             "arg_descriptions",
             {plane.stats.name(ident): text for ident, text in plane.stats.descriptions.items()},
         )
         for line in plane.lines:
             # Lines of equal id in one plane are one timeline; the first names it.
-            line.lane = known.lanes.setdefault(line.line_id, len(self.lanes))
+            line.lane = known_names.lanes.setdefault(line.line_id, len(self.lanes))
             if line.lane == len(self.lanes):
-                self.lanes.append((known.at, line))
+                self.lanes.append((known_names.at, line))
         return codes
 
-    def _names(self, plane: PlaneMessage, known: _Known) -> Int32s:
+    def _names(self, plane: PlaneMessage, known_names: _Known) -> Int32s:
         first, names = len(self.names), plane.events
         if self.file.records:
-            plane.unnamed = known.unnamed
-            for ident, name in known.stats.items():
+            plane.unnamed = known_names.unnamed
+            for ident, name in known_names.stats.items():
                 plane.stats.names.setdefault(ident, name)
-            known.stats = plane.stats.names
+            known_names.stats = plane.stats.names
         codes = np.arange(first, first + len(names.names) + 1, dtype=np.int32)
         codes[-1] = -1
-        if known.codes:
+        if known_names.codes:
             keys = list(zip(names.keys.tolist(), names.names, strict=True))
-            new = [at for at, key in enumerate(keys) if key not in known.codes]
-            known.codes |= {keys[at]: first + i for i, at in enumerate(new)}
-            codes[:-1] = [known.codes[key] for key in keys]
-            self.names += [names.names[at] for at in new]
-            self.display += [names.displays[at] for at in new]
+            new = [index for index, key in enumerate(keys) if key not in known_names.codes]
+            known_names.codes |= {keys[index]: first + i for i, index in enumerate(new)}
+            codes[:-1] = [known_names.codes[key] for key in keys]
+            self.names += [names.names[index] for index in new]
+            self.display += [names.displays[index] for index in new]
         else:
             self.names += names.names
             self.display += names.displays
             if self.file.records:
-                known.codes = dict(
+                known_names.codes = dict(
                     zip(
                         zip(names.keys.tolist(), names.names, strict=True),
                         codes.tolist(),
@@ -448,23 +456,23 @@ class _Builder:
                     )
                 )
         if self.file.records:
-            known.idents = {
+            known_names.idents = {
                 **dict(zip(names.keys.tolist(), codes.tolist(), strict=False)),
-                **known.idents,
+                **known_names.idents,
             }
-            plane.known = known.idents
+            plane.known = known_names.idents
         return codes
 
-    def _state(self, what: str, values: dict[Any, object]) -> None:
+    def _state(self, label: str, values: dict[Any, object]) -> None:
         if values:
-            cast("dict[Any, object]", self.metadata.setdefault(what, {})).update(values)
+            cast("dict[Any, object]", self.metadata.setdefault(label, {})).update(values)
 
     def _batch(self, batch: Batch, codes: Int32s, clock: _Clock) -> None:
         plane = batch.plane
         batch.name = codes[batch.name]
         if len(batch.unnamed):
-            idents, place = np.unique(batch.unnamed, return_inverse=True)
-            batch.name[batch.name < 0] = self._unnamed(plane, idents.tolist())[place]
+            idents, inverse = np.unique(batch.unnamed, return_inverse=True)
+            batch.name[batch.name < 0] = self._unnamed(plane, idents.tolist())[inverse]
         self._odd(_WILD, plane, batch.wild)
         self._odd(_NEGATIVE, plane, batch.negative)
         self._odd(
@@ -477,8 +485,8 @@ class _Builder:
             ),
         )
         for line, ident, occurrences, duration in batch.aggregated:
-            at = int(plane.events.places(np.array([ident]))[0])
-            code = int(codes[at]) if at >= 0 else int(self._unnamed(plane, [ident])[0])
+            index = int(plane.events.places(np.array([ident]))[0])
+            code = int(codes[index]) if index >= 0 else int(self._unnamed(plane, [ident])[0])
             self.aggregated.append((plane.lines[line].lane, code, occurrences, duration))
         self.valueless += batch.valueless
         for text in batch.hidden:
@@ -493,9 +501,9 @@ class _Builder:
         )
         self.events += batch.count
 
-    def _odd(self, what: str, plane: PlaneMessage, count: int) -> None:
+    def _odd(self, label: str, plane: PlaneMessage, count: int) -> None:
         if count:
-            planes = self.odd.setdefault(what, {})
+            planes = self.odd.setdefault(label, {})
             name = plane.name or "a plane without a name"
             planes[name] = planes.get(name, 0) + count
 
@@ -516,23 +524,23 @@ class _Builder:
         self._lanes_by_plane()
         events = self._sorted()
         self.receipt.events = self.events
-        for what, planes in self.odd.items():
+        for label, planes in self.odd.items():
             count = sum(planes.values())
-            where = ", ".join(list(planes)[:_MOST_PLANES]) + (
+            planes_text = ", ".join(list(planes)[:_MOST_PLANES]) + (
                 f" and {len(planes) - _MOST_PLANES:,} more" if len(planes) > _MOST_PLANES else ""
             )
-            if what == _WILD:
-                self.receipt.skip(f"in {where} {what}", count)
+            if label == _WILD:
+                self.receipt.skip(f"in {planes_text} {label}", count)
             else:
                 self.receipt.warn(
-                    f"{count:,} {'event' if count == 1 else 'events'} in {where} {what}"
+                    f"{count:,} {'event' if count == 1 else 'events'} in {planes_text} {label}"
                 )
         if self.aggregated:
             count = len(self.aggregated)
-            what = "1 aggregated event has a count but no start: it is" if count == 1 else (
+            label = "1 aggregated event has a count but no start: it is" if count == 1 else (
                 f"{count:,} aggregated events have a count but no start: they are"
             )  # fmt: skip
-            self.receipt.info(f"{what} on no lane; see trace.aggregated.")
+            self.receipt.info(f"{label} on no lane; see trace.aggregated.")
         if self.valueless:
             self.receipt.info(
                 "1 stat has no value."
@@ -566,11 +574,11 @@ class _Builder:
         order = sorted(range(len(self.lanes)), key=lambda lane: self.lanes[lane][0])
         if order == list(range(len(order))):
             return
-        place = {lane: at for at, lane in enumerate(order)}
+        position = {lane: index for index, lane in enumerate(order)}
         self.lanes = [self.lanes[lane] for lane in order]
-        self.aggregated = [(place[lane], *others) for lane, *others in self.aggregated]  # type: ignore[misc]
+        self.aggregated = [(position[lane], *rest) for lane, *rest in self.aggregated]  # type: ignore[misc]
         for part in self.parts:
-            part.segments = [(place[lane], count, stamp) for lane, count, stamp in part.segments]
+            part.segments = [(position[lane], count, stamp) for lane, count, stamp in part.segments]
 
     def _one_clock(self) -> tuple[int, list[int]]:
         """Moves files with absolute times onto the earliest one's clock; returns its zero, ns, and
@@ -578,7 +586,7 @@ class _Builder:
         """
         epochs = [epoch if absolute >= EPOCH_NS else 0 for epoch, absolute in self.clocks]
         epoch = min((e for e in epochs if e), default=0)
-        lates = [max(one - epoch, 0) * 1000 for one in epochs]
+        lates = [max(epoch_ - epoch, 0) * 1000 for epoch_ in epochs]
         for part in self.parts:
             late = lates[part.file]
             if not late:
@@ -589,11 +597,11 @@ class _Builder:
                     " are relative to its own start."
                 )
                 continue
-            at = 0
+            index = 0
             for _, count, stamp in part.segments:
                 if stamp >= self.clocks[part.file][1]:
-                    part.start[at : at + count] += late
-                at += count
+                    part.start[index : index + count] += late
+                index += count
         first = self._from_first(epoch)
         return first[0], [(late if late < MOST_PS else 0) - first[1] for late in lates]
 
@@ -630,14 +638,14 @@ class _Builder:
     def _lane_table(self, counts: Int64s) -> pd.DataFrame:
         number = np.arange(len(self.lanes))
         lines = [line for _, line in self.lanes]
-        planes = [self.planes[at] for at, _ in self.lanes]
+        planes = [self.planes[index] for index, _ in self.lanes]
         columns = {
             "lane": number,
             "host": [plane.host for plane in planes],
             "process": [plane.name for plane in planes],
             "thread": [line.display or line.name for line in lines],
             "line_id": [line.line_id for line in lines],
-            "plane": [at for at, _ in self.lanes],
+            "plane": [index for index, _ in self.lanes],
             "kind": "",
             "device": -1,
             "note": "",
@@ -672,6 +680,6 @@ def _joined(parts: list[Any], dtype: type) -> Any:
 
 
 def _objects(texts: list[str]) -> npt.NDArray[np.object_]:
-    out = np.empty(len(texts), object)
-    out[:] = texts
-    return out
+    result = np.empty(len(texts), object)
+    result[:] = texts
+    return result

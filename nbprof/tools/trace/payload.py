@@ -94,7 +94,7 @@ def _joined(
         complete = shown == len(tracks.events) + len(tracks.extra)
         joined = arrows.arrows(links, kept)
         more = [f"{plural(joined.left_out, 'more arrow')}"] if joined.left_out else []
-        return joined, [*arrows.lacks(links, whole=complete), *more]
+        return joined, [*arrows.lacks(links, complete=complete), *more]
 
     return run.persist("timeline_arrows", make) if most == MOST_EVENTS else make()
 
