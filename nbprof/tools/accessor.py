@@ -75,13 +75,13 @@ class Helped:
     def getdoc(cls) -> str:
         """What `?` shows in IPython: the docstring, and what there is to ask for, a line each."""
         members = [name for name in dir(cls) if not name.startswith("_") and name != "getdoc"]
-        own = [name for name in vars(cls) if name in members]
+        declared = [name for name in vars(cls) if name in members]
         lines = []
-        for name in [*own, *(name for name in members if name not in own)]:
+        for name in [*declared, *(name for name in members if name not in declared)]:
             member = inspect.getattr_static(cls, name)
-            said = inspect.getdoc(member) or ""
+            docstring = inspect.getdoc(member) or ""
             first = (
-                " ".join(said.partition("\n\n")[0].split())
+                " ".join(docstring.partition("\n\n")[0].split())
                 .partition("; the columns are")[0]
                 .rstrip(".")
             )
@@ -97,8 +97,8 @@ _MOST_COLUMNS = 8
 
 def _printed(table: pd.DataFrame) -> str:
     """The first rows of a frame in plain text."""
-    known = table.head(_MOST_ROWS).dropna(axis="columns", how="all")
-    return known.to_string(
+    filled = table.head(_MOST_ROWS).dropna(axis="columns", how="all")
+    return filled.to_string(
         index=False,
         na_rep="NA",
         max_cols=_MOST_COLUMNS,

@@ -81,8 +81,10 @@ def printable(text: str) -> str:
     text = text.translate(_PLAIN)
     if text.isascii():
         return text
-    kept = (char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char))
-    return "".join(char if char.isascii() or _drawable(char) else "?" for char in kept)
+    letters = (
+        char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char)
+    )
+    return "".join(char if char.isascii() or _drawable(char) else "?" for char in letters)
 
 
 class Canvas:
@@ -116,9 +118,9 @@ class Canvas:
         left = x if align == "l" else x - width if align == "r" else x - width / 2
         # The font has one weight: a thin stroke in the same colour reads as semibold.
         stroke = size * _SCALE / 44 if bold else 0
-        place = (round(left * _SCALE), round(y * _SCALE))
+        corner = (round(left * _SCALE), round(y * _SCALE))
         self._draw.text(
-            place,
+            corner,
             text,
             fill=colour,
             font=font(size * _SCALE),
@@ -144,7 +146,7 @@ class Canvas:
             low, high = (middle, high) if self.measure(part, size) <= width else (low, middle - 1)
         return ("…" + text[-low:] if keep_end else text[:low] + "…") if low else "…"
 
-    def wrap(self, text: str, size: int, width: float, most: int) -> list[str]:
+    def wrap(self, text: str, size: int, width: float, limit: int) -> list[str]:
         """The text in at most `most` lines."""
         lines: list[str] = []
         for word in printable(text).split():
@@ -152,8 +154,8 @@ class Canvas:
                 lines[-1] += f" {word}"
             else:
                 lines.append(word)
-        if len(lines) > most:
-            lines = [*lines[: most - 1], " ".join(lines[most - 1 :])]
+        if len(lines) > limit:
+            lines = [*lines[: limit - 1], " ".join(lines[limit - 1 :])]
         return [self.fit(line, size, width) for line in lines]
 
     def box(

@@ -142,10 +142,8 @@ def chip(run: Run) -> str:
 
 def unit_of_gpu(names: Iterable[object]) -> str:
     """What blocks run on: "multiprocessor", or "compute unit" where all of these GPUs are AMD's."""
-    known = [str(name) for name in names]
-    return (
-        "compute unit" if known and all(_AMD.search(name) for name in known) else "multiprocessor"
-    )
+    gpus = [str(name) for name in names]
+    return "compute unit" if gpus and all(_AMD.search(name) for name in gpus) else "multiprocessor"
 
 
 def figure(
@@ -171,10 +169,10 @@ def figure(
 
 def bytes_figure(key: str, label: str, value: Any, note: str) -> Figure:
     """A key figure of bytes, in the unit that suits them."""
-    known = wording.real(value)
-    if known is None:
+    size = wording.real(value)
+    if size is None:
         return figure(key, label, None, "", 0, "not recorded")
-    scaled, unit, digits = scale_bytes(known)
+    scaled, unit, digits = scale_bytes(size)
     return figure(key, label, scaled, unit, digits, note)
 
 

@@ -65,44 +65,44 @@ def dashboard(
     NbprofError
         Unknown view, or `events` is not a number of events.
     """
-    most = budget(events)
-    wanted, tools = chosen(views), register.tools()
+    limit = budget(events)
+    requested, tools = chosen(views), register.tools()
     run.read_ahead()
     with collecting(run.memo.failures):
-        return _dashboard(run, wanted, tools, most, views=bool(views), progress=progress)
+        return _dashboard(run, requested, tools, limit, views=bool(views), progress=progress)
 
 
 def _dashboard(
     run: Run,
-    wanted: list[str],
+    requested: list[str],
     tools: dict[str, Tool],
-    most: int,
+    limit: int,
     *,
     views: bool,
     progress: Callable[[str], None] | None,
 ) -> Payload:
-    shown = [
+    visible = [
         tab
-        for tab in wanted
+        for tab in requested
         if views or asked(tools[tab].has, run, otherwise=True, part=_named(tab))
     ]
     if not views and (alone := register.alone(run)):
-        shown = alone.tabs
+        visible = alone.tabs
     parts: dict[str, Tab] = {}
     # The overview last: of many hosts, other processes make its advice while the rest is drawn.
     for done, (tab, tool) in enumerate(
-        sorted(tools.items(), key=lambda one: one[0] == "overview"), 1
+        sorted(tools.items(), key=lambda entry: entry[0] == "overview"), 1
     ):
-        if progress is not None and (tab in wanted or tool.always):
+        if progress is not None and (tab in requested or tool.always):
             progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
         parts |= asked(
             tool.beside, run, otherwise={}, part=f"Supporting data of the tab {NAMES[tab].label}"
         )
         parts[tab] = (
-            _part(run, tab, tool, most) if tab in wanted or tool.always else _left_out(tool)
+            _part(run, tab, tool, limit) if tab in requested or tool.always else _left_out(tool)
         )
     # Last, because it states how long the analysis took.
-    return _in_units(_payload(meta(run, shown, most), parts), unit_of(run))
+    return _in_units(_payload(meta(run, visible, limit), parts), unit_of(run))
 
 
 def _payload(meta: Meta, parts: Mapping[str, Any]) -> Payload:
@@ -110,7 +110,7 @@ def _payload(meta: Meta, parts: Mapping[str, Any]) -> Payload:
     return Payload(meta=meta, **parts)
 
 
-def _part(run: Run, tab: str, tool: Tool, most: int) -> Tab:
+def _part(run: Run, tab: str, tool: Tool, limit: int) -> Tab:
     """The part of a tab; where it fails, an empty one that says so."""
 
     def failed(sentence: str) -> Tab:
@@ -118,7 +118,7 @@ def _part(run: Run, tab: str, tool: Tool, most: int) -> Tab:
         return replace(part, empty=Empty(title="This view could not be computed", text=sentence))
 
     try:
-        return guarded(_named(tab), lambda: tool.payload(run, most), failed)
+        return guarded(_named(tab), lambda: tool.payload(run, limit), failed)
     except NeedsHostError:
         return _of_one_host(tool)
 
@@ -129,12 +129,12 @@ def _named(tab: str) -> str:
 
 def spoken(run: Run) -> Payload:
     """As much of it as plain text is made of."""
-    told = [
+    with_text = [
         tab
         for tab, tool in register.tools().items()
         if tool.text is not Tool.text and asked(tool.has, run, otherwise=True)
     ]
-    return dashboard(run, told, 0)
+    return dashboard(run, with_text, 0)
 
 
 def large(run: Run) -> bool:
@@ -199,17 +199,17 @@ def budget(events: Any) -> int:
     """
     if events is None:
         return MOST_EVENTS
-    whole = -1
+    count = -1
     number = isinstance(events, Real) and not isinstance(events, bool | np.bool_)
     if number:
         with suppress(ValueError, OverflowError):
-            whole = int(events)
-    if whole < 0 or whole != events:
+            count = int(events)
+    if count < 0 or count != events:
         raise NbprofError(
             "events= takes the number of trace events to keep, a whole number of 0 or more, not"
             f" {_short(events)}"
         )
-    return min(whole, int(np.iinfo(np.int64).max))
+    return min(count, int(np.iinfo(np.int64).max))
 
 
 def _short(value: Any) -> str:
@@ -221,22 +221,22 @@ def select(payload: Payload, views: Iterable[str] | None) -> Payload:
     """A payload with fewer tabs and without the data of the others, as `dashboard` would have made
     it.
     """
-    shown = chosen(views)
-    known = {tab.id: tab for tab in payload.meta.tabs}
+    visible = chosen(views)
+    heads = {tab.id: tab for tab in payload.meta.tabs}
     # A tab that is asked for by name is there, if only to say why it is empty.
     tabs = [
-        known.get(tab) or TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None)
-        for tab in shown
-        if views or tab in known
+        heads.get(tab) or TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None)
+        for tab in visible
+        if views or tab in heads
     ]
-    if list(known) != [tab for tab in NAMES if tab in known]:
+    if list(heads) != [tab for tab in NAMES if tab in heads]:
         # What has to be looked at first stays there.
-        first = next(iter(known))
+        first = next(iter(heads))
         tabs.sort(key=lambda tab: tab.id != first)
     dropped: dict[str, Any] = {
         tab: _left_out(tool)
         for tab, tool in register.tools().items()
-        if not tool.always and tab not in shown
+        if not tool.always and tab not in visible
     }
     return replace(payload, meta=replace(payload.meta, tabs=tabs), **dropped)
 
@@ -245,12 +245,12 @@ def chosen(views: Iterable[str] | None) -> list[str]:
     """The tabs in their fixed order; an unknown one is an error that names those there are."""
     if isinstance(views, str):
         views = [view for view in re.split(r"[,\s]+", views) if view]
-    known = by_word()
+    tab_of = by_word()
     names = list(views or NAMES)
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [name for name in names if name not in tab_of]:
         raise NbprofError(f"unknown view {unknown[0]!r}; the views are {', '.join(NAMES)}")
-    wanted = {known[name] for name in names}
-    return [tab for tab in NAMES if tab in wanted]
+    requested = {tab_of[name] for name in names}
+    return [tab for tab in NAMES if tab in requested]
 
 
 def _left_out(tool: Tool) -> Tab:
@@ -270,13 +270,13 @@ def _of_one_host(tool: Tool) -> Tab:
     return replace(tool.nothing(), empty=Empty(title="Shown for one host at a time", text=text))
 
 
-def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> Meta:
+def meta(run: Run, visible: list[str], limit: int = MOST_EVENTS) -> Meta:
     """What surrounds the views: header, tabs, notice, footer, receipt."""
     tools = register.tools()
-    shown = sorted(shown, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
-    receipt = _lines(run.receipt) + _omissions(run, most)
+    visible = sorted(visible, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
+    receipt = _lines(run.receipt) + _omissions(run, limit)
     return replace(
-        _around(run), tabs=[_tab(run, tab, tools[tab]) for tab in shown], receipt=receipt
+        _around(run), tabs=[_tab(run, tab, tools[tab]) for tab in visible], receipt=receipt
     )
 
 
@@ -320,11 +320,11 @@ def _tab(run: Run, tab: str, tool: Tool) -> TabHead:
     )
 
 
-def _omissions(run: Run, most: int) -> list[ReceiptLine]:
+def _omissions(run: Run, limit: int) -> list[ReceiptLine]:
     """Receipt lines for what the payload, not the analysis, leaves out."""
     sentences = [
         text
         for tool in register.tools().values()
-        for text in asked(tool.omissions, run, most, otherwise=[])
+        for text in asked(tool.omissions, run, limit, otherwise=[])
     ]
     return [ReceiptLine(level="info", text=text) for text in sentences]

@@ -94,10 +94,10 @@ def notice(run: Run) -> Notice | None:
     error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
     if _cell_failed(run):
         seen = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
-        what = _said(error)
+        title = _said(error)
         return Notice(
             kind="partial",
-            title=what if what.endswith("…") else f"{what.rstrip('.')}.",
+            title=title if title.endswith("…") else f"{title.rstrip('.')}.",
             text=(
                 f"The dashboard shows what was recorded up to that point: {seen}."
                 if not out_of_memory(run)

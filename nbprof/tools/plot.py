@@ -78,8 +78,8 @@ def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -
         "least": 1.0 if micros else LEAST_MS,
     }
     # A model that cards share is sent once.
-    said = models.CustomJSHover(args=args, code=_TIME)
-    return {f"@{column}": said for column in columns}
+    formatter = models.CustomJSHover(args=args, code=_TIME)
+    return {f"@{column}": formatter for column in columns}
 
 
 def stacked_columns(parts: Mapping[str, Floats]) -> tuple[dict[str, Floats], dict[str, str]]:
@@ -89,10 +89,12 @@ def stacked_columns(parts: Mapping[str, Floats]) -> tuple[dict[str, Floats], dic
     NaN would end the stack, so that bars have none of it; the card says "–" of what is not known.
     """
     data = {name: np.nan_to_num(values) for name, values in parts.items()}
-    said = {
+    card_columns = {
         name: f"{name}_said" if np.isnan(values).any() else name for name, values in parts.items()
     }
-    return data | {column: parts[name] for name, column in said.items() if column != name}, said
+    return data | {
+        column: parts[name] for name, column in card_columns.items() if column != name
+    }, card_columns
 
 
 def stacked_rows(
@@ -100,7 +102,7 @@ def stacked_rows(
     models: Any,
     categories: Sequence[Category],
     data: dict[str, Any],
-    what: str,
+    noun: str,
     height: float,
     digits: int,
 ) -> None:
@@ -108,19 +110,21 @@ def stacked_rows(
     `data["total"]` in the card; ms, NaN unknown.
     """
     parts = [c.key for c in categories]
-    columns, said = stacked_columns({key: np.asarray(data[key], np.float64) for key in parts})
+    columns, card_columns = stacked_columns(
+        {key: np.asarray(data[key], np.float64) for key in parts}
+    )
     source = models.ColumnDataSource(data | columns)
     colours, labels = [c.colour for c in categories], [c.label for c in categories]
     plot.hbar_stack(
-        parts, y=what.lower(), height=height, color=colours, source=source, legend_label=labels
+        parts, y=noun.lower(), height=height, color=colours, source=source, legend_label=labels
     )
     tips = [
         (label, f"@{key}{{custom}}")
-        for label, key in [("Step time", "total"), *zip(labels, said.values(), strict=True)]
+        for label, key in [("Step time", "total"), *zip(labels, card_columns.values(), strict=True)]
     ]
-    formatters = hover_times(models, "total", *said.values(), digits=digits)
+    formatters = hover_times(models, "total", *card_columns.values(), digits=digits)
     plot.add_tools(
-        models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips], formatters=formatters)
+        models.HoverTool(tooltips=[(noun, f"@{noun.lower()}"), *tips], formatters=formatters)
     )
     style(plot, "ms", None)
     plot.x_range.start = 0

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def tool(tab: str) -> Tool:
     """The tool of a tab: its folder is imported when it is needed."""
-    made: Tool = import_module(f"nbprof.tools.{tab}.tool").TOOL
-    return made
+    result: Tool = import_module(f"nbprof.tools.{tab}.tool").TOOL
+    return result
 
 
 def tools() -> dict[str, Tool]:

@@ -10,7 +10,7 @@ from nbprof.display import wording
 from nbprof.tools.parts import RingPart
 
 
-def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[RingPart]:
+def parts(sums: pd.Series[Any], most: int, total: float | None = None) -> list[RingPart]:
     """The parts of a ring.
 
     Parameters
@@ -22,16 +22,16 @@ def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[R
     whole : float, optional
         What 100 % is, where that is more than all of them.
     """
-    whole = (float(sums.sum()) if whole is None else whole) or 1.0
+    total = (float(sums.sum()) if total is None else total) or 1.0
     named = most + 1 if len(sums) == most + 1 else most
     names, values = sums.index.tolist(), sums.tolist()
     shares = zip(names[:named], values[:named], strict=True)
     ring = [
-        RingPart(label=wording.one_line(str(name)), percent=float(100 * value / whole), kind="rank")
+        RingPart(label=wording.one_line(str(name)), percent=float(100 * value / total), kind="rank")
         for name, value in shares
     ]
     if others := values[named:]:
-        rest = 100 * float(sum(others)) / whole
+        rest = 100 * float(sum(others)) / total
         ring.append(
             RingPart(label=wording.plural(len(others), "other"), percent=rest, kind="others")
         )

@@ -136,7 +136,7 @@ def hidden(table: Table, at_ms: Any, for_ms: Any) -> Table:
     )
 
 
-def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> tuple[Any, Any]:
+def longest(frame: pd.DataFrame, calls: pd.DataFrame, sides: Sequence[str]) -> tuple[Any, Any]:
     """Start and duration of the longest call of each op of a frame, in ms; NaN where it is not
     known.
 
@@ -150,18 +150,18 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> t
         Where to look, the first place first; a frame's own `where` is the only one for its rows.
     """
     names = frame["op"].tolist() if len(frame) else []
-    at, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
+    start, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
     own = frame["where"].to_numpy(object) if "where" in frame.columns else None
     keys = zip(calls["where"].tolist(), calls["op"].tolist(), strict=True)
     first: dict[tuple[object, object], int] = {}
     for number, key in enumerate(keys):
         first.setdefault(key, number)
     times = [calls[column].to_numpy(np.float64) for column in ("at_ms", "for_ms")]
-    for side in where:
+    for side in sides:
         row = np.array([first.get((side, name), -1) for name in names], np.int64)
-        take = (row >= 0) & np.isnan(at) & (True if own is None else own == side)
-        at[take], length[take] = (values[row[take]] for values in times)
-    return at, length
+        take = (row >= 0) & np.isnan(start) & (True if own is None else own == side)
+        start[take], length[take] = (values[row[take]] for values in times)
+    return start, length
 
 
 def heads(name: str, keys: Sequence[str]) -> list[Column]:
@@ -216,5 +216,5 @@ _UNITS = {
 def explained(col: Col) -> str:
     """What a column means, with its unit where neither the head nor the sentence says it."""
     sign, word = _UNITS.get(col.unit, ("", ""))
-    told = not sign or sign in col.label or word in col.help.replace(".", " ").split()
-    return col.help if told else f"{col.help} In {word}."
+    unit_stated = not sign or sign in col.label or word in col.help.replace(".", " ").split()
+    return col.help if unit_stated else f"{col.help} In {word}."

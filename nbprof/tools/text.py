@@ -32,9 +32,9 @@ def summary(payload: Payload) -> str:
     # The overview, which is first, fills what the others leave.
     with collecting(Failures(lines.append)):
         for tool in [only] if only else reversed(register.tools().values()):
-            most = _MOST_LINES - 2 - len(unfinished) - len(lines)
+            limit = _MOST_LINES - 2 - len(unfinished) - len(lines)
             lines[:0] = guarded(
-                "A part of this text", partial(tool.text, payload, most), lambda _: []
+                "A part of this text", partial(tool.text, payload, limit), lambda _: []
             )
     head = f"nbprof · {meta.label} · {' · '.join(meta.facts)}"
     return "\n".join(

@@ -98,8 +98,8 @@ class Allocator(View):
         """The settings of the allocator (PYTORCH_CUDA_ALLOC_CONF and what follows from it), as the
         snapshot states them.
         """
-        shown = self._profile.run.allocator.snapshot
-        return dict(shown.settings) if shown is not None else {}
+        snapshot = self._profile.run.allocator.snapshot
+        return dict(snapshot.settings) if snapshot is not None else {}
 
     @property
     def notes(self) -> list[str]:
@@ -124,11 +124,11 @@ class Allocator(View):
         from nbprof.analysis.allocator import allocator
 
         run = self._profile.run
-        shown = run.allocator.snapshot
+        snapshot = run.allocator.snapshot
         replay = next(
             (one for one in run.allocator.replays if device is None or one.device == device), None
         )
-        if shown is None or replay is None:
+        if snapshot is None or replay is None:
             known = ", ".join(str(one.device) for one in run.allocator.replays) or "none"
             raise NbprofError(
                 f"there is no device {device!r} in the snapshots of this run; they have: {known}"
@@ -144,7 +144,7 @@ class Allocator(View):
         times = replay.entries["time_us"]
         moment = allocator.start_us(run.allocator.replays) + float(time_ms) * 1e3
         state = replay.at(int(np.searchsorted(times, moment, side="right")))
-        return allocator.blocks(state, replay.device, run.allocator.stacks, shown.categories)
+        return allocator.blocks(state, replay.device, run.allocator.stacks, snapshot.categories)
 
     def text(self) -> str:
         """A few lines: the figures of each device, what strands free memory, and why memory ran

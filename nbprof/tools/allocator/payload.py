@@ -52,12 +52,12 @@ def payload(run: Run) -> Allocator:
     replays = run.allocator.replays
     if not replays:
         return nothing(_empty(run))
-    shown = replays[:MOST_DEVICES]
-    more = len(replays) - len(shown)
+    listed = replays[:MOST_DEVICES]
+    more = len(replays) - len(listed)
     left = f"{wording.plural(more, 'more device')}: p.allocator has all of them." if more else ""
     return Allocator(
         empty=None,
-        devices=[_device(run, replay) for replay in shown],
+        devices=[_device(run, replay) for replay in listed],
         notes=run.allocator.notes,
         left_out=left,
     )
@@ -103,11 +103,11 @@ def text(run: Run) -> str:
             f" {wording.percent(row['fragmentation_percent'])})"
         )
         stranded = run.allocator.stranded
-        for one in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
-            blocks = wording.plural(one["blocks"], "block")
+        for holder in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
+            blocks = wording.plural(holder["blocks"], "block")
             lines.append(
-                f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of"
-                f" {wording.one_line(one['location'])}"
+                f"  {wording.size(holder['pinned_bytes'])} kept by {blocks} of"
+                f" {wording.one_line(holder['location'])}"
             )
     for row in run.allocator.oom.tail(1).to_dict("records"):
         lines += [
@@ -267,7 +267,7 @@ def _levels(run: Run, replay: Replay) -> _Levels:
         else np.zeros(0, int)
     )
     names = np.array(ACTIONS, object)
-    where = run.allocator.stacks.locations(entries["stack"][rows])
+    locations = run.allocator.stacks.locations(entries["stack"][rows])
     return _Levels(
         timed=timed,
         x=numbers(time[rows] if timed else rows.astype(np.float64)),
@@ -276,7 +276,7 @@ def _levels(run: Run, replay: Replay) -> _Levels:
         active=numbers(levels["active"][rows]),
         action=coded(names[entries["action"][rows]]),
         size=numbers(entries["size"][rows]),
-        where=coded(wording.cut(line, _LONGEST) for line in where),
+        where=coded(wording.cut(line, _LONGEST) for line in locations),
         oom_at=numbers(time[ooms] if timed else ooms.astype(np.float64)),
     )
 
@@ -296,17 +296,17 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     counts = np.bincount(owner, minlength=len(segments))
     order = np.lexsort((-segments["size"].to_numpy(np.int64), -lost))
     fits = order[(np.cumsum(counts[order]) <= MOST_BLOCKS)][:MOST_SEGMENTS]
-    place = np.full(len(segments), -1)
-    place[fits] = np.arange(len(fits))
-    rows = np.flatnonzero(place[owner] >= 0)
-    rows = rows[np.lexsort((blocks["address"].to_numpy(np.int64)[rows], place[owner[rows]]))]
+    position = np.full(len(segments), -1)
+    position[fits] = np.arange(len(fits))
+    rows = np.flatnonzero(position[owner] >= 0)
+    rows = rows[np.lexsort((blocks["address"].to_numpy(np.int64)[rows], position[owner[rows]]))]
     rest = np.setdiff1d(np.arange(len(segments)), fits)
     size = wording.size(float(segments["size"].to_numpy(np.int64)[rest].sum()))
     stacks = run.allocator.stacks
     codes = blocks["stack"].to_numpy(np.int64)[rows]
     # Of many different stacks the last ones are told by their line alone.
     distinct = pd.unique(codes)
-    told = {
+    texts = {
         int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]
     }
     lines = stacks.locations(codes)
@@ -319,13 +319,13 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
             rows=len(fits),
         ),
         Blocks(
-            segment=numbers(place[owner[rows]]),
+            segment=numbers(position[owner[rows]]),
             offset=numbers(blocks["address"].to_numpy(np.int64)[rows] - base),
             size=numbers(blocks["size"].to_numpy(np.int64)[rows]),
             state=numbers(blocks["state"].to_numpy(np.int64)[rows]),
             stranded=numbers(stranded[rows]),
             stack=coded(
-                told.get(int(code), wording.cut(line, _LONGEST))
+                texts.get(int(code), wording.cut(line, _LONGEST))
                 for code, line in zip(codes, lines, strict=True)
             ),
             rows=len(rows),
@@ -367,13 +367,13 @@ def only(payload: Payload) -> bool:
     return payload.meta.facts[:1] == [ALONE]
 
 
-def lines(part: Allocator, most: int) -> list[str]:
+def lines(part: Allocator, limit: int) -> list[str]:
     """The figures of each device, and why memory ran out, in so many lines at most."""
     texts = [f"{part.empty.title}. {part.empty.text}"] if part.empty else []
     for device in part.devices:
         texts.append(f"{device.name}, {device.when}: {', '.join(figure_texts(device))}")
         texts += [f"Out of memory {oom.when}: {oom.text} {oom.remedy}" for oom in device.ooms[:1]]
-    return texts[:most]
+    return texts[:limit]
 
 
 def figure_texts(device: AllocatorDevice) -> list[str]:

@@ -20,8 +20,8 @@ def _alone(run: Run) -> Alone | None:
     )
 
 
-def _text(whole: Payload, most: int) -> list[str]:
-    return payload.lines(whole.allocator, most) if payload.only(whole) else []
+def _text(dashboard: Payload, limit: int) -> list[str]:
+    return payload.lines(dashboard.allocator, limit) if payload.only(dashboard) else []
 
 
 TOOL = Tool(

@@ -321,8 +321,8 @@ class Ascend(View):
         return tables[kind].copy()
 
     def __repr__(self) -> str:
-        said = self.verdict
+        verdict = self.verdict
         return (
-            f"<nbprof ascend: {said['verdict']}{': ' + said['text'] if said['text'] else ''};"
+            f"<nbprof ascend: {verdict['verdict']}{': ' + verdict['text'] if verdict['text'] else ''};"
             f" tables {', '.join(self.kinds) or 'none'}>"
         )

@@ -92,7 +92,7 @@ def iterations(
         "total": floats(mine["iteration_ms"]),
     }
     data |= {"reported": floats(mine["reported_iteration_ms"])}
-    columns, said = stacked_columns({name: floats(mine[name]) for name, _, _ in parts})
+    columns, card_columns = stacked_columns({name: floats(mine[name]) for name, _, _ in parts})
     data |= columns
     source = models.ColumnDataSource(data)
     plot: Any = plotting.figure(
@@ -116,7 +116,7 @@ def iterations(
             source=source,
             legend_label="Iteration Time",
         )
-    rows = [(label, f"@{said[name]}{{custom}}") for name, _, label in reversed(parts)]
+    rows = [(label, f"@{card_columns[name]}{{custom}}") for name, _, label in reversed(parts)]
     head = [
         ("Iteration", "@iteration"),
         ("End to end", "@total{custom}"),
@@ -125,7 +125,7 @@ def iterations(
     plot.add_tools(
         models.HoverTool(
             tooltips=[*head, *rows],
-            formatters=hover_times(models, "total", "reported", *said.values()),
+            formatters=hover_times(models, "total", "reported", *card_columns.values()),
         )
     )
     style(plot, "iteration", "ms")
@@ -140,7 +140,7 @@ def iterations(
     return cast("Figure", plot)
 
 
-def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> Figure:
+def op_types(run: Run, limit: int = 15, *, width: int = 700, **options: Any) -> Figure:
     """A bar a type of op as long as its time, in the colour of the kind of core.
 
     Raises
@@ -153,8 +153,8 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     if frame.empty:
         raise NbprofError(LACKS["op_types"])
     rows = frame.groupby(["op_type", "core"], sort=False)[["tasks", "total_us"]].sum().reset_index()
-    whole = float(rows["total_us"].sum())
-    rows = rows.sort_values("total_us", ascending=False, kind="stable").head(most)
+    total = float(rows["total_us"].sum())
+    rows = rows.sort_values("total_us", ascending=False, kind="stable").head(limit)
     # The same type may run on several kinds of cores.
     names = [
         f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})"
@@ -166,8 +166,8 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
             "ms": rows["total_us"].to_numpy(np.float64) / 1000,
             "tasks": rows["tasks"].to_numpy(np.int64),
             "percent": (
-                100 * rows["total_us"].to_numpy(np.float64) / whole
-                if whole > 0
+                100 * rows["total_us"].to_numpy(np.float64) / total
+                if total > 0
                 else np.zeros(len(rows))
             ),
             "colour": [_COLOURS.get(core, OTHER) for core in rows["core"]],
@@ -191,7 +191,7 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     return cast("Figure", plot)
 
 
-def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure:
+def pmu(run: Run, limit: int = 12, *, width: int = 700, **options: Any) -> Figure:
     """Types of ops by pipe: a cell is the stronger, the larger the part of its cycles that the pipe
     is busy.
 
@@ -205,7 +205,7 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
     pipes = {f"{name.lower()}_fraction": name for name in PIPES.values()}
     if rows.empty or not rows[list(pipes)].notna().to_numpy().any():
         raise NbprofError(LACKS["pmu"])
-    rows = rows.head(most)
+    rows = rows.head(limit)
     names = [
         f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})"
         for row in rows.to_dict("records")

@@ -50,7 +50,7 @@ _SHOWN = {
 }
 
 
-def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
+def html(name: str, frame: pd.DataFrame, limit: int, missing: str) -> str:
     """The first rows of a part as an HTML table without script, or why there are none."""
     if missing:
         return f"<p>{escape(missing)}</p>"
@@ -58,7 +58,7 @@ def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
     cols = [frames.column(frame_name(name), key) for key in keys]
     if name == "rules":
         frame = frame[frame["state"] == ascend_rules.FOUND]
-    rows = frame.head(most)
+    rows = frame.head(limit)
     heads = "".join(
         f'<th scope="col" title="{escape(col.help)}" style="{_style(col)}">{escape(col.label)}</th>'
         for col in cols

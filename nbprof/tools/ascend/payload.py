@@ -201,7 +201,7 @@ def figures(run: Run) -> list[Figure]:
     rows = summary[summary["main"].astype(bool) & summary["iteration_ms"].notna()]
     if len(rows):
         row = rows.sort_values("iteration_ms", ascending=False, kind="stable").iloc[0]
-        of = wording.plural(int(row["counted"]), "iteration") + (
+        counted = wording.plural(int(row["counted"]), "iteration") + (
             ", slowest device" if len(rows) > 1 else ""
         )
         spread = (
@@ -221,7 +221,7 @@ def figures(run: Run) -> list[Figure]:
             "from FP Start": "from FP Start",
         }
         return [
-            figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, of, spread=spread),
+            figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, counted, spread=spread),
             _share("Data Aug Bound", row, "data_aug", "input"),
             _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
             replace(
@@ -238,10 +238,10 @@ def figures(run: Run) -> list[Figure]:
         ]
     all_streams = run.ascend.waits[run.ascend.waits["stream"].isna()]
     cores = run.ascend.cores
-    out = []
+    result = []
     if len(all_streams):
         busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
-        out.append(
+        result.append(
             figure(
                 "tasks_running",
                 "Tasks running",
@@ -251,7 +251,7 @@ def figures(run: Run) -> list[Figure]:
                 "from first to last task",
             )
         )
-        out.append(
+        result.append(
             figure(
                 "waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")
             )
@@ -259,23 +259,23 @@ def figures(run: Run) -> list[Figure]:
     if len(cores):
         total = float(cores["total_us"].sum())
         for name in ("AI Core", "Vector core", "AI CPU", "Communication"):
-            own = float(cores.loc[cores["core"] == name, "total_us"].sum())
-            if own or name == "AI CPU":
-                out.append(
+            core_us = float(cores.loc[cores["core"] == name, "total_us"].sum())
+            if core_us or name == "AI CPU":
+                result.append(
                     figure(
                         name.lower().replace(" ", "_"),
                         name,
-                        _percent(own, total),
+                        _percent(core_us, total),
                         "%",
                         1,
-                        f"{wording.millis(own / 1000)} of tasks",
+                        f"{wording.millis(core_us / 1000)} of tasks",
                     )
                 )
-    return out
+    return result
 
 
-def _percent(value: float, whole: float) -> float | None:
-    return 100 * value / whole if whole > 0 else None
+def _percent(value: float, total: float) -> float | None:
+    return 100 * value / total if total > 0 else None
 
 
 def _share(label: str, row: Any, name: str, category: str) -> Figure:
@@ -292,25 +292,27 @@ def iterations(run: Run) -> list[Iterations]:
     frame, summary = run.ascend.iterations, run.ascend.iterations_summary
     several = frame["host"].nunique() > 1
     ordered = summary.sort_values("main", ascending=False, kind="stable").head(MOST_GROUPS)
-    out = []
+    groups = []
     for row in ordered.to_dict("records"):
-        mine = frame[
+        rows = frame[
             (frame["host"] == row["host"])
             & (frame["device"] == row["device"])
             & _is(frame["model"], row["model"])
         ]
         # The last ones say how it went on.
-        shown = mine.tail(MOST_ITERATIONS)
+        drawn = rows.tail(MOST_ITERATIONS)
         device = f"device {row['device']}" if row["device"] >= 0 else "device"
         parts = [f"{row['host']}, {device}" if several else device] + (
             [] if pd.isna(row["model"]) else [f"model {row['model']}"]
         )
-        out.append(Iterations(label=", ".join(parts), steps=_steps(shown, len(mine) - len(shown))))
-    return out
+        groups.append(
+            Iterations(label=", ".join(parts), steps=_steps(drawn, len(rows) - len(drawn)))
+        )
+    return groups
 
 
-def _is(values: pd.Series[Any], wanted: Any) -> Any:
-    return values.isna() if pd.isna(wanted) else (values == wanted).fillna(False).to_numpy(np.bool_)
+def _is(values: pd.Series[Any], value: Any) -> Any:
+    return values.isna() if pd.isna(value) else (values == value).fillna(False).to_numpy(np.bool_)
 
 
 def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
@@ -319,8 +321,8 @@ def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
     )
     parts = tuple(part for part in parts if rows[part[0]].notna().any())
     warm = int(rows["warmup"].sum())
-    said = [f"the first {wording.plural(warm, 'iteration')} (warm-up)"] if warm else []
-    said += [f"{left_out:,} before those shown"] if left_out else []
+    excluded = [f"the first {wording.plural(warm, 'iteration')} (warm-up)"] if warm else []
+    excluded += [f"{left_out:,} before those shown"] if left_out else []
     return Steps(
         empty=None,
         step=rows["iteration"].to_numpy(np.int32),
@@ -331,7 +333,7 @@ def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
         prefix="",
         hosts=[],
         warmup=rows["warmup"].to_numpy(np.uint8),
-        left_out=f"Averages exclude {' and '.join(said)}." if said else "",
+        left_out=f"Averages exclude {' and '.join(excluded)}." if excluded else "",
         noun="iteration",
         labels={key: label for _, key, label in parts},
     )
@@ -357,34 +359,36 @@ def rules(run: Run) -> list[AscendRule]:
 def section(run: Run, name: str) -> AscendSection:
     """A table with its heading."""
     frame = _rows(run, name)
-    most = MOST_ROWS.get(name, len(frame))
-    shown = frame.head(most)
-    left = len(frame) - len(shown)
-    where = {"pmu_types": "pmu", "tasks": "ops"}.get(name, name)
-    note = f"{wording.plural(left, 'more row')}: p.ascend.{where} has all." if left else ""
-    table = _table(name, shown)
-    if name == "ops" and len(shown):
+    limit = MOST_ROWS.get(name, len(frame))
+    listed = frame.head(limit)
+    left = len(frame) - len(listed)
+    accessor = {"pmu_types": "pmu", "tasks": "ops"}.get(name, name)
+    note = f"{wording.plural(left, 'more row')}: p.ascend.{accessor} has all." if left else ""
+    table = _table(name, listed)
+    if name == "ops" and len(listed):
         # No head names it: bars have its colour.
-        table.data["core"] = column(shown, "core", "text")
-        table = hidden(table, shown["_at"].to_numpy(np.float64), shown["_for"].to_numpy(np.float64))
-    if name == "tasks" and len(shown):
-        table.data["core"] = column(shown, "core", "text")
+        table.data["core"] = column(listed, "core", "text")
         table = hidden(
-            table,
-            shown["start_ms"].to_numpy(np.float64),
-            shown["duration_us"].to_numpy(np.float64) / 1000,
+            table, listed["_at"].to_numpy(np.float64), listed["_for"].to_numpy(np.float64)
         )
-    if name == "waits" and len(shown):
+    if name == "tasks" and len(listed):
+        table.data["core"] = column(listed, "core", "text")
         table = hidden(
             table,
-            shown["longest_at_ms"].to_numpy(np.float64),
-            shown["longest_us"].to_numpy(np.float64) / 1000,
+            listed["start_ms"].to_numpy(np.float64),
+            listed["duration_us"].to_numpy(np.float64) / 1000,
+        )
+    if name == "waits" and len(listed):
+        table = hidden(
+            table,
+            listed["longest_at_ms"].to_numpy(np.float64),
+            listed["longest_us"].to_numpy(np.float64) / 1000,
         )
     return AscendSection(
         id=name,
         title=_TITLES[name],
         scope=_scope(run, name, frame),
-        missing="" if len(frame) else LACKS.get(where, ""),
+        missing="" if len(frame) else LACKS.get(accessor, ""),
         note=note,
         table=table,
     )
@@ -401,8 +405,8 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
         frame = (
             frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum().reset_index()
         )
-        whole = float(frame["total_us"].sum())
-        frame["fraction"] = frame["total_us"] / whole if whole > 0 else np.nan
+        total = float(frame["total_us"].sum())
+        frame["fraction"] = frame["total_us"] / total if total > 0 else np.nan
     return frame
 
 
@@ -424,7 +428,7 @@ def by_op(run: Run) -> pd.DataFrame:
         return ops.assign(tasks=0, bound_by="")
     keys = ["op", "op_type", "task_type", "core"]
     groups = ops.groupby(keys, sort=False)
-    out = groups.agg(
+    sums = groups.agg(
         tasks=("duration_us", "size"),
         total_us=("duration_us", "sum"),
         avg_us=("duration_us", "mean"),
@@ -433,15 +437,15 @@ def by_op(run: Run) -> pd.DataFrame:
         op_state=("op_state", "first"),
         input_shapes=("input_shapes", "first"),
     )
-    out["wait_us"] = groups["wait_us"].sum(min_count=1)
-    whole = float(ops["duration_us"].sum())
-    out["fraction"] = out["total_us"] / whole if whole > 0 else np.nan
+    sums["wait_us"] = groups["wait_us"].sum(min_count=1)
+    total = float(ops["duration_us"].sum())
+    sums["fraction"] = sums["total_us"] / total if total > 0 else np.nan
     long = (
         ops.sort_values("duration_us", ascending=False, kind="stable")
         .drop_duplicates(keys)
         .set_index(keys)
     )
-    out["_at"], out["_for"] = long["start_ms"], long["duration_us"] / 1000
+    sums["_at"], sums["_for"] = long["start_ms"], long["duration_us"] / 1000
     pmu = run.ascend.pmu
     if len(pmu):
         counted = (
@@ -449,9 +453,9 @@ def by_op(run: Run) -> pd.DataFrame:
             .drop_duplicates(keys)
             .set_index(keys)
         )
-        out["bound_by"], out["bound_fraction"] = counted["bound_by"], counted["bound_fraction"]
-        out["bound_by"] = out["bound_by"].fillna("")
-    return out.reset_index().sort_values(
+        sums["bound_by"], sums["bound_fraction"] = counted["bound_by"], counted["bound_fraction"]
+        sums["bound_by"] = sums["bound_by"].fillna("")
+    return sums.reset_index().sort_values(
         "total_us", ascending=False, kind="stable", ignore_index=True
     )
 

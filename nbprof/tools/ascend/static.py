@@ -29,10 +29,10 @@ def html(payload: Payload) -> str:
         markup.paragraph(f"<b>On the NPU: {markup.text(fact)}.</b> {markup.text(verdict.detail)}")
     ]
     parts += [_iterations(group) for group in part.iterations[:_MOST_GROUPS]]
-    found = [rule for rule in part.rules if rule.state == "found"][:_ROWS]
+    findings = [rule for rule in part.rules if rule.state == "found"][:_ROWS]
     rows = [
         list(map(markup.text, (rule.severity.capitalize(), rule.title, rule.evidence, rule.fix)))
-        for rule in found
+        for rule in findings
     ]
     parts.append(
         markup.table(
@@ -82,12 +82,12 @@ def _iterations(group: Iterations) -> str:
     rows = [["<b>End to end</b>", wording.number(mean, 2), wording.percent(100)]]
     for key, label in (steps.labels or {}).items():
         values = np.asarray(steps.categories[key], np.float64)[counted]
-        own = float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+        part_mean = float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
         rows.append(
             [
                 markup.text(label),
-                wording.number(own, 2),
-                wording.percent(100 * own / mean if mean > 0 else None),
+                wording.number(part_mean, 2),
+                wording.percent(100 * part_mean / mean if mean > 0 else None),
             ]
         )
     scope = f"{group.label}, mean of {wording.plural(int(counted.sum()), 'iteration')}"

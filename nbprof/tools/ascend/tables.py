@@ -125,8 +125,8 @@ def _section(run: Run, kind: str) -> AscendSection:
     key, down = about.first.removeprefix("-"), not about.first.startswith("-")
     if key in frame.columns:
         frame = frame.sort_values(key, ascending=not down, kind="stable", na_position="last")
-    shown = frame.head(MOST_ROWS)
-    left = len(frame) - len(shown)
+    listed = frame.head(MOST_ROWS)
+    left = len(frame) - len(listed)
     return AscendSection(
         id=f"table_{kind}",
         title=about.title,
@@ -135,23 +135,23 @@ def _section(run: Run, kind: str) -> AscendSection:
         note=(
             f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all." if left else ""
         ),
-        table=_table(run, kind, shown),
+        table=_table(run, kind, listed),
     )
 
 
 def _table(run: Run, kind: str, rows: pd.DataFrame) -> Table:
     heads, data = [], {}
-    stated = {
-        made.name: cell
+    headers = {
+        parsed.name: cell
         for table in run.trace.tables.get(kind, [])
-        for made, cell in zip(columns(kind, table.header), table.header, strict=True)
+        for parsed, cell in zip(columns(kind, table.header), table.header, strict=True)
     }
     names = [
         name for name in rows.columns if name not in ("event", "device_id") and _says(rows, name)
     ]
     # Where a row is of stands behind what it is.
     for name in sorted(names, key=lambda name: name in ("host", "device")):
-        col, values = _col(name, stated.get(name, ""), rows[name])
+        col, values = _col(name, headers.get(name, ""), rows[name])
         heads.append(head(col))
         data[col.name] = column(pd.DataFrame({col.name: values}), col.name, col.kind)
     return Table(columns=heads, data=data, rows=len(rows))
@@ -163,8 +163,10 @@ def _peaks(frame: pd.DataFrame) -> pd.DataFrame:
     """
     frame = frame.assign(reserved_bytes=frame["reserved_bytes"].where(frame["reserved_bytes"] >= 0))
     keys = [key for key in ("host", "device", "component") if key in frame.columns]
-    most = frame.sort_values("reserved_bytes", ascending=False, kind="stable", na_position="last")
-    return most.drop_duplicates(keys)
+    largest_first = frame.sort_values(
+        "reserved_bytes", ascending=False, kind="stable", na_position="last"
+    )
+    return largest_first.drop_duplicates(keys)
 
 
 def _says(rows: pd.DataFrame, name: str) -> bool:
@@ -178,7 +180,7 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
     their name.
     """
     bare = words(cell)[0].replace("_", " ") if cell else name
-    told = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
+    help_text = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
     if name.endswith("_ps"):
         moments = (
             pd.to_numeric(values, errors="coerce")
@@ -193,7 +195,7 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
                 "float64",
                 "ms",
                 label,
-                f"{told} Since the start of the recording.",
+                f"{help_text} Since the start of the recording.",
                 "number",
                 3,
             ),
@@ -204,7 +206,7 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
             wording.cut(wording.one_line(str(text)), _LONGEST) if pd.notna(text) else ""
             for text in values
         ]
-        return Col(name, "object", "", _title(bare.replace("_", " ")), told, "text"), texts
+        return Col(name, "object", "", _title(bare.replace("_", " ")), help_text, "text"), texts
     unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), "")
     if name == "gb_per_second":
         bare, unit = "bandwidth", "GB/s"
@@ -213,14 +215,14 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
         part for part in (_title(bare.removesuffix(suffix).replace("_", " ")), unit) if part
     )
     if name.endswith("_bytes"):
-        return Col(name, "float64", "bytes", label, told, "bytes"), values
+        return Col(name, "float64", "bytes", label, help_text, "bytes"), values
     numbers = (
         pd.to_numeric(values, errors="coerce")
         .astype("Float64")
         .to_numpy(np.float64, na_value=np.nan)
     )
-    whole = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
-    return Col(name, "float64", "", label, told, "number", 0 if whole else 3), numbers
+    integral = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
+    return Col(name, "float64", "", label, help_text, "number", 0 if integral else 3), numbers
 
 
 def _title(text: str) -> str:

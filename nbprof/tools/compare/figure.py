@@ -54,13 +54,13 @@ def compare(
             "neither run has steps, so there are no step times to compare; mark steps with `with"
             " nbprof.step():`"
         )
-    known = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
+    recorded = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
     labels = [
         f"{word}: {wording.one_line(name)}"
         for word, name in zip(("before", "after"), names, strict=True)
     ]
     data: dict[str, object] = {"run": labels, "total": rows[STEP]}
-    data |= {c.key: rows[c.key] for c in known}
+    data |= {c.key: rows[c.key] for c in recorded}
     defaults = {
         "width": width,
         "height": height,
@@ -69,5 +69,5 @@ def compare(
         "toolbar_location": "right",
     }
     plot: Any = plotting.figure(**defaults | options)
-    stacked_rows(plot, models, known, data, "Run", 0.6, 3)
+    stacked_rows(plot, models, recorded, data, "Run", 0.6, 3)
     return cast("Figure", plot)

@@ -107,7 +107,7 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
     """The sides of two runs: verdict, evidence, figures, categories, ops, kernels."""
     before, after = sides[first], sides[second]
     categories = analysis.categories(before, after)
-    found = compare_verdict.verdict(before, after, categories)
+    verdict = compare_verdict.verdict(before, after, categories)
     findings = compare_findings.findings(before, after)
     ops, kernels = analysis.ops(before, after), analysis.kernels(before, after)
     digits = compare_verdict.digits_of(before.times, after.times)
@@ -115,11 +115,11 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
     part = Pair(
         before=first,
         after=second,
-        kind=found.kind,
-        title=unit.reword(compare_verdict.TITLES[found.kind]),
-        headline=found.headline,
-        detail=found.detail,
-        evidence=[Evidence(ok=ok, text=wording.one_line(text)) for ok, text in found.evidence],
+        kind=verdict.kind,
+        title=unit.reword(compare_verdict.TITLES[verdict.kind]),
+        headline=verdict.headline,
+        detail=verdict.detail,
+        evidence=[Evidence(ok=ok, text=wording.one_line(text)) for ok, text in verdict.evidence],
         digits=digits,
         figures=[
             _figure(row, after, digits, unit)
@@ -127,7 +127,7 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
         ],
         categories=[_category(row) for row in categories.to_dict("records")],
         findings=[_finding(row) for row in findings.to_dict("records")],
-        findings_text=compare_findings.sentence(findings, found, before, after),
+        findings_text=compare_findings.sentence(findings, verdict, before, after),
         per_step=analysis.per_step(before, after),
         unit=None if unit.kind == STEP else UnitWords(**unit.words),
         ops=_table(ops, "ops", _OPS),
@@ -174,7 +174,7 @@ def _category(row: dict[Any, Any]) -> ComparedCategory:
     )
 
 
-def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> ComparedFigure:
+def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -> ComparedFigure:
     """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second
     run.
     """
@@ -203,8 +203,8 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> Compared
         note += f", batch {size:g}"
     names = {
         **_FIGURES,
-        "step_time": of.average,
-        "steps_per_second": f"{of.plural.capitalize()} / s",
+        "step_time": unit_of_work.average,
+        "steps_per_second": f"{unit_of_work.plural.capitalize()} / s",
     }
     return ComparedFigure(
         label=names[name],

@@ -206,8 +206,8 @@ class DeviceTime(View):
         NbprofError
             There is no such step.
         """
-        out = critical_path.summary(self.critical_path_pieces(step, host))
-        return out.drop(columns=[c for c in out.columns if c.startswith("_")])
+        path = critical_path.summary(self.critical_path_pieces(step, host))
+        return path.drop(columns=[c for c in path.columns if c.startswith("_")])
 
     def critical_path_pieces(
         self, step: int | None = None, host: str | None = None
@@ -230,14 +230,14 @@ class DeviceTime(View):
         if (step is not None or host is not None) and critical_path.choose(
             run.steps, run.hosts, step, host
         ) is None:
-            known = (
+            numbers = (
                 ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8])
                 or "none"
             )
             on = f" on host {host!r}" if host is not None else ""
             raise NbprofError(
                 f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps"
-                f" {known} …"
+                f" {numbers} …"
             )
         return run.device_time.critical_path_pieces(step, host)
 

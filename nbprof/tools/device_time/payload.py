@@ -186,20 +186,20 @@ def has(run: Run) -> bool:
 def statement(run: Run) -> str:
     """What the devices did, in two sentences; marked."""
     frames = run.device_time.frames
-    whole = _whole(frames["device_time"])
-    time = float(whole["time_ms"].sum())
+    recording = _whole(frames["device_time"])
+    time = float(recording["time_ms"].sum())
     if not time:
         return ""
-    share = {part: 100 * float(whole[f"{part}_ms"].sum()) / time for part in PARTS}
-    said = (
-        f"{_subject(len(whole), len(run.devices))} computed **{_percent(share['compute'])}** of the"
+    share = {part: 100 * float(recording[f"{part}_ms"].sum()) / time for part in PARTS}
+    text = (
+        f"{_subject(len(recording), len(run.devices))} computed **{_percent(share['compute'])}** of the"
         " time"
     )
     if share["communication"] >= 1:
-        said += f", communicated another {_percent(share['communication'])}"
+        text += f", communicated another {_percent(share['communication'])}"
     if share["memory"] >= 1:
-        said += f", copied another {_percent(share['memory'])}"
-    said += f" and {'was' if len(whole) == 1 else 'were'} idle **{_percent(share['idle'])}**."
+        text += f", copied another {_percent(share['memory'])}"
+    text += f" and {'was' if len(recording) == 1 else 'were'} idle **{_percent(share['idle'])}**."
     idle = frames["device_idle"]
     of_device = idle[idle["stream"] == ""]
     waited = float(of_device["idle_ms"].sum())
@@ -209,14 +209,14 @@ def statement(run: Run) -> str:
             * float(of_device.loc[of_device["category"] == "host_wait", "idle_ms"].sum())
             / waited
         )
-        said += (
+        text += (
             f" In {_percent(host)} of the idle time, the host had not launched the next work yet"
         )
         causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
         if len(causes) and host >= 1:
-            said += f"; meanwhile, it was mostly {causes.idxmax()}"
-        said += "."
-    return said
+            text += f"; meanwhile, it was mostly {causes.idxmax()}"
+        text += "."
+    return text
 
 
 def _of_all(used: int, devices: int) -> str:
@@ -238,17 +238,17 @@ def _subject(used: int, devices: int) -> str:
 def text(run: Run) -> str:
     """The time of devices in a few lines."""
     frames = run.device_time.frames
-    whole = _whole(frames["device_time"])
-    if not len(whole):
+    recording = _whole(frames["device_time"])
+    if not len(recording):
         return f"<nbprof device_time: {run.device_time.missing}>"
     lines = [wording.plain(statement(run))]
-    for row in whole.head(8).itertuples():
+    for row in recording.head(8).itertuples():
         parts = ", ".join(
             f"{part} {wording.percent(getattr(row, f'{part}_percent'))}" for part in PARTS
         )
         lines.append(f"  {wording.one_line(str(row.host))}, device {row.device}: {parts}")
-    if len(whole) > 8:
-        lines.append(f"  and {len(whole) - 8:,} more devices")
+    if len(recording) > 8:
+        lines.append(f"  and {len(recording) - 8:,} more devices")
     return "\n".join(
         [
             *lines,
@@ -286,7 +286,7 @@ class _DeviceParts(NamedTuple):
 
 def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
     """The time of each device, for the whole recording and step by step."""
-    whole = _most(_whole(frame), "idle_ms", MOST_DEVICES)
+    recording = _most(_whole(frame), "idle_ms", MOST_DEVICES)
     hosts = frame["host"].nunique()
     # A recording that is the only unit is that window already.
     # A number that comes again on a device is another step.
@@ -300,25 +300,27 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
             dict.fromkeys(key for key, of_step in zip(keys, numbered, strict=True) if of_step)
         )
     )
-    steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
+    steps = steps[: MOST_STEPS if len(recording) * len(steps) > 4000 else 4000]
     if len(steps) > 1000:
         steps = steps[:1000]
     # Row of each device, window of each step; what is in no window or of no device shown stands in
     # neither.
-    device_of = {key: i for i, key in enumerate(zip(whole["host"], whole["device"], strict=True))}
+    device_of = {
+        key: i for i, key in enumerate(zip(recording["host"], recording["device"], strict=True))
+    }
     row = np.array(
         [device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)],
         np.int64,
     )
     window_of = {step: i + 1 for i, step in enumerate(steps)}
     window = np.where(numbered, np.array([window_of.get(key, -1) for key in keys], np.int64), 0)
-    parts = np.full((len(steps) + 1, len(whole), len(PARTS)), np.nan, np.float32)
-    shown = np.flatnonzero((row >= 0) & (window >= 0))
-    parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[
-        shown
+    parts = np.full((len(steps) + 1, len(recording), len(PARTS)), np.nan, np.float32)
+    drawn = np.flatnonzero((row >= 0) & (window >= 0))
+    parts[window[drawn], row[drawn]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[
+        drawn
     ]
     return _DeviceParts(
-        [_name(device, hosts) for device in whole.itertuples()],
+        [_name(device, hosts) for device in recording.itertuples()],
         list(device_of),
         ["Whole recording", *(f"{unit.noun.capitalize()} {step}" for _, step in steps)],
         parts.reshape(-1),
@@ -327,11 +329,13 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
 
 def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[float | None]]:
     """Time of each wait by device (host and number), ms."""
-    whole = idle[idle["stream"] == ""]
-    if whole.empty:
+    of_device = idle[idle["stream"] == ""]
+    if of_device.empty:
         return []
-    keys = zip(*(whole[column].tolist() for column in ("host", "device", "category")), strict=True)
-    times = dict(zip(keys, whole["idle_ms"].tolist(), strict=True))
+    keys = zip(
+        *(of_device[column].tolist() for column in ("host", "device", "category")), strict=True
+    )
+    times = dict(zip(keys, of_device["idle_ms"].tolist(), strict=True))
     return [[wording.real(times.get((*device, wait))) for wait in WAITS] for device in devices]
 
 
@@ -406,13 +410,13 @@ def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
 
 def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     overlap = _whole(frames["device_overlap"])
-    out = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
-    out["device_overlap"] = overlap[overlap["communication_ms"] > 0]
-    if len(out["device_queue"]):
-        out["device_queue"] = out["device_queue"].sort_values(
+    tables = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
+    tables["device_overlap"] = overlap[overlap["communication_ms"] > 0]
+    if len(tables["device_queue"]):
+        tables["device_queue"] = tables["device_queue"].sort_values(
             "works", ascending=False, kind="stable"
         )
-    return {name: _most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in out.items()}
+    return {name: _most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in tables.items()}
 
 
 def _most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
@@ -491,43 +495,43 @@ def _queues(run: Run) -> list[DeviceSeries]:
     busy = run.device_time.frames["device_queue"]
     if not len(busy):
         return []
-    wanted = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
+    busiest = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
     curves = run.device_time.queue_curves(
-        list(zip(wanted["host"], wanted["device"], wanted["stream"], strict=True))
+        list(zip(busiest["host"], busiest["device"], busiest["stream"], strict=True))
     )
     hosts = busy["host"].nunique()
-    labels = [f"Queue: {_name(row, hosts)}, {row.stream}" for row in wanted.itertuples()]
+    labels = [f"Queue: {_name(row, hosts)}, {row.stream}" for row in busiest.itertuples()]
     return [_line(label, "count", *curve) for label, curve in zip(labels, curves, strict=True)]
 
 
 def _rates(run: Run) -> list[DeviceSeries]:
-    known = run.device_time.frames["device_bandwidth"]
-    if not len(known):
+    copies = run.device_time.frames["device_bandwidth"]
+    if not len(copies):
         return []
     series = run.device_time.bandwidth_series()
-    wanted = (
-        known[known["peak_gb_per_second"].notna()]
+    busiest = (
+        copies[copies["peak_gb_per_second"].notna()]
         .sort_values("time_ms", ascending=False, kind="stable")
         .head(MOST_STREAMS)
     )
-    hosts = known["host"].nunique()
-    out = []
-    for row in wanted.itertuples():
-        mine = series[
+    hosts = copies["host"].nunique()
+    curves = []
+    for row in busiest.itertuples():
+        curve = series[
             (series["host"] == row.host)
             & (series["device"] == row.device)
             & (series["copy"] == row.copy)
         ]
         label = f"Copies: {_name(row, hosts)}, {row.copy}"
-        out.append(
+        curves.append(
             _line(
                 label,
                 "GB/s",
-                mine["time_ms"].to_numpy(np.float64),
-                mine["gb_per_second"].to_numpy(np.float64),
+                curve["time_ms"].to_numpy(np.float64),
+                curve["gb_per_second"].to_numpy(np.float64),
             )
         )
-    return out
+    return curves
 
 
 def _line(
@@ -540,13 +544,13 @@ def _line(
     edges = np.linspace(first, last, BINS + 1)
     # What holds as a box begins, and what comes in it.
     before = np.maximum(np.searchsorted(time, edges[:-1], side="right") - 1, 0)
-    out = value[before].copy()
+    largest = value[before].copy()
     box = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, BINS - 1)
-    np.maximum.at(out, box, value)
+    np.maximum.at(largest, box, value)
     return DeviceSeries(
         label=wording.cut(wording.one_line(label), _LONGEST),
         unit=unit,
         from_ms=first,
         to_ms=last,
-        most=out.astype(np.float32),
+        most=largest.astype(np.float32),
     )

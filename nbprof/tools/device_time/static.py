@@ -24,17 +24,17 @@ def html(payload: Payload) -> str:
     for name, times in zip(
         devices, np.asarray(part.parts_ms, np.float64).reshape(-1, 4), strict=False
     ):
-        whole = float(np.nansum(times))
+        total = float(np.nansum(times))
         rows.append(
             [
                 markup.text(name),
-                *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times),
+                *(wording.percent(100 * float(ms) / total) if total else "–" for ms in times),
             ]
         )
     more = len(part.devices) - len(devices)
     scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
-    said = markup.paragraph(markup.marked(part.statement))
-    return said + markup.table(
+    statement = markup.paragraph(markup.marked(part.statement))
+    return statement + markup.table(
         "Device time",
         scope,
         ["Device", "Compute", "Communication", "Memory", "Idle"],

@@ -59,8 +59,8 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
         names.append(wording.plural(len(rest), "other"))
         ms.append(float(rest["self_us"].sum()) / 1000)
         ops.append(int(rest["ops"].sum()))
-    whole = sum(ms) or 1.0
-    data = {"name": names, "ms": ms, "ops": ops, "part": [100 * value / whole for value in ms]}
+    total = sum(ms) or 1.0
+    data = {"name": names, "ms": ms, "ops": ops, "part": [100 * value / total for value in ms]}
     data["colour"] = [
         OTHER if len(rest) and i == len(names) - 1 else DEVICE for i in range(len(names))
     ]

@@ -127,7 +127,7 @@ def nothing(empty: Empty | None = None) -> Hlo:
     )
 
 
-def payload(run: Run, made: Made | None = None) -> Hlo:
+def payload(run: Run, given_roofline: Made | None = None) -> Hlo:
     """The 1,500 ops with most self time, the figures over all.
 
     Parameters
@@ -143,37 +143,37 @@ def payload(run: Run, made: Made | None = None) -> Hlo:
             else "No shapes of inputs"
         )
         return nothing(Empty(title=title, text=run.programs.roofline_missing))
-    frame, total, peaks, steps = made or (
+    frame, total, peaks, steps = given_roofline or (
         *run.programs.roofline,
         roofline.peaks(run.activity),
         run.programs.roofline_steps,
     )
     eager = run.programs.eager
-    known = frame if eager else run.programs.hlo
-    if made is not None and not eager:
+    hlo = frame if eager else run.programs.hlo
+    if given_roofline is not None and not eager:
         # Without infeed and outfeed there are fewer.
-        known = (
-            known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True)
-            if len(frame) < len(known)
-            else known
+        hlo = (
+            hlo[~hlo["category"].isin(roofline.TRANSFERS)].reset_index(drop=True)
+            if len(frame) < len(hlo)
+            else hlo
         )
-        known = known.assign(bound_by=frame["bound_by"], bound=frame["bound"])
+        hlo = hlo.assign(bound_by=frame["bound_by"], bound=frame["bound"])
     unit = unit_of(run)
     # A recording is the whole profile.
     averages = [] if unit.whole else [_mark(unit.average, roofline.average(steps))]
-    donuts = [_donut(known, "category", "By category")]
+    donuts = [_donut(hlo, "category", "By category")]
     # Without peaks nobody knows: a ring of one part says nothing.
-    if known["bound"].ne("").any():
-        donuts.append(_donut(known, "bound", "By bound"))
+    if hlo["bound"].ne("").any():
+        donuts.append(_donut(hlo, "bound", "By bound"))
     if eager:
         table = _table_of_pytorch(frame.head(MOST_ROWS), run.activity.has_device)
     else:
-        table = _table(known.head(MOST_ROWS), frame.head(MOST_ROWS))
+        table = _table(hlo.head(MOST_ROWS), frame.head(MOST_ROWS))
     return Hlo(
         empty=None,
-        figures=_figures(known, total, peaks, roofline.average(steps) if eager else None, unit),
+        figures=_figures(hlo, total, peaks, roofline.average(steps) if eager else None, unit),
         table=table,
-        left_out=left_out(known, "p.roofline.frame" if eager else "p.hlo.frame"),
+        left_out=left_out(hlo, "p.roofline.frame" if eager else "p.hlo.frame"),
         donuts=donuts,
         peak_flops=wording.real(peaks.flops_per_second),
         roofs=_roofs(peaks),
@@ -188,7 +188,7 @@ def _code_of_peaks(run: Run) -> str:
     return CODE if run.activity.has_device else CODE_OF_CPU
 
 
-def left_out(frame: pd.DataFrame, of: str = "p.hlo.frame") -> str:
+def left_out(frame: pd.DataFrame, accessor: str = "p.hlo.frame") -> str:
     """What the table leaves out of a frame, in a sentence; '' where it has all."""
     rest = frame.iloc[MOST_ROWS:]
     if rest.empty:
@@ -199,7 +199,7 @@ def left_out(frame: pd.DataFrame, of: str = "p.hlo.frame") -> str:
     )
     return (
         f"{wording.plural(len(rest), 'more op')} with the least self time ({ms} ms or {part}"
-        f" together) are not listed; {of} has all."
+        f" together) are not listed; {accessor} has all."
     )
 
 
@@ -252,7 +252,7 @@ def _figures(
     """The figures over all; `average` is what is known of an average unit of work of PyTorch."""
     ms = float(frame["self_us"].sum()) / 1000
     idle = float(total["idle_us"]) / max(float(total["time_us"]), 1e-12)
-    of = (
+    scope = (
         ""
         if average is not None
         else f" of {wording.plural(frame['program'].nunique(), 'program')}"
@@ -290,7 +290,7 @@ def _figures(
             ms,
             "ms",
             2,
-            f"{wording.plural(len(frame), 'op')}{of}"
+            f"{wording.plural(len(frame), 'op')}{scope}"
             + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
         ),
         *([] if average is None else [_mfu(average, peaks, cost, unit)]),
@@ -398,10 +398,10 @@ def _rate(
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
     when = "over op time" if memory == ops.HOST_MEMORY else "idle time included"
-    of = when if memory == ops.HOST_MEMORY else f"a device, {when}"
+    note = when if memory == ops.HOST_MEMORY else f"a device, {when}"
     if math.isfinite(peak):
-        most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
-        of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
+        peak_scale, peak_prefix = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
+        note = f"of {wording.number(peak / peak_scale, 0 if peak >= 10 * peak_scale else 2)} {peak_prefix}{unit}, {when}"
     digits = 2 if value >= 0.01 * by else 4
     return figure(
         key,
@@ -409,7 +409,7 @@ def _rate(
         value / by,
         f"{prefix}{unit}",
         digits,
-        of + more,
+        note + more,
         bar=bar(("device_compute", 100 * value / peak)),
     )
 
@@ -419,10 +419,10 @@ def _donut(frame: pd.DataFrame, key: str, title: str) -> TitledRing:
     sums = frame.groupby(key)["self_us"].sum().sort_values(ascending=False, kind="stable")
     # What is not known is no kind of its own among those that are ranked.
     unknown = float(sums.pop("")) if "" in sums.index else 0.0
-    whole = (float(sums.sum()) + unknown) or 1.0
-    parts = rings.parts(sums, _PARTS, whole)
+    total = (float(sums.sum()) + unknown) or 1.0
+    parts = rings.parts(sums, _PARTS, total)
     if unknown:
-        parts.append(RingPart(label="unknown", percent=100 * unknown / whole, kind="others"))
+        parts.append(RingPart(label="unknown", percent=100 * unknown / total, kind="others"))
     return TitledRing(title=title, ms=(float(sums.sum()) + unknown) / 1000, parts=parts)
 
 
@@ -514,8 +514,8 @@ def _head(col: Col) -> Column:
 
 
 def _help(col: Col) -> str:
-    told = explained(col)
-    return f"{told} In 10⁹." if col.unit in _RATES or col.name == "flops" else told
+    text = explained(col)
+    return f"{text} In 10⁹." if col.unit in _RATES or col.name == "flops" else text
 
 
 def _values(col: Col, values: pd.Series[Any]) -> ColumnData:

@@ -20,11 +20,11 @@ def _omissions(run: Run, _events: int) -> list[str]:
         if payload.has(run)
         else 0
     )
-    what, of = (
+    noun, accessor = (
         ("ops under the roofline", "p.roofline.frame") if eager else ("HLO ops", "p.hlo.frame")
     )
     return (
-        [f"The table of {what} omits the {count:,} with the least self time; {of} has all."]
+        [f"The table of {noun} omits the {count:,} with the least self time; {accessor} has all."]
         if count > 0
         else []
     )

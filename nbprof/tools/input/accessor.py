@@ -69,8 +69,8 @@ class InputPipeline(Framed):
         `copy_percent` is enqueuing's part of that, `copy_level` dominant from 90 %, significant
         from 10 %, else small. None for what was not recorded.
         """
-        found = dict(self._profile.run.input_summary)
-        return {**found, "breakdown": found["breakdown"].copy()}
+        summary = dict(self._profile.run.input_summary)
+        return {**summary, "breakdown": summary["breakdown"].copy()}
 
 
 class TfData(View):
@@ -151,12 +151,15 @@ class TfData(View):
         NbprofError
             There is no such pipeline, or it has fewer calls.
         """
-        known = self._profile.run.tf_data.pipelines
-        rows = known[(known["pipeline"] == pipeline) & ((known["host"] == host) | (host is None))]
+        pipelines = self._profile.run.tf_data.pipelines
+        rows = pipelines[
+            (pipelines["pipeline"] == pipeline) & ((pipelines["host"] == host) | (host is None))
+        ]
         if not len(rows):
             there = (
                 ", ".join(
-                    f"{p} of {h}" for h, p in zip(known["host"], known["pipeline"], strict=True)
+                    f"{p} of {h}"
+                    for h, p in zip(pipelines["host"], pipelines["pipeline"], strict=True)
                 )
                 or "none"
             )

@@ -195,13 +195,13 @@ class _InputShare(NamedTuple):
 def _input_share(run: Run) -> _InputShare:
     if _serves(run):
         return _InputShare("", "", [])
-    known = run.input_summary
-    share = [_share(known, unit_of(run))] if known.get("input_percent") is not None else []
-    if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
-        note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to what remains"
+    summary = run.input_summary
+    share = [_share(summary, unit_of(run))] if summary.get("input_percent") is not None else []
+    if (ratio := wording.real(summary.get("enqueue_ratio"))) and summary.get("enqueue_ratio_from"):
+        note = f"from {summary['enqueue_ratio_from']}; the other kinds are scaled to what remains"
         share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
     # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
-    if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
+    if has_device(run) and (copied := wording.real(summary.get("copy_percent"))):
         share.append(
             figure(
                 "copies",
@@ -209,32 +209,37 @@ def _input_share(run: Run) -> _InputShare:
                 copied,
                 "%",
                 1,
-                f"of input time: {known.get('copy_level')}",
+                f"of input time: {summary.get('copy_level')}",
             )
         )
-    return _InputShare(str(known.get("statement") or ""), str(known.get("next_step") or ""), share)
+    return _InputShare(
+        str(summary.get("statement") or ""), str(summary.get("next_step") or ""), share
+    )
 
 
-def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
+def _share(summary: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
     """The figure of the overview; what single steps have, and XProf's mean of them, stands beside
     it as what it is.
     """
-    value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
+    value, spread = (
+        wording.real(summary.get("input_percent")),
+        wording.real(summary.get("sd_percent")),
+    )
     mean, low, high = (
-        wording.number(wording.real(known.get(f"{key}_percent")), 1)
+        wording.number(wording.real(summary.get(f"{key}_percent")), 1)
         for key in ("mean", "min", "max")
     )
     # Of one step there is neither a spread nor a range.
     note = "of the recording" if unit.whole else f"of one {unit.noun}"
     if spread is not None:
-        most = wording.real(known.get("max_percent"))
-        told = f"by {unit.noun} {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
-        if most is not None and most < _TOLD_PERCENT:
+        highest = wording.real(summary.get("max_percent"))
+        spread_text = f"by {unit.noun} {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
+        if highest is not None and highest < _TOLD_PERCENT:
             # In these digits the range would be "0.0–0.1, mean 0.0 ± 0.0", beside a "< 0.1%".
-            told = f"at most {wording.percent(most, 2)} of {unit.a}".replace(
+            spread_text = f"at most {wording.percent(highest, 2)} of {unit.a}".replace(
                 "at most <", "less than"
             )
-        note = f"of {unit.time}; {told}"
+        note = f"of {unit.time}; {spread_text}"
     return figure("input", "Waiting for input", value, "%", 1, note, bar=bar(("input", value)))
 
 
@@ -242,10 +247,10 @@ def _categories(run: Run) -> list[InputCategory]:
     """The kinds of work: self time as recorded, and what a step takes of each, scaled where the
     host is enqueuing.
     """
-    found = run.input_summary.get("breakdown")
+    breakdown = run.input_summary.get("breakdown")
     rows = (
-        found.set_index("category").to_dict("index")
-        if isinstance(found, pd.DataFrame) and len(found)
+        breakdown.set_index("category").to_dict("index")
+        if isinstance(breakdown, pd.DataFrame) and len(breakdown)
         else {}
     )
     categories = []
@@ -322,21 +327,24 @@ def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Marks the one with the most self time, where it makes up most of the input."""
-    out = np.zeros(len(ops), np.uint8)
+    marks = np.zeros(len(ops), np.uint8)
     share = floats(ops["self_percent"]) if len(ops) else np.zeros(0)
     if len(share) and np.nanmax(share, initial=0.0) > 50:
-        out[int(np.nanargmax(share))] = 1
-    return out
+        marks[int(np.nanargmax(share))] = 1
+    return marks
 
 
 def pipelines(run: Run) -> list[Pipeline]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
-    shown = run.tf_data.pipelines.head(MOST_PIPELINES)
-    nodes, calls = _rows(run.tf_data.nodes, shown, _WHICH), _rows(run.tf_data.calls, shown, _WHICH)
-    slowest = _rows(run.tf_data.slowest, shown, [*_WHICH, "rank"])
-    made = [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
+    listed = run.tf_data.pipelines.head(MOST_PIPELINES)
+    nodes, calls = (
+        _rows(run.tf_data.nodes, listed, _WHICH),
+        _rows(run.tf_data.calls, listed, _WHICH),
+    )
+    slowest = _rows(run.tf_data.slowest, listed, [*_WHICH, "rank"])
+    result = [_pipeline(row, nodes, slowest, calls) for row in listed.to_dict("records")]
     why = run.tf_data.cause
-    return [_excused(pipeline, why.text) for pipeline in made] if why.excuses else made
+    return [_excused(pipeline, why.text) for pipeline in result] if why.excuses else result
 
 
 def _excused(pipeline: Pipeline, why: str) -> Pipeline:
@@ -349,8 +357,8 @@ def _excused(pipeline: Pipeline, why: str) -> Pipeline:
 
 def _pipeline_table(run: Run) -> Table | None:
     """The pipelines, where there are several."""
-    shown = run.tf_data.pipelines.head(MOST_PIPELINES)
-    return table(shown, "tf_data.pipelines", _OF_PIPELINES) if len(shown) > 1 else None
+    listed = run.tf_data.pipelines.head(MOST_PIPELINES)
+    return table(listed, "tf_data.pipelines", _OF_PIPELINES) if len(listed) > 1 else None
 
 
 def _call_table(run: Run) -> Table | None:
@@ -365,27 +373,29 @@ _WHICH = ["host", "pipeline"]
 _Rows = dict[tuple[Any, ...], list[dict[Any, Any]]]
 
 
-def _rows(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> _Rows:
+def _rows(frame: pd.DataFrame, listed: pd.DataFrame, keys: list[str]) -> _Rows:
     """The rows of the pipelines that are shown by some columns: to look for those of each in the
     frame costs more than all the rest.
     """
-    out: _Rows = {}
-    if not len(frame) or not len(shown):
-        return out
-    mine = frame[frame["host"].isin(shown["host"]) & frame["pipeline"].isin(shown["pipeline"])]
-    if "self_ms" in mine:
-        mine = mine.assign(
-            _own=np.nan_to_num(floats(mine["self_ms"])),
-            _on_path=mine["critical"].fillna(False).astype(bool),
+    result: _Rows = {}
+    if not len(frame) or not len(listed):
+        return result
+    selected = frame[
+        frame["host"].isin(listed["host"]) & frame["pipeline"].isin(listed["pipeline"])
+    ]
+    if "self_ms" in selected:
+        selected = selected.assign(
+            _own=np.nan_to_num(floats(selected["self_ms"])),
+            _on_path=selected["critical"].fillna(False).astype(bool),
         )
-    for row in mine.to_dict("records"):
-        out.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return out
+    for row in selected.to_dict("records"):
+        result.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return result
 
 
 def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -> Pipeline:
-    advice, which = row.get("advice"), (row["host"], row["pipeline"])
-    graph = _graph(nodes.get(which, []))
+    advice, key = row.get("advice"), (row["host"], row["pipeline"])
+    graph = _graph(nodes.get(key, []))
     return Pipeline(
         name=str(row["pipeline"]),
         host=str(row.get("host", "")),
@@ -399,9 +409,9 @@ def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -
         critical_ms=graph.critical_ms,
         nodes=graph.nodes,
         slowest=[
-            _call(call, slowest[(*which, call["rank"])])
-            for call in calls.get(which, [])
-            if call["rank"] < MOST_CALLS and (*which, call["rank"]) in slowest
+            _call(call, slowest[(*key, call["rank"])])
+            for call in calls.get(key, [])
+            if call["rank"] < MOST_CALLS and (*key, call["rank"]) in slowest
         ],
     )
 
@@ -426,15 +436,15 @@ class _Graph(NamedTuple):
 
 def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
     """The iterators of a graph, each with its part of their self time."""
-    own = np.array([node["_own"] for node in nodes], np.float64)
+    self_ms = np.array([node["_own"] for node in nodes], np.float64)
     on_path = np.array([node["_on_path"] for node in nodes], np.bool_)
-    parts = 100 * own / own.sum() if own.sum() > 0 else np.full(len(own), np.nan)
-    shown = nodes[:MOST_NODES]
+    parts = 100 * self_ms / self_ms.sum() if self_ms.sum() > 0 else np.full(len(self_ms), np.nan)
+    drawn = nodes[:MOST_NODES]
     return _Graph(
-        float(own[on_path].sum()),
+        float(self_ms[on_path].sum()),
         [
             _node(node, wording.real(part))
-            for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)
+            for node, part in zip(drawn, parts[: len(drawn)].tolist(), strict=True)
         ],
     )
 

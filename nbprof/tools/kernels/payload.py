@@ -76,17 +76,17 @@ def payload(run: Run) -> Kernels:
     """The 3,000 rows with most time, the figures over all."""
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
     by_name = analysis.by_name(kernels)
-    known = [key for key in ORIGINS if kernels[key].notna().any()]
-    shown = table(_shown(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *known))
+    origins = [key for key in ORIGINS if kernels[key].notna().any()]
+    rows = table(_shown(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *origins))
     if chip(run) == "NPU":
-        shown.columns = [_of_npu(head) for head in shown.columns if head.key not in _NOT_OF_NPU]
+        rows.columns = [_of_npu(head) for head in rows.columns if head.key not in _NOT_OF_NPU]
     return Kernels(
         empty=_empty(run) if kernels.empty else None,
         chip=chip(run),
         occupancy=framework_of(run).words.occupancy,
         # The names of both are long and mostly the same: so close together gzip finds them again.
         by_name=_folded(by_name, "kernel", kernels),
-        table=hidden(shown, longest["at_ms"], longest["for_ms"]),
+        table=hidden(rows, longest["at_ms"], longest["for_ms"]),
         by_op=_folded(analysis.by_op(kernels), "op", kernels),
         top=_top(by_name),
         figures=[] if kernels.empty else figures(run),
@@ -110,8 +110,8 @@ def nothing() -> Kernels:
 
 def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> Table:
     """What all rows of one kernel, or of one op, come to: of those of which the table has a row."""
-    mine = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
-    return table(mine, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
+    listed = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
+    return table(listed, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
 
 
 def _top(names: pd.DataFrame) -> Ring:
@@ -144,15 +144,15 @@ def figures(run: Run) -> list[Figure]:
     used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
     in_use = _part(time, used)
     # A kernel of which it is not known is in neither part.
-    known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
+    decided = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
     opless = _part(time, kernels["op_tensor_core_eligible"].isna().to_numpy(np.bool_))
     # Without ops of the program only few kernels tell what they are, as those that communicate:
     # their part is none of the whole.
-    told = run.activity.has_host_ops or not opless
+    ops_known = run.activity.has_host_ops or not opless
     unused = (
         None
-        if used is None or eligible is None or not told
-        else _part(time, eligible & ~used & known)
+        if used is None or eligible is None or not ops_known
+        else _part(time, eligible & ~used & decided)
     )
     occupied = analysis.mean_occupancy(kernels)
     return [
@@ -190,7 +190,7 @@ def figures(run: Run) -> list[Figure]:
             in_use,
             "%",
             1,
-            _open_part(time, known) if in_use is not None else "not recorded",
+            _open_part(time, decided) if in_use is not None else "not recorded",
             bar=bar(("device_compute", in_use)),
         ),
         figure(
@@ -245,10 +245,10 @@ def _in_use(run: Run) -> list[Figure]:
 
 
 def _open_part(
-    time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bool_]] | None
+    time: np.ndarray[Any, Any], decided: np.ndarray[Any, np.dtype[np.bool_]] | None
 ) -> str:
     """What the share is of, with what the names leave open."""
-    unknown_part = _part(time, ~known) if known is not None else None
+    unknown_part = _part(time, ~decided) if decided is not None else None
     return (
         "of kernel time"
         if not unknown_part
@@ -304,9 +304,9 @@ def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_
     return kernels[key].fillna(False).to_numpy(np.bool_)
 
 
-def _part(time: np.ndarray[Any, Any], which: np.ndarray[Any, Any] | None) -> float | None:
+def _part(time: np.ndarray[Any, Any], selected: np.ndarray[Any, Any] | None) -> float | None:
     total = float(time.sum())
-    return None if which is None or total == 0 else 100 * float(time[which].sum()) / total
+    return None if selected is None or total == 0 else 100 * float(time[selected].sum()) / total
 
 
 def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> float | None:

@@ -74,9 +74,9 @@ def payload(run: Run) -> Memory:
         ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
     code, idents = pd.factorize(drawn["memory_id"].to_numpy(object))
     rows = dict(zip(idents.tolist(), rows_by_code(code), strict=False))
-    most = MOST_BLOCKS // len(ordered)
+    limit = MOST_BLOCKS // len(ordered)
     ids = [
-        _one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most)
+        _one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), limit)
         for row in ordered.to_dict("records")
     ]
     return Memory(empty=None, of=host, peaks=peaks, ids=ids)
@@ -87,8 +87,8 @@ def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
     2 before 10.
     """
     ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
-    shown = ordered["peak_bytes"].map(wording.size)
-    level = (shown != shown.shift()).cumsum()
+    peaks = ordered["peak_bytes"].map(wording.size)
+    level = (peaks != peaks.shift()).cumsum()
     names = [
         [
             (part.isdigit(), int(part) if part.isdigit() else part)
@@ -117,18 +117,18 @@ def _of_largest(run: Run, allocators: int) -> str:
     )
 
 
-def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
+def sample(in_use: npt.NDArray[np.float64], limit: int = MOST_POINTS) -> npt.NDArray[np.int64]:
     """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use,
     so that every maximum stays.
 
     The boxes are those of XProf: `c` of `n // most` rows, then the rest of one more.
     """
     count = len(in_use)
-    if count <= most:
+    if count <= limit:
         return np.arange(count)
-    width = count // most
-    narrow = most * (width + 1) - count
-    sizes = np.where(np.arange(most) < narrow, width, width + 1)
+    width = count // limit
+    narrow = limit * (width + 1) - count
+    sizes = np.where(np.arange(limit) < narrow, width, width + 1)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     safe = np.where(np.isnan(in_use), -np.inf, in_use)
     return np.array(
@@ -146,13 +146,13 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
 
 
 def _one(
-    run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np.int64], most: int
+    run: Run, row: dict[Any, Any], rows: pd.DataFrame, own_rows: npt.NDArray[np.int64], limit: int
 ) -> MemoryId:
-    full = rows[_WHOLE].take(mine)
+    full = rows[_WHOLE].take(own_rows)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     drawn = sample(use)
-    kept = rows.take(mine[drawn])
+    events = rows.take(own_rows[drawn])
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use, row)
     ops = of_id(run.memory_ops, row["memory_id"])
@@ -164,23 +164,23 @@ def _one(
         peak_time_ms=wording.real(row.get("peak_time_ms")),
         peak_step=step,
         total=len(full),
-        time_ms=short(floats(kept["time_ms"])),
-        allocation=kept["event"].isin(["allocation"]).to_numpy().astype(np.uint8),
-        requested_bytes=numbers(floats(kept["requested_bytes"])),
-        allocated_bytes=numbers(floats(kept["allocated_bytes"])),
-        op=coded(kept["op"].tolist()),
-        step=_steps(kept),
-        region_type=coded(kept["region_type"].tolist()),
-        data_type=coded(_typed(kept)["data_type"].tolist()),
-        shape=coded(kept["shape"].tolist()),
-        stack_bytes=numbers(floats(kept["stack_bytes"])),
-        heap_bytes=numbers(floats(kept["heap_bytes"])),
-        free_bytes=numbers(floats(kept["free_bytes"])),
-        in_use_bytes=numbers(floats(kept["in_use_bytes"])),
+        time_ms=short(floats(events["time_ms"])),
+        allocation=events["event"].isin(["allocation"]).to_numpy().astype(np.uint8),
+        requested_bytes=numbers(floats(events["requested_bytes"])),
+        allocated_bytes=numbers(floats(events["allocated_bytes"])),
+        op=coded(events["op"].tolist()),
+        step=_steps(events),
+        region_type=coded(events["region_type"].tolist()),
+        data_type=coded(_typed(events)["data_type"].tolist()),
+        shape=coded(events["shape"].tolist()),
+        stack_bytes=numbers(floats(events["stack_bytes"])),
+        heap_bytes=numbers(floats(events["heap_bytes"])),
+        free_bytes=numbers(floats(events["free_bytes"])),
+        in_use_bytes=numbers(floats(events["in_use_bytes"])),
         # Drawn, and shown with four digits.
-        fragmentation=floats(kept["fragmentation"]).astype(np.float32),
+        fragmentation=floats(events["fragmentation"]).astype(np.float32),
         peak=_alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
-        moments=_moments(rows, mine, drawn, most),
+        moments=_moments(rows, own_rows, drawn, limit),
         ops=table(_most(ops), "memory.ops", _OPS),
         ops_left_out=_ops_left_out(len(ops) - MOST_OPS),
     )
@@ -222,7 +222,7 @@ def _ops_left_out(count: int) -> str | None:
 
 
 def _moments(
-    rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int
+    rows: pd.DataFrame, own_rows: npt.NDArray[np.int64], drawn: npt.NDArray[np.int64], limit: int
 ) -> Moments | None:
     """What was alive at each drawn point, so that its table can be shown where a user clicks; None
     where blocks cannot be told apart.
@@ -233,18 +233,18 @@ def _moments(
     these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row
     more, called `rest`; its stack, where it has one, another.
     """
-    found = memory_alive.moments(rows, kept, most, mine)
-    if found is None:
+    alive = memory_alive.moments(rows, drawn, limit, own_rows)
+    if alive is None:
         return None
     return Moments(
-        point=Delta(np.searchsorted(kept, found.at).astype(np.int32)),
-        blocks=table(_typed(found.blocks), "memory.peak", _BLOCK),
-        moment=Delta(found.moment),
-        block=found.block,
-        change=found.change,
-        smaller_bytes=short(found.smaller_bytes),
-        smaller_count=short(found.smaller_count),
-        rest=memory_alive.EARLIER if found.whole else memory_alive.UNUSED,
+        point=Delta(np.searchsorted(drawn, alive.at).astype(np.int32)),
+        blocks=table(_typed(alive.blocks), "memory.peak", _BLOCK),
+        moment=Delta(alive.moment),
+        block=alive.block,
+        change=alive.change,
+        smaller_bytes=short(alive.smaller_bytes),
+        smaller_count=short(alive.smaller_count),
+        rest=memory_alive.EARLIER if alive.whole else memory_alive.UNUSED,
     )
 
 
@@ -339,14 +339,14 @@ def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
         0,
         f"{wording.number(row.get('deallocations'))} freed",
     )
-    at = (
+    peak_time = (
         figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2])
         if part != when
         else None
     )
     return [
         bytes_figure("peak", "Peak, in this capture", peak, part),
-        *([at] if at else []),
+        *([peak_time] if peak_time else []),
         *held,
         *loose,
         count,
@@ -358,8 +358,8 @@ def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, 
     if not len(use) or np.isnan(use).all():
         return None
     equal = np.flatnonzero(use == np.nanmax(use))
-    shown = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
-    step = wording.real(full["step"].iloc[shown[-1] if len(shown) else equal[-1]])
+    matching = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
+    step = wording.real(full["step"].iloc[matching[-1] if len(matching) else equal[-1]])
     return None if step is None or step < 0 else int(step)
 
 

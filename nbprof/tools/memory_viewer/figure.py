@@ -51,8 +51,8 @@ def figure(
         )
     from bokeh.layouts import gridplot
 
-    kept = sample(seen.timeline["allocated_bytes"].to_numpy(np.int64), [seen.peak_position + 1])
-    rows = seen.timeline.iloc[kept]
+    sampled = sample(seen.timeline["allocated_bytes"].to_numpy(np.int64), [seen.peak_position + 1])
+    rows = seen.timeline.iloc[sampled]
     data = {
         "position": rows["position"].to_numpy(np.float64),
         "values": rows["unpadded_bytes"].to_numpy(np.float64) / _MIB,
@@ -97,9 +97,9 @@ def figure(
     return gridplot([[plot], [_lifetimes(seen, plot, width, most)]], merge_tools=False)
 
 
-def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
+def _lifetimes(seen: View, above: Any, width: int, limit: int) -> Any:
     plotting, models = bokeh()
-    rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable").head(most)
+    rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable").head(limit)
     # Two buffers may have the same name.
     names = [
         f"{i + 1}. {wording.one_line(str(name))[:60]}" for i, name in enumerate(rows["buffer"])

@@ -42,12 +42,12 @@ def payload(run: Run) -> MemoryViewer:
     recorded.
     """
     frame = run.programs.memory_modules
-    known = frame[frame["peak_bytes"].notna()]
-    if known.empty:
+    planned = frame[frame["peak_bytes"].notna()]
+    if planned.empty:
         return nothing(_empty(frame))
     points, buffers = ALL_POINTS, ALL_BUFFERS
     modules: list[ProgramMemory] = []
-    for row in known.to_dict("records"):
+    for row in planned.to_dict("records"):
         if len(modules) >= ALL_MODULES or points <= 0 or buffers <= 0:
             break
         program = _module(row, run.programs.compiled[str(row["module"])], run)
@@ -55,10 +55,10 @@ def payload(run: Run) -> MemoryViewer:
         buffers -= sum(space.buffers.rows for space in program.spaces)
         modules.append(program)
     part = MemoryViewer(
-        empty=None, modules=modules, left_out=_left_out(frame, known.iloc[len(modules) :])
+        empty=None, modules=modules, left_out=_left_out(frame, planned.iloc[len(modules) :])
     )
     # What only prepares the run may need the most memory, and is not what a user looks for.
-    ran = known["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
+    ran = planned["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
     return replace(part, chosen=(int(ran.argmax()), 0)) if ran.any() and not ran[0] else part
 
 
@@ -76,14 +76,14 @@ def opened_at(run: Run, part: MemoryViewer, module: str, space: int) -> MemoryVi
     """
     frame, modules = run.programs.memory_modules, list(part.modules)
     # Names may be cut, so that only the place among the known ones tells which it is.
-    at = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
-    if at >= len(modules):
+    index = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
+    if index >= len(modules):
         row = frame[frame["module"] == module].to_dict("records")[0]
-        at = len(modules)
+        index = len(modules)
         modules.append(_module(row, run.programs.compiled[module], run))
-    spaces = [each.space for each in modules[at].spaces]
+    spaces = [each.space for each in modules[index].spaces]
     return replace(
-        part, modules=modules, chosen=(at, spaces.index(space) if space in spaces else 0)
+        part, modules=modules, chosen=(index, spaces.index(space) if space in spaces else 0)
     )
 
 
@@ -97,10 +97,10 @@ def has(run: Run) -> bool:
     return bool(run.programs.memory_modules["peak_bytes"].notna().any())
 
 
-def text(module: str, seen: memory_viewer.View, most: int) -> str:
+def text(module: str, seen: memory_viewer.View, limit: int) -> str:
     """The memory of a program in a few lines."""
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
-    where = "" if not seen.space else f" in memory space {seen.space}"
+    space = "" if not seen.space else f" in memory space {seen.space}"
     point = (
         f" at program point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
         if seen.peak_position >= 0
@@ -111,7 +111,7 @@ def text(module: str, seen: memory_viewer.View, most: int) -> str:
         f" {wording.size(seen.output_bytes)}"
     )
     lines = [
-        f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{where}{point}",
+        f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{space}{point}",
         f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
         + (
             f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)}"
@@ -122,33 +122,33 @@ def text(module: str, seen: memory_viewer.View, most: int) -> str:
         f"  {parts}, temporary {wording.size(seen.peak_bytes - seen.throughout_bytes)} at the peak",
     ]
     rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable")
-    for row in rows.head(most).itertuples():
+    for row in rows.head(limit).itertuples():
         name = wording.one_line(str(row.buffer)) or "(no name)"
         lines.append(
             f"  {wording.size(row.size_bytes):>12}  {row.category:<9} "
             f" {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}"
         )
-    if len(rows) > most:
+    if len(rows) > limit:
         lines.append(
-            f"  {wording.size(rows['size_bytes'].iloc[most:].sum()):>12}  in"
-            f" {wording.plural(len(rows) - most, 'more buffer')}"
+            f"  {wording.size(rows['size_bytes'].iloc[limit:].sum()):>12}  in"
+            f" {wording.plural(len(rows) - limit, 'more buffer')}"
         )
     return "\n".join([*lines, *(f"  {note}" for note in seen.notes)])
 
 
-def listed(frame: pd.DataFrame, most: int = 10) -> str:
+def listed(frame: pd.DataFrame, limit: int = 10) -> str:
     """The programs of a profile in a few lines."""
-    known = frame[frame["peak_bytes"].notna()]
+    planned = frame[frame["peak_bytes"].notna()]
     head = (
-        f"<nbprof memory_viewer: {wording.plural(len(known), 'compiled program')};"
+        f"<nbprof memory_viewer: {wording.plural(len(planned), 'compiled program')};"
         " p.memory_viewer[name] is one, .modules the DataFrame>"
     )
     lines = [
         f"  {wording.size(row.peak_bytes):>12}  {wording.one_line(str(row.module))[:90]}"
-        for row in known.head(most).itertuples()
+        for row in planned.head(limit).itertuples()
     ]
-    if len(known) > most:
-        lines.append(f"  and {len(known) - most:,} more")
+    if len(planned) > limit:
+        lines.append(f"  and {len(planned) - limit:,} more")
     return "\n".join([head, *lines])
 
 
@@ -187,10 +187,10 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
     allocated, bare = (
         timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes")
     )
-    kept = sample(allocated, [seen.peak_position + 1])
+    sampled = sample(allocated, [seen.peak_position + 1])
     by_size = np.argsort(-seen.at_peak["size_bytes"].to_numpy(np.int64), kind="stable")
     # The largest, in program order.
-    told = np.sort(by_size[:MOST_BUFFERS])
+    largest = np.sort(by_size[:MOST_BUFFERS])
     rest = seen.at_peak["size_bytes"].to_numpy(np.int64)[by_size[MOST_BUFFERS:]]
     return ProgramSpace(
         space=seen.space,
@@ -212,12 +212,12 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
         # The row of the timeline after the event that makes the peak.
         peak=seen.peak_position + 1 if seen.peak_position >= 0 else -1,
         points=len(timeline),
-        rows=len(kept),
-        position=Delta(kept.astype(np.int32)),
-        instruction=coded(_cut(name) for name in timeline["instruction"].iloc[kept]),
-        allocated_bytes=numbers(allocated[kept]),
-        unpadded=numbers(bare[kept]),
-        buffers=_table(seen.at_peak.iloc[told]),
+        rows=len(sampled),
+        position=Delta(sampled.astype(np.int32)),
+        instruction=coded(_cut(name) for name in timeline["instruction"].iloc[sampled]),
+        allocated_bytes=numbers(allocated[sampled]),
+        unpadded=numbers(bare[sampled]),
+        buffers=_table(seen.at_peak.iloc[largest]),
         rest_count=len(rest),
         rest_bytes=float(rest.sum()),
     )
@@ -231,7 +231,7 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
         else "no padding"
     )
     # The row of the timeline that shows it: it has the memory after the event that makes the peak.
-    where = (
+    moment = (
         f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
         if seen.peak_position >= 0
         else "nothing temporary"
@@ -241,7 +241,7 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
         f" {wording.size(seen.output_bytes)}"
     )
     return [
-        bytes_figure("peak", "Peak", seen.peak_bytes, where),
+        bytes_figure("peak", "Peak", seen.peak_bytes, moment),
         bytes_figure("peak_unpadded", "Peak without padding", seen.peak_unpadded_bytes, share),
         bytes_figure("throughout", "Live throughout", seen.throughout_bytes, parts),
         bytes_figure(
@@ -280,9 +280,9 @@ def _cut(text: str) -> str:
 def _left_out(frame: pd.DataFrame, smaller: pd.DataFrame) -> str:
     parts = []
     if len(smaller):
-        most = wording.size(smaller["peak_bytes"].iloc[0])
+        largest = wording.size(smaller["peak_bytes"].iloc[0])
         parts.append(
-            f"{wording.plural(len(smaller), 'more program')} with peaks of at most {most}:"
+            f"{wording.plural(len(smaller), 'more program')} with peaks of at most {largest}:"
             " p.memory_viewer has all of them."
         )
     return " ".join([*parts, *_unknown(frame)])
@@ -292,23 +292,23 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     """Sentences about the programs whose memory is not known."""
     notes = frame.loc[frame["peak_bytes"].isna(), "note"]
     bare = int((notes == NO_ASSIGNMENT).sum())
-    out = []
+    sentences = []
     if bare:
-        out.append(
+        sentences.append(
             f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their"
             " memory is unknown."
         )
     if unread := int((notes == NOT_READ).sum()):
-        out.append(
+        sentences.append(
             f"{wording.plural(unread, 'program is', 'programs are')} not read, because each host"
             " has too many."
         )
     if damaged := len(notes) - bare - unread:
-        out.append(
+        sentences.append(
             f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; see"
             " p.memory_viewer.modules."
         )
-    return out
+    return sentences
 
 
 def _empty(frame: pd.DataFrame) -> Empty:

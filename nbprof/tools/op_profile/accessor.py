@@ -89,10 +89,10 @@ class OpProfile(OfPrograms):
         NbprofError
             No such column to sort by, or `count` is less than 1.
         """
-        known = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
-        if sort not in known or not isinstance(cast("object", count), int) or count < 1:
+        columns = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
+        if sort not in columns or not isinstance(cast("object", count), int) or count < 1:
             raise NbprofError(
-                f"sort must be one of {', '.join(map(repr, known))} and count 1 or more, not"
+                f"sort must be one of {', '.join(map(repr, columns))} and count 1 or more, not"
                 f" {sort!r} and {count!r}"
             )
         frame = self.frame

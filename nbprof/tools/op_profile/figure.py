@@ -49,24 +49,24 @@ def op_profile(
         Bokeh is not installed, or there is nothing to draw.
     """
     plotting, models = bokeh()
-    shown = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
-    if shown.empty:
+    nodes = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
+    if nodes.empty:
         raise NbprofError(
             "no op of a compiled XLA program ran on a device in this profile, so there is no op"
             " profile"
         )
-    kept = shown["time_us"].rank(method="first", ascending=False) <= top
-    shown = shown[kept]
-    used = shown["flops_utilization"].to_numpy(np.float64)
+    largest = nodes["time_us"].rank(method="first", ascending=False) <= top
+    nodes = nodes[largest]
+    used = nodes["flops_utilization"].to_numpy(np.float64)
     ms, wasted = (
-        shown["time_us"].to_numpy(np.float64) / 1000,
-        shown["wasted_us"].to_numpy(np.float64) / 1000,
+        nodes["time_us"].to_numpy(np.float64) / 1000,
+        nodes["wasted_us"].to_numpy(np.float64) / 1000,
     )
-    lost = ms * np.nan_to_num(shown["unknown_fraction"].to_numpy(np.float64))
+    lost = ms * np.nan_to_num(nodes["unknown_fraction"].to_numpy(np.float64))
     labels = [
         f"{number:>3}  {'  ' * deep}{wording.one_line(str(name))[:60]}"
         for number, deep, name in zip(
-            range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True
+            range(1, len(nodes) + 1), nodes["depth"], nodes["name"], strict=True
         )
     ]
     # Labels stand right-aligned; of one width they show the tree.
@@ -74,21 +74,21 @@ def op_profile(
     labels = [label.ljust(wide, "\u00a0").replace(" ", "\u00a0") for label in labels]
     data = {
         "label": labels,
-        "path": shown["path"].astype(str).to_list(),
-        "category": shown["category"].astype(str).to_list(),
+        "path": nodes["path"].astype(str).to_list(),
+        "category": nodes["category"].astype(str).to_list(),
         "ms": ms,
-        "part": 100 * shown["time_fraction"].to_numpy(np.float64),
+        "part": 100 * nodes["time_fraction"].to_numpy(np.float64),
         "wasted": [_ms(value) for value in wasted],
         "unknown": [_ms(value) for value in lost],
         "used": ms - np.nan_to_num(wasted) - lost,
         "flops": [_percent(value) for value in used],
         "memory": [
-            _percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)
+            _percent(value) for value in nodes["bandwidth_utilization"].to_numpy(np.float64)
         ],
     }
     defaults = {
         "width": width,
-        "height": height or 70 + 22 * len(shown),
+        "height": height or 70 + 22 * len(nodes),
         "y_range": labels[::-1],
         "tools": "save",
     }
@@ -98,16 +98,16 @@ def op_profile(
         {"legend_label": "at the peak"},
         {"legend_label": "wasted or unknown" if lost.any() else "wasted"},
     )
-    known = bool(np.isfinite(wasted).any())
+    waste_known = bool(np.isfinite(wasted).any())
     plot.hbar(
         y="label",
         right="used",
         height=0.6,
         color=DEVICE,
         source=source,
-        **(named[0] if known else {}),
+        **(named[0] if waste_known else {}),
     )
-    if known:
+    if waste_known:
         plot.hbar(
             y="label",
             left="used",

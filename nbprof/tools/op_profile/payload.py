@@ -146,22 +146,24 @@ def figures(run: Run) -> list[Figure]:
 def statement(run: Run) -> str:
     """Where to begin, with its numbers; marked."""
     tree = run.programs.op_profile_upper
-    whole = float(tree["time_us"].iloc[0])
-    found = tree[tree["kind"] == "op"]
-    if not whole or found.empty:
+    total = float(tree["time_us"].iloc[0])
+    op_rows = tree[tree["kind"] == "op"]
+    if not total or op_rows.empty:
         return ""
-    sums = found.groupby("category", sort=False)["time_us"].sum()
+    sums = op_rows.groupby("category", sort=False)["time_us"].sum()
     category = str(sums.idxmax())
-    most = (
+    text = (
         f"Most time goes to **{_plain(category)}**:"
-        f" {wording.percent(100 * float(sums.max()) / whole)}."
+        f" {wording.percent(100 * float(sums.max()) / total)}."
     )
     if (lost := float(tree["unknown_fraction"].iloc[0])) > _WORTH_SAYING:
-        most += (
+        text += (
             f" The cost of ops that take **{wording.percent(100 * lost)}** of the time is unknown."
         )
-    known = bool(found["wasted_us"].notna().any())
-    rows = found.sort_values("wasted_us" if known else "time_us", ascending=False, kind="stable")
+    waste_known = bool(op_rows["wasted_us"].notna().any())
+    rows = op_rows.sort_values(
+        "wasted_us" if waste_known else "time_us", ascending=False, kind="stable"
+    )
     name, kind, time, wasted, computing, moving = (
         rows[key].iloc[0]
         for key in (
@@ -173,18 +175,18 @@ def statement(run: Run) -> str:
             "bandwidth_utilization",
         )
     )
-    share = wording.percent(100 * float(time) / whole)
-    if not known:
-        return f"{most} The longest op is **{_plain(name)}**: {share}."
+    share = wording.percent(100 * float(time) / total)
+    if not waste_known:
+        return f"{text} The longest op is **{_plain(name)}**: {share}."
     used = [
-        f"{wording.percent(100 * float(value))} of the {what}"
-        for value, what in ((computing, "peak FLOP/s"), (moving, "memory bandwidth"))
+        f"{wording.percent(100 * float(value))} of the {resource}"
+        for value, resource in ((computing, "peak FLOP/s"), (moving, "memory bandwidth"))
         if value == value
     ]
     does = "waits for earlier work" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
-    saved = wording.percent(100 * float(wasted) / whole)
+    saved = wording.percent(100 * float(wasted) / total)
     return (
-        f"{most} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share}"
+        f"{text} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share}"
         f" and {does}."
     )
 
@@ -213,7 +215,7 @@ class CategorySums(NamedTuple):
     bytes: float | None
 
 
-def by_category(part: OpProfile, most: int) -> list[CategorySums]:
+def by_category(part: OpProfile, limit: int) -> list[CategorySums]:
     """The categories of a part for a table without script, most time first; the last row sums up
     those beyond `most`.
     """
@@ -231,34 +233,34 @@ def by_category(part: OpProfile, most: int) -> list[CategorySums]:
         .sum(min_count=1)
         .sort_values("time_us", ascending=False, kind="stable")
     )
-    if len(sums) > most:
-        others = (
-            sums.iloc[most:]
+    if len(sums) > limit:
+        rest = (
+            sums.iloc[limit:]
             .sum(min_count=1)
-            .rename(wording.plural(len(sums) - most, "other category", "other categories"))
+            .rename(wording.plural(len(sums) - limit, "other category", "other categories"))
         )
-        sums = pd.concat([sums.head(most), others.to_frame().T])
-    whole = float(sums["time_us"].sum()) or 1.0
-    out = []
+        sums = pd.concat([sums.head(limit), rest.to_frame().T])
+    total = float(sums["time_us"].sum()) or 1.0
+    result = []
     for name, many, time, unknown, flops, moved in sums.itertuples():
         busy = time - unknown
         computing, moving = _used(flops, busy, part.peak_flops), _used(moved, busy, part.peak_bytes)
         if (moving or 0) > part.impossible:
             moving = None
-        known = [value for value in (computing, moving) if value is not None]
-        wasted = (1 - min(1.0, max(known))) * busy / whole if known else None
+        utilizations = [value for value in (computing, moving) if value is not None]
+        wasted = (1 - min(1.0, max(utilizations))) * busy / total if utilizations else None
         lost = unknown / time if time else 0.0
-        out.append(
-            CategorySums(name or "other", int(many), time / whole, wasted, lost, computing, moving)
+        result.append(
+            CategorySums(name or "other", int(many), time / total, wasted, lost, computing, moving)
         )
-    return out
+    return result
 
 
 def _used(total: float, time_us: float, peak: float | None) -> float | None:
     return None if total != total or not time_us or peak is None else total / (time_us / 1e6) / peak
 
 
-def text(tree: pd.DataFrame, missing: str, most: int = 12) -> str:
+def text(tree: pd.DataFrame, missing: str, limit: int = 12) -> str:
     """The upper part of the tree in a few lines."""
     if tree.empty:
         return f"<nbprof op_profile: {missing}>"
@@ -266,19 +268,19 @@ def text(tree: pd.DataFrame, missing: str, most: int = 12) -> str:
     lines = [f"<nbprof op_profile: {wording.plural(count, 'op')}; .frame is the DataFrame>"]
     heads = ("time", "unknown", "wasted", "FLOPS", "memory")
     lines.append(" ".join(f"{text:>8}" for text in heads))
-    shown = tree[tree["kind"] != "fused"]
-    whole = float(tree["time_us"].iloc[0]) or 1.0
-    kept = shown[shown["time_us"].rank(method="first", ascending=False) <= most]
+    nodes = tree[tree["kind"] != "fused"]
+    total = float(tree["time_us"].iloc[0]) or 1.0
+    largest = nodes[nodes["time_us"].rank(method="first", ascending=False) <= limit]
     for depth, name, *parts in zip(
-        kept["depth"], kept["name"], kept["time_fraction"], kept["unknown_fraction"] * kept["time_us"] / whole, kept["wasted_us"] / whole,
-        kept["flops_utilization"], kept["bandwidth_utilization"], strict=True,
+        largest["depth"], largest["name"], largest["time_fraction"], largest["unknown_fraction"] * largest["time_us"] / total, largest["wasted_us"] / total,
+        largest["flops_utilization"], largest["bandwidth_utilization"], strict=True,
     ):  # fmt: skip
-        said = " ".join(
+        cells = " ".join(
             f"{wording.percent(None if part != part else 100 * part):>8}" for part in parts
         )
-        lines.append(f"{said}  {'  ' * depth}{wording.one_line(str(name))[:80]}")
-    if len(shown) > len(kept):
-        lines.append(f"and {len(shown) - len(kept):,} more rows")
+        lines.append(f"{cells}  {'  ' * depth}{wording.one_line(str(name))[:80]}")
+    if len(nodes) > len(largest):
+        lines.append(f"and {len(nodes) - len(largest):,} more rows")
     return "\n".join(lines)
 
 
@@ -288,31 +290,33 @@ def _plain(name: object) -> str:
 
 
 def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> list[str]:
-    out = []
+    sentences = []
     if on_cpu:
-        out.append("Times are CPU thread times: ops that run concurrently are counted separately.")
+        sentences.append(
+            "Times are CPU thread times: ops that run concurrently are counted separately."
+        )
     if lacking := peaks.lacking:
-        what = " and ".join(lacking)
+        peak_names = " and ".join(lacking)
         rest = (
             "so there is no utilization and no wasted time"
             if len(lacking) > 1
             else "so utilization is based on the other one only"
         )
         device = "the CPU" if on_cpu else wording.one_line(peaks.device) or "this device"
-        out.append(
-            f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}:"
+        sentences.append(
+            f"The peak {peak_names} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}:"
             " pass them with nbprof.load(path, peaks=...)."
         )
     frame = leaves.ops
     if gone := int((~frame["in_file"].astype(bool)).sum()):
-        out.append(
+        sentences.append(
             f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may"
             " be unknown."
         )
     unknown = frame["unknown"].sum() / max(float(frame["time"].sum()), 1.0)
     if unknown > _WORTH_SAYING:
         part = wording.percent(100 * float(unknown))
-        out.append(
+        sentences.append(
             f"FLOPs and bytes are unknown for ops that take {part} of the time; the other figures"
             " exclude them."
         )
@@ -328,15 +332,15 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
             if on_cpu
             else "a cache may serve some of their bytes"
         )
-        out.append(
+        sentences.append(
             f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or"
             " the peak is too low."
         )
     if count := left_out(run):
-        out.append(
+        sentences.append(
             f"{wording.plural(count, 'smaller op')} are combined: p.op_profile.frame lists them."
         )
-    return out
+    return sentences
 
 
 def _ops(leaves: Leaves) -> ProfiledOps:
@@ -358,7 +362,8 @@ def _ops(leaves: Leaves) -> ProfiledOps:
         layout=_texts(frame, "layout"),
         trace_op=_texts(frame, "trace_op"),
         expression=coded(
-            wording.cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)
+            wording.cut(text, length)
+            for text, length in zip(frame["expression"], cuts, strict=True)
         ),
         in_file=frame["in_file"].to_numpy(np.bool_),
         inside_left_out=numbers(leaves.inside_left_out),

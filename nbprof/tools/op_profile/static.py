@@ -35,12 +35,12 @@ def html(payload: Payload) -> str:
     html = markup.table(
         "Op profile", "ops of compiled programs by category, self time", heads, rows, "lrlrrrr"
     )
-    said = "".join(
+    notes = "".join(
         markup.paragraph(markup.marked(text))
         for text in [profile.statement, *profile.notes]
         if text
     )
-    return html + said if rows else ""
+    return html + notes if rows else ""
 
 
 def _percent(fraction: float | None, unknown: float) -> str:

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = payload.left_out(run)
-    said = (
+    omitted = (
         [f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all."]
         if count
         else []
     )
-    return said + ops_torch.omissions(run)
+    return omitted + ops_torch.omissions(run)
 
 
 def _follows(run: Run, bound: str) -> bool:
     """Where it has such ops: those of compiled programs on the CPU are none of the framework's."""
     if bound == "device_compute" and not run.kernels.empty:
         return False
-    where = {"host_compute": "host", "device_compute": "device"}.get(bound)
-    return bool((payload.of_framework(run.ops)["where"] == where).any())
+    side = {"host_compute": "host", "device_compute": "device"}.get(bound)
+    return bool((payload.of_framework(run.ops)["where"] == side).any())
 
 
 TOOL = Tool(

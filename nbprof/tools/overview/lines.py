@@ -99,11 +99,11 @@ def payload(run: Run) -> Code | None:
                 lines.frame[lines.frame["file"] == title],
                 text,
                 columns,
-                whole=at == 0,
+                every_line=index == 0,
                 sampled=lines.sampled,
             ),
         )
-        for at, (title, text) in enumerate(lines.source.items())
+        for index, (title, text) in enumerate(lines.source.items())
         if (lines.frame["file"] == title).any()
     ]
     return Code(cells=cells[:MOST_CELLS], notes=_notes(lines)) if cells else None
@@ -126,9 +126,9 @@ def offer(run: Run) -> str:
     if capture.lines or capture.python or capture.options.get("python"):
         return ""
     if facts.get("bound") == "input":
-        what = "prepare the input"
+        purpose = "prepare the input"
     elif facts.get("bound") == "other":
-        what = "take the time outside ops"
+        purpose = "take the time outside ops"
     else:
         return ""
     how = (
@@ -136,7 +136,7 @@ def offer(run: Run) -> str:
         if capture.notebook
         else "record with nbprof.profile(stacks=True)"
     )
-    return f"Which lines of Python {what} was not recorded. To see them, {how}."
+    return f"Which lines of Python {purpose} was not recorded. To see them, {how}."
 
 
 def _has_lines(backend: str) -> bool:
@@ -145,18 +145,20 @@ def _has_lines(backend: str) -> bool:
     return framework is not None and framework.profiled
 
 
-def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> Table:
+def _table(
+    rows: pd.DataFrame, text: str, keys: list[str], *, every_line: bool, sampled: bool
+) -> Table:
     """All lines of a cell, or those from the first to the last with a time; times in ms."""
     code = text.splitlines()
-    known = rows["line"].to_numpy(np.int64)
+    numbers = rows["line"].to_numpy(np.int64)
     first, last = (
         (1, len(code))
-        if whole
-        else (max(int(known.min()) - _AROUND, 1), min(int(known.max()) + _AROUND, len(code)))
+        if every_line
+        else (max(int(numbers.min()) - _AROUND, 1), min(int(numbers.max()) + _AROUND, len(code)))
     )
     last = min(last, first + MOST_LINES - 1)
     frame = rows.set_index("line").reindex(np.arange(first, last + 1))
-    frame = frame.assign(line=frame.index, code=[code[at - 1] for at in frame.index])
+    frame = frame.assign(line=frame.index, code=[code[number - 1] for number in frame.index])
     columns = []
     for key in keys:
         column = frames.column("lines.frame", key)
@@ -174,20 +176,20 @@ def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampl
 
 def _notes(lines: Lines) -> list[str]:
     """How much of each whole is in no line."""
-    out = []
+    notes = []
     for key, value in lines.unattributed.items():
         total = value + float(np.nansum(floats(lines.frame[key])))
         if value > 0:
             share = wording.percent(100 * value / total)
-            out.append(
+            notes.append(
                 f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} is not attributed to"
                 " any line."
             )
     if lines.sampled:
-        out.append(_SAMPLED)
+        notes.append(_SAMPLED)
     if lines.cut:
-        out.append(
+        notes.append(
             "Lines were timed for part of the recording only (200,000 line changes, or until a"
             " debugger started): the rest belongs to no line."
         )
-    return out
+    return notes

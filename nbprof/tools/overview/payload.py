@@ -146,7 +146,7 @@ def _host_parts(run: Run) -> list[HostPart]:
     """Rows below a category in the breakdown; none below one that is not split further."""
     frame = run.host_parts
     split = set(frame.loc[frame["part"] != "host", "category"])
-    shown = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)].sort_values(
+    rows = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)].sort_values(
         "percent", ascending=False
     )
     return [
@@ -156,7 +156,7 @@ def _host_parts(run: Run) -> list[HostPart]:
             ms=float(row["ms"]),
             percent=float(row["percent"]),
         )
-        for row in shown.to_dict("records")
+        for row in rows.to_dict("records")
     ]
 
 
@@ -199,20 +199,20 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the run ran on: as the run states it, with what the recording itself knows of devices,
     versions and time.
     """
-    known = facts.get("environment") or {}
-    stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
-    if devices := [_device(group) for group in known.get("devices") or []]:
-        stated["Device"] = "; ".join(devices)
+    environment = facts.get("environment") or {}
+    values = {str(label): str(value) for label, value in facts.get("run_facts") or []}
+    if devices := [_device(group) for group in environment.get("devices") or []]:
+        values["Device"] = "; ".join(devices)
     # JAX states the platform "cpu" as the version of itself.
     versions = [
         f"{name} {version}"
-        for name, version in (known.get("versions") or {}).items()
+        for name, version in (environment.get("versions") or {}).items()
         if version != name
     ]
     # A run that nbprof recorded has those of its framework in its name.
-    if versions := [one for one in versions if one not in stated.get("Framework", "").split(", ")]:
-        stated["Versions"] = ", ".join(versions)
-    return [(label, wording.one_line(value)) for label, value in stated.items()]
+    if versions := [one for one in versions if one not in values.get("Framework", "").split(", ")]:
+        values["Versions"] = ", ".join(versions)
+    return [(label, wording.one_line(value)) for label, value in values.items()]
 
 
 def _of_file(run: Run) -> list[tuple[str, str]]:
@@ -251,8 +251,8 @@ def _device(group: Mapping[str, Any]) -> str:
         parts.append(wording.size(memory))
     if group.get("megacore"):
         parts.append("Megacore")
-    if beside := wording.real(group.get("sparse_cores")):
-        parts.append(wording.plural(int(beside), "SparseCore"))
+    if sparse_cores := wording.real(group.get("sparse_cores")):
+        parts.append(wording.plural(int(sparse_cores), "SparseCore"))
     return (f"{count} × " if count > 1 else "") + ", ".join(parts)
 
 
@@ -395,11 +395,11 @@ def _bandwidth(run: Run) -> Figure:
     )
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
-    stated = (
+    rates = (
         f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per"
         " device"
     )
-    note = f"{stated}{_unknown(run)}" if known else "not recorded"
+    note = f"{rates}{_unknown(run)}" if known else "not recorded"
     return figure(
         "memory_bandwidth",
         "Memory bandwidth",
@@ -501,10 +501,10 @@ def _memory(run: Run) -> Figure:
     note = ""
     summary = run.known_memory
     if len(summary):
-        shown = summary[summary["peak_bytes"] == peak]
+        at_peak = summary[summary["peak_bytes"] == peak]
         largest = (
-            shown
-            if len(shown)
+            at_peak
+            if len(at_peak)
             else summary.sort_values("peak_bytes", ascending=False, kind="stable")
         ).iloc[0]
         note = str(largest["memory_id"])
@@ -618,12 +618,12 @@ def _top_ops(run: Run) -> Table:
         # Each host has steps of its own, by all of which the sum was divided already.
         hosts = run.steps["host"].nunique()
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
-    where = ("host" if run.answer.get("top_ops_where") == "host" else "device",)
+    side = ("host" if run.answer.get("top_ops_where") == "host" else "device",)
     top_ops = hidden(
         table(frame.head(10), "overview.top_ops", keys),
-        *longest(frame.head(10), run.longest_calls, where),
+        *longest(frame.head(10), run.longest_calls, side),
     )
-    top_ops.head("percent").label = f"% of {where[0]}"
+    top_ops.head("percent").label = f"% of {side[0]}"
     head = top_ops.head("ms_per_step")
     if run.steps.empty:
         head.label = "ms"

@@ -232,7 +232,7 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     )
     sheet.text(end + 14, y + 3, sheet.fit(", ".join(about), 22, _SPLIT - end - 14), 22, SOFT)
     top, left, right = y + 52, _LEFT + 66, _SPLIT
-    ceiling, cut = scale(times)
+    ceiling, truncated = scale(times)
     for i in range((parts := _ticks(ceiling)) + 1):
         level = top + _GRAPH * (1 - i / parts)
         sheet.rule(left, right, level, LINE if i == 0 else TRACK)
@@ -243,7 +243,7 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
     middle = (
         f"axis cut: longest {unit.noun} {wording.millis(max(times))}"
-        if cut
+        if truncated
         else f"{unit.noun} number"
     )
     if unit.whole:
@@ -265,14 +265,14 @@ def scale(times: list[float]) -> tuple[float, bool]:
     """
     ordered = sorted(times)
     top = ordered[-1]
-    cut = len(ordered) > 2 and top > 4 * ordered[len(ordered) // 2] > 0
-    if cut:
+    truncated = len(ordered) > 2 and top > 4 * ordered[len(ordered) // 2] > 0
+    if truncated:
         top = ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)]
-        cut = top < ordered[-1]
+        truncated = top < ordered[-1]
     if top <= 0:
         return 1.0, False
     power = 10.0 ** math.floor(math.log10(top))
-    return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= top), cut
+    return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= top), truncated
 
 
 def _ticks(ceiling: float) -> int:
@@ -291,13 +291,13 @@ def _bars(
     left, top, right = area
     # More steps than columns of 2 pixels: each column shows the longest of its steps.
     group = math.ceil(len(times) / ((right - left) / 3))
-    shown = [
+    drawn = [
         max(range(i, min(i + group, len(times))), key=times.__getitem__)
         for i in range(0, len(times), group)
     ]
-    pitch = (right - left) / len(shown)
+    pitch = (right - left) / len(drawn)
     width = min(max(pitch * 0.82, 2), 64)
-    for k, i in enumerate(shown):
+    for k, i in enumerate(drawn):
         x = left + pitch * (k + 0.5) - width / 2
         base = 0.0
         stack = [
@@ -353,13 +353,13 @@ def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
     table = overview.top_ops
     if not table.rows:
         return y - _GAP
-    where = overview.top_ops_where
-    end = sheet.text(_LEFT, y, f"Top ops on {where}", 25, INK, bold=True)
+    side = overview.top_ops_where
+    end = sheet.text(_LEFT, y, f"Top ops on {side}", 25, INK, bold=True)
     sheet.text(end + 14, y + 3, "self time, idle excluded", 22, SOFT)
     sheet.text(700, y + 3, table.head("ms_per_step").label, 20, SOFT, align="r")
     sheet.text(_SPLIT, y + 3, "%", 20, SOFT, align="r")
     y += 44
-    colour = DEVICE if where == "device" else HOST
+    colour = DEVICE if side == "device" else HOST
     shares = [table.cell("percent", i) for i in range(table.rows)]
     widest = max((share for share in shares if share > 0), default=1.0)
     for i in range(min(table.rows, 10)):

@@ -120,31 +120,31 @@ class PythonView(View):
 def _flame(tree: pd.DataFrame, **options: Any) -> Model:
     """Calls as boxes, those of one caller side by side, the longest first."""
     total, parent = tree["total_ms"].to_numpy(float), tree["parent"].tolist()
-    whole = float(total[tree["depth"] == 0].sum())
+    all_ms = float(total[tree["depth"] == 0].sum())
     left = [0.0] * len(tree)
     used = dict.fromkeys(range(-1, len(tree)), 0.0)
     for row in sorted(range(len(tree)), key=lambda row: (tree["depth"].iloc[row], -total[row])):
         caller = parent[row]
         left[row] = (left[caller] if caller >= 0 else 0.0) + used[caller]
         used[caller] += total[row]
-    shown = tree.assign(
+    calls = tree.assign(
         left=left, right=[start + width for start, width in zip(left, total, strict=True)]
     )
-    shown = shown[shown["total_ms"] >= _LEAST * whole]
+    calls = calls[calls["total_ms"] >= _LEAST * all_ms]
     plotting, models = bokeh()
     colours = [
         _COLOURS[sum(map(ord, f"{file}{name}")) % len(_COLOURS)]
-        for file, name in zip(shown["file"], shown["function"], strict=True)
+        for file, name in zip(calls["file"], calls["function"], strict=True)
     ]
-    characters = (110 * (shown["right"] - shown["left"]) / whole).astype(int)
+    characters = (110 * (calls["right"] - calls["left"]) / all_ms).astype(int)
     labels = [
-        name[:most] if most > 2 else ""
-        for name, most in zip(shown["function"], characters, strict=True)
+        name[:width] if width > 2 else ""
+        for name, width in zip(calls["function"], characters, strict=True)
     ]
     source = models.ColumnDataSource(
         {
             **{
-                key: shown[key].tolist()
+                key: calls[key].tolist()
                 for key in (
                     "left",
                     "right",
@@ -156,13 +156,13 @@ def _flame(tree: pd.DataFrame, **options: Any) -> Model:
                     "percent",
                 )
             },
-            "bottom": shown["depth"].tolist(),
-            "top": (shown["depth"] + 0.92).tolist(),
+            "bottom": calls["depth"].tolist(),
+            "top": (calls["depth"] + 0.92).tolist(),
             "colour": colours,
             "label": labels,
         }
     )
-    height = 60 + 18 * (int(shown["depth"].max()) + 1)
+    height = 60 + 18 * (int(calls["depth"].max()) + 1)
     plot = plotting.figure(
         **{
             "height": height,

@@ -181,8 +181,8 @@ def certainty(item: Advice) -> str:
 
 
 def _top_ops(overview: Overview) -> str:
-    table, where = overview.top_ops, overview.top_ops_where
-    colour = DEVICE if where == "device" else HOST
+    table, side = overview.top_ops, overview.top_ops_where
+    colour = DEVICE if side == "device" else HOST
     rows = [
         [
             markup.name(table.cell("op", i), 90),
@@ -198,9 +198,9 @@ def _top_ops(overview: Overview) -> str:
         table.head("type").label,
         table.head("ms_per_step").label,
         "",
-        f"% of {where}",
+        f"% of {side}",
     ]
-    return markup.table(f"Top ops on {where}", "self time, idle excluded", heads, rows, "llrlr")
+    return markup.table(f"Top ops on {side}", "self time, idle excluded", heads, rows, "llrlr")
 
 
 class _Line(NamedTuple):

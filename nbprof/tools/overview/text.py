@@ -25,22 +25,22 @@ _PART = 90
 """Characters of the name of a part."""
 
 
-def lines(payload: Payload, most: int) -> list[str]:
+def lines(payload: Payload, limit: int) -> list[str]:
     """So many lines at most: as many parts of the step as there is room for."""
     notice, overview = payload.meta.notice, payload.overview
     if overview.only == "advice":
-        return _findings(overview)[:most]
+        return _findings(overview)[:limit]
     if overview.plain:
         return [
             verdict(overview),
             overview.verdict.detail,
             *(f"{label:<19} {value}" for label, value in overview.run),
-        ][:most]
+        ][:limit]
     head = [verdict(overview)]
     if notice and notice.kind != "no_steps":
         head.append(f"Note: {notice.title} {notice.text}")
     tail = [*_ranges(overview), *_top_op(overview), _figures(overview), *_advice(overview)]
-    return [*head, _average(overview), *_parts(payload, most - len(head) - len(tail) - 1), *tail]
+    return [*head, _average(overview), *_parts(payload, limit - len(head) - len(tail) - 1), *tail]
 
 
 def verdict(overview: Overview) -> str:
@@ -128,9 +128,9 @@ def _average(overview: Overview) -> str:
     )
 
 
-def _parts(payload: Payload, most: int) -> list[str]:
+def _parts(payload: Payload, limit: int) -> list[str]:
     rows = [row for row in breakdown(payload) if row.ms > 0]
-    return [_row(row) for row in rows[: max(most, 0)]]
+    return [_row(row) for row in rows[: max(limit, 0)]]
 
 
 def _row(row: Row) -> str:
@@ -173,13 +173,13 @@ def _largest_ranges(table: Table, rows: list[int], key: str) -> list[str]:
 
 
 def _top_op(overview: Overview) -> list[str]:
-    table, where = overview.top_ops, overview.top_ops_where
+    table, side = overview.top_ops, overview.top_ops_where
     if not table.rows:
         return []
     op, share = table.cell("op", 0), table.cell("percent", 0)
     return [
         (
-            f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where}"
+            f"{'Top op on ' + side:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {side}"
             " time"
         )
     ]

@@ -34,7 +34,7 @@ def several(run: Run) -> bool:
     return bool(run.pods_cores["worker"].nunique() > 1)
 
 
-def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores | None:
+def payload(run: Run, steps_of_hosts: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores | None:
     """The cores of TPUs; None where none has steps.
 
     Parameters
@@ -66,11 +66,13 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores |
         parts={},
         note=_note(run, frame, kinds, len(means)),
     )
-    rows = frame.merge(at, on=["host", "group"])
-    place = np.full(int(at["at"].to_numpy(np.int64).max(initial=-1)) + 1, -1, np.int64)
-    place[steps] = np.arange(len(steps))
+    rows = frame.merge(steps_of_hosts, on=["host", "group"])
+    position = np.full(
+        int(steps_of_hosts["at"].to_numpy(np.int64).max(initial=-1)) + 1, -1, np.int64
+    )
+    position[steps] = np.arange(len(steps))
     rows = rows.assign(
-        at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"])
+        at=position[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"])
     )
     rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
     if len(rows) > MOST_ROWS:

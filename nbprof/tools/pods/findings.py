@@ -77,16 +77,16 @@ def left_out(run: Run, name: str) -> str | None:
     )
 
 
-def text(payload: Payload, most: int) -> list[str]:
+def text(payload: Payload, limit: int) -> list[str]:
     """For the console: who holds the others up, and whether hosts are missing."""
     # The first sentence of each: the tab has the rest.
-    told = [
+    texts = [
         wording.plain(finding)
         for finding in payload.pods.findings or ()
         if finding.startswith("**")
     ]
-    named = [f"{said.partition('. ')[0].removesuffix('.')}." for said in told]
-    return named[: max(0, min(most, _MOST_LINES))]
+    named = [f"{text.partition('. ')[0].removesuffix('.')}." for text in texts]
+    return named[: max(0, min(limit, _MOST_LINES))]
 
 
 def sentences(run: Run) -> list[str]:
@@ -98,18 +98,18 @@ def sentences(run: Run) -> list[str]:
     slow = ranks[ranks["straggler"].astype(bool)]
     several = bool(ranks["host"].duplicated().any())
     measured = _measured(frames.what_if)
-    said = [
+    sentences = [
         _straggler(row, several, measured, unit) for row in slow.head(_MOST_TOLD).to_dict("records")
     ]
     if len(slow) > _MOST_TOLD:
-        said.append(f"{len(slow) - _MOST_TOLD:,} more delay the others; see the table below.")
+        sentences.append(f"{len(slow) - _MOST_TOLD:,} more delay the others; see the table below.")
     if slow.empty:
-        said.append(
+        sentences.append(
             f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that"
             " of the others, beyond noise."
         )
-        said += _barely_slow(ranks, measured, several, unit)
-    return [*said, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
+        sentences += _barely_slow(ranks, measured, several, unit)
+    return [*sentences, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
 
 
 def _barely_slow(
@@ -138,18 +138,18 @@ def _missing(run: Run) -> list[str]:
     """How many hosts, and files of hosts, should be here and are not, or only in part."""
     part = len(run.hosts_in_part)
     away = len(run.hosts_missing) - part
-    said = []
+    sentences = []
     if away:
-        what = "host or file is" if away == 1 else "hosts or files are"
-        said.append(f"**{away:,}** {what} missing and not compared; see p.pods.missing.")
+        subject = "host or file is" if away == 1 else "hosts or files are"
+        sentences.append(f"**{away:,}** {subject} missing and not compared; see p.pods.missing.")
     if part:
-        what = (
+        subject = (
             "host was read only in part, and is"
             if part == 1
             else "hosts were read only in part, and are"
         )
-        said.append(f"**{part:,}** {what} compared as far as possible; see p.pods.missing.")
-    return said
+        sentences.append(f"**{part:,}** {subject} compared as far as possible; see p.pods.missing.")
+    return sentences
 
 
 def _measured(what_if: pd.DataFrame) -> float | None:
@@ -165,27 +165,27 @@ def _straggler(
     behind, steps = wording.millis(row["excess_ms"]), f"{row['steps']:,}"
     if row["chance"] > _CHANCE:
         pauses = f"one {unit.noun}" if row["pauses"] == 1 else f"{row['pauses']:,} {unit.plural}"
-        most = f"**{wording.millis(row['worst_ms'])}**"
-        said = (
+        worst = f"**{wording.millis(row['worst_ms'])}**"
+        text = (
             f"**{name}** pauses in **{pauses}** of {steps}; in {unit.noun} {row['worst_step']} it"
-            f" is {most} behind."
+            f" is {worst} behind."
         )
     elif row["by"] != COLLECTIVES:
-        said = (
+        text = (
             f"**{name}** is slow: {unit.a} takes **{behind}** longer than the median of the others,"
             f" and is the longest in {row['slowest_in']:,} of {steps} {unit.plural}. No"
             " communication was recorded, so whether the others wait for it is unknown."
         )
     else:
-        said = (
+        text = (
             f"**{name}** delays the others: its own work in {unit.a} takes **{behind}** longer than"
             f" the median of the others, and is the longest in {row['slowest_in']:,} of {steps}"
             f" {unit.plural}."
         )
     if row["why"]:
-        said += f" {wording.one_line(row['why'])}"
+        text += f" {wording.one_line(row['why'])}"
     if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
-        said += f" In total, the others wait {wording.millis(cost)} {unit.per} for it."
+        text += f" In total, the others wait {wording.millis(cost)} {unit.per} for it."
     saved = wording.real(row["saved_ms"])
     if (
         row["by"] == COLLECTIVES
@@ -193,11 +193,11 @@ def _straggler(
         and measured
         and 100 * saved / measured >= _LEAST_PERCENT
     ):
-        said += (
+        text += (
             f" If it were as fast as they are, {unit.a} would take about"
             f" **{wording.percent(100 * saved / measured)}** less."
         )
-    return said
+    return text
 
 
 def _name(row: Any, several: bool) -> str:
@@ -208,7 +208,7 @@ def _name(row: Any, several: bool) -> str:
 
 def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> list[str]:
     """What a slow group and the network cost, where that is known and more than 1% of a step."""
-    said = []
+    sentences = []
     for row in rows.to_dict("records"):
         percent = wording.real(row["saved_percent"])
         if percent is None or percent < _LEAST_PERCENT:
@@ -218,13 +218,13 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> l
             f" {wording.millis(row['step_time_ms'])}"
         )
         if row["what"] == "slow_group":
-            said.append(
+            sentences.append(
                 f"Collectives {_group(row['which'], groups)} take longer than those of similar"
                 f" groups: with a typical link {unit.a} would take {gain}."
             )
         elif row["what"] == "network_free":
-            said.append(f"If communication took no time, {unit.a} would take {gain}.")
-    return said
+            sentences.append(f"If communication took no time, {unit.a} would take {gain}.")
+    return sentences
 
 
 def _group(members: str, groups: pd.DataFrame) -> str:

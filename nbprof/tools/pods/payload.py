@@ -125,8 +125,8 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     counted = grid.counted if grid.counted.any() else ~grid.counted
     if unit.whole:
         return _of_recordings(grid)
-    n, which = int(counted.sum()), _times_slowest(grid, counted)
-    worst, times = int(which.argmax()), int(which.max())
+    n, slowest_in = int(counted.sum()), _times_slowest(grid, counted)
+    worst, times = int(slowest_in.argmax()), int(slowest_in.max())
     name = wording.one_line(grid.workers[worst])
     if not times:
         who = (
@@ -149,7 +149,7 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     # What rounds to nothing is no difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
         return f"All workers take the same time in {'the only' if n == 1 else 'every'} {unit.noun}."
-    mean, most = (
+    mean, widest = (
         float(np.nanmean(spread)),
         int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan))),
     )
@@ -157,7 +157,7 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
         return f"{who} The fastest takes **{wording.percent(mean)}** less."
     return (
         f"{who} The fastest takes **{wording.percent(mean)}** less than the slowest on average, "
-        f"{wording.percent(grid.spread[most])} in {unit.noun} {grid.steps[most]}."
+        f"{wording.percent(grid.spread[widest])} in {unit.noun} {grid.steps[widest]}."
     )
 
 

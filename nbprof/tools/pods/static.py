@@ -23,12 +23,12 @@ def html(payload: Payload) -> str:
 def _workers(pods: Pods) -> str:
     table = pods.table
     worst = [table.cell("mean_step_ms", i) for i in range(min(table.rows, _ROWS))]
-    most = max((ms for ms in worst if ms == ms), default=0.0)
+    longest = max((ms for ms in worst if ms == ms), default=0.0)
     rows = [
         [
             markup.name(table.cell("worker", i), 60),
             wording.number(ms, 2),
-            markup.bar(100 * ms / most if most else 0.0, OTHER),
+            markup.bar(100 * ms / longest if longest else 0.0, OTHER),
             wording.percent(table.cell("over_median_percent", i)),
             wording.number(table.cell("times_slowest", i)),
             _over(pods, i),
@@ -39,10 +39,10 @@ def _workers(pods: Pods) -> str:
         return ""
     scope = "slowest first" if table.rows <= _ROWS else f"the {_ROWS} slowest of {pods.total:,}"
     heads = ["Worker", "Step ms", "", "Over the median", "Slowest in", "Most over the median in"]
-    said = "".join(
+    sentences = "".join(
         markup.paragraph(markup.marked(text)) for text in (*(pods.findings or ()), pods.statement)
     )
-    return markup.table("Workers", scope, heads, rows, "lrlrrl") + said
+    return markup.table("Workers", scope, heads, rows, "lrlrrl") + sentences
 
 
 def _over(pods: Pods, row: int) -> str:
@@ -55,12 +55,12 @@ def _over(pods: Pods, row: int) -> str:
         for c in CATEGORIES
         if c.column in typical
     }
-    known = {c: ms for c, ms in over.items() if ms > _LEAST * typical["mean_step_ms"]}
-    if not known:
+    excess = {c: ms for c, ms in over.items() if ms > _LEAST * typical["mean_step_ms"]}
+    if not excess:
         return "–"
-    worst = max(known, key=lambda c: known[c])
+    worst = max(excess, key=lambda c: excess[c])
     return (
-        f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(known[worst])}"
+        f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(excess[worst])}"
     )
 
 

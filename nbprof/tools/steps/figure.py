@@ -57,7 +57,7 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         "step": frame["step"].to_numpy(),
         "total": floats(frame["step_time_ms"]),
     }
-    columns, said = stacked_columns({c.key: floats(frame[c.column]) for c in categories})
+    columns, card_columns = stacked_columns({c.key: floats(frame[c.column]) for c in categories})
     data |= columns
     plot: Any = plotting.figure(
         **{
@@ -77,8 +77,8 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         source=source,
         legend_label=[c.label for c in categories],
     )
-    rows = [(c.label, f"@{said[c.key]}{{custom}}") for c in reversed(categories)]
-    formatters = hover_times(models, "total", *said.values())
+    rows = [(c.label, f"@{card_columns[c.key]}{{custom}}") for c in reversed(categories)]
+    formatters = hover_times(models, "total", *card_columns.values())
     plot.add_tools(models.HoverTool(tooltips=[*_head(unit_of(run)), *rows], formatters=formatters))
     unit = unit_of(run)
     for border in boundaries(

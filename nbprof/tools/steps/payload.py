@@ -132,11 +132,11 @@ def _over_hosts(steps: pd.DataFrame) -> pd.DataFrame:
     counted = steps["counted"].astype(bool)
     used = steps[counted | ~counted.groupby([steps[key] for key in keys]).transform("any")]
     by_number = used.groupby(keys, sort=True)
-    out = by_number.first()
+    means = by_number.first()
     times = ["step_time_ms", *(c.column for c in CATEGORIES)]
-    out[times] = by_number[times].mean()
-    out["start_ms"] = by_number["start_ms"].min()
-    return out.reset_index().drop(columns="turn")
+    means[times] = by_number[times].mean()
+    means["start_ms"] = by_number["start_ms"].min()
+    return means.reset_index().drop(columns="turn")
 
 
 def _typical(steps: pd.DataFrame) -> int | None:
@@ -200,30 +200,32 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     ]
     of_kind = ~warm & main
     lost = recorder_lost & of_kind
-    cut = incomplete & of_kind & ~lost
-    full = crowded(steps).to_numpy(np.bool_) & of_kind & ~lost & ~cut & ~counted
+    truncated = incomplete & of_kind & ~lost
+    full = crowded(steps).to_numpy(np.bool_) & of_kind & ~lost & ~truncated & ~counted
     # Of each host those before its first step that counts, and those behind its last.
     early, late = np.zeros((2, len(steps)), np.bool_)
     for name in dict.fromkeys(host.tolist()):
         rows_of_host = np.flatnonzero(host == name)
         before = np.cumsum(counted[rows_of_host])
-        early[rows_of_host] = cut[rows_of_host] & (before == 0) & (before[-1] > 0)
-        late[rows_of_host] = cut[rows_of_host] & ~early[rows_of_host] & (before == before[-1])
-    for which, rows, why in (
+        early[rows_of_host] = truncated[rows_of_host] & (before == 0) & (before[-1] > 0)
+        late[rows_of_host] = truncated[rows_of_host] & ~early[rows_of_host] & (before == before[-1])
+    for place_text, rows, why in (
         ("", lost & ~counted, "the recorder lost device work"),
         ("the first", early, "start not recorded"),
-        ("another", cut & ~early & ~late, "between two loops"),
+        ("another", truncated & ~early & ~late, "between two loops"),
         ("the last", late, "cut off by the end of the recording"),
     ):
         count = _of_each(rows, steps)
         if count:
             hosts = steps.loc[rows, "host"].unique().tolist()
-            of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
+            of_host = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
             counted_noun = (
-                unit.noun if count == 1 and which else wording.plural(count, unit.noun, unit.plural)
+                unit.noun
+                if count == 1 and place_text
+                else wording.plural(count, unit.noun, unit.plural)
             )
             parts.append(
-                f"{_named(rows, steps, unit) or f'{which} {counted_noun}'.lstrip()}{of} ({why})"
+                f"{_named(rows, steps, unit) or f'{place_text} {counted_noun}'.lstrip()}{of_host} ({why})"
             )
     if full.any():
         parts.append(about_crowded(steps, unit))

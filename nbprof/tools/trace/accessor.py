@@ -121,8 +121,8 @@ class TraceView(View):
         hits = run.timeline.finder.hits(text)
         if hits.error:
             raise NbprofError(hits.error)
-        found = select_events.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
-        return found.sort_values("start_us", kind="stable", ignore_index=True)
+        events = select_events.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
+        return events.sort_values("start_us", kind="stable", ignore_index=True)
 
     def range(
         self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None
@@ -176,9 +176,11 @@ class TraceView(View):
             "self_us": names.own / 1e6,
             "total_us": names.total / 1e6,
         }
-        out = pd.DataFrame(columns)
-        out["percent"] = out["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(out))
-        return out.sort_values(
+        result = pd.DataFrame(columns)
+        result["percent"] = (
+            result["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(result))
+        )
+        return result.sort_values(
             ["self_us", "count"], ascending=False, kind="stable", ignore_index=True
         )
 

@@ -51,33 +51,33 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     count = np.zeros(int(depths.sum()), np.int64)
     first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     for table in tables:
-        for part, out in table.blocks():
+        for part, retained in table.blocks():
             row = base[table.events.lane[part]] + table.level[part]
             count += np.bincount(row, minlength=len(count)) - np.bincount(
-                row[out], minlength=len(count)
+                row[retained], minlength=len(count)
             )
             start = table.events.start[part].copy()
             end = start + table.events.duration[part]
-            start[out], end[out] = first, last
+            start[retained], end[retained] = first, last
             first, last = int(start.min()), int(end.max())
     if not count.any():
         return nothing()
     last = max(last, first + 1)
     lane = np.repeat(np.arange(size), depths)
     level = np.arange(len(count)) - base[lane]
-    told = _outermost(count, level)
-    bins = int(np.clip(MOST_BYTES // len(told), _FEWEST_BINS, _MOST_BINS))
+    told_rows = _outermost(count, level)
+    bins = int(np.clip(MOST_BYTES // len(told_rows), _FEWEST_BINS, _MOST_BINS))
     # What is kept, or not told of, goes to a row behind the others: to take it out of every column
     # first would cost more.
-    place = np.full(len(count), len(told), np.int64)
-    place[told] = np.arange(len(told))
-    density = Density(len(told) + 1, bins, first, last)
+    position = np.full(len(count), len(told_rows), np.int64)
+    position[told_rows] = np.arange(len(told_rows))
+    density = Density(len(told_rows) + 1, bins, first, last)
     # An instant takes no time, and has to be seen all the same, the one at the end too.
     least = max((last - first) // bins // 1000, 1)
     for table in tables:
-        for part, out in table.blocks():
-            row = place[base[table.events.lane[part]] + table.level[part]]
-            row[out] = len(told)
+        for part, retained in table.blocks():
+            row = position[base[table.events.lane[part]] + table.level[part]]
+            row[retained] = len(told_rows)
             start = np.minimum(table.events.start[part], last - least)
             density.add(
                 row,
@@ -88,9 +88,9 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
         bins=bins,
         from_=(first - tracks.origin) / unit,
         to=(last - tracks.origin) / unit,
-        lane=lane[told].astype(np.uint32),
-        depth=level[told].astype(np.uint16),
-        count=count[told].astype(np.uint32),
+        lane=lane[told_rows].astype(np.uint32),
+        depth=level[told_rows].astype(np.uint16),
+        count=count[told_rows].astype(np.uint32),
         busy=bytes_of(density.shares()[:-1]),
     )
 
@@ -107,21 +107,21 @@ class _Left:
         """Stretches of events with something left out, and where in each those are that are
         kept.
         """
-        for at in range(0, len(self.events), _BLOCK):
-            stop = min(at + _BLOCK, len(self.events))
-            first, last = np.searchsorted(self._kept, [at, stop])
-            if last - first < stop - at:
-                yield slice(at, stop), self._kept[first:last] - at
+        for start in range(0, len(self.events), _BLOCK):
+            stop = min(start + _BLOCK, len(self.events))
+            first, last = np.searchsorted(self._kept, [start, stop])
+            if last - first < stop - start:
+                yield slice(start, stop), self._kept[first:last] - start
 
 
 def deepest(events: Events, level: Levels) -> Int64s:
     """How many levels each lane has, by lane id; 0 for a lane without events."""
-    out = np.zeros(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
+    depths = np.zeros(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
     if len(events):
-        first = np.searchsorted(events.lane, np.arange(len(out)))
+        first = np.searchsorted(events.lane, np.arange(len(depths)))
         used = np.flatnonzero(np.append(first[1:], len(events)) > first)
-        out[used] = np.maximum.reduceat(level, first[used]).astype(np.int64) + 1
-    return out
+        depths[used] = np.maximum.reduceat(level, first[used]).astype(np.int64) + 1
+    return depths
 
 
 def _outermost(count: Int64s, level: Int64s) -> Int64s:

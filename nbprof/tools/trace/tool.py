@@ -29,7 +29,7 @@ _FOLLOWED = (
 
 def _payload(run: Run, events: int) -> Trace:
     return replace(
-        stored(run, f"trace of {events}", partial(payload.payload, most=events)),
+        stored(run, f"trace of {events}", partial(payload.payload, limit=events)),
         key=run.source.content_key(),
     )
 
@@ -38,14 +38,14 @@ def _omissions(run: Run, events: int) -> list[str]:
     total = run.persist("events", lambda: int(run.trace.lanes["events"].sum()))
     if total <= events:
         return []
-    what = (
+    content = (
         f"the longest of the {total:,} events, about {events:,}, with"
         if events
         else f"none of the {total:,} events individually, only"
     )
     return [
         (
-            f"The report holds {what} every lane and the density of the rest; set the number with"
+            f"The report holds {content} every lane and the density of the rest; set the number with"
             " events= in p.save and for outputs."
         )
     ]
