@@ -1,6 +1,4 @@
-"""What every accessor of a Profile can do: return its frame, display itself and say what it
-holds.
-"""
+"""Base classes of the accessors of a Profile: frame, display, help and representation."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ class Shown(Protocol):
         """Its frames."""
 
     def payload(self, events: int | None = None) -> Payload:
-        """What its dashboard draws."""
+        """The payload of its dashboard."""
 
     def widget(self, **options: Any) -> AnyWidget:
         """Its dashboard as a widget."""
@@ -69,11 +67,11 @@ class accessor(Generic[Held]):  # noqa: N801  used as `property` is
 
 
 class Helped:
-    """What has help of its own."""
+    """Base of objects whose `?` in IPython lists their attributes and methods."""
 
     @classmethod
     def getdoc(cls) -> str:
-        """What `?` shows in IPython: the docstring, and what there is to ask for, a line each."""
+        """The text that `?` shows in IPython: the docstring and one line per attribute and method."""
         members = [name for name in dir(cls) if not name.startswith("_") and name != "getdoc"]
         declared = [name for name in vars(cls) if name in members]
         lines = []
@@ -128,9 +126,7 @@ class View(Helped):
         return displayed(figure, self)
 
     def _there(self) -> bool:
-        """Whether this profile has anything of it: what it has not, the completion of `p.` leaves
-        out.
-        """
+        """True if the profile has data for it; otherwise completion of `p.` leaves it out."""
         return register.tool(self._tab).has(self._profile.run)
 
     def _nothing(self) -> str:
@@ -150,7 +146,7 @@ class View(Helped):
         return data, about
 
     def _table(self) -> pd.DataFrame | None:
-        """What plain text shows of it; None where that is the summary of the run."""
+        """The table that plain text shows; None shows the summary of the run."""
         return None
 
     def __repr__(self) -> str:

@@ -67,8 +67,8 @@ def _drawable(char: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _advance(size: float, pair: str) -> float:
-    """How far behind a letter the next one begins. Their sum is what the font says of a line, which
-    takes it ten times as long.
+    """Distance from the start of a letter to the start of the next one. Their sum is the width of a
+    line, which the font itself takes ten times as long to measure.
     """
     face = font(size)
     return float(face.getlength(pair) - face.getlength(pair[1:]))

@@ -1,6 +1,4 @@
-"""What the tools share: wording that depends on the framework, figures, the lines of a diff,
-downsampled timelines.
-"""
+"""Shared by the tools: framework of a run, figures, lines of a diff, downsampled timelines."""
 
 from __future__ import annotations
 
@@ -32,14 +30,12 @@ _KINDS: dict[str, Literal["removed", "added"]] = {"-": "removed", "+": "added"}
 
 
 def unit_of(run: Run) -> Unit:
-    """What figures of a run are given per."""
+    """The unit of work that figures of a run are given per."""
     return Unit.of(run.first_answer)
 
 
 class GainUnit(NamedTuple):
-    """What `wording.gain` gives a gain per, where that is no step; of a recording also how much of
-    it.
-    """
+    """Arguments of `wording.gain` for a run without steps; for a recording also the share of it."""
 
     per: str | None = None
     gain_percent: float | None = None
@@ -69,22 +65,22 @@ def framework_of(run: Run) -> Framework:
 
 
 def by_torch(run: Run) -> bool:
-    """Whether PyTorch wrote the profile."""
+    """True if PyTorch wrote the profile."""
     return framework_of(run) is PYTORCH
 
 
 def by_jax(run: Run) -> bool:
-    """Whether JAX wrote the profile."""
+    """True if JAX wrote the profile."""
     return framework_of(run) is JAX
 
 
 def by_tensorflow(run: Run) -> bool:
-    """Whether TensorFlow wrote the profile, by Keras or not."""
+    """True if TensorFlow wrote the profile, with or without Keras."""
     return framework_of(run) is TENSORFLOW
 
 
 def by_keras(run: Run) -> bool:
-    """Whether Keras ran the loop, on any backend."""
+    """True if Keras ran the loop, on any backend."""
     return run.capture is not None and run.capture.of_keras
 
 
@@ -97,26 +93,26 @@ def unknown(run: Run, view: str, title: str) -> Empty | None:
 
 
 def plain(run: Run) -> bool:
-    """Whether a trace has lanes, events and counters and no more: no framework or recorder that
-    nbprof knows wrote it.
+    """True if no known framework or recorder wrote the trace: it has only lanes, events and
+    counters.
     """
     return PLAIN in run.activity.traits and run.capture is None
 
 
 def without_work(run: Run) -> bool:
-    """Whether nothing that a program does was recorded: no op, no kernel, no allocation."""
+    """True if no work of a program was recorded: no op, no kernel, no allocation."""
     if plain(run) or run.activity.has_host_ops or run.activity.has_device:
         return False
     return run.ops.empty and run.kernels.empty and run.known_memory.empty
 
 
 def has_device(run: Run) -> bool:
-    """Whether anything but a host was recorded."""
+    """True if a device other than the host was recorded."""
     return len(run.devices) > 0
 
 
 def may_have_kernels(run: Run) -> bool:
-    """Whether GPU kernels can be in the profile.
+    """True if the profile can have GPU kernels.
 
     Not where every device that was recorded is of another kind, such as a TPU, nor without a
     device: there the run used the CPU. A recorder of a GPU's vendor that has none says why.
@@ -131,7 +127,7 @@ _WITH_KERNELS = {"MTIA", "XPU", "HPU"}
 
 
 def chip(run: Run) -> str:
-    """What kernels ran on: the kind of the devices where all are of one, "NPU" where tables of
+    """The word for the devices of kernels: their kind if all are of one, "NPU" if tables of
     Ascend's profiler name none, else "GPU".
     """
     kinds = set(run.devices["kind"])
@@ -141,7 +137,9 @@ def chip(run: Run) -> str:
 
 
 def unit_of_gpu(names: Iterable[object]) -> str:
-    """What blocks run on: "multiprocessor", or "compute unit" where all of these GPUs are AMD's."""
+    """The unit that runs blocks: "compute unit" if all of these GPUs are AMD's, else
+    "multiprocessor".
+    """
     gpus = [str(name) for name in names]
     return "compute unit" if gpus and all(_AMD.search(name) for name in gpus) else "multiprocessor"
 

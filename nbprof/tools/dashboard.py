@@ -138,7 +138,7 @@ def spoken(run: Run) -> Payload:
 
 
 def large(run: Run) -> bool:
-    """Whether the first picture is there so much sooner than the whole that it is shown."""
+    """True if the profile is so large that a first picture is shown before the analysis ends."""
     return run.as_read.receipt.events >= MANY_EVENTS
 
 
@@ -189,13 +189,13 @@ def _columns(part: Any) -> Iterator[Column]:
 
 
 def budget(events: Any) -> int:
-    """How many trace events a report has, from what the user gave: None, or a whole number of any
-    type (`1e5`).
+    """The number of trace events in a report, from `events=`: None, or a whole number of any type
+    (`1e5`).
 
     Raises
     ------
     NbprofError
-        It is no whole number, or less than 0.
+        Not a whole number, or less than 0.
     """
     if events is None:
         return MOST_EVENTS
@@ -230,7 +230,7 @@ def select(payload: Payload, views: Iterable[str] | None) -> Payload:
         if views or tab in heads
     ]
     if list(heads) != [tab for tab in NAMES if tab in heads]:
-        # What has to be looked at first stays there.
+        # The tab that has to be looked at first stays first.
         first = next(iter(heads))
         tabs.sort(key=lambda tab: tab.id != first)
     dropped: dict[str, Any] = {
@@ -271,7 +271,7 @@ def _of_one_host(tool: Tool) -> Tab:
 
 
 def meta(run: Run, visible: list[str], limit: int = MOST_EVENTS) -> Meta:
-    """What surrounds the views: header, tabs, notice, footer, receipt."""
+    """Header, tabs, notice, footer and receipt."""
     tools = register.tools()
     visible = sorted(visible, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
     receipt = _lines(run.receipt) + _omissions(run, limit)
@@ -281,7 +281,7 @@ def meta(run: Run, visible: list[str], limit: int = MOST_EVENTS) -> Meta:
 
 
 def _around(run: Run) -> Meta:
-    """What surrounds the views, as far as it does not depend on them."""
+    """The part of `meta` that does not depend on the tabs."""
     source, receipt = run.source, run.as_read.receipt
     return Meta(
         version=__version__,

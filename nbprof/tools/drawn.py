@@ -66,7 +66,7 @@ _BESIDE: dict[str, list[Col]] = {
 
 
 def heads() -> dict[str, list[Column]]:
-    """The heads by the frame that a table shows, or by a name of its own."""
+    """The heads by the frame that a table shows, or by its own name if it shows none."""
     tables = {**{name: frames.SCHEMA[name] for name in _FRAMES}, **_MORE}
     return {
         name: [head(col) for col in (*tables.get(name, ()), *_BESIDE.get(name, ()))]

@@ -1,4 +1,4 @@
-"""What stands above the tabs: what the run is called, its facts, and the one notice."""
+"""The lines above the tabs: name of the run, its facts, and the one notice."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
 
 
 def label(run: Run) -> str:
-    """What the run is called: as its folder, or its file without suffixes; "training [3]" where
+    """The name of the run: that of its folder, or of its file without suffixes; "training [3]" if
     nobody gave it another name.
     """
     return name_of(str(run.source.name or "run"), run.capture)
 
 
 def name_of(name: str, capture: CaptureInfo | None) -> str:
-    """What a run of this name is called, by what nbprof wrote beside it."""
+    """The label that nbprof recorded if the name is only a date, else the name."""
     recorded = capture.label if capture is not None else ""
     return wording.one_line(recorded if recorded and _DATED.fullmatch(name) else name)
 
 
 def facts(run: Run) -> list[str]:
-    """What follows the label: steps, length, device, time of day, and what a run of a file was
-    called when it was recorded.
+    """The facts behind the label: steps, length, device, time of day, and the recorded label if the
+    file has another name.
     """
     if (alone := register.alone(run)) and alone.facts:
         return [*alone.facts, device(run)]
@@ -60,8 +60,8 @@ def facts(run: Run) -> list[str]:
 
 
 def created(run: Run) -> str:
-    """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a
-    clock of its own.
+    """Start of the recording in local time, as `2026-11-21 14:02:31`; "" for a file that states no
+    date.
     """
     started = run.capture.started if run.capture is not None else ""
     clock = (run.first_answer.get("environment") or {}).get("start_time")
@@ -157,7 +157,7 @@ def _dropped(skipped: dict[str, int]) -> str:
 
 
 def _said(error: str) -> str:
-    """What ended the cell or a loop in it, as a sentence without its end."""
+    """The cause of the failure of the cell, or of a loop in it, as a sentence without its end."""
     if error.startswith("cell "):
         return f"The {error}"
     if " was ended by an exception" in error:
@@ -167,7 +167,7 @@ def _said(error: str) -> str:
 
 
 def _at_the_peak(run: Run) -> str:
-    """What to look at after the memory ran out."""
+    """A hint at the peak of memory for a run that ran out of memory."""
     summary = run.known_memory
     if not len(summary):
         return "Memory ran out, and no allocations had been recorded."
@@ -183,7 +183,7 @@ def _at_the_peak(run: Run) -> str:
 
 
 def out_of_memory(run: Run) -> bool:
-    """Whether memory ran out in the cell."""
+    """True if memory ran out in the cell."""
     return run.capture is not None and run.capture.out_of_memory
 
 

@@ -1,4 +1,4 @@
-"""What Bokeh figures share."""
+"""Style, hover cards and stacked bars of the Bokeh figures."""
 
 from __future__ import annotations
 
@@ -160,6 +160,6 @@ def displayed(figure: Model, drawn: Any) -> Model:
         data = {"text/html": bokeh_html.fragment(figure), "text/plain": repr(drawn)}
         display(data, raw=True)  # type: ignore[no-untyped-call]
 
-    # A model takes attributes of its own only where their names begin so.
+    # Bokeh models accept other attributes only if their names start with an underscore.
     setattr(figure, "_ipython_display_", show)  # noqa: B010  the type knows none of it
     return figure

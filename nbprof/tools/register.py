@@ -25,7 +25,7 @@ def tools() -> dict[str, Tool]:
 
 
 def alone(run: Run) -> Alone | None:
-    """How a run is shown that holds nothing but what one tool is about; None of any other."""
+    """How to show a run whose data is that of a single tool; None for any other."""
     found = [
         alone for each in tools().values() if (alone := asked(each.alone, run, otherwise=None))
     ]
@@ -60,8 +60,8 @@ def picture(payload: Payload) -> bytes | None:
 
 
 def chart(payload: Payload) -> bytes | None:
-    """What stands between the words of static HTML, as a PNG; None of a payload that is shown as
-    that of one tool.
+    """The picture between the sentences of static HTML, as a PNG; None for a payload of a single
+    tool.
     """
     if only(payload):
         return None

@@ -165,7 +165,7 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, sides: Sequence[str]) -> t
 
 
 def heads(name: str, keys: Sequence[str]) -> list[Column]:
-    """What the columns of a frame are called, and how they are shown."""
+    """The heads of columns of a frame."""
     return [head(_declared(name, key)) for key in keys]
 
 
@@ -214,7 +214,7 @@ _UNITS = {
 
 
 def explained(col: Col) -> str:
-    """What a column means, with its unit where neither the head nor the sentence says it."""
+    """The meaning of a column, with its unit unless the head or the sentence states it."""
     sign, word = _UNITS.get(col.unit, ("", ""))
     unit_stated = not sign or sign in col.label or word in col.help.replace(".", " ").split()
     return col.help if unit_stated else f"{col.help} In {word}."

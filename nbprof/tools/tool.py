@@ -1,4 +1,4 @@
-"""What a tab consists of: the common contract of the folders next to this module."""
+"""The contract of a tab: the fields that the folders next to this module fill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ record(Arrows)
 
 
 class Alone(NamedTuple):
-    """How a profile is shown that holds nothing but what one tool is about.
+    """How to show a profile whose data is that of a single tool.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Top(NamedTuple):
     largest : str
         The column by which the largest come first; empty where the frame is in that order.
     late : bool
-        Whether it can wait until everything that is not has been said.
+        Whether it comes after the tops of all tools that are not late.
     """
 
     title: str
@@ -155,8 +155,8 @@ class Tool:
 def asked(
     tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A part of the dashboard"
 ) -> Any:
-    """What a tool says of a run; `otherwise` where it fails, or needs the events of hosts that were
-    read separately.
+    """The answer of a function of a tool; `otherwise` if it fails, or needs the events of hosts
+    that were read separately.
     """
     try:
         return guarded(part, partial(tell, *args), lambda _: otherwise)

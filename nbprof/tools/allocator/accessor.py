@@ -74,7 +74,7 @@ class Allocator(View):
 
     @property
     def stranded(self) -> pd.DataFrame:
-        """Which blocks prevent the release of free memory, by the stack that allocated them; most
+        """Blocks that prevent the release of free memory, by the stack that allocated them; most
         first.
         """
         return self._frame("stranded")
@@ -103,7 +103,7 @@ class Allocator(View):
 
     @property
     def notes(self) -> list[str]:
-        """What could not be read from the snapshots, or is unknown, one sentence each."""
+        """One sentence for each thing that is unknown or could not be read from the snapshots."""
         return list(self._profile.run.allocator.notes)
 
     def at(self, time_ms: float, device: int | None = None) -> pd.DataFrame:
@@ -119,7 +119,7 @@ class Allocator(View):
         Raises
         ------
         NbprofError
-            There is no snapshot or no such device, or `time_ms` is not a number.
+            No snapshot or no such device, or `time_ms` is not a number.
         """
         from nbprof.analysis.allocator import allocator
 

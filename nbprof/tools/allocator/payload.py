@@ -69,21 +69,17 @@ def nothing(empty: Empty | None = None) -> Allocator:
 
 
 def has(run: Run) -> bool:
-    """Whether there is a snapshot that says something, if only that it is empty because there is
-    nothing else.
-    """
+    """True if a snapshot has devices, or if the profile is nothing but a snapshot."""
     return bool(run.snapshot_pieces) and (bool(run.allocator.replays) or alone(run))
 
 
 def alone(run: Run) -> bool:
-    """Whether the profile is a snapshot and nothing else: then no other view has anything to
-    show.
-    """
+    """True if the profile is a snapshot and nothing else, so that no other view has data."""
     return bool(run.snapshot_pieces) and not len(run.trace.lanes) and not len(run.trace.events)
 
 
 def chip(run: Run) -> str:
-    """What the devices of the snapshot are called; the empty text where it has none."""
+    """The word for the devices of the snapshot, such as "GPU"; "" if it has none."""
     replays = run.allocator.replays
     return replays[0].backend.chip if replays else ""
 
@@ -304,7 +300,7 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     size = wording.size(float(segments["size"].to_numpy(np.int64)[rest].sum()))
     stacks = run.allocator.stacks
     codes = blocks["stack"].to_numpy(np.int64)[rows]
-    # Of many different stacks the last ones are told by their line alone.
+    # Beyond a number of distinct stacks, only the innermost line is sent.
     distinct = pd.unique(codes)
     texts = {
         int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]

@@ -25,8 +25,7 @@ def _text(dashboard: Payload, limit: int) -> list[str]:
 
 
 TOOL = Tool(
-    # A snapshot beside a trace is no file of the run, by which the cache would know whether it is
-    # still the same.
+    # Not cached: a snapshot next to a trace is not among the files that the cache compares.
     payload=lambda run, _events: payload.payload(run),
     nothing=payload.nothing,
     has=payload.has,

@@ -61,8 +61,7 @@ class Part(Helped):
 
 
 class Iterations(Part):
-    """Where the time of each iteration of a graph goes: the iteration trace of TensorFlow and
-    MindSpore.
+    """Time of each iteration of a graph by part: the iteration trace of TensorFlow and MindSpore.
 
     `frame` has one row per iteration, by recording, device, model and time. An iteration lasts from
     the end of the previous one to its own end:
@@ -101,7 +100,7 @@ class Iterations(Part):
         Raises
         ------
         NbprofError
-            Bokeh is not installed, or there is no such iteration.
+            Bokeh is not installed, or no such iteration exists.
         """
         from nbprof.tools.ascend import figures as ascend_figures
 
@@ -232,7 +231,7 @@ class Rules(Part):
 
 
 class Ascend(View):
-    """What Ascend's profiler (msprof, torch_npu, MindSpore) measured on an NPU; in a notebook it
+    """Measurements of Ascend's profiler (msprof, torch_npu, MindSpore) on an NPU; in a notebook it
     displays as the tab "Ascend".
 
     Each part has a `frame`, and says in `missing` why there is none. Graphs of TensorFlow and
@@ -252,7 +251,7 @@ class Ascend(View):
 
     @accessor
     def iterations(self) -> Iterations:
-        """Where the time of each iteration goes."""
+        """Time of each iteration by part."""
         return Iterations(self._profile, "iterations")
 
     @accessor
@@ -287,13 +286,13 @@ class Ascend(View):
 
     @accessor
     def rules(self) -> Rules:
-        """What the rules of Ascend's tools find."""
+        """Findings of the rules of Ascend's tools."""
         return Rules(self._profile, "rules")
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations,
-        whether the device was idle.
+        """The bottleneck of the iterations: `bound`, `verdict`, `text`, `detail`; without
+        iterations, whether the device was idle.
         """
         return dict(self._profile.run.ascend.verdict)
 

@@ -62,7 +62,7 @@ def iterations(
     Raises
     ------
     NbprofError
-        Bokeh is not installed, or there is no such iteration.
+        Bokeh is not installed, or no such iteration exists.
     """
     plotting, models = bokeh()
     frame = run.ascend.iterations

@@ -108,7 +108,7 @@ _EXTRA = {
 
 
 def payload(run: Run) -> Ascend:
-    """What Ascend's profiler measured."""
+    """Measurements of Ascend's profiler."""
     if not has(run):
         return nothing(_EMPTY)
     if ascend_tables_view.alone(run):
@@ -137,7 +137,7 @@ def payload(run: Run) -> Ascend:
 
 
 def _shown(run: Run) -> list[str]:
-    """The tables of the tab; that there are no ops is said once."""
+    """Ids of the tables of the tab; without ops there is no table of tasks."""
     return [name for name in _TITLES if name != "tasks" or len(run.ascend.ops)]
 
 
@@ -179,7 +179,7 @@ _SHOWS = frozenset(
 
 
 def has(run: Run) -> bool:
-    """Whether a profiler of Ascend wrote tables that the tab shows."""
+    """True if a profiler of Ascend wrote tables that the tab shows."""
     return bool(_SHOWS.intersection(run.ascend.kinds)) or ascend_tables_view.has(run)
 
 
@@ -520,8 +520,8 @@ def _table(name: str, rows: pd.DataFrame) -> Table:
 
 
 def _says(name: str, key: str, rows: pd.DataFrame) -> bool:
-    """Whether a column has something: counters of groups that were not recorded, and a device where
-    there is one, have not.
+    """True if a column has values worth showing: not of counters that were not recorded, nor the
+    number of a single device.
     """
     if key not in rows.columns:
         return False

@@ -1,6 +1,4 @@
-"""What Ascend's profiler measured, in plain HTML: the mean iteration, what to do, and the types of
-ops.
-"""
+"""Measurements of Ascend's profiler in plain HTML: mean iteration, findings, types of ops."""
 
 from __future__ import annotations
 

@@ -90,12 +90,12 @@ _UNITS = {
 
 
 def has(run: Run) -> bool:
-    """Whether there is one of these tables."""
+    """True if the profile has one of these tables."""
     return any(kind in run.ascend.kinds for kind in TABLES)
 
 
 def alone(run: Run) -> bool:
-    """Whether the profile has nothing but these."""
+    """True if the profile has nothing but these tables."""
     return (
         bool(run.ascend.kinds)
         and set(run.ascend.kinds) <= TABLES.keys()
@@ -104,7 +104,7 @@ def alone(run: Run) -> bool:
 
 
 def verdict(run: Run) -> AscendVerdict:
-    """What stands above a table that was opened by itself."""
+    """The heading of a table that was opened by itself."""
     title = next(about.title for kind, about in TABLES.items() if kind in run.ascend.kinds)
     detail = (
         "This is one file of a recording. For ops, steps, memory and the timeline, load the folder"
@@ -149,7 +149,7 @@ def _table(run: Run, kind: str, rows: pd.DataFrame) -> Table:
     names = [
         name for name in rows.columns if name not in ("event", "device_id") and _says(rows, name)
     ]
-    # Where a row is of stands behind what it is.
+    # Host and device come last.
     for name in sorted(names, key=lambda name: name in ("host", "device")):
         col, values = _col(name, headers.get(name, ""), rows[name])
         heads.append(head(col))
@@ -176,8 +176,8 @@ def _says(rows: pd.DataFrame, name: str) -> bool:
 
 
 def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
-    """How a column is shown, and its values: moments in ms since the begin, numbers in the unit of
-    their name.
+    """The declaration of a column and its values: moments in ms since the start, numbers in the
+    unit of their name.
     """
     bare = words(cell)[0].replace("_", " ") if cell else name
     help_text = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."

@@ -111,7 +111,7 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
         stride = math.ceil(len(each) / _MOST_DOTS) or 1
         for i, value in enumerate(each[::stride].tolist()):
             if value <= ceiling:
-                # Beside one another, so that equal steps are told apart.
+                # Spread vertically, so that equal steps remain visible.
                 x, dy = left + (right - left) * value / ceiling, (i * 7 % 11 - 5) * 3
                 sheet.box(x - 4, middle + dy - 4, x + 4, middle + dy + 4, mix(colour, 60), 4)
         if len(each) and each.mean() <= ceiling:

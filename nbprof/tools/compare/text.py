@@ -198,7 +198,7 @@ def comparable(pair: Pair) -> bool:
 
 
 def per(pair: Pair) -> str:
-    """What times of ops are divided by."""
+    """The divisor of op times, as the end of a heading: " per step"."""
     return f" {unit_of(pair).per}" if pair.per_step else " in the profile"
 
 

@@ -52,7 +52,7 @@ def figure(run: Run, what: str, **options: Any) -> Model:
     Raises
     ------
     NbprofError
-        Bokeh is not installed, there is no such figure, or nothing to draw.
+        Bokeh is not installed, no such figure exists, or there is nothing to draw.
     """
     figures: dict[str, Callable[..., Model]] = {
         "frame": _parts,

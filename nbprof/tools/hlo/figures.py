@@ -165,7 +165,7 @@ def roofline(
         least, most = min(least, ridge / 10), max(most, ridge * 10)
     roof_x = [least, *([ridge] if least < ridge < most else []), most]
     if flops > 0 or moved > 0:
-        # Where only one peak is known, the roof has one of its two sides.
+        # With only one known peak, the roof has one of its two sides.
         roof_y = [float(np.nanmin([at * moved, flops])) for at in roof_x]
         plot.line(roof_x, roof_y, color=_ROOF, line_width=2)
     for level, peak in peaks.on_chip.items():

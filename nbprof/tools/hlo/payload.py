@@ -106,7 +106,7 @@ Made = tuple[pd.DataFrame, dict[str, float | str], Peaks, pd.DataFrame]
 
 
 def has(run: Run) -> bool:
-    """Whether an op of a compiled program ran, or one of PyTorch with the shapes of its inputs."""
+    """True if an op of a compiled program ran, or one of PyTorch with the shapes of its inputs."""
     return not run.programs.roofline_missing
 
 
@@ -189,7 +189,7 @@ def _code_of_peaks(run: Run) -> str:
 
 
 def left_out(frame: pd.DataFrame, accessor: str = "p.hlo.frame") -> str:
-    """What the table leaves out of a frame, in a sentence; '' where it has all."""
+    """A sentence on the rows that the table omits; '' if it has all."""
     rest = frame.iloc[MOST_ROWS:]
     if rest.empty:
         return ""
@@ -207,8 +207,8 @@ def hue(category: str, expression: str = "") -> str:
     """The step-time category that an op counts as: its colour."""
     key = next((key for starts, key in _HUES if category.startswith(starts)), "device_compute")
     if key == "device_to_device" and _HOST_MEMORY in expression:
-        # The first layout is that of the result: what lies with the host is output, what is only
-        # read there is input.
+        # The first layout is that of the result: a result in host memory is output, an operand
+        # there is input.
         return "output" if _HOST_MEMORY in expression.partition("}")[0] else "input"
     return key
 
@@ -353,7 +353,7 @@ def _figures(
 
 
 def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -> Figure:
-    """How much of the peak a step uses for the products of the model."""
+    """The model FLOPs utilization: products of the model by the peak of the device."""
     part = 100 * float(average.get("mfu_fraction", math.nan))
     why = f"model FLOPs by peak, {unit.the if unit.whole else f'average {unit.noun}'}" + cost
     if not math.isfinite(part):
@@ -381,7 +381,7 @@ def _nearest(total: dict[str, float | str]) -> str:
 
 
 def _within(resource: str) -> str:
-    """What an op is bound by, within a sentence."""
+    """The name of a resource within a sentence."""
     return (
         resource.lower()
         if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY)
@@ -417,7 +417,7 @@ def _rate(
 def _donut(frame: pd.DataFrame, key: str, title: str) -> TitledRing:
     """Self time by a column: its largest parts, and the others."""
     sums = frame.groupby(key)["self_us"].sum().sort_values(ascending=False, kind="stable")
-    # What is not known is no kind of its own among those that are ranked.
+    # Unknown is not ranked among the kinds.
     unknown = float(sums.pop("")) if "" in sums.index else 0.0
     total = (float(sums.sum()) + unknown) or 1.0
     parts = rings.parts(sums, _PARTS, total)
@@ -446,7 +446,7 @@ def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> Table:
 
 
 def _table_of_pytorch(frame: pd.DataFrame, has_device: bool) -> Table:
-    """What is known of PyTorch's ops, under the names that the table of compiled ones has."""
+    """PyTorch's ops under the column names of the table of compiled ops."""
     columns, data = [], {}
     for col in (frames.column("roofline.frame", key) for key in (*_EAGER, *_OF_ROOF)):
         head = _head(col)

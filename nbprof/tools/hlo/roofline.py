@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Roofline(Framed):
-    """How near each op of the compiled programs, or of PyTorch, comes to what the device can do:
-    the roofline model.
+    """The roofline model: how close each op of compiled programs, or of PyTorch, comes to the
+    limits of the device.
 
     `frame` has one row per op, most self time first. `operational_intensity` is FLOPs (of XLA 8-bit
     ones as half, 4-bit ones as a quarter) divided by bytes of main memory; the roof at an intensity
@@ -138,16 +138,14 @@ class Roofline(Framed):
 
     @property
     def peaks(self) -> roofline.Peaks:
-        """What the device can do: `device`, `flops_per_second`, `bytes_per_second`, `ridge_point`;
-        `missing` says what is not known.
+        """The limits of the device: `device`, `flops_per_second`, `bytes_per_second`,
+        `ridge_point`; `missing` names the unknown ones.
         """
         return roofline.peaks(self._profile.run.activity, *self._given)
 
     @property
     def missing(self) -> str:
-        """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where
-        nothing is.
-        """
+        """The missing ops or peak and the remedy, in a sentence; '' if nothing is missing."""
         return self._profile.run.programs.roofline_missing or self.peaks.missing
 
     def _there(self) -> bool:

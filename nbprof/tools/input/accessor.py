@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class InputPipeline(Framed):
-    """Where the time for input goes: in the steps, and on the host.
+    """Time for input, in the steps and on the host.
 
     TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch. `frame` has one row per
     input op of the host: iterators of tf.data, stages of other pipelines that state `_ipl_stage_id`
@@ -149,7 +149,7 @@ class TfData(View):
         Raises
         ------
         NbprofError
-            There is no such pipeline, or it has fewer calls.
+            No such pipeline, or it has fewer calls.
         """
         pipelines = self._profile.run.tf_data.pipelines
         rows = pipelines[

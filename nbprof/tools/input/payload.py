@@ -1,4 +1,4 @@
-"""Where the input time goes: kinds of work, the tf.data graph, the input ops."""
+"""Input time: kinds of work, the tf.data graph, the input ops."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def payload(run: Run) -> Input:
 
 
 def _evaluates(run: Run) -> bool:
-    """Whether batches were also made for evaluations, which are no steps: then what a step takes of
-    the input work is not known.
+    """True if batches were also made for evaluations, which are not steps: then the input work of a
+    step is unknown.
     """
     return run.capture is not None and any(
         each["kind"] == "evaluation" for each in run.capture.boundaries
@@ -102,7 +102,7 @@ def _evaluates(run: Run) -> bool:
 
 
 def _serves(run: Run) -> bool:
-    """Whether steps are iterations of an inference engine."""
+    """True if steps are iterations of an inference engine."""
     return SERVING in run.stated["traits"]
 
 
@@ -183,9 +183,7 @@ def _empty(run: Run) -> Empty:
 
 
 class _InputShare(NamedTuple):
-    """How much of the steps is input: the sentence, what to do next, and the figures that prove
-    it.
-    """
+    """The share of input in the steps: the sentence, the next step, and the figures behind it."""
 
     statement: str
     next_step: str
@@ -200,7 +198,7 @@ def _input_share(run: Run) -> _InputShare:
     if (ratio := wording.real(summary.get("enqueue_ratio"))) and summary.get("enqueue_ratio_from"):
         note = f"from {summary['enqueue_ratio_from']}; the other kinds are scaled to what remains"
         share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
-    # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
+    # The cost of copying on the host is recorded only for enqueues; 0 means nothing.
     if has_device(run) and (copied := wording.real(summary.get("copy_percent"))):
         share.append(
             figure(
@@ -255,7 +253,7 @@ def _categories(run: Run) -> list[InputCategory]:
     )
     categories = []
     for row in run.input_categories.to_dict("records"):
-        # What is not known of a kind is 0 in the breakdown, as in XProf's.
+        # Unknown kinds are 0 in the breakdown, as in XProf's.
         scaled = rows.get(row["category"], {}) if wording.real(row["time_ms"]) is not None else {}
         per_step = None if _evaluates(run) else wording.real(scaled.get("us_per_step"))
         percent = wording.real(scaled.get("percent"))

@@ -1,4 +1,4 @@
-"""What ran on the accelerator: one row per kernel, op and launch shape."""
+"""Kernels of the accelerator: one row per kernel, op and launch shape."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def nothing() -> Kernels:
 
 
 def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> Table:
-    """What all rows of one kernel, or of one op, come to: of those of which the table has a row."""
+    """Sums over all rows of a kernel, or of an op, for those that the table lists."""
     listed = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
     return table(listed, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
 
@@ -212,7 +212,7 @@ def figures(run: Run) -> list[Figure]:
 
 
 def _in_use(run: Run) -> list[Figure]:
-    """How much of the GPUs the kernels used, of several the mean."""
+    """Utilization of the GPUs by kernels; the mean if there are several."""
     devices = run.kernel_devices
     unit = unit_of(run)
     when = (
@@ -247,7 +247,7 @@ def _in_use(run: Run) -> list[Figure]:
 def _open_part(
     time: np.ndarray[Any, Any], decided: np.ndarray[Any, np.dtype[np.bool_]] | None
 ) -> str:
-    """What the share is of, with what the names leave open."""
+    """The note of the share: its base, and the part that kernel names leave open."""
     unknown_part = _part(time, ~decided) if decided is not None else None
     return (
         "of kernel time"
@@ -257,7 +257,7 @@ def _open_part(
 
 
 def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -> str:
-    """What the share of eligible kernels is of, and how much has no op that would tell."""
+    """The note of the share of eligible kernels: its base, and the part without a known op."""
     if unused is None and not recorded:
         return "not recorded"
     without = f"no op known for {wording.percent(opless)}" if opless else ""
@@ -269,8 +269,8 @@ def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
-    """How the mean was made: how much time has no occupancy, and how much of the rest one that was
-    computed rather than recorded.
+    """The note of the mean: the part of it that is computed rather than recorded, and the time
+    whose occupancy is unknown.
     """
     time = floats(kernels["total_us"])
     absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)

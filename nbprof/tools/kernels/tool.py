@@ -27,7 +27,7 @@ TOOL = Tool(
     nothing=payload.nothing,
     has=may_have_kernels,
     label=lambda run: NAMES["kernels"].label.replace("GPU", chip(run)),
-    # What was not recorded is no 0.
+    # Kernels that were not recorded have no count, not 0.
     count=lambda run: run.kernels["kernel"].nunique() or None,
     follows=lambda run, bound: bound == "device_compute" and not run.kernels.empty,
     omissions=_omissions,

@@ -116,7 +116,7 @@ class Memory(View):
         Raises
         ------
         NbprofError
-            There is no such allocator, or `time_ms` is not a number.
+            No such allocator, or `time_ms` is not a number.
         """
         from nbprof.analysis.memory import alive as memory_alive
 

@@ -44,7 +44,7 @@ def memory(
     Raises
     ------
     NbprofError
-        Bokeh is not installed, no allocations were recorded, or there is no such allocator.
+        Bokeh is not installed, no allocations were recorded, or no such allocator exists.
     """
     plotting, models = bokeh()
     chosen = _allocator(run, memory_id)

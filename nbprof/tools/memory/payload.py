@@ -187,8 +187,8 @@ def _one(
 
 
 def _alive(rows: pd.DataFrame) -> Table:
-    """What was alive at the peak; the page has the same table for other moments. Bytes and share
-    are those of all blocks of a row.
+    """Blocks live at the peak. Bytes and share are those of all blocks of a row, as in the page's
+    table for other moments.
     """
     blocks = table(rows, "memory.peak", _PEAK)
     blocks.head("percent").label = "% in use"
@@ -213,7 +213,7 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ops_left_out(count: int) -> str | None:
-    """How many ops with the least bytes are not listed."""
+    """A sentence on the ops that are not listed; None if all are."""
     return (
         f"{wording.plural(count, 'more op')} with less; p.memory.ops has all."
         if count > 0
@@ -224,8 +224,8 @@ def _ops_left_out(count: int) -> str | None:
 def _moments(
     rows: pd.DataFrame, own_rows: npt.NDArray[np.int64], drawn: npt.NDArray[np.int64], limit: int
 ) -> Moments | None:
-    """What was alive at each drawn point, so that its table can be shown where a user clicks; None
-    where blocks cannot be told apart.
+    """Blocks live at each drawn point, for the table of the point that a user clicks; None if
+    blocks cannot be told apart.
 
     `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a
     moment are the sums of `change` up to and with that moment, by `block`, which is a row of
@@ -403,7 +403,7 @@ def _empty(run: Run) -> Empty:
             ),
         )
     if by_jax(run):
-        # Recording them is no option of JAX's, so there is nothing to ask for.
+        # JAX has no option that records them.
         planned = (
             " The tab Program memory shows what its compiled programs need."
             if run.programs.memory_modules["peak_bytes"].notna().any()

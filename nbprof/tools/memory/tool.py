@@ -26,7 +26,7 @@ TOOL = Tool(
     payload=kept("memory", payload.payload),
     nothing=payload.nothing,
     has=_has,
-    # What has to be looked at is what stood in the memory.
+    # After memory ran out, its contents are what to look at first.
     first=out_of_memory,
     static=static.html,
     figures={"memory": figure.memory},

@@ -57,7 +57,7 @@ def payload(run: Run) -> MemoryViewer:
     part = MemoryViewer(
         empty=None, modules=modules, left_out=_left_out(frame, planned.iloc[len(modules) :])
     )
-    # What only prepares the run may need the most memory, and is not what a user looks for.
+    # A program that only prepares the run may need the most memory: open the first that ran.
     ran = planned["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
     return replace(part, chosen=(int(ran.argmax()), 0)) if ran.any() and not ran[0] else part
 
@@ -93,7 +93,7 @@ def nothing(empty: Empty | None = None) -> MemoryViewer:
 
 
 def has(run: Run) -> bool:
-    """Whether the profile has a program whose memory is known."""
+    """True if the memory of a program is known."""
     return bool(run.programs.memory_modules["peak_bytes"].notna().any())
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OpProfile(OfPrograms):
-    """Where the time of compiled programs goes, as a tree: XProf's op profile.
+    """Time of compiled programs as a tree: XProf's op profile.
 
     `frame` has one row per node, before its children, most time first: all programs, a program, a
     category, ops that the compiler made of the same code ("… and its duplicate(s)"), an op, and the

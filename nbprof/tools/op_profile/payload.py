@@ -91,7 +91,7 @@ def nothing(empty: Empty | None = None) -> OpProfile:
 
 
 def has(run: Run) -> bool:
-    """Whether an op of a compiled program ran."""
+    """True if an op of a compiled program ran."""
     return not run.programs.hlo_missing
 
 
@@ -144,7 +144,7 @@ def figures(run: Run) -> list[Figure]:
 
 
 def statement(run: Run) -> str:
-    """Where to begin, with its numbers; marked."""
+    """The category with the most time and the op with the most waste; marked."""
     tree = run.programs.op_profile_upper
     total = float(tree["time_us"].iloc[0])
     op_rows = tree[tree["kind"] == "op"]
@@ -201,7 +201,7 @@ class CategorySums(NamedTuple):
     share, wasted : float
         Of the time of all ops.
     unknown : float
-        The part of its own time whose cost is unknown.
+        The part of its time whose cost is unknown.
     flops, bytes : float
         Of the peaks.
     """

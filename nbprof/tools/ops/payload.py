@@ -123,7 +123,7 @@ def _ring(
 
 
 def _told(values: pd.Series[Any]) -> bool:
-    """Whether any row has a value."""
+    """True if any row has a value."""
     return bool(((values.notna()) & (values.astype(object) != "")).any())
 
 

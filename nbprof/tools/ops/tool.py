@@ -23,7 +23,9 @@ def _omissions(run: Run, _events: int) -> list[str]:
 
 
 def _follows(run: Run, bound: str) -> bool:
-    """Where it has such ops: those of compiled programs on the CPU are none of the framework's."""
+    """True if the tab has framework ops of that side, which ops in compiled programs on the CPU are
+    not.
+    """
     if bound == "device_compute" and not run.kernels.empty:
         return False
     side = {"host_compute": "host", "device_compute": "device"}.get(bound)
@@ -34,7 +36,7 @@ TOOL = Tool(
     payload=kept("ops", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
-    # What was not recorded is no 0.
+    # Ops that were not recorded have no count, not 0.
     count=lambda run: len(payload.without_idle(run.ops)) or None,
     follows=_follows,
     omissions=_omissions,

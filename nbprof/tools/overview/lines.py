@@ -110,9 +110,7 @@ def payload(run: Run) -> Code | None:
 
 
 def offer(run: Run) -> str:
-    """How to see the lines that the step waits for, where Python code bounds it and nothing
-    recorded which; "" elsewhere.
-    """
+    """A hint at --stacks if Python code bounds the step and no lines were recorded; "" otherwise."""
     capture = run.capture
     facts = run.first_answer
     # Only what nbprof records in this process has lines, and samples of the Python stack name them
@@ -140,7 +138,7 @@ def offer(run: Run) -> str:
 
 
 def _has_lines(backend: str) -> bool:
-    """Whether nbprof records the lines that run beside a backend."""
+    """True if nbprof records lines together with this backend."""
     framework = RECORDED.get(backend)
     return framework is not None and framework.profiled
 
@@ -175,7 +173,7 @@ def _table(
 
 
 def _notes(lines: Lines) -> list[str]:
-    """How much of each whole is in no line."""
+    """Sentences on time that is not attributed to any line."""
     notes = []
     for key, value in lines.unattributed.items():
         total = value + float(np.nansum(floats(lines.frame[key])))

@@ -72,7 +72,7 @@ def payload(run: Run) -> Overview:
 
 
 def fallback(run: Run, sentence: str) -> Overview:
-    """What can be said where the rest could not be computed."""
+    """The first picture, for a run whose overview could not be computed."""
     return replace(early(run), no_advice=sentence)
 
 
@@ -180,7 +180,7 @@ _CHECKS = {
 
 
 def _checks(run: Run, checks: Any) -> list[CheckResult]:
-    """What was looked at: every check with its percentage and what follows from it."""
+    """Every check with its percentage and the conclusion."""
     if not isinstance(checks, pd.DataFrame):
         return []
     return [
@@ -196,8 +196,8 @@ def _checks(run: Run, checks: Any) -> list[CheckResult]:
 
 
 def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the run ran on: as the run states it, with what the recording itself knows of devices,
-    versions and time.
+    """Facts of the run as it states them, with devices, versions and time from the recording
+    itself.
     """
     environment = facts.get("environment") or {}
     values = {str(label): str(value) for label, value in facts.get("run_facts") or []}
@@ -216,7 +216,7 @@ def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _of_file(run: Run) -> list[tuple[str, str]]:
-    """What a trace without a known framework is and has."""
+    """Format and size of a trace without a known framework."""
     lanes = asked(lambda: run.trace.lanes, otherwise=None)
     held = wording.plural(run.as_read.receipt.events, "event")
     if lanes is not None:
@@ -359,8 +359,8 @@ def _that_worked(used: int, devices: int) -> str:
 
 
 def _flops(run: Run) -> Figure:
-    """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many
-    bits, says little.)
+    """FLOP rate of TPUs by their peak. (Their ops are compiled, so their place and precision say
+    little.)
     """
     rate, peak = (
         wording.real(value)
@@ -412,7 +412,7 @@ def _bandwidth(run: Run) -> Figure:
 
 
 def _unknown(run: Run) -> str:
-    """How much of op time is of ops whose FLOPs and bytes nobody knows."""
+    """The share of op time whose FLOPs and bytes are unknown, as the end of a note."""
     percent = wording.real(run.answer.get("unknown_cost_percent")) or 0.0
     return f"; cost unknown for {wording.percent(percent)} of op time" if percent >= 0.05 else ""
 
@@ -474,7 +474,7 @@ def _host_compute(run: Run) -> Figure:
 
 
 def _rate(run: Run, facts: Mapping[str, Any]) -> list[Figure]:
-    """How many of them in a second; nothing of a recording, of which there is one."""
+    """Units of work per second; none for a recording that is not divided."""
     unit = unit_of(run)
     if unit.whole:
         return []
@@ -517,19 +517,18 @@ def _memory(run: Run) -> Figure:
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
 
-# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where
-# the device was idle.
+# Rules whose evidence in the trace is the longest copy to the device, or the time when it was idle.
 _COPIES = ("pinned_memory", "input_ahead", "input_copies", "copies_exposed")
 _IDLE = ("waits", "other", "between_steps", "host_bound")
 # Rules whose evidence is calls of one kind, by how their names begin.
 _CALLS = {"optimizer_loop": "Optimizer.step#", "gloo": "gloo:"}
-# What XLA's and TensorFlow's tracer of a GPU calls a copy to it.
+# The name of a copy to a GPU in traces of XLA and TensorFlow.
 _COPY = "MemcpyH2D"
 
 
 def _target(run: Run, rule: str) -> TraceTarget | None:
-    """Where in the trace the evidence of a rule is; None where that is all of it, or in the trace
-    of a host that was read separately.
+    """The place in the trace that shows the evidence of a rule; None if all of the trace is
+    evidence, or if it is in the trace of a host that was read separately.
     """
     if run.parts is not None:
         return None
@@ -615,7 +614,7 @@ def _top_ops(run: Run) -> Table:
         else 1
     )
     if devices > 1 and len(frame):
-        # Each host has steps of its own, by all of which the sum was divided already.
+        # The sum was divided by the steps of all hosts, and each host has its own.
         hosts = run.steps["host"].nunique()
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     side = ("host" if run.answer.get("top_ops_where") == "host" else "device",)

@@ -82,7 +82,7 @@ def _header(sheet: Canvas, meta: Meta, y: float) -> float:
     if not notice:
         return y + 66
     y += 58
-    # What a notice says above a snippet makes no sense without it.
+    # The text of a notice leads to its snippet, which the picture lacks.
     text = notice.title if notice.code else f"{notice.title} {notice.text}"
     for line in sheet.wrap(text, 22, _RIGHT - _LEFT, 2):
         sheet.text(_LEFT, y, line, 22, SOFT)
@@ -137,7 +137,7 @@ def _average_bar(sheet: Canvas, rows: list[Row], y: float) -> float:
 
 
 def _facts(sheet: Canvas, facts: list[tuple[str, str]], y: float) -> float:
-    """What the file is and holds, a line each."""
+    """Format and size of the file, one line each."""
     sheet.rule(_LEFT, _RIGHT, y)
     y += 20
     x = _LEFT + max((sheet.measure(label, 22) for label, _ in facts), default=0) + 30
@@ -189,9 +189,7 @@ def _clauses(sheet: Canvas, note: str, room: float) -> str:
 
 
 def _middle(figure: Figure) -> list[str]:
-    """What the note of the average says of the median and p95, with their unit unless it is that of
-    the axis.
-    """
+    """Median and p95 from the note of the average, with their unit unless it is that of the axis."""
     parts = [part for part in figure.note.split(", ") if part.startswith(("median", "p95"))]
     return parts if figure.unit == "ms" else [f"{part} {figure.unit}" for part in parts]
 

@@ -138,7 +138,7 @@ def _range_cell(table: Table, head: Column, row: int) -> str:
 
 
 def advice(overview: Overview) -> str:
-    """What to change, with its evidence and the code."""
+    """Recommended changes with their evidence and code."""
     html = markup.heading(
         "Next steps", "largest expected gain first; gains do not add up" if overview.advice else ""
     )

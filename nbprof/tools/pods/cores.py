@@ -30,7 +30,7 @@ _COLUMNS = {col.name: col for col in frames.SCHEMA["pods.cores"]}
 
 
 def several(run: Run) -> bool:
-    """Whether there are several cores of TPUs to compare, SparseCores among them."""
+    """True if there are several cores of TPUs to compare, SparseCores among them."""
     return bool(run.pods_cores["worker"].nunique() > 1)
 
 
@@ -91,7 +91,7 @@ def payload(run: Run, steps_of_hosts: pd.DataFrame, steps: npt.NDArray[np.int64]
 
 
 def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
-    """What the table leaves to know, in sentences."""
+    """Notes on the table of cores, in sentences."""
     none = [_COLUMNS[kind].label.lower() for kind in KINDS if kind not in kinds]
     parts = [f"No core spent time on {wording.listed(none, 'or')}."] if none else []
     if (run.devices["megacore"] == True).any():  # noqa: E712 - a column of objects, which may be missing

@@ -56,7 +56,7 @@ def pods(
     Raises
     ------
     NbprofError
-        Bokeh is not installed, the run has no steps, or there is no such step or category.
+        Bokeh is not installed, the run has no steps, or no such step or category exists.
     """
     plotting, models = bokeh()
     if run.pods.empty:

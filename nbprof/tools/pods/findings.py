@@ -68,7 +68,7 @@ def table_of(run: Run, name: str) -> Table | None:
 
 
 def left_out(run: Run, name: str) -> str | None:
-    """How many rows `table_of` leaves out, in a sentence; None where it has all."""
+    """A sentence on the rows that `table_of` omits; None if it has all."""
     count = len(getattr(run.pod_frames, name))
     return (
         f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all."
@@ -90,7 +90,7 @@ def text(payload: Payload, limit: int) -> list[str]:
 
 
 def sentences(run: Run) -> list[str]:
-    """What stands above the map, most important first; **bold** where it matters."""
+    """Sentences above the map, most important first; **bold** where it matters."""
     frames = run.pod_frames
     ranks, unit = frames.stragglers, unit_of(run)
     if ranks.empty:
@@ -135,7 +135,7 @@ def _barely_slow(
 
 
 def _missing(run: Run) -> list[str]:
-    """How many hosts, and files of hosts, should be here and are not, or only in part."""
+    """Sentences on the number of missing hosts, files and partly read hosts."""
     part = len(run.hosts_in_part)
     away = len(run.hosts_missing) - part
     sentences = []
@@ -207,7 +207,7 @@ def _name(row: Any, several: bool) -> str:
 
 
 def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> list[str]:
-    """What a slow group and the network cost, where that is known and more than 1% of a step."""
+    """Costs of a slow group and of the network, if known and more than 1% of a step."""
     sentences = []
     for row in rows.to_dict("records"):
         percent = wording.real(row["saved_percent"])

@@ -100,8 +100,8 @@ class Grid:
         return every if every.any() else ~every
 
     def cause(self) -> tuple[npt.NDArray[np.uint8], Floats]:
-        """By step: in which category the slowest worker lies furthest over the median of all, and
-        by how many ms.
+        """By step: the category in which the slowest worker exceeds the median of all most, and by
+        how many ms.
 
         The category is an index into CATEGORIES + 1; 0 where it is over the median in none.
         """

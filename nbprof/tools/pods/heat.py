@@ -73,9 +73,7 @@ class Heat:
         return np.where(np.isfinite(self.time), np.nan_to_num(self.parts[:, :, category]), np.nan)
 
     def over(self, category: int | None) -> Floats:
-        """How far each cell is from the median of its column, in percent of the median step
-        time.
-        """
+        """Distance of each cell from the median of its column, in percent of the median step time."""
         values = self.values(category)
         with np.errstate(invalid="ignore", divide="ignore"):
             return 100 * (values - median(values)) / median(self.time)
@@ -152,7 +150,7 @@ def payload(grid: Grid, most_cells: int = MOST_CELLS) -> parts.Heat:
 
 def _unit(middle: Floats, largest: Floats) -> Floats:
     """By column: 1, 2 or 5 × 10ⁿ ms, so that a value has no more digits than it is known to."""
-    # A step of which one worker takes a hundred times as long as the others is told more coarsely.
+    # Steps in which one worker takes a hundred times as long as the others are coarser.
     resolution = np.fmax(middle / _PARTS, largest / (MISSING - 1) * 2.5)
     resolution = np.where(resolution > 0, resolution, 1.0)
     power = 10.0 ** np.floor(np.log10(resolution))
@@ -170,7 +168,7 @@ def median(values: Floats) -> Floats:
 
 
 def limit(heat: Heat, over: Floats) -> float:
-    """Where the colours of a layer end: at what one cell in a hundred exceeds, or the farthest
+    """End of the colours of a layer: the value that one cell in a hundred exceeds, or the farthest
     worker on average.
 
     A single slow cell is then as dark as it gets, and does not bleach all others.
@@ -207,8 +205,8 @@ def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> parts.He
 
 
 def _telling(layers: list[parts.HeatLayer]) -> str:
-    """What is shown first: the step time, unless workers hardly differ in it (they wait for each
-    other) and one is slow in a category.
+    """The layer that is shown first: the step time, unless workers hardly differ in it (they wait
+    for each other) and one is slow in a category.
     """
     largest = [float(np.nanmax(layer.mean_percent, initial=0.0)) for layer in layers]
     if largest[0] >= _TELLING_PERCENT or max(largest) < max(_TELLING_PERCENT, 3 * largest[0]):

@@ -85,18 +85,18 @@ def payload(run: Run) -> Pods:
 
 
 def several(run: Run) -> bool:
-    """Whether there is anyone to compare."""
+    """True if there are several workers to compare."""
     return len(run.pods) > 0 and run.pods["worker"].nunique() > 1
 
 
 def has(run: Run) -> bool:
-    """Whether there is anyone to compare: workers, or cores of one."""
+    """True if there are several workers, or several cores of one, to compare."""
     return several(run) or cores.several(run)
 
 
 def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Which step each step of a host is: ``host group at``; empty where the frame does not say or
-    no step is drawn.
+    """The step of the view for each step of a host: ``host group at``; empty if the frame does not
+    state it or no step is drawn.
     """
     if not {"host", "group"} <= set(run.pods.columns) or len(row) != len(run.pods):
         return pd.DataFrame(
@@ -110,8 +110,8 @@ def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
 
 
 def _with_waiting(run: Run) -> bool:
-    """Whether another sentence says who is slow at its own part of a step, as workers wait for each
-    other in the rest.
+    """True if a finding already names who is slow at its own part of a step, since workers wait for
+    each other in the rest.
     """
     ranks = run.pod_frames.stragglers
     return len(ranks) > 0 and bool(
@@ -146,7 +146,7 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
         return f"No {unit.noun} was recorded by more than one worker."
-    # What rounds to nothing is no difference, and then nobody is the slowest.
+    # A spread that rounds to 0 is not a difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
         return f"All workers take the same time in {'the only' if n == 1 else 'every'} {unit.noun}."
     mean, widest = (
@@ -162,9 +162,7 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
 
 
 def _of_recordings(grid: Grid) -> str:
-    """How long each worker recorded, where nothing divides the recordings: that is no measure of
-    who is slow.
-    """
+    """Lengths of recordings that are not divided into steps, which do not show who is slow."""
     longest, shortest = float(np.nanmax(grid.time)), float(np.nanmin(grid.time))
     return (
         f"The recordings of **{len(grid.workers):,}** workers take"

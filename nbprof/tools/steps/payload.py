@@ -156,8 +156,8 @@ def recorded(steps: pd.DataFrame) -> list[Any]:
 
 
 def prefix(names: list[str]) -> str:
-    """What all step names have in front of their number: "train" for "train 500", "train 501"; else
-    the empty text.
+    """The common text before the number of all step names: "train" for "train 500", "train 501";
+    else "".
     """
     heads = {
         match.group(1) if (match := re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)) else ""
@@ -171,7 +171,7 @@ def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64
 
 
 def _of_each(chosen: Flags, steps: pd.DataFrame) -> int:
-    """How many steps are chosen, of several hosts those of the one with the most."""
+    """The number of chosen steps; for several hosts that of the host with the most."""
     return max(Counter(steps["host"].to_numpy(object)[chosen].tolist()).values(), default=0)
 
 
@@ -182,7 +182,7 @@ def _named(rows: Flags, steps: pd.DataFrame, unit: Unit) -> str:
 
 
 def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
-    """What the averages leave out, in a sentence."""
+    """A sentence on the steps that averages exclude."""
     warm, recorder_lost, incomplete, counted = (
         steps[name].to_numpy(np.bool_) for name in ("warmup", "lost", "cut", "counted")
     )

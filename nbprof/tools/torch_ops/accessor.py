@@ -10,7 +10,7 @@ from nbprof.tools.accessor import Framed
 
 
 class TorchOps(Framed):
-    """What `torch.profiler`'s `key_averages()` shows, for any file, with the modules and the
+    """The table of `torch.profiler`'s `key_averages()`, for any file, with the modules and the
     backward pass.
 
     `frame` has one row per op, annotation or runtime call (`kind`), most self time first: on the

@@ -127,8 +127,8 @@ class TraceView(View):
     def range(
         self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None
     ) -> pd.DataFrame:
-        """What took the time between two moments, by name, most self time first. Times are in µs,
-        and only what lies in the range.
+        """Time between two moments by name, most self time first. Times are in µs, and only the
+        part within the range counts.
 
         `on` is the kind of lane: a launch on the host may have the name of its kernel on the
         device; it is a separate row.

@@ -1,6 +1,4 @@
-"""What a saved timeline tells of the events that it leaves out: how densely they lie, by lane and
-level.
-"""
+"""Density of the events that a saved timeline omits, by lane and level."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ Levels = npt.NDArray[np.uint16]
 
 
 def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
-    """How busy the events that were left out keep each lane and level.
+    """The share of time that omitted events take on each lane and level.
 
     The stretch from the first to the last event that was left out is cut into equal parts, fewer
     where there are many rows. Of too many rows the outer levels are told: what is in them covers
@@ -67,8 +65,8 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     level = np.arange(len(count)) - base[lane]
     told_rows = _outermost(count, level)
     bins = int(np.clip(MOST_BYTES // len(told_rows), _FEWEST_BINS, _MOST_BINS))
-    # What is kept, or not told of, goes to a row behind the others: to take it out of every column
-    # first would cost more.
+    # Retained events, and those of inner levels, go to one row behind the others: removing them
+    # from every column first would cost more.
     position = np.full(len(count), len(told_rows), np.int64)
     position[told_rows] = np.arange(len(told_rows))
     density = Density(len(told_rows) + 1, bins, first, last)
@@ -115,7 +113,7 @@ class _Left:
 
 
 def deepest(events: Events, level: Levels) -> Int64s:
-    """How many levels each lane has, by lane id; 0 for a lane without events."""
+    """The number of levels of each lane, by lane id; 0 for a lane without events."""
     depths = np.zeros(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
     if len(events):
         first = np.searchsorted(events.lane, np.arange(len(depths)))

@@ -1,4 +1,4 @@
-"""Which events stay when not all can: the longest of each lane, fairly shared."""
+"""Selection of the events of a report: the longest of each lane, fairly shared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def longest(
     Parameters
     ----------
     lanes : sequence of (lane int32[n], duration int64[n])
-        Tables of events, each sorted by lane; a lane lies in one of them.
+        Tables of events, each sorted by lane; a lane is in one of them.
     always : set of int
     most : int
         How many to keep in all; only one event of each lane may make it more. 0 keeps none.
@@ -79,8 +79,8 @@ def _longest_of(edges: npt.NDArray[np.intp], lanes: Ints, duration: Ints) -> Int
 
 
 def share(counts: npt.NDArray[Any], budget: int) -> Ints:
-    """How many each lane keeps so that the sum is at most the budget and every lane keeps at least
-    one.
+    """The number of events of each lane, so that the sum is at most the budget and every lane keeps
+    at least one.
     """
     if counts.sum() <= budget:
         return counts.astype(np.int64)
