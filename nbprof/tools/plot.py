@@ -67,6 +67,15 @@ return `${value < 0 && /[1-9]/.test(text) ? "−" : ""}${text} ${unit}`;
 """A body in JavaScript: `wording.millis` of `value * scale`, with `digits`, below `least` in µs."""
 
 
+def number_bars(plot: Any, models: Any, labels: list[str]) -> None:
+    """Labels the bars of a chart, which stand at 0, 1, 2 …, below the x-axis."""
+    plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
+    plot.xaxis.formatter = models.CustomJSTickFormatter(
+        args={"labels": labels}, code="return labels[tick] ?? ''"
+    )
+    plot.xgrid.visible = False
+
+
 def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
     """For `HoverTool.formatters`: times in ms, or µs where `unit` is "us", as `wording.millis` says
     them; for `@column{custom}`.

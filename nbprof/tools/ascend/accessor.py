@@ -38,18 +38,13 @@ class Part(Helped):
         """Why there is nothing, and what to record, in a sentence; '' where there is something."""
         from nbprof.run.ascend import LACKS
 
-        return (
-            ""
-            if len(self.frame)
-            else LACKS.get(self._name, "The profile has no tables of Ascend's profiler.")
-        )
+        if len(self.frame):
+            return ""
+        return LACKS.get(self._name, "The profile has no tables of Ascend's profiler.")
 
     def __repr__(self) -> str:
-        frame = self.frame
-        return (
-            f"<nbprof ascend.{self._name}:"
-            f" {self.missing or f'{len(frame)} rows; .frame is the DataFrame'}>"
-        )
+        text = self.missing or f"{len(self.frame)} rows; .frame is the DataFrame"
+        return f"<nbprof ascend.{self._name}: {text}>"
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         from nbprof.tools.ascend import html as ascend_html
@@ -66,7 +61,8 @@ class Iterations(Part):
     `frame` has one row per iteration, by recording, device, model and time. An iteration lasts from
     the end of the previous one to its own end:
 
-        iteration_ms = data_aug_ms + fp_to_bp_ms + grad_refresh_ms,   grad_refresh_ms = all_reduce_ms + update_ms
+        iteration_ms = data_aug_ms + fp_to_bp_ms + grad_refresh_ms
+        grad_refresh_ms = all_reduce_ms + update_ms
 
     of the first one from its start. All are computed from the marks (FP Start, BP End, Iteration
     End). `reported_iteration_ms` is what the file calls `Iteration Time`, of which `summary` says
@@ -321,7 +317,5 @@ class Ascend(View):
 
     def __repr__(self) -> str:
         verdict = self.verdict
-        return (
-            f"<nbprof ascend: {verdict['verdict']}{': ' + verdict['text'] if verdict['text'] else ''};"
-            f" tables {', '.join(self.kinds) or 'none'}>"
-        )
+        text = f"{verdict['verdict']}: {verdict['text']}" if verdict["text"] else verdict["verdict"]
+        return f"<nbprof ascend: {text}; tables {', '.join(self.kinds) or 'none'}>"

@@ -80,14 +80,9 @@ def _iterations(group: Iterations) -> str:
     rows = [["<b>End to end</b>", wording.number(mean, 2), wording.percent(100)]]
     for key, label in (steps.labels or {}).items():
         values = np.asarray(steps.categories[key], np.float64)[counted]
-        part_mean = float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-        rows.append(
-            [
-                markup.text(label),
-                wording.number(part_mean, 2),
-                wording.percent(100 * part_mean / mean if mean > 0 else None),
-            ]
-        )
+        part = float(np.nanmean(values)) if np.isfinite(values).any() else None
+        percent = 100 * part / mean if part is not None and mean > 0 else None
+        rows.append([markup.text(label), wording.number(part, 2), wording.percent(percent)])
     scope = f"{group.label}, mean of {wording.plural(int(counted.sum()), 'iteration')}"
     return markup.table("Where an iteration goes", scope, ["Part", "ms", "%"], rows, "lrr")
 
