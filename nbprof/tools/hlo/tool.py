@@ -14,20 +14,18 @@ if TYPE_CHECKING:
 
 
 def _omissions(run: Run, _events: int) -> list[str]:
-    eager = run.programs.eager
-    count = (
-        len(run.programs.roofline[0] if eager else run.programs.hlo) - payload.MOST_ROWS
-        if payload.has(run)
-        else 0
-    )
-    noun, accessor = (
-        ("ops under the roofline", "p.roofline.frame") if eager else ("HLO ops", "p.hlo.frame")
-    )
-    return (
-        [f"The table of {noun} omits the {count:,} with the least self time; {accessor} has all."]
-        if count > 0
-        else []
-    )
+    if not payload.has(run):
+        return []
+    if run.programs.eager:
+        ops, noun, accessor = run.programs.roofline[0], "ops under the roofline", "p.roofline.frame"
+    else:
+        ops, noun, accessor = run.programs.hlo, "HLO ops", "p.hlo.frame"
+    count = len(ops) - payload.MOST_ROWS
+    if count <= 0:
+        return []
+    return [
+        f"The table of {noun} omits the {count:,} with the least self time; {accessor} has all."
+    ]
 
 
 TOOL = Tool(

@@ -14,24 +14,18 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = payload.left_out(run)
-    return (
-        [
-            (
-                f"The op profile sums up the {wording.plural(count, 'op')} with the least self time;"
-                " p.op_profile.frame has all."
-            )
-        ]
-        if count
-        else []
-    )
+    if not count:
+        return []
+    ops = wording.plural(count, "op")
+    return [
+        f"The op profile sums up the {ops} with the least self time; p.op_profile.frame has all."
+    ]
 
 
 def _follows(run: Run, bound: str) -> bool:
     """On the CPU, compiled programs are the host's work."""
-    return (
-        bound == ("device_compute" if run.activity.has_device else "host_compute")
-        and run.kernels.empty
-    )
+    category = "device_compute" if run.activity.has_device else "host_compute"
+    return bound == category and run.kernels.empty
 
 
 TOOL = Tool(
