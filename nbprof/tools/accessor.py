@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from nbprof.tools.payloads import Payload
 
 
+def _summary(docstring: str) -> str:
+    """The first paragraph without its end on the columns."""
+    text = " ".join(docstring.partition("\n\n")[0].split())
+    return text.partition("; the columns are")[0].rstrip(".")
+
+
 class Shown(Protocol):
     """The profile that an accessor belongs to, as far as it needs it."""
 
@@ -74,19 +80,13 @@ class Helped:
         """The text that `?` shows in IPython: the docstring and one line per attribute and method."""
         members = [name for name in dir(cls) if not name.startswith("_") and name != "getdoc"]
         declared = [name for name in vars(cls) if name in members]
-        lines = []
-        for name in [*declared, *(name for name in members if name not in declared)]:
+        inherited = [name for name in members if name not in declared]
+        lines = [inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", ""]
+        for name in [*declared, *inherited]:
             member = inspect.getattr_static(cls, name)
-            docstring = inspect.getdoc(member) or ""
-            first = (
-                " ".join(docstring.partition("\n\n")[0].split())
-                .partition("; the columns are")[0]
-                .rstrip(".")
-            )
-            lines.append(f"    {name}{'()' if inspect.isroutine(member) else ''}: {first}")
-        return "\n".join(
-            [inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", "", *lines]
-        )
+            call = "()" if inspect.isroutine(member) else ""
+            lines.append(f"    {name}{call}: {_summary(inspect.getdoc(member) or '')}")
+        return "\n".join(lines)
 
 
 _MOST_ROWS = 15
@@ -141,8 +141,11 @@ class View(Helped):
         if self._none and not self._there():
             return {"text/plain": repr(self)}
         data, about = self._profile.mimebundle(views=[self._tab])
-        if (table := self._table()) is not None:
-            data["text/plain"] = "\n".join([repr(self), *([_printed(table)] if len(table) else [])])
+        table = self._table()
+        if table is not None:
+            data["text/plain"] = repr(self)
+            if len(table):
+                data["text/plain"] += f"\n{_printed(table)}"
         return data, about
 
     def _table(self) -> pd.DataFrame | None:
@@ -181,13 +184,9 @@ class Framed(View):
         return self._name
 
     def __repr__(self) -> str:
-        frame = self.frame
-        said = (
-            f"{len(frame)} rows; .frame is the DataFrame"
-            if len(frame)
-            else f"no rows. {self._nothing()}"
-        )
-        return f"<nbprof {self._name}: {said}>"
+        rows = len(self.frame)
+        text = f"{rows} rows; .frame is the DataFrame" if rows else f"no rows. {self._nothing()}"
+        return f"<nbprof {self._name}: {text}>"
 
 
 class OfPrograms(Framed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_BOXES = 500
-"""Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no
-wider than that.
+"""Boxes of a long timeline, of each of which the largest and the least value are kept: charts are
+not wider than that.
 """
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|gfx\d)")
 _KINDS: dict[str, Literal["removed", "added"]] = {"-": "removed", "+": "added"}
@@ -133,7 +134,9 @@ def chip(run: Run) -> str:
     kinds = set(run.devices["kind"])
     if len(kinds) == 1 and kinds <= _WITH_KERNELS:
         return str(kinds.pop())
-    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend.kinds) else "GPU"
+    if kinds == {"NPU"} or (not kinds and run.ascend.kinds):
+        return "NPU"
+    return "GPU"
 
 
 def unit_of_gpu(names: Iterable[object]) -> str:
@@ -141,7 +144,9 @@ def unit_of_gpu(names: Iterable[object]) -> str:
     "multiprocessor".
     """
     gpus = [str(name) for name in names]
-    return "compute unit" if gpus and all(_AMD.search(name) for name in gpus) else "multiprocessor"
+    if gpus and all(_AMD.search(name) for name in gpus):
+        return "compute unit"
+    return "multiprocessor"
 
 
 def figure(
@@ -176,11 +181,13 @@ def bytes_figure(key: str, label: str, value: Any, note: str) -> Figure:
 
 def bar(*parts: tuple[str, Any]) -> list[BarPart] | None:
     """The bar below a figure, from (category, percent); None when a part was not measured."""
-    measured = [(key, wording.real(percent)) for key, percent in parts]
-    bar_parts = [
-        BarPart(category=key, percent=percent) for key, percent in measured if percent is not None
-    ]
-    return bar_parts if len(bar_parts) == len(parts) else None
+    result = []
+    for category, value in parts:
+        percent = wording.real(value)
+        if percent is None:
+            return None
+        result.append(BarPart(category=category, percent=percent))
+    return result
 
 
 def fix_lines(fix: object) -> list[FixLine]:
@@ -204,13 +211,9 @@ def sample(
     count = len(values)
     if count <= 2 * boxes:
         return np.arange(count)
-    edges = np.linspace(0, count, boxes + 1).astype(np.int64)
-    spans = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-    rows = [
-        at
-        for a, b in spans
-        for at in (a + int(np.argmax(values[a:b])), a + int(np.argmin(values[a:b])))
-    ]
-    return np.unique(
-        np.array([0, count - 1, *(at for at in keep if 0 <= at < count), *rows], np.int64)
-    )
+    rows = [0, count - 1, *(row for row in keep if 0 <= row < count)]
+    edges = np.linspace(0, count, boxes + 1).astype(np.int64).tolist()
+    for start, stop in pairwise(edges):
+        box = values[start:stop]
+        rows += [start + int(np.argmax(box)), start + int(np.argmin(box))]
+    return np.unique(np.array(rows, np.int64))

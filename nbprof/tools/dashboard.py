@@ -27,15 +27,17 @@ from nbprof.tools.names import NAMES, by_word
 from nbprof.tools.overview import payload as overview
 from nbprof.tools.parts import Column, Empty, Footer, Meta, ReceiptLine, Tab, TabHead, UnitWords
 from nbprof.tools.payloads import Payload
-from nbprof.tools.tool import MOST_EVENTS, Tool, asked
+from nbprof.tools.tool import MOST_EVENTS, Tool, ask
 
 if TYPE_CHECKING:
     from nbprof.core.trace import Receipt
     from nbprof.run.run import Run
 
 MANY_EVENTS = 200_000
-"""From so many on the whole takes half a second or more longer than the first picture of it."""
-_MOST_SHOWN = 60
+"""From this number on, the analysis takes half a second or more longer than the first picture."""
+
+
+_VALUE_LENGTH = 60
 """Letters of a wrong value in the sentence about it."""
 
 
@@ -66,43 +68,45 @@ def dashboard(
         Unknown view, or `events` is not a number of events.
     """
     limit = budget(events)
-    requested, tools = chosen(views), register.tools()
+    requested = chosen(views)
     run.read_ahead()
     with collecting(run.memo.failures):
-        return _dashboard(run, requested, tools, limit, views=bool(views), progress=progress)
+        visible = requested if views else _with_data(run, requested)
+        parts = _parts(run, requested, limit, progress)
+        # Last, because it states how long the analysis took.
+        return _in_units(_payload(meta(run, visible, limit), parts), unit_of(run))
 
 
-def _dashboard(
-    run: Run,
-    requested: list[str],
-    tools: dict[str, Tool],
-    limit: int,
-    *,
-    views: bool,
-    progress: Callable[[str], None] | None,
-) -> Payload:
+def _with_data(run: Run, tabs: list[str]) -> list[str]:
+    """The tabs that have something to show."""
     visible = [
-        tab
-        for tab in requested
-        if views or asked(tools[tab].has, run, otherwise=True, part=_named(tab))
+        tab for tab in tabs if ask(register.tool(tab).has, run, otherwise=True, part=_title(tab))
     ]
-    if not views and (alone := register.alone(run)):
-        visible = alone.tabs
+    alone = register.alone(run)
+    return alone.tabs if alone else visible
+
+
+def _parts(
+    run: Run, requested: list[str], limit: int, progress: Callable[[str], None] | None
+) -> dict[str, Tab]:
+    """The parts of all tabs by id; of those that are not requested empty ones."""
+    tools = register.tools()
     parts: dict[str, Tab] = {}
-    # The overview last: of many hosts, other processes make its advice while the rest is drawn.
-    for done, (tab, tool) in enumerate(
-        sorted(tools.items(), key=lambda entry: entry[0] == "overview"), 1
-    ):
-        if progress is not None and (tab in requested or tool.always):
-            progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
-        parts |= asked(
-            tool.beside, run, otherwise={}, part=f"Supporting data of the tab {NAMES[tab].label}"
-        )
-        parts[tab] = (
-            _part(run, tab, tool, limit) if tab in requested or tool.always else _left_out(tool)
-        )
-    # Last, because it states how long the analysis took.
-    return _in_units(_payload(meta(run, visible, limit), parts), unit_of(run))
+    # The overview last: for many hosts, other processes compute its advice in the meantime.
+    order = sorted(tools, key=lambda tab: tab == "overview")
+    for done, tab in enumerate(order, 1):
+        tool, label = tools[tab], NAMES[tab].label
+        included = tab in requested or tool.always
+        if progress is not None and included:
+            progress(f"analysing, {done} of {len(tools)}: {label}")
+        supporting = f"Supporting data of the tab {label}"
+        parts |= ask(tool.extra_parts, run, otherwise={}, part=supporting)
+        parts[tab] = _part(run, tab, tool, limit) if included else _left_out(tool)
+    return parts
+
+
+def _title(tab: str) -> str:
+    return f"The tab {NAMES[tab].label}"
 
 
 def _payload(meta: Meta, parts: Mapping[str, Any]) -> Payload:
@@ -118,21 +122,17 @@ def _part(run: Run, tab: str, tool: Tool, limit: int) -> Tab:
         return replace(part, empty=Empty(title="This view could not be computed", text=sentence))
 
     try:
-        return guarded(_named(tab), lambda: tool.payload(run, limit), failed)
+        return guarded(_title(tab), lambda: tool.payload(run, limit), failed)
     except NeedsHostError:
         return _of_one_host(tool)
 
 
-def _named(tab: str) -> str:
-    return f"The tab {NAMES[tab].label}"
-
-
 def spoken(run: Run) -> Payload:
-    """As much of it as plain text is made of."""
+    """The payload of the tabs that plain text is made from."""
     with_text = [
         tab
         for tab, tool in register.tools().items()
-        if tool.text is not Tool.text and asked(tool.has, run, otherwise=True)
+        if tool.text is not Tool.text and ask(tool.has, run, otherwise=True)
     ]
     return dashboard(run, with_text, 0)
 
@@ -144,27 +144,24 @@ def large(run: Run) -> bool:
 
 @python_strings()
 def early(run: Run) -> Payload | None:
-    """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step
+    """The overview alone, to be shown during the analysis: verdict, figures, step bar and step
     chart, but no advice.
 
-    Of the receipt it has what was known when the files had been read: how the events hang together
-    takes longer to tell.
+    Its receipt has the notes on reading the files; those on the relations of events take longer.
 
-    None of a run that is not looked at there first, or has no steps.
+    None for a run without steps, or one that is first looked at in another tab.
     """
     tools = register.tools()
-    if (
-        run.steps.empty
-        or register.alone(run)
-        or any(asked(tool.first, run, otherwise=False) for tool in tools.values())
-    ):
+    if run.steps.empty or register.alone(run):
+        return None
+    if any(ask(tool.first, run, otherwise=False) for tool in tools.values()):
         return None
     tab = TabHead(id="overview", label=NAMES["overview"].label, count=None, flag=None)
-    parts = {name: tool.nothing() for name, tool in tools.items()} | dict(
-        tools["input"].beside(run)
-    )
+    parts = {name: tool.nothing() for name, tool in tools.items()}
+    parts |= tools["input"].extra_parts(run)
+    parts["overview"] = overview.early(run)
     around = replace(_around(run), tabs=[tab], pending="analysing…")
-    return _in_units(_payload(around, parts | {"overview": overview.early(run)}), unit_of(run))
+    return _in_units(_payload(around, parts), unit_of(run))
 
 
 def _in_units(payload: Payload, unit: Unit) -> Payload:
@@ -200,8 +197,7 @@ def budget(events: Any) -> int:
     if events is None:
         return MOST_EVENTS
     count = -1
-    number = isinstance(events, Real) and not isinstance(events, bool | np.bool_)
-    if number:
+    if isinstance(events, Real) and not isinstance(events, bool | np.bool_):
         with suppress(ValueError, OverflowError):
             count = int(events)
     if count < 0 or count != events:
@@ -214,7 +210,7 @@ def budget(events: Any) -> int:
 
 def _short(value: Any) -> str:
     text = str(value) if isinstance(value, np.generic) else repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    return text if len(text) <= _VALUE_LENGTH else f"{text[:_VALUE_LENGTH]}…"
 
 
 def select(payload: Payload, views: Iterable[str] | None) -> Payload:
@@ -223,12 +219,13 @@ def select(payload: Payload, views: Iterable[str] | None) -> Payload:
     """
     visible = chosen(views)
     heads = {tab.id: tab for tab in payload.meta.tabs}
-    # A tab that is asked for by name is there, if only to say why it is empty.
-    tabs = [
-        heads.get(tab) or TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None)
-        for tab in visible
-        if views or tab in heads
-    ]
+    tabs = []
+    for tab in visible:
+        if tab in heads:
+            tabs.append(heads[tab])
+        elif views:
+            # A tab that is requested by name is there, if only to say why it is empty.
+            tabs.append(TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None))
     if list(heads) != [tab for tab in NAMES if tab in heads]:
         # The tab that has to be looked at first stays first.
         first = next(iter(heads))
@@ -246,19 +243,18 @@ def chosen(views: Iterable[str] | None) -> list[str]:
     if isinstance(views, str):
         views = [view for view in re.split(r"[,\s]+", views) if view]
     tab_of = by_word()
-    names = list(views or NAMES)
-    if unknown := [name for name in names if name not in tab_of]:
-        raise NbprofError(f"unknown view {unknown[0]!r}; the views are {', '.join(NAMES)}")
-    requested = {tab_of[name] for name in names}
+    requested = set()
+    for name in views or NAMES:
+        if name not in tab_of:
+            raise NbprofError(f"unknown view {name!r}; the views are {', '.join(NAMES)}")
+        requested.add(tab_of[name])
     return [tab for tab in NAMES if tab in requested]
 
 
 def _left_out(tool: Tool) -> Tab:
     """A part that was not requested: empty, with a note."""
-    return replace(
-        tool.nothing(),
-        empty=Empty(title="Not in this report", text="This view was not included in the report."),
-    )
+    text = "This view was not included in the report."
+    return replace(tool.nothing(), empty=Empty(title="Not in this report", text=text))
 
 
 def _of_one_host(tool: Tool) -> Tab:
@@ -273,10 +269,11 @@ def _of_one_host(tool: Tool) -> Tab:
 def meta(run: Run, visible: list[str], limit: int = MOST_EVENTS) -> Meta:
     """Header, tabs, notice, footer and receipt."""
     tools = register.tools()
-    visible = sorted(visible, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
-    receipt = _lines(run.receipt) + _omissions(run, limit)
+    visible = sorted(visible, key=lambda tab: not ask(tools[tab].first, run, otherwise=False))
     return replace(
-        _around(run), tabs=[_tab(run, tab, tools[tab]) for tab in visible], receipt=receipt
+        _around(run),
+        tabs=[_tab(run, tab, tools[tab]) for tab in visible],
+        receipt=_lines(run.receipt) + _omissions(run, limit),
     )
 
 
@@ -314,17 +311,16 @@ def _tab(run: Run, tab: str, tool: Tool) -> TabHead:
     flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
     return TabHead(
         id=tab,
-        label=asked(tool.label, run, otherwise=None) or NAMES[tab].label,
-        count=asked(tool.count, run, otherwise=None),
+        label=ask(tool.label, run, otherwise=None) or NAMES[tab].label,
+        count=ask(tool.count, run, otherwise=None),
         flag=flag,
     )
 
 
 def _omissions(run: Run, limit: int) -> list[ReceiptLine]:
     """Receipt lines for what the payload, not the analysis, leaves out."""
-    sentences = [
-        text
-        for tool in register.tools().values()
-        for text in asked(tool.omissions, run, limit, otherwise=[])
-    ]
-    return [ReceiptLine(level="info", text=text) for text in sentences]
+    lines = []
+    for tool in register.tools().values():
+        for text in ask(tool.omissions, run, limit, otherwise=[]):
+            lines.append(ReceiptLine(level="info", text=text))
+    return lines

@@ -15,17 +15,16 @@ from nbprof.tools.parts import Notice
 from nbprof.tools.steps import payload as steps
 
 if TYPE_CHECKING:
+    from nbprof.core.trace import Receipt
     from nbprof.run.run import Run
     from nbprof.sources.recording import CaptureInfo
 
 UNFINISHED = "The analysis had not finished when this was written."
-"""What a first picture is to those who find it in a notebook: where the analysis ends, the whole
-takes its place.
-"""
+"""Shown in a first picture that was never replaced, because the analysis did not end."""
 _LOST = "lost during recording"
-"""What the receipt says of events for which the recorder had no room."""
+"""In reasons of the receipt: the recorder had no room for these events."""
 _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
-"""How TensorFlow and JAX, and nbprof after them, name the folder of a run."""
+"""Names of the folders of runs by TensorFlow and JAX, and by nbprof."""
 
 
 def label(run: Run) -> str:
@@ -93,17 +92,7 @@ def notice(run: Run) -> Notice | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
     error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
     if _cell_failed(run):
-        seen = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
-        title = _said(error)
-        return Notice(
-            kind="partial",
-            title=title if title.endswith("…") else f"{title.rstrip('.')}.",
-            text=(
-                f"The dashboard shows what was recorded up to that point: {seen}."
-                if not out_of_memory(run)
-                else _at_the_peak(run)
-            ),
-        )
+        return _failed_cell(run, error)
     if error:
         return Notice(
             kind="failed",
@@ -111,9 +100,30 @@ def notice(run: Run) -> Notice | None:
             text=f"{error} Your cell itself finished without an error.",
         )
     read = run.as_read.receipt
-    if read.dropped and read.dropped == sum(
-        count for why, count in read.skipped.items() if "damaged" in why
-    ):
+    if read.dropped:
+        return _partial(read)
+    if run.steps.empty and register.alone(run) is None:
+        empty = steps.no_steps(run)
+        return Notice(kind="no_steps", title=empty.title, text=empty.text, code=empty.code)
+    return None
+
+
+def _failed_cell(run: Run, error: str) -> Notice:
+    title = _failure(error)
+    if not title.endswith("…"):
+        title = f"{title.rstrip('.')}."
+    if out_of_memory(run):
+        text = _at_the_peak(run)
+    else:
+        recorded = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
+        text = f"The dashboard shows what was recorded up to that point: {recorded}."
+    return Notice(kind="partial", title=title, text=text)
+
+
+def _partial(read: Receipt) -> Notice:
+    """The notice of a file of which events were dropped."""
+    damaged = sum(count for reason, count in read.skipped.items() if "damaged" in reason)
+    if read.dropped == damaged:
         return Notice(
             kind="partial",
             title=f"{wording.plural(read.dropped, 'event')} could not be read.",
@@ -122,41 +132,28 @@ def notice(run: Run) -> Notice | None:
                 " location of the damage. Copy the file again, or record again."
             ),
         )
-    if read.dropped:
-        return Notice(
-            kind="partial",
-            title=(
-                f"{read.dropped:,} of {wording.plural(read.events + read.dropped, 'event')}"
-                f" {'was' if read.dropped == 1 else 'were'} dropped."
-            ),
-            text=f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
-        )
-    if run.steps.empty and register.alone(run) is None:
-        empty = steps.no_steps(run)
-        return Notice(kind="no_steps", title=empty.title, text=empty.text, code=empty.code)
-    return None
-
-
-def _dropped(skipped: dict[str, int]) -> str:
-    """Why events were left out, most of them first, and what helps against it; only the recorder
-    can lose them for want of room.
-    """
-    count, reason = max((count, reason) for reason, count in skipped.items())
-    text = f"{wording.plural(count, 'event')} {reason}"
-    if len(skipped) > 1:
-        text = (
-            f"{text.rstrip('.')}, and {wording.plural(len(skipped) - 1, 'more reason')} in the"
-            " receipt."
-        )
-    lost = any(_LOST in why for why in skipped)
-    return (
-        f"{text} Use a larger recorder buffer or a shorter recording to keep more."
-        if lost
-        else text
+    events = wording.plural(read.events + read.dropped, "event")
+    were = "was" if read.dropped == 1 else "were"
+    return Notice(
+        kind="partial",
+        title=f"{read.dropped:,} of {events} {were} dropped.",
+        text=f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
     )
 
 
-def _said(error: str) -> str:
+def _dropped(skipped: dict[str, int]) -> str:
+    """The most frequent reason, and a remedy if the recorder had no room."""
+    count, reason = max((count, reason) for reason, count in skipped.items())
+    text = f"{wording.plural(count, 'event')} {reason}"
+    if len(skipped) > 1:
+        more = wording.plural(len(skipped) - 1, "more reason")
+        text = f"{text.rstrip('.')}, and {more} in the receipt."
+    if any(_LOST in reason for reason in skipped):
+        text += " Use a larger recorder buffer or a shorter recording to keep more."
+    return text
+
+
+def _failure(error: str) -> str:
     """The cause of the failure of the cell, or of a loop in it, as a sentence without its end."""
     if error.startswith("cell "):
         return f"The {error}"
@@ -172,13 +169,11 @@ def _at_the_peak(run: Run) -> str:
     if not len(summary):
         return "Memory ran out, and no allocations had been recorded."
     largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]
-    peak, allocator = (
-        wording.size(largest["peak_bytes"]),
-        wording.one_line(str(largest["memory_id"])),
-    )
+    allocator = wording.one_line(str(largest["memory_id"]))
     return (
-        f"Memory ran out. The recorded peak up to that point is {peak} on {allocator}; the tab"
-        " Memory shows what was live at that peak."
+        f"Memory ran out. The recorded peak up to that point is"
+        f" {wording.size(largest['peak_bytes'])} on {allocator}; the tab Memory shows what was live"
+        " at that peak."
     )
 
 

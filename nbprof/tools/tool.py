@@ -28,6 +28,18 @@ record(Delta)
 record(Arrows)
 
 
+def cached(run: Run, part: str, compute: Callable[[Run], AnyTab]) -> AnyTab:
+    """A part from the cache, if the run has one. It may also depend on how the run was recorded."""
+    origin = "found" if run.capture is None else "recorded"
+    key = f"view {part}, {run.first_answer.get('framework')}, {origin}"
+    return run.persist(key, partial(compute, run))
+
+
+def cached_part(part: str, compute: Callable[[Run], AnyTab]) -> Callable[[Run, int], AnyTab]:
+    """The `payload` of a tool whose part is cached, if the run has a cache."""
+    return lambda run, _events: cached(run, part, compute)
+
+
 class Alone(NamedTuple):
     """How to show a profile whose data is that of a single tool.
 
@@ -102,7 +114,7 @@ class Tool:
         Whether the tab is there for a run, unless it is asked for by name.
     always : bool
         Whether the part is in every payload.
-    beside : callable
+    extra_parts : callable
         Further parts, which are in every payload.
     label, count, follows : callable
         What is on the tab: its name, where that depends on the run; a number; and whether this
@@ -135,7 +147,7 @@ class Tool:
     fallback: Callable[[Run, str], Tab] | None = None
     has: Callable[[Run], bool] = lambda _run: True
     always: bool = False
-    beside: Callable[[Run], Mapping[str, Tab]] = lambda _run: {}
+    extra_parts: Callable[[Run], Mapping[str, Tab]] = lambda _run: {}
     label: Callable[[Run], str | None] = lambda _run: None
     count: Callable[[Run], int | None] = lambda _run: None
     follows: Callable[[Run, str], bool] = lambda _run, _bound: False
@@ -152,7 +164,7 @@ class Tool:
     brief: tuple[Top, ...] = ()
 
 
-def asked(
+def ask(
     tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A part of the dashboard"
 ) -> Any:
     """The answer of a function of a tool; `otherwise` if it fails, or needs the events of hosts
@@ -162,16 +174,3 @@ def asked(
         return guarded(part, partial(tell, *args), lambda _: otherwise)
     except NeedsHostError:
         return otherwise
-
-
-def kept(part: str, make: Callable[[Run], AnyTab]) -> Callable[[Run, int], AnyTab]:
-    """A part that is kept in the cache, where the run has one."""
-    return lambda run, _events: stored(run, part, make)
-
-
-def stored(run: Run, part: str, make: Callable[[Run], AnyTab]) -> AnyTab:
-    """A part out of the cache, where the run has one. What it says may also follow from how the run
-    was recorded.
-    """
-    how = f"{run.first_answer.get('framework')}, {'found' if run.capture is None else 'recorded'}"
-    return run.persist(f"view {part}, {how}", partial(make, run))

@@ -19,7 +19,7 @@ from nbprof.tools.ascend.payload import parts_of
 from nbprof.tools.plot import (
     bokeh,
     hover_times,
-    legend_beside,
+    legend_right,
     number_bars,
     stacked_columns,
     style,
@@ -119,7 +119,7 @@ def iterations(
     style(plot, "iteration", "ms")
     plot.y_range.start = 0
     number_bars(plot, models, [str(number) for number in rows["iteration"]])
-    legend_beside(plot)
+    legend_right(plot)
     return cast("Figure", plot)
 
 

@@ -12,7 +12,7 @@ from nbprof.analysis.compare.compare import STEP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
-from nbprof.tools.plot import bokeh, stacked_rows
+from nbprof.tools.plot import RowLook, bokeh, stacked_rows
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -69,5 +69,5 @@ def compare(
         "toolbar_location": "right",
     }
     plot: Any = plotting.figure(**defaults | options)
-    stacked_rows(plot, models, recorded, data, "Run", 0.6, 3)
+    stacked_rows(plot, models, recorded, data, RowLook("Run", height=0.6, digits=3))
     return cast("Figure", plot)

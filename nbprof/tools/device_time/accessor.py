@@ -226,17 +226,13 @@ class DeviceTime(View):
             No such step.
         """
         run = self._profile.run
-        if (step is not None or host is not None) and critical_path.choose(
-            run.steps, run.hosts, step, host
-        ) is None:
-            numbers = (
-                ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8])
-                or "none"
-            )
+        chosen = step is not None or host is not None
+        if chosen and critical_path.choose(run.steps, run.hosts, step, host) is None:
+            numbers = sorted({str(number) for number in run.steps["step"].tolist()}, key=int)
             on = f" on host {host!r}" if host is not None else ""
             raise NbprofError(
                 f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps"
-                f" {numbers} …"
+                f" {', '.join(numbers[:8]) or 'none'} …"
             )
         return run.device_time.critical_path_pieces(step, host)
 

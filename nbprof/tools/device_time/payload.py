@@ -19,7 +19,7 @@ from nbprof.tools.common import figure, unit_of
 from nbprof.tools.device_time.parts import DevicePath, DeviceSeries, DeviceTime, PathKind
 from nbprof.tools.parts import ColumnData, Empty, Figure, Table, no_table
 from nbprof.tools.tables import floats, table_of
-from nbprof.tools.tool import asked
+from nbprof.tools.tool import ask
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -92,7 +92,7 @@ def payload(run: Run) -> DeviceTime:
         parts_ms=times.parts_ms,
         waits=_waits(frames["device_idle"], times.keys),
         # Hosts that were read separately have the sums, and no curves.
-        streams=asked(_queues, run, otherwise=[]) + asked(_rates, run, otherwise=[]),
+        streams=ask(_queues, run, otherwise=[]) + ask(_rates, run, otherwise=[]),
         tables={name: _table(name, rows) for name, rows in _rows(frames).items()},
         path=_path(run),
         left_out=_left_out(frames),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.hlo import figures, payload, static
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -29,7 +29,7 @@ def _omissions(run: Run, _events: int) -> list[str]:
 
 
 TOOL = Tool(
-    payload=kept("hlo", payload.payload),
+    payload=cached_part("hlo", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     label=lambda run: "Roofline" if run.programs.eager else None,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
 from nbprof.tools.accessor import Framed, View
-
-if TYPE_CHECKING:
-    pass
 
 
 class InputPipeline(Framed):
@@ -152,20 +149,17 @@ class TfData(View):
             No such pipeline, or it has fewer calls.
         """
         pipelines = self._profile.run.tf_data.pipelines
-        rows = pipelines[
-            (pipelines["pipeline"] == pipeline) & ((pipelines["host"] == host) | (host is None))
-        ]
+        rows = pipelines[pipelines["pipeline"] == pipeline]
+        if host is not None:
+            rows = rows[rows["host"] == host]
         if not len(rows):
-            there = (
-                ", ".join(
-                    f"{p} of {h}"
-                    for h, p in zip(pipelines["host"], pipelines["pipeline"], strict=True)
-                )
-                or "none"
-            )
+            names = [
+                f"{name} of {recorder}"
+                for recorder, name in zip(pipelines["host"], pipelines["pipeline"], strict=True)
+            ]
+            on = f" on {host!r}" if host else ""
             raise NbprofError(
-                f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are:"
-                f" {there}"
+                f"there is no pipeline {pipeline!r}{on}; there are: {', '.join(names) or 'none'}"
             )
         count = int(rows["calls"].iloc[0])
         if not 0 <= rank < count:

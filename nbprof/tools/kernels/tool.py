@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nbprof.tools.common import chip, may_have_kernels
 from nbprof.tools.kernels import figure, payload, static
 from nbprof.tools.names import NAMES
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -23,7 +23,7 @@ def _omissions(run: Run, _events: int) -> list[str]:
 
 
 TOOL = Tool(
-    payload=kept("kernels", payload.payload),
+    payload=cached_part("kernels", payload.payload),
     nothing=payload.nothing,
     has=may_have_kernels,
     label=lambda run: NAMES["kernels"].label.replace("GPU", chip(run)),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbprof.display import wording
 from nbprof.tools.op_profile import payload, static
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -29,7 +29,7 @@ def _follows(run: Run, bound: str) -> bool:
 
 
 TOOL = Tool(
-    payload=kept("op_profile", payload.payload),
+    payload=cached_part("op_profile", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     follows=_follows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.ops import figure, payload
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, cached_part
 from nbprof.tools.torch_ops import ops_torch
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _follows(run: Run, bound: str) -> bool:
 
 
 TOOL = Tool(
-    payload=kept("ops", payload.payload),
+    payload=cached_part("ops", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     # Ops that were not recorded have no count, not 0.

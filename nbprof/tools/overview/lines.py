@@ -85,56 +85,50 @@ def payload(run: Run) -> Code | None:
     """The cells with the time of each line, the recorded one first; None where no cell has any."""
     if run.capture is None or not (run.capture.lines or run.capture.python):
         # Nothing has the text of a cell.
-        return Code(cells=[], notes=[again]) if (again := offer(run)) else None
+        hint = offer(run)
+        return Code(cells=[], notes=[hint]) if hint else None
     lines = run.lines
-    columns = [
-        "line",
-        "code",
-        *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any()),
-    ]
-    cells = [
-        CodeCell(
-            title=title,
-            table=_table(
-                lines.frame[lines.frame["file"] == title],
-                text,
-                columns,
-                every_line=index == 0,
-                sampled=lines.sampled,
-            ),
-        )
-        for index, (title, text) in enumerate(lines.source.items())
-        if (lines.frame["file"] == title).any()
-    ]
+    known = [key for key in ("calls", *PARTS) if lines.frame[key].notna().any()]
+    cells = []
+    for index, (title, text) in enumerate(lines.source.items()):
+        rows = lines.frame[lines.frame["file"] == title]
+        if len(rows):
+            code = text.splitlines()
+            # The recorded cell is first.
+            span = (1, len(code)) if index == 0 else _timed_span(rows, len(code))
+            table = _table(rows, code, span, ["line", "code", *known], sampled=lines.sampled)
+            cells.append(CodeCell(title=title, table=table))
     return Code(cells=cells[:MOST_CELLS], notes=_notes(lines)) if cells else None
 
 
 def offer(run: Run) -> str:
     """A hint at --stacks if Python code bounds the step and no lines were recorded; "" otherwise."""
     capture = run.capture
-    facts = run.first_answer
-    # Only what nbprof records in this process has lines, and samples of the Python stack name them
-    # already.
-    if (
-        capture is None
-        or not _has_lines(capture.backend)
-        or capture.options.get("stacks") is not False
-    ):
+    # Only recordings by nbprof in this process have lines, and samples of the Python stack name
+    # them already.
+    if capture is None or not _has_lines(capture.backend):
         return ""
-    if capture.lines or capture.python or capture.options.get("python"):
+    if capture.options.get("stacks") is not False or capture.options.get("python"):
         return ""
-    if facts.get("bound") == "input":
-        purpose = "prepare the input"
-    elif facts.get("bound") == "other":
-        purpose = "take the time outside ops"
-    else:
+    if capture.lines or capture.python:
         return ""
-    how = (
-        "profile the cell with %%nbprof --stacks"
-        if capture.notebook
-        else "record with nbprof.profile(stacks=True)"
-    )
-    return f"Which lines of Python {purpose} was not recorded. To see them, {how}."
+    purpose = _BOUND_BY.get(str(run.first_answer.get("bound")))
+    if purpose is None:
+        return ""
+    remedy = "record with nbprof.profile(stacks=True)"
+    if capture.notebook:
+        remedy = "profile the cell with %%nbprof --stacks"
+    return f"Which lines of Python {purpose} was not recorded. To see them, {remedy}."
+
+
+_BOUND_BY = {"input": "prepare the input", "other": "take the time outside ops"}
+"""What lines of Python do in the time of a category."""
+
+
+def _timed_span(rows: pd.DataFrame, count: int) -> tuple[int, int]:
+    """From the first to the last line with a time, and a few around them."""
+    numbers = rows["line"].to_numpy(np.int64)
+    return max(int(numbers.min()) - _AROUND, 1), min(int(numbers.max()) + _AROUND, count)
 
 
 def _has_lines(backend: str) -> bool:
@@ -144,17 +138,10 @@ def _has_lines(backend: str) -> bool:
 
 
 def _table(
-    rows: pd.DataFrame, text: str, keys: list[str], *, every_line: bool, sampled: bool
+    rows: pd.DataFrame, code: list[str], span: tuple[int, int], keys: list[str], *, sampled: bool
 ) -> Table:
-    """All lines of a cell, or those from the first to the last with a time; times in ms."""
-    code = text.splitlines()
-    numbers = rows["line"].to_numpy(np.int64)
-    first, last = (
-        (1, len(code))
-        if every_line
-        else (max(int(numbers.min()) - _AROUND, 1), min(int(numbers.max()) + _AROUND, len(code)))
-    )
-    last = min(last, first + MOST_LINES - 1)
+    """The lines of a span of a cell; times in ms."""
+    first, last = span[0], min(span[1], span[0] + MOST_LINES - 1)
     frame = rows.set_index("line").reindex(np.arange(first, last + 1))
     frame = frame.assign(line=frame.index, code=[code[number - 1] for number in frame.index])
     columns = []
@@ -164,10 +151,9 @@ def _table(
             label = column.label.replace("µs", "ms")
             if sampled and key == "host_us":
                 label = f"{label}, sampled"
-            column = column._replace(
-                name=key.replace("_us", "_ms"), unit="ms", label=label, digits=2
-            )
-            frame[column.name] = floats(frame[key]) / 1e3
+            name = key.replace("_us", "_ms")
+            column = column._replace(name=name, unit="ms", label=label, digits=2)
+            frame[name] = floats(frame[key]) / 1e3
         columns.append(column)
     return table_of(frame, columns)
 

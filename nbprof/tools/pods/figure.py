@@ -10,7 +10,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, MIDDLE, OVER, UNDER, mix
 from nbprof.tools.common import unit_of
-from nbprof.tools.plot import bokeh, stacked_rows, style
+from nbprof.tools.plot import RowLook, bokeh, stacked_rows, style
 from nbprof.tools.pods.grid import Grid
 from nbprof.tools.pods.heat import binned, limit
 from nbprof.tools.steps.payload import recorded
@@ -92,7 +92,7 @@ def pods(
     plot: Any = plotting.figure(
         **defaults | {"tools": "save", "toolbar_location": "right"} | options
     )
-    stacked_rows(plot, models, categories, data, "Worker", 0.72, 2)
+    stacked_rows(plot, models, categories, data, RowLook("Worker", height=0.72, digits=2))
     return cast("Figure", plot)
 
 

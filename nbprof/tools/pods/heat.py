@@ -73,7 +73,7 @@ class Heat:
         return np.where(np.isfinite(self.time), np.nan_to_num(self.parts[:, :, category]), np.nan)
 
     def over(self, category: int | None) -> Floats:
-        """Distance of each cell from the median of its column, in percent of the median step time."""
+        """Distance of each cell from the median of its column in percent of the median step."""
         values = self.values(category)
         with np.errstate(invalid="ignore", divide="ignore"):
             return 100 * (values - median(values)) / median(self.time)

@@ -13,7 +13,7 @@ from nbprof.tools.common import unit_of
 from nbprof.tools.plot import (
     bokeh,
     hover_times,
-    legend_beside,
+    legend_right,
     number_bars,
     stacked_columns,
     style,
@@ -101,5 +101,5 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     number_bars(plot, models, frame["host" if unit.whole else "step"].astype(str).tolist())
     if plot.legend:
         plot.legend[0].items = plot.legend[0].items[::-1]
-    legend_beside(plot)
+    legend_right(plot)
     return cast("Figure", plot)

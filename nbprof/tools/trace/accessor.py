@@ -87,7 +87,8 @@ class TraceView(View):
 
         Examples
         --------
-        >>> p.trace.events(lane="Stream", name="/gemm|conv/", between=(120.0, 140.0))   # doctest: +SKIP
+        >>> kernels = {"lane": "Stream", "name": "/gemm|conv/"}
+        >>> p.trace.events(**kernels, between=(120.0, 140.0))   # doctest: +SKIP
         """
         run = self._profile.run
         tracks = run.timeline.tracks
