@@ -102,7 +102,7 @@ def payload(run: Run) -> Code | None:
 
 
 def offer(run: Run) -> str:
-    """A hint at --stacks if Python code bounds the step and no lines were recorded; "" otherwise."""
+    """A hint at --stacks if Python code bounds the step and no lines were recorded; else ""."""
     capture = run.capture
     # Only recordings by nbprof in this process have lines, and samples of the Python stack name
     # them already.

@@ -178,6 +178,11 @@ _CHECKS = {
 """Names of the checks on screen; one that is missing here is shown by its key."""
 
 
+def _text(value: Any) -> str:
+    """A text of a frame; "" where it is missing."""
+    return value if isinstance(value, str) else ""
+
+
 def _checks(run: Run, checks: Any) -> list[CheckResult]:
     """Every check with its percentage and the conclusion."""
     if not isinstance(checks, pd.DataFrame):
@@ -544,7 +549,7 @@ def _tab_with_data(run: Run, view: str) -> str:
 
 
 def _advice(run: Run, row: dict[Any, Any]) -> Advice:
-    view, link = str(row.get("view") or ""), str(row.get("link") or "")
+    view, link = _text(row.get("view")), _text(row.get("link"))
     if view and (tab := _tab_with_data(run, view)) != view:
         view, link = tab, NAMES[tab].label
     unit = gain_unit(run.first_answer, row.get("gain_ms_per_step"))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _png(dashboard: Payload) -> bytes:
-    # Imported here, as below: what is only read as text needs no Pillow.
+    # Imported here, as below: plain text needs no Pillow.
     from nbprof.tools.overview import picture
 
     return picture.png(dashboard)
