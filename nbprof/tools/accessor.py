@@ -77,7 +77,7 @@ class Helped:
 
     @classmethod
     def getdoc(cls) -> str:
-        """The text that `?` shows in IPython: the docstring and one line per attribute and method."""
+        """The text that `?` shows in IPython: docstring, and one line per attribute and method."""
         members = [name for name in dir(cls) if not name.startswith("_") and name != "getdoc"]
         declared = [name for name in vars(cls) if name in members]
         inherited = [name for name in members if name not in declared]

@@ -125,13 +125,13 @@ class Allocator(View):
 
         run = self._profile.run
         snapshot = run.allocator.snapshot
-        replay = next(
-            (one for one in run.allocator.replays if device is None or one.device == device), None
-        )
-        if snapshot is None or replay is None:
-            known = ", ".join(str(one.device) for one in run.allocator.replays) or "none"
+        replays = {replay.device: replay for replay in reversed(run.allocator.replays)}
+        if device is None and replays:
+            device = run.allocator.replays[0].device
+        if snapshot is None or device not in replays:
+            devices = ", ".join(str(replay.device) for replay in run.allocator.replays) or "none"
             raise NbprofError(
-                f"there is no device {device!r} in the snapshots of this run; they have: {known}"
+                f"there is no device {device!r} in the snapshots of this run; they have: {devices}"
             )
         try:
             known_time = not math.isnan(time_ms)
@@ -141,9 +141,9 @@ class Allocator(View):
             raise NbprofError(
                 "time_ms must be a number of milliseconds since the first entry of the history"
             )
-        times = replay.entries["time_us"]
+        replay = replays[device]
         moment = allocator.start_us(run.allocator.replays) + float(time_ms) * 1e3
-        state = replay.at(int(np.searchsorted(times, moment, side="right")))
+        state = replay.at(int(np.searchsorted(replay.entries["time_us"], moment, side="right")))
         return allocator.blocks(state, replay.device, run.allocator.stacks, snapshot.categories)
 
     def text(self) -> str:

@@ -32,6 +32,10 @@ MOST_BLOCKS, MOST_SEGMENTS = 6_000, 300
 largest.
 """
 MOST_ROWS, MOST_OOMS, MOST_DEVICES, MOST_STACKS = 100, 5, 16, 300
+_HOW_TO_TAKE = (
+    "Record with allocations on a GPU, or take one: torch.cuda.memory._record_memory_history(),"
+    " then _dump_snapshot(path)."
+)
 _BOXES = 350
 _LONGEST = 400
 _STRANDED = (
@@ -119,8 +123,7 @@ def _empty(run: Run) -> Empty:
         return Empty(title="The snapshot is empty", text=" ".join([text, *run.allocator.notes]))
     return Empty(
         title="No snapshot of PyTorch's allocator",
-        text=" ".join(run.allocator.notes)
-        or "Record with allocations on a GPU, or take one: torch.cuda.memory._record_memory_history(), then _dump_snapshot(path).",
+        text=" ".join(run.allocator.notes) or _HOW_TO_TAKE,
     )
 
 
@@ -174,11 +177,9 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
 
 def _when(oom: pd.Series[Any]) -> str:
     time = oom["time_ms"]
-    return (
-        f"at entry {int(oom['entry']) + 1:,}"
-        if pd.isna(time)
-        else f"at {wording.duration(time / 1e3)}"
-    )
+    if pd.isna(time):
+        return f"at entry {int(oom['entry']) + 1:,}"
+    return f"at {wording.duration(time / 1e3)}"
 
 
 def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend) -> list[Figure]:
@@ -244,36 +245,28 @@ def _levels(run: Run, replay: Replay) -> _Levels:
     ran out.
     """
     levels, entries = replay.levels(), replay.entries
-    count = replay.count
     time = (entries["time_us"] - allocator.start_us(run.allocator.replays)) / 1e3
-    timed = (
-        bool(count) and bool((entries["time_us"] >= 0).all()) and bool((np.diff(time) >= 0).all())
-    )
     ooms = np.flatnonzero(entries["action"] == OOM)[-MOST_OOMS:]
-    keep = (
-        [int(np.argmax(levels["allocated"])), int(np.argmax(levels["reserved"])), *ooms.tolist()]
-        if count
-        else []
-    )
-    rows = (
-        np.union1d(
-            sample(levels["allocated"], keep, _BOXES), sample(levels["reserved"], keep, _BOXES // 2)
-        )
-        if count
-        else np.zeros(0, int)
-    )
+    timed, rows = False, np.zeros(0, np.int64)
+    if replay.count:
+        timed = bool((entries["time_us"] >= 0).all() and (np.diff(time) >= 0).all())
+        allocated, reserved = levels["allocated"], levels["reserved"]
+        keep = [int(np.argmax(allocated)), int(np.argmax(reserved)), *ooms.tolist()]
+        rows = np.union1d(sample(allocated, keep, _BOXES), sample(reserved, keep, _BOXES // 2))
+    # Without times, positions are numbers of entries.
+    position = time if timed else np.arange(len(time), dtype=np.float64)
     names = np.array(ACTIONS, object)
     locations = run.allocator.stacks.locations(entries["stack"][rows])
     return _Levels(
         timed=timed,
-        x=numbers(time[rows] if timed else rows.astype(np.float64)),
+        x=numbers(position[rows]),
         reserved=numbers(levels["reserved"][rows]),
         allocated=numbers(levels["allocated"][rows]),
         active=numbers(levels["active"][rows]),
         action=coded(names[entries["action"][rows]]),
         size=numbers(entries["size"][rows]),
         where=coded(wording.cut(line, _LONGEST) for line in locations),
-        oom_at=numbers(time[ooms] if timed else ooms.astype(np.float64)),
+        oom_at=numbers(position[ooms]),
     )
 
 
@@ -336,15 +329,12 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
 
 def _name(segment: dict[Any, Any]) -> str:
     kind = ("", "small, ", "large, ")[segment["large"] + 1]
-    pool = (
-        f", pool {segment['pool']}, {segment['pool_b']}"
-        if segment["pool"] > 0 or segment["pool_b"] > 0
-        else ""
-    )
-    return (
-        f"{segment['address']:#x}, {kind}{'expandable, ' if segment['expandable'] else ''}stream"
-        f" {segment['stream']}{pool}"
-    )
+    if segment["expandable"]:
+        kind += "expandable, "
+    name = f"{segment['address']:#x}, {kind}stream {segment['stream']}"
+    if segment["pool"] > 0 or segment["pool_b"] > 0:
+        name += f", pool {segment['pool']}, {segment['pool_b']}"
+    return name
 
 
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> Table:

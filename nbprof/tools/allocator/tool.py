@@ -13,11 +13,9 @@ if TYPE_CHECKING:
 
 
 def _alone(run: Run) -> Alone | None:
-    return (
-        Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device")
-        if payload.alone(run)
-        else None
-    )
+    if not payload.alone(run):
+        return None
+    return Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device")
 
 
 def _text(dashboard: Payload, limit: int) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -178,27 +178,11 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -
     """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second
     run.
     """
-    a, b = wording.real(row["before"]), wording.real(row["after"])
+    before_value, after_value = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
-    unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(
-        row["unit"], ("", 1, 1.0)
-    )
-    if row["unit"] == "bytes":
-        largest = max(value for value in (a, b) if value is not None)
-        scaled, unit, decimals = scale_bytes(largest)
-        scale = scaled / largest if largest else 1.0
-    elif row["unit"] == "ms":
-        unit, size = wording.time_unit(min(value for value in (a, b) if value is not None))
-        scale, decimals = 1 / size, 2 if size > 1 else digits
-    elif row["unit"] == "1/s":
-        decimals = 0 if max(value for value in (a, b) if value is not None) >= 100 else 1
-    change, percent = wording.real(row["change"]), wording.real(row["change_percent"])
-    if a is None or b is None:
-        note = "not recorded before" if a is None else "not recorded after"
-    elif row["unit"] == "percent":
-        note = f"{compare_verdict.signed(change or 0.0, 1)} points"
-    else:
-        note = f"{compare_verdict.signed(percent, 1)}%" if percent is not None else ""
+    values = [value for value in (before_value, after_value) if value is not None]
+    look = _look(row["unit"], values, digits)
+    note = _change_note(row, before_value, after_value)
     if name == "examples_per_second" and (size := analysis.batch_size(after)) > 0:
         note += f", batch {size:g}"
     names = {
@@ -206,17 +190,53 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -
         "step_time": unit_of_work.average,
         "steps_per_second": f"{unit_of_work.plural.capitalize()} / s",
     }
+    second_bar = None
+    if row["unit"] == "percent":
+        second_bar = bar(("input" if name == "input" else "device_compute", after_value))
     return ComparedFigure(
         label=names[name],
-        before=None if a is None else a * scale,
-        after=None if b is None else b * scale,
-        unit=unit,
-        digits=decimals,
+        before=None if before_value is None else before_value * look.scale,
+        after=None if after_value is None else after_value * look.scale,
+        unit=look.unit,
+        digits=look.digits,
         note=note,
-        bar=bar(("input" if name == "input" else "device_compute", b))
-        if row["unit"] == "percent"
-        else None,
+        bar=second_bar,
     )
+
+
+class _Look(NamedTuple):
+    """The unit and decimals of a figure, and the factor of its values."""
+
+    unit: str
+    digits: int
+    scale: float
+
+
+def _look(unit: str, values: list[float], digits: int) -> _Look:
+    """The same for both runs."""
+    if unit == "bytes":
+        scaled, text, decimals = scale_bytes(max(values))
+        return _Look(text, decimals, scaled / max(values) if max(values) else 1.0)
+    if unit == "ms":
+        text, size = wording.time_unit(min(values))
+        return _Look(text, 2 if size > 1 else digits, 1 / size)
+    if unit == "percent":
+        return _Look("%", 1, 1.0)
+    if unit == "1/s":
+        return _Look("", 0 if max(values) >= 100 else 1, 1.0)
+    return _Look("", 1, 1.0)
+
+
+def _change_note(row: dict[Any, Any], before: float | None, after: float | None) -> str:
+    """The change, in points for a share."""
+    if before is None:
+        return "not recorded before"
+    if after is None:
+        return "not recorded after"
+    if row["unit"] == "percent":
+        return f"{compare_verdict.signed(wording.real(row['change']) or 0.0, 1)} points"
+    percent = wording.real(row["change_percent"])
+    return "" if percent is None else f"{compare_verdict.signed(percent, 1)}%"
 
 
 def small(frame: pd.DataFrame) -> float:

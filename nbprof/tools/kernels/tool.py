@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = len(run.kernels) - payload.MOST_ROWS
-    return (
-        [f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."]
-        if count > 0
-        else []
-    )
+    if count <= 0:
+        return []
+    return [
+        f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."
+    ]
 
 
 TOOL = Tool(

@@ -88,15 +88,18 @@ def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
     """
     ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
     peaks = ordered["peak_bytes"].map(wording.size)
-    level = (peaks != peaks.shift()).cumsum()
-    names = [
-        [
-            (part.isdigit(), int(part) if part.isdigit() else part)
-            for part in re.split(r"(\d+)", str(ident))
-        ]
-        for ident in ordered["memory_id"]
-    ]
-    return ordered.take(sorted(range(len(ordered)), key=lambda row: (level.iloc[row], names[row])))
+    level = (peaks != peaks.shift()).cumsum().tolist()
+    names = [_natural(str(name)) for name in ordered["memory_id"]]
+    return ordered.take(sorted(range(len(ordered)), key=lambda row: (level[row], names[row])))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """A key that puts numbers behind texts, and 2 before 10."""
+    key = []
+    for part in re.split(r"(\d+)", name):
+        digits = part.isdigit()
+        key.append((digits, int(part) if digits else 0, "" if digits else part))
+    return key
 
 
 def nothing(empty: Empty | None = None) -> Memory:
@@ -225,12 +228,12 @@ def _moments(
     rows: pd.DataFrame, own_rows: npt.NDArray[np.int64], drawn: npt.NDArray[np.int64], limit: int
 ) -> Moments | None:
     """Blocks live at each drawn point, for the table of the point that a user clicks; None if
-    blocks cannot be told apart.
+    blocks cannot be distinguished.
 
     `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a
     moment are the sums of `change` up to and with that moment, by `block`, which is a row of
     `blocks`: count 2 of a row is two such blocks. What the point has in use in its heap beyond
-    these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row
+    these and `smaller_bytes` (blocks too small to be listed, `smaller_count` of them) is one row
     more, called `rest`; its stack, where it has one, another.
     """
     alive = memory_alive.moments(rows, drawn, limit, own_rows)
@@ -257,50 +260,40 @@ def _in_unit(run: Run, step: int | None) -> str:
 
 
 def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figure]:
-    capacity, time = wording.real(row.get("capacity_bytes")), wording.real(row.get("peak_time_ms"))
-    lifetime = wording.real(row.get("lifetime_peak_bytes"))
-    of_capacity = "" if not capacity else f"of {wording.size(capacity)}"
-    if capacity and lifetime is not None and lifetime <= capacity:
-        of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
+    time, lifetime = (wording.real(row.get(key)) for key in ("peak_time_ms", "lifetime_peak_bytes"))
     when = "" if time is None else f"at {wording.number(time, 1)} ms{in_unit}"
-    part, worst = (
-        wording.real(row.get("peak_fragmentation")),
-        floats(full["fragmentation"]) if len(full) else np.zeros(0),
-    )
-    worst_text = (
-        ""
-        if not len(worst) or np.isnan(worst).all()
-        else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
-    )
     if lifetime is None:
         return _torch_figures(row, when)
+    capacity = wording.real(row.get("capacity_bytes"))
+    of_capacity = f"of {wording.size(capacity)}" if capacity else ""
+    if capacity and lifetime <= capacity:
+        of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
+    stack = f"stack {wording.size(row.get('peak_stack_bytes'))}"
+    heap, free = row.get("peak_heap_bytes"), row.get("peak_free_bytes")
     return [
         bytes_figure("lifetime_peak", "Peak, whole run", lifetime, of_capacity),
         bytes_figure("peak", "Peak, in this capture", row.get("peak_bytes"), when),
-        bytes_figure(
-            "peak_heap",
-            "At that peak: heap",
-            row.get("peak_heap_bytes"),
-            f"stack {wording.size(row.get('peak_stack_bytes'))}",
-        ),
-        bytes_figure("peak_free", "Free", row.get("peak_free_bytes"), "at the peak"),
-        figure(
-            "fragmentation",
-            "Fragmentation",
-            None if part is None else 100 * part,
-            "%",
-            2,
-            worst_text,
-        ),
-        figure(
-            "allocations",
-            "Allocations",
-            row.get("allocations"),
-            "",
-            0,
-            f"{wording.number(row.get('deallocations'))} freed",
-        ),
+        bytes_figure("peak_heap", "At that peak: heap", heap, stack),
+        bytes_figure("peak_free", "Free", free, "at the peak"),
+        _fragmentation(row, full),
+        _allocations(row),
     ]
+
+
+def _fragmentation(row: dict[Any, Any], full: pd.DataFrame) -> Figure:
+    """Fragmentation at the peak, and the highest."""
+    fraction = wording.real(row.get("peak_fragmentation"))
+    fractions = floats(full["fragmentation"]) if len(full) else np.zeros(0)
+    note = ""
+    if len(fractions) and not np.isnan(fractions).all():
+        note = f"max {wording.percent(100 * np.nanmax(fractions), 2)}"
+    percent = None if fraction is None else 100 * fraction
+    return figure("fragmentation", "Fragmentation", percent, "%", 2, note)
+
+
+def _allocations(row: dict[Any, Any]) -> Figure:
+    freed = f"{wording.number(row.get('deallocations'))} freed"
+    return figure("allocations", "Allocations", row.get("allocations"), "", 0, freed)
 
 
 def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
@@ -310,47 +303,23 @@ def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
     capacity, peak, free = (
         wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes")
     )
-    part = (
-        f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
-        if capacity and peak is not None
-        else when
-    )
+    note = when
     if not row["whole"]:
-        part = "sum of recorded events; excludes memory allocated earlier"
-    held = (
-        []
-        if free is None or peak is None
-        else [bytes_figure("reserved", "Reserved", peak + free, "from the device, at the peak")]
-    )
-    loose = (
-        []
-        if free is None
-        else [
-            bytes_figure(
-                "peak_free", "Reserved, not allocated", free, "upper bound of fragmentation"
-            )
-        ]
-    )
-    count = figure(
-        "allocations",
-        "Allocations",
-        row.get("allocations"),
-        "",
-        0,
-        f"{wording.number(row.get('deallocations'))} freed",
-    )
-    peak_time = (
-        figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2])
-        if part != when
-        else None
-    )
-    return [
-        bytes_figure("peak", "Peak, in this capture", peak, part),
-        *([peak_time] if peak_time else []),
-        *held,
-        *loose,
-        count,
-    ]
+        note = "sum of recorded events; excludes memory allocated earlier"
+    elif capacity and peak is not None:
+        note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
+    figures = [bytes_figure("peak", "Peak, in this capture", peak, note)]
+    if note != when:
+        # The note has no room for the moment.
+        in_unit = when.partition(", ")[2]
+        figures.append(figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, in_unit))
+    if free is not None:
+        if peak is not None:
+            held = "from the device, at the peak"
+            figures.append(bytes_figure("reserved", "Reserved", peak + free, held))
+        bound = "upper bound of fragmentation"
+        figures.append(bytes_figure("peak_free", "Reserved, not allocated", free, bound))
+    return [*figures, _allocations(row)]
 
 
 def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, Any]) -> int | None:

@@ -32,9 +32,19 @@ ALL_POINTS, ALL_BUFFERS, ALL_MODULES = 12_000, 3_000, 40
 _LONGEST = 400
 """Letters of a name or shape."""
 _BUFFER = (
-    "buffer", "category", "size_bytes", "unpadded_bytes", "padding_ratio", "shape", "framework_op", "allocation", "start", "end", "opcode",
+    "buffer",
+    "category",
+    "size_bytes",
+    "unpadded_bytes",
+    "padding_ratio",
+    "shape",
+    "framework_op",
+    "allocation",
+    "start",
+    "end",
+    "opcode",
     "source",
-)  # fmt: skip
+)
 
 
 def payload(run: Run) -> MemoryViewer:
@@ -99,41 +109,40 @@ def has(run: Run) -> bool:
 
 def text(module: str, seen: memory_viewer.View, limit: int) -> str:
     """The memory of a program in a few lines."""
+    head = f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}"
+    if seen.space:
+        head += f" in memory space {seen.space}"
+    if seen.peak_position >= 0:
+        head += f" at program {_point(seen)}"
+    unpadded = f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
-    space = "" if not seen.space else f" in memory space {seen.space}"
-    point = (
-        f" at program point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
-        if seen.peak_position >= 0
-        else ""
-    )
-    parts = (
-        f"parameters {wording.size(seen.parameter_bytes)}, results"
-        f" {wording.size(seen.output_bytes)}"
-    )
-    lines = [
-        f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{space}{point}",
-        f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
-        + (
-            f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)}"
-            " of the peak"
-            if padding > 0
-            else ""
-        ),
-        f"  {parts}, temporary {wording.size(seen.peak_bytes - seen.throughout_bytes)} at the peak",
-    ]
+    if padding > 0:
+        percent = wording.percent(100 * padding / seen.peak_bytes)
+        unpadded += f"; padding {wording.size(padding)}, {percent} of the peak"
+    temporary = wording.size(seen.peak_bytes - seen.throughout_bytes)
+    lines = [head, unpadded, f"  {_throughout(seen)}, temporary {temporary} at the peak"]
     rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable")
     for row in rows.head(limit).itertuples():
         name = wording.one_line(str(row.buffer)) or "(no name)"
+        shape = wording.one_line(str(row.shape))[:48]
         lines.append(
-            f"  {wording.size(row.size_bytes):>12}  {row.category:<9} "
-            f" {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}"
+            f"  {wording.size(row.size_bytes):>12}  {row.category:<9}  {shape:<48}  {name[:60]}"
         )
     if len(rows) > limit:
-        lines.append(
-            f"  {wording.size(rows['size_bytes'].iloc[limit:].sum()):>12}  in"
-            f" {wording.plural(len(rows) - limit, 'more buffer')}"
-        )
+        size = wording.size(rows["size_bytes"].iloc[limit:].sum())
+        lines.append(f"  {size:>12}  in {wording.plural(len(rows) - limit, 'more buffer')}")
     return "\n".join([*lines, *(f"  {note}" for note in seen.notes)])
+
+
+def _point(seen: memory_viewer.View) -> str:
+    """`point 12 of 345`. The peak is in the row of the timeline after the event that makes it."""
+    return f"point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
+
+
+def _throughout(seen: memory_viewer.View) -> str:
+    """Sizes of what is live throughout."""
+    parameters, results = wording.size(seen.parameter_bytes), wording.size(seen.output_bytes)
+    return f"parameters {parameters}, results {results}"
 
 
 def listed(frame: pd.DataFrame, limit: int = 10) -> str:
@@ -161,7 +170,7 @@ def _module(row: dict[Any, Any], named: Named, run: Run) -> ProgramMemory:
         for space in memory_viewer.spaces(assignment)
     ]
     return ProgramMemory(
-        name=_cut(str(row["module"])),
+        name=_shorten(str(row["module"])),
         hosts=int(row["hosts"]),
         host=_only_host(named, run),
         peak_bytes=float(row["peak_bytes"]),
@@ -179,7 +188,7 @@ def _only_host(named: Named, run: Run) -> str:
     """
     if len(named.hosts) != 1 or len(run.hosts) < 2 or f" on {named.hosts[0]}" in named.name:
         return ""
-    return _cut(wording.one_line(named.hosts[0]))
+    return _shorten(wording.one_line(named.hosts[0]))
 
 
 def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
@@ -188,23 +197,18 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
         timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes")
     )
     sampled = sample(allocated, [seen.peak_position + 1])
-    by_size = np.argsort(-seen.at_peak["size_bytes"].to_numpy(np.int64), kind="stable")
+    sizes = seen.at_peak["size_bytes"].to_numpy(np.int64)
+    by_size = np.argsort(-sizes, kind="stable")
     # The largest, in program order.
     largest = np.sort(by_size[:MOST_BUFFERS])
-    rest = seen.at_peak["size_bytes"].to_numpy(np.int64)[by_size[MOST_BUFFERS:]]
+    rest = sizes[by_size[MOST_BUFFERS:]]
+    notes = list(seen.notes)
+    if not len(timeline):
+        notes.append("This program has no temporary buffers here: its buffers are live throughout.")
     return ProgramSpace(
         space=seen.space,
         figures=_figures(seen, instructions),
-        notes=[
-            *seen.notes,
-            *(
-                []
-                if len(timeline)
-                else [
-                    "This program has no temporary buffers here: its buffers are live throughout."
-                ]
-            ),
-        ],
+        notes=notes,
         peak_bytes=float(seen.peak_bytes),
         unpadded_bytes=float(seen.peak_unpadded_bytes),
         throughout_bytes=float(seen.throughout_bytes),
@@ -214,7 +218,7 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
         points=len(timeline),
         rows=len(sampled),
         position=Delta(sampled.astype(np.int32)),
-        instruction=coded(_cut(name) for name in timeline["instruction"].iloc[sampled]),
+        instruction=coded(_shorten(name) for name in timeline["instruction"].iloc[sampled]),
         allocated_bytes=numbers(allocated[sampled]),
         unpadded=numbers(bare[sampled]),
         buffers=_table(seen.at_peak.iloc[largest]),
@@ -225,37 +229,20 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
 
 def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
-    share = (
-        f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak"
-        if padding > 0
-        else "no padding"
-    )
-    # The row of the timeline that shows it: it has the memory after the event that makes the peak.
-    moment = (
-        f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
-        if seen.peak_position >= 0
-        else "nothing temporary"
-    )
-    parts = (
-        f"parameters {wording.size(seen.parameter_bytes)}, results"
-        f" {wording.size(seen.output_bytes)}"
-    )
+    padding_note = "no padding"
+    if padding > 0:
+        padding_note = f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak"
+    moment = f"at {_point(seen)}" if seen.peak_position >= 0 else "nothing temporary"
+    temporary = seen.peak_bytes - seen.throughout_bytes
+    live = f"{wording.plural(len(seen.at_peak), 'buffer')} live in total"
+    fixed = f"not reusable: {wording.size(seen.not_reusable_bytes)}"
+    unpadded, throughout = seen.peak_unpadded_bytes, seen.throughout_bytes
     return [
         bytes_figure("peak", "Peak", seen.peak_bytes, moment),
-        bytes_figure("peak_unpadded", "Peak without padding", seen.peak_unpadded_bytes, share),
-        bytes_figure("throughout", "Live throughout", seen.throughout_bytes, parts),
-        bytes_figure(
-            "temporary",
-            "Temporary at the peak",
-            seen.peak_bytes - seen.throughout_bytes,
-            f"{wording.plural(len(seen.at_peak), 'buffer')} live in total",
-        ),
-        bytes_figure(
-            "total",
-            "Allocated in total",
-            seen.total_bytes,
-            f"not reusable: {wording.size(seen.not_reusable_bytes)}",
-        ),
+        bytes_figure("peak_unpadded", "Peak without padding", unpadded, padding_note),
+        bytes_figure("throughout", "Live throughout", throughout, _throughout(seen)),
+        bytes_figure("temporary", "Temporary at the peak", temporary, live),
+        bytes_figure("total", "Allocated in total", seen.total_bytes, fixed),
         figure(
             "instructions", "Instructions", float(instructions), "", 0, "of all its computations"
         ),
@@ -263,17 +250,13 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
 
 
 def _table(rows: pd.DataFrame) -> Table:
-    rows = (
-        rows.assign(
-            **{key: rows[key].map(_cut) for key in ("buffer", "shape", "framework_op", "source")}
-        )
-        if len(rows)
-        else rows
-    )
+    if len(rows):
+        names = ("buffer", "shape", "framework_op", "source")
+        rows = rows.assign(**{key: rows[key].map(_shorten) for key in names})
     return table_of(rows, [frames.column("memory_viewer[module].at_peak", key) for key in _BUFFER])
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return wording.cut(text, _LONGEST)
 
 

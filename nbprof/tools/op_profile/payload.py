@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 LONGEST = (1200, 300)
-"""Letters of an expression of the ops that are told, and of the others."""
+"""Letters of an expression: of the ops that are sent in full, and of the others."""
 _LONGEST_NAME = 300
 _WORTH_SAYING, _THOUSAND = 0.01, 1000
 _SEEN = 0.001

@@ -91,7 +91,7 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> Table:
     ):
         if source in ops.columns:
             rows[key] = floats(ops[source]) * scale
-    rates = [key for key in RATES if key in rows.columns and _told(rows[key])]
+    rates = [key for key in RATES if key in rows.columns and _has_values(rows[key])]
     listed = table(rows, "ops.frame", (*COLUMNS, *rates, *SHARES))
     # Half of the bytes, and more digits than a share is read with.
     listed.data.update({key: np.asarray(listed.data[key], np.float32) for key in SHARES})
@@ -122,7 +122,7 @@ def _ring(
     )
 
 
-def _told(values: pd.Series[Any]) -> bool:
+def _has_values(values: pd.Series[Any]) -> bool:
     """True if any row has a value."""
     return bool(((values.notna()) & (values.astype(object) != "")).any())
 

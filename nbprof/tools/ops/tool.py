@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def _omissions(run: Run, _events: int) -> list[str]:
-    count = payload.left_out(run)
-    omitted = (
-        [f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all."]
-        if count
-        else []
-    )
-    return omitted + ops_torch.omissions(run)
+    sentences = ops_torch.omissions(run)
+    if count := payload.left_out(run):
+        sentences.insert(
+            0,
+            f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all.",
+        )
+    return sentences
 
 
 def _follows(run: Run, bound: str) -> bool:

@@ -88,7 +88,7 @@ def payload(run: Run) -> Code | None:
         hint = offer(run)
         return Code(cells=[], notes=[hint]) if hint else None
     lines = run.lines
-    known = [key for key in ("calls", *PARTS) if lines.frame[key].notna().any()]
+    recorded = [key for key in ("calls", *PARTS) if lines.frame[key].notna().any()]
     cells = []
     for index, (title, text) in enumerate(lines.source.items()):
         rows = lines.frame[lines.frame["file"] == title]
@@ -96,7 +96,7 @@ def payload(run: Run) -> Code | None:
             code = text.splitlines()
             # The recorded cell is first.
             span = (1, len(code)) if index == 0 else _timed_span(rows, len(code))
-            table = _table(rows, code, span, ["line", "code", *known], sampled=lines.sampled)
+            table = _table(rows, code, span, ["line", "code", *recorded], sampled=lines.sampled)
             cells.append(CodeCell(title=title, table=table))
     return Code(cells=cells[:MOST_CELLS], notes=_notes(lines)) if cells else None
 

@@ -179,7 +179,7 @@ def _flame(tree: pd.DataFrame, **options: Any) -> Model:
 
 
 def _left_edges(tree: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Where the box of each call begins: behind those of the longer calls of its caller."""
+    """Left edge of the box of each call: right of the longer calls of its caller."""
     total, parent = tree["total_ms"].to_numpy(float), tree["parent"].tolist()
     depth = tree["depth"].tolist()
     left = np.zeros(len(tree))

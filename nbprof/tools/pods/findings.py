@@ -21,39 +21,17 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200
 """Rows of a table in a report; the frames have all."""
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 _MOST_LINES = 2
 _CHANCE = 0.01
 _LEAST_PERCENT = 1.0
 _TABLES = {
     "stragglers": (
-        *(
-            "host",
-            "device",
-            "straggler",
-            "own_ms",
-            "excess_ms",
-            "slowest_in",
-            "steps",
-            "chance",
-            "pauses",
-            "last_in",
-            "collectives",
-        ),
-        *("cost_ms", "saved_ms", "cause", "cause_ms"),
+        "host device straggler own_ms excess_ms slowest_in steps chance pauses last_in collectives"
+        " cost_ms saved_ms cause cause_ms"
     ),
     "outliers": (
-        "name",
-        "where",
-        "kind",
-        "host",
-        "time_ms",
-        "median_ms",
-        "excess_ms",
-        "ratio",
-        "deviations",
-        "hosts_out",
-        "hosts",
+        "name where kind host time_ms median_ms excess_ms ratio deviations hosts_out hosts"
     ),
 }
 
@@ -63,30 +41,29 @@ def table_of(run: Run, name: str) -> Table | None:
     frame: pd.DataFrame = getattr(run.pod_frames, name)
     if frame.empty:
         return None
-    keys = [key for key in _TABLES[name] if key != "device" or frame["host"].duplicated().any()]
+    keys = _TABLES[name].split()
+    if "device" in keys and not frame["host"].duplicated().any():
+        keys.remove("device")
     return table(frame.head(MOST_ROWS), f"pods.{name}", keys)
 
 
 def left_out(run: Run, name: str) -> str | None:
     """A sentence on the rows that `table_of` omits; None if it has all."""
     count = len(getattr(run.pod_frames, name))
-    return (
-        f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all."
-        if count > MOST_ROWS
-        else None
-    )
+    if count <= MOST_ROWS:
+        return None
+    return f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all."
 
 
 def text(payload: Payload, limit: int) -> list[str]:
     """For the console: who holds the others up, and whether hosts are missing."""
-    # The first sentence of each: the tab has the rest.
-    texts = [
-        wording.plain(finding)
-        for finding in payload.pods.findings or ()
-        if finding.startswith("**")
-    ]
-    named = [f"{text.partition('. ')[0].removesuffix('.')}." for text in texts]
-    return named[: max(0, min(limit, _MOST_LINES))]
+    lines = []
+    for finding in payload.pods.findings or ():
+        if finding.startswith("**"):
+            # The first sentence; the tab has the rest.
+            sentence = wording.plain(finding).partition(". ")[0]
+            lines.append(f"{sentence.removesuffix('.')}.")
+    return lines[: max(0, min(limit, _MOST_LINES))]
 
 
 def sentences(run: Run) -> list[str]:
@@ -99,10 +76,11 @@ def sentences(run: Run) -> list[str]:
     several = bool(ranks["host"].duplicated().any())
     measured = _measured(frames.what_if)
     sentences = [
-        _straggler(row, several, measured, unit) for row in slow.head(_MOST_TOLD).to_dict("records")
+        _straggler(row, several, measured, unit)
+        for row in slow.head(_MOST_NAMED).to_dict("records")
     ]
-    if len(slow) > _MOST_TOLD:
-        sentences.append(f"{len(slow) - _MOST_TOLD:,} more delay the others; see the table below.")
+    if len(slow) > _MOST_NAMED:
+        sentences.append(f"{len(slow) - _MOST_NAMED:,} more delay the others; see the table below.")
     if slow.empty:
         sentences.append(
             f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that"
@@ -124,31 +102,28 @@ def _barely_slow(
     if beyond_chance.empty:
         return []
     row = beyond_chance.iloc[int(beyond_chance["slowest_in"].to_numpy().argmax())]
-    behind = (
-        f"only {wording.millis(row['excess_ms'])} behind" if row["excess_ms"] > 0 else "not behind"
-    )
-    often = (
-        f"**{_name(row, several)}**, the slowest in {row['slowest_in']:,} of {row['steps']:,}"
-        f" {unit.plural}"
-    )
-    return [f"Beyond chance, but on average {behind} the median of the others: {often}."]
+    behind = "not behind"
+    if row["excess_ms"] > 0:
+        behind = f"only {wording.millis(row['excess_ms'])} behind"
+    often = f"the slowest in {row['slowest_in']:,} of {row['steps']:,} {unit.plural}"
+    worker = f"**{_name(row, several)}**, {often}"
+    return [f"Beyond chance, but on average {behind} the median of the others: {worker}."]
 
 
 def _missing(run: Run) -> list[str]:
     """Sentences on the number of missing hosts, files and partly read hosts."""
     part = len(run.hosts_in_part)
     away = len(run.hosts_missing) - part
+    see = "see p.pods.missing."
     sentences = []
     if away:
         subject = "host or file is" if away == 1 else "hosts or files are"
-        sentences.append(f"**{away:,}** {subject} missing and not compared; see p.pods.missing.")
+        sentences.append(f"**{away:,}** {subject} missing and not compared; {see}")
     if part:
-        subject = (
-            "host was read only in part, and is"
-            if part == 1
-            else "hosts were read only in part, and are"
-        )
-        sentences.append(f"**{part:,}** {subject} compared as far as possible; see p.pods.missing.")
+        subject = "hosts were read only in part, and are"
+        if part == 1:
+            subject = "host was read only in part, and is"
+        sentences.append(f"**{part:,}** {subject} compared as far as possible; {see}")
     return sentences
 
 
@@ -228,15 +203,10 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> l
 
 
 def _group(members: str, groups: pd.DataFrame) -> str:
-    """Of whom collectives are: by the program's word for the group, too, where that is the only one
-    for these ranks.
-    """
+    """The ranks of collectives, with the program's word for the group if it is the only one."""
     ranks = wording.one_line(members)
-    words = set(
-        groups.loc[groups["slow"].astype(bool) & (groups["members"] == members), "description"]
-    ) - {""}
-    return (
-        f"of **{wording.one_line(words.pop())}** (ranks {ranks})"
-        if len(words) == 1
-        else f"among ranks **{ranks}**"
-    )
+    same = groups["slow"].astype(bool) & (groups["members"] == members)
+    names = set(groups.loc[same, "description"]) - {""}
+    if len(names) == 1:
+        return f"of **{wording.one_line(names.pop())}** (ranks {ranks})"
+    return f"among ranks **{ranks}**"

@@ -24,6 +24,25 @@ if TYPE_CHECKING:
 
 MOST_BARS = 4_000
 """Bars of one worker and step in a report: of each step the slowest workers, and the fastest."""
+
+
+def _slowest(grid: Grid, counted: npt.NDArray[np.bool_], with_waiting: bool, unit: Unit) -> str:
+    """A sentence on the worker that is the slowest most often."""
+    count, slowest_in = int(counted.sum()), _times_slowest(grid, counted)
+    worst, times = int(slowest_in.argmax()), int(slowest_in.max())
+    name = wording.one_line(grid.workers[worst])
+    if not times and count == 1:
+        return "Several workers are equally slow."
+    if not times:
+        return f"In each {unit.noun}, several workers are equally slow."
+    if count == 1:
+        return f"**{name}** is the slowest in the only {unit.noun}."
+    if 2 * times > count:
+        return f"**{name}** is the slowest in **{times:,} of {count:,}** {unit.plural}."
+    no_worker = "With waiting included, no worker" if with_waiting else "No worker"
+    return f"{no_worker} is the slowest in most {unit.plural}; {name} is in {times:,} of {count:,}."
+
+
 MOST_STEPS = 4000
 MOST_WORKERS = 3000
 
@@ -125,34 +144,16 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     counted = grid.counted if grid.counted.any() else ~grid.counted
     if unit.whole:
         return _of_recordings(grid)
-    n, slowest_in = int(counted.sum()), _times_slowest(grid, counted)
-    worst, times = int(slowest_in.argmax()), int(slowest_in.max())
-    name = wording.one_line(grid.workers[worst])
-    if not times:
-        who = (
-            "Several workers are equally slow."
-            if n == 1
-            else f"In each {unit.noun}, several workers are equally slow."
-        )
-    elif n == 1:
-        who = f"**{name}** is the slowest in the only {unit.noun}."
-    elif 2 * times > n:
-        who = f"**{name}** is the slowest in **{times:,} of {n:,}** {unit.plural}."
-    else:
-        who = (
-            f"{'With waiting included, no' if with_waiting else 'No'} worker is the slowest in most"
-            f" {unit.plural}; {name} is in {times:,} of {n:,}."
-        )
+    n = int(counted.sum())
+    who = _slowest(grid, counted, with_waiting, unit)
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
         return f"No {unit.noun} was recorded by more than one worker."
     # A spread that rounds to 0 is not a difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
         return f"All workers take the same time in {'the only' if n == 1 else 'every'} {unit.noun}."
-    mean, widest = (
-        float(np.nanmean(spread)),
-        int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan))),
-    )
+    mean = float(np.nanmean(spread))
+    widest = int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan)))
     if n == 1:
         return f"{who} The fastest takes **{wording.percent(mean)}** less."
     return (

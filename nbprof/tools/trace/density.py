@@ -23,9 +23,9 @@ Levels = npt.NDArray[np.uint16]
 def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
     """The share of time that omitted events take on each lane and level.
 
-    The stretch from the first to the last event that was left out is cut into equal parts, fewer
-    where there are many rows. Of too many rows the outer levels are told: what is in them covers
-    what is inside.
+    The time from the first to the last omitted event is divided into equal parts, fewer where
+    there are many rows. Of too many rows the outer levels are listed: their events cover those
+    inside.
 
     Parameters
     ----------
@@ -63,19 +63,19 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     last = max(last, first + 1)
     lane = np.repeat(np.arange(size), depths)
     level = np.arange(len(count)) - base[lane]
-    told_rows = _outermost(count, level)
-    bins = int(np.clip(MOST_BYTES // len(told_rows), _FEWEST_BINS, _MOST_BINS))
+    listed = _outermost(count, level)
+    bins = int(np.clip(MOST_BYTES // len(listed), _FEWEST_BINS, _MOST_BINS))
     # Retained events, and those of inner levels, go to one row behind the others: removing them
     # from every column first would cost more.
-    position = np.full(len(count), len(told_rows), np.int64)
-    position[told_rows] = np.arange(len(told_rows))
-    density = Density(len(told_rows) + 1, bins, first, last)
+    position = np.full(len(count), len(listed), np.int64)
+    position[listed] = np.arange(len(listed))
+    density = Density(len(listed) + 1, bins, first, last)
     # An instant takes no time, and has to be seen all the same, the one at the end too.
     least = max((last - first) // bins // 1000, 1)
     for table in tables:
         for part, retained in table.blocks():
             row = position[base[table.events.lane[part]] + table.level[part]]
-            row[retained] = len(told_rows)
+            row[retained] = len(listed)
             start = np.minimum(table.events.start[part], last - least)
             density.add(
                 row,
@@ -86,9 +86,9 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
         bins=bins,
         from_=(first - tracks.origin) / unit,
         to=(last - tracks.origin) / unit,
-        lane=lane[told_rows].astype(np.uint32),
-        depth=level[told_rows].astype(np.uint16),
-        count=count[told_rows].astype(np.uint32),
+        lane=lane[listed].astype(np.uint32),
+        depth=level[listed].astype(np.uint16),
+        count=count[listed].astype(np.uint32),
         busy=bytes_of(density.shares()[:-1]),
     )
 
@@ -123,7 +123,7 @@ def deepest(events: Events, level: Levels) -> Int64s:
 
 
 def _outermost(count: Int64s, level: Int64s) -> Int64s:
-    """Rows that have something, ascending; of too many the outer levels."""
+    """Rows with omitted events, ascending; of too many the outer levels."""
     used = np.flatnonzero(count)
     order = np.argsort(level[used], kind="stable")[: MOST_BYTES // _FEWEST_BINS]
     return np.sort(used[order])
