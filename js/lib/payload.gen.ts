@@ -785,7 +785,7 @@ export interface ProgramSpace {
   rest_bytes: number;
 }
 
-/** Each step on each worker (host, or device with steps of its own). See nbprof.tools.pods.parts. */
+/** Each step on each worker (a host, or a device that has its own steps). See nbprof.tools.pods.parts. */
 export interface Pods {
   empty: Empty | null;
   statement: Marked;

@@ -68,4 +68,4 @@ def heads() -> dict[str, list[Column]]:
     columns = {name: list(frames.SCHEMA[name]) for name in _FRAMES} | _TABLES
     for name, added in _ADDED.items():
         columns[name] = [*columns.get(name, []), *added]
-    return {name: [head(col) for col in cols] for name, cols in columns.items()}
+    return {name: list(map(head, cols)) for name, cols in columns.items()}

@@ -25,7 +25,7 @@ def tools() -> dict[str, Tool]:
 
 
 def alone(run: Run) -> Alone | None:
-    """How to show a run whose data is that of a single tool; None for any other."""
+    """The tabs and facts of a run whose data is that of a single tool; None for any other."""
     answers = [ask(tool.alone, run, otherwise=None) for tool in tools().values()]
     # One with facts has neither steps nor events.
     return max(filter(None, answers), key=lambda alone: bool(alone.facts), default=None)

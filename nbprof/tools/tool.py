@@ -41,7 +41,7 @@ def cached_part(part: str, compute: Callable[[Run], AnyTab]) -> Callable[[Run, i
 
 
 class Alone(NamedTuple):
-    """How to show a profile whose data is that of a single tool.
+    """Tabs and facts of a profile whose data is that of a single tool.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Tool:
         (run, events) -> lines of the receipt on what the payload leaves out of what the analysis
         has.
     text : callable
-        (payload, most) -> at most so many lines of the summary on the console.
+        (payload, limit) -> at most so many lines of the summary on the console.
     picture : callable
         A PNG of the payload, where this is the tool that has the picture of the run.
     chart : callable
@@ -155,7 +155,7 @@ class Tool:
     alone: Callable[[Run], Alone | None] = lambda _run: None
     only: Callable[[Payload], bool] = lambda _payload: False
     omissions: Callable[[Run, int], list[str]] = lambda _run, _events: []
-    text: Callable[[Payload, int], list[str]] = lambda _payload, _most: []
+    text: Callable[[Payload, int], list[str]] = lambda _payload, _limit: []
     picture: Callable[[Payload], bytes] | None = None
     chart: Callable[[Payload], bytes | None] = lambda _payload: None
     lead: Callable[[Payload], Html] = lambda _payload: ""

@@ -31,6 +31,20 @@ if TYPE_CHECKING:
 
     from nbprof.run.run import Run
 
+
+def _draw_reported(plot: Any, source: Any) -> None:
+    """The Iteration Time that the file states, as a dotted line."""
+    plot.step(
+        "x",
+        "reported",
+        mode="center",
+        color="#22262B",
+        line_dash="dotted",
+        source=source,
+        legend_label="Iteration Time",
+    )
+
+
 _COLOURS = {
     ascend.AI_CORE: DEVICE,
     ascend.VECTOR: mix(DEVICE, 63),
@@ -99,15 +113,7 @@ def iterations(
         legend_label=[label for _, _, label in parts],
     )
     if np.isfinite(data["reported"]).any():
-        plot.step(
-            "x",
-            "reported",
-            mode="center",
-            color="#22262B",
-            line_dash="dotted",
-            source=source,
-            legend_label="Iteration Time",
-        )
+        _draw_reported(plot, source)
     tips = [
         ("Iteration", "@iteration"),
         ("End to end", "@total{custom}"),

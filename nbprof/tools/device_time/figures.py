@@ -77,10 +77,10 @@ def _labels(rows: Any) -> list[str]:
 
 
 def _label(host: object, device: object, several: bool) -> str:
-    return f"{_cut(host, 40)}, device {device}" if several else f"device {device}"
+    return f"{_shorten(host, 40)}, device {device}" if several else f"device {device}"
 
 
-def _cut(text: object, limit: int = 60) -> str:
+def _shorten(text: object, limit: int = 60) -> str:
     return wording.cut(wording.one_line(str(text)), limit)
 
 
@@ -188,7 +188,7 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
             mode="after",
             color=colour,
             source=source,
-            legend_label=f"{_label(host, device, several)}: {_cut(name, 40)}",
+            legend_label=f"{_label(host, device, several)}: {_shorten(name, 40)}",
         )
     style(plot, "ms", unit)
     plot.y_range.start = 0
@@ -266,7 +266,7 @@ def _stragglers(run: Run, **options: Any) -> Model:
 def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
     plotting, models = bokeh()
     rows = run.device_time.frames["device_critical_path"].head(most)
-    names = [f"{i + 1}. {_cut(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
+    names = [f"{i + 1}. {_shorten(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
     kinds = [_KINDS.get(str(kind), ("Not known", OTHER)) for kind in rows["kind"]]
     source = models.ColumnDataSource(
         {

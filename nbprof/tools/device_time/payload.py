@@ -236,7 +236,7 @@ class _DeviceParts(NamedTuple):
 
 def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
     """The time of each device, for the whole recording and step by step."""
-    recording = _most(_of_recording(frame), "idle_ms", MOST_DEVICES)
+    recording = _rows_with_most(_of_recording(frame), "idle_ms", MOST_DEVICES)
     hosts = frame["host"].nunique()
     # A number that comes again on a device is another step.
     turn = frame.groupby(["host", "device", "step"], sort=False, dropna=False).cumcount()
@@ -343,10 +343,10 @@ def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         tables["device_queue"] = tables["device_queue"].sort_values(
             "works", ascending=False, kind="stable"
         )
-    return {name: _most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in tables.items()}
+    return {name: _rows_with_most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in tables.items()}
 
 
-def _most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
+def _rows_with_most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
     """The rows that have most of something, in the order in which they are."""
     if len(rows) <= count:
         return rows

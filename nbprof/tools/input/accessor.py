@@ -35,23 +35,23 @@ class InputPipeline(Framed):
 
     @property
     def categories(self) -> pd.DataFrame:
-        """The five kinds of input work: self time of their ops as recorded, and what helps.
+        """The five kinds of input work: self time of their ops as recorded, and a remedy.
 
         Enqueuing is infeed enqueues and copies to the device. A read is of a file (`…::TFRecord`,
         `TextLine`, `FixedLengthRecord`, `SSTable`, `RecordIO`, `ArrayRecord`): in advance where its
         path holds a prefetch, interleave, parallel map, or memory reader or writer, else on demand.
         All other iterators preprocess.
 
-        JAX has no input pipeline of its own and does not record which calls copy to a device: kinds
-        of which such a profile has no op are missing, except that reading and preprocessing are 0
-        where another stage of a pipeline was recorded.
+        JAX has no input pipeline and does not record which calls copy to a device: kinds without an
+        op in such a profile are missing, except that reading and preprocessing are 0 where another
+        stage of a pipeline was recorded.
         """
         categories: pd.DataFrame = self._profile.run.input_categories
         return categories.copy()
 
     @property
     def summary(self) -> dict[str, Any]:
-        """How much of a step is input, of which kinds, and what to do next.
+        """The share of input in a step, its kinds, and the next step to take.
 
         Of the steps that averages use: `input_percent` (sum of input by sum of step times), and
         over the steps `mean_percent` `sd_percent` (n - 1; None of one step) `min_percent`
@@ -122,7 +122,7 @@ class TfData(View):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Whether the slowest host pipeline limits the program.
+        """The slowest host pipeline, and whether it limits the program.
 
         `input_bound` (longest call over 50 µs; None without tf.data), `host` `pipeline` `max_us`
         `bottleneck` `bottleneck_us` of the slowest host pipeline, a `statement` and the

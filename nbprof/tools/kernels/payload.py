@@ -81,7 +81,7 @@ def payload(run: Run) -> Kernels:
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
     by_name = analysis.by_name(kernels)
     origins = [key for key in ORIGINS if kernels[key].notna().any()]
-    rows = table(_shown(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *origins))
+    rows = table(_with_shapes(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *origins))
     if chip(run) == "NPU":
         rows.columns = [_of_npu(head) for head in rows.columns if head.key not in _NOT_OF_NPU]
     return Kernels(
@@ -289,16 +289,13 @@ def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
 
 
-def _shown(kernels: pd.DataFrame) -> pd.DataFrame:
+def _with_shapes(kernels: pd.DataFrame) -> pd.DataFrame:
+    """With the shapes of blocks and grids as text, and all shared memory of a block."""
     if kernels.empty:
         return kernels
-    shared = (
-        kernels[["static_shared_bytes", "dynamic_shared_bytes"]]
-        .astype("Float64")
-        .sum(axis=1, min_count=1)
-    )
-    block, grid = ([shape.replace(",", "×") for shape in kernels[key]] for key in ("block", "grid"))
-    return kernels.assign(block=block, grid=grid, shared_bytes=shared)
+    shared = kernels[["static_shared_bytes", "dynamic_shared_bytes"]].astype("Float64")
+    shapes = {key: kernels[key].str.replace(",", "×", regex=False) for key in ("block", "grid")}
+    return kernels.assign(**shapes, shared_bytes=shared.sum(axis=1, min_count=1))
 
 
 def _empty(run: Run) -> Empty:

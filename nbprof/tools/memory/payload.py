@@ -76,7 +76,7 @@ def payload(run: Run) -> Memory:
     rows = dict(zip(idents.tolist(), rows_by_code(code), strict=False))
     limit = MOST_BLOCKS // len(ordered)
     ids = [
-        _one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), limit)
+        _allocator(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), limit)
         for row in ordered.to_dict("records")
     ]
     return Memory(empty=None, of=host, peaks=peaks, ids=ids)
@@ -148,7 +148,7 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(
+def _allocator(
     run: Run, row: dict[Any, Any], rows: pd.DataFrame, own_rows: npt.NDArray[np.int64], limit: int
 ) -> MemoryId:
     full = rows[_WHOLE].take(own_rows)
@@ -184,7 +184,7 @@ def _one(
         fragmentation=floats(events["fragmentation"]).astype(np.float32),
         peak=_alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
         moments=_moments(rows, own_rows, drawn, limit),
-        ops=table(_most(ops), "memory.ops", _OPS),
+        ops=table(_largest_ops(ops), "memory.ops", _OPS),
         ops_left_out=_ops_left_out(len(ops) - MOST_OPS),
     )
 
@@ -201,7 +201,7 @@ def _alive(rows: pd.DataFrame) -> Table:
     return blocks
 
 
-def _most(ops: pd.DataFrame) -> pd.DataFrame:
+def _largest_ops(ops: pd.DataFrame) -> pd.DataFrame:
     """The ops that a view lists: where there are too many, those that took most; largest increase
     first as in the frame.
     """

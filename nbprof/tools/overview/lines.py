@@ -49,21 +49,21 @@ class LineView(Framed):
     `frame` has one row per line that ran or that a program was compiled from, the recorded cell
     first:
 
-    - `host_us`: what passed while the line ran, on the thread of the cell, with all that it called.
-      A function of a cell has lines of its own, so that the time of a call stands with the lines
-      that it ran: each moment counts once.
+    - `host_us`: time while the line ran on the thread of the cell, including everything it called.
+      A call of a function of a cell counts for the lines of that function, so each moment counts
+      once.
     - `device_us`: time of the kernels, copies and fills that were launched while the line ran, by
-      this thread or another, as autograd has one. A framework that launches later than it is called
+      this thread or another, such as that of autograd. A framework that launches asynchronously
       launches in a later line.
     - `program_us`: self time of the ops of compiled XLA programs by the line that they were traced
-      from: one of a jitted function, not of its call. It needs no stacks.
+      from: a line of a jitted function, not that of its call. It needs no stacks.
 
     In other recordings of PyTorch with stacks the row is that of a function, and its line the one
     in the stack: since PyTorch 1.11 the first one of the function. Then `host_us` is the time in
     the function and in library code that it called, `device_us` what their ops launched, also by
-    the backward pass. Person's code is that of cells and of files that lie in no package.
+    the backward pass. Rows are of your own code: cells, and files outside of packages.
 
-    What belongs to no line is `unattributed`, and in no row.
+    Time that belongs to no line is `unattributed`, and in no row.
     """
 
     def __init__(self, profile: Shown) -> None:

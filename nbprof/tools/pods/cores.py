@@ -40,10 +40,10 @@ def payload(run: Run, steps_of_hosts: pd.DataFrame, steps: npt.NDArray[np.int64]
     Parameters
     ----------
     run : Run
-    at : DataFrame
+    steps_of_hosts : DataFrame
         `host group at`: which step of the view each step of a host is.
     steps : int64[drawn]
-        The steps that are drawn, as `at` counts them.
+        The steps that are drawn, as its column `at` counts them.
     """
     frame = run.pods_cores
     if frame.empty:
@@ -94,7 +94,8 @@ def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
     """Notes on the table of cores, in sentences."""
     none = [_COLUMNS[kind].label.lower() for kind in KINDS if kind not in kinds]
     parts = [f"No core spent time on {wording.listed(none, 'or')}."] if none else []
-    if (run.devices["megacore"] == True).any():  # noqa: E712 - a column of objects, which may be missing
+    # A column of objects, which may be missing.
+    if (run.devices["megacore"] == True).any():  # noqa: E712
         parts.append("Megacore: the two cores of a chip work as one and share a row.")
     if frame["worker"].str.contains(" SparseCore ", regex=False).any():
         parts.append("A SparseCore works alongside the core of its chip, in the same step.")

@@ -45,7 +45,7 @@ class TorchOps(Framed):
             The columns of `frame` and `input_shapes`, `call_stack` (one call a line, innermost
             first), `module` (outermost first), or `source` and `aten_ops`. These are exact for what
             `torch.compile` made with `INDUCTOR_PROVENANCE=1`, if the log that `TORCH_TRACE` names,
-            or a file that TORCH_COMPILE_DEBUG or tlparse made of it, lies in the folder of the
+            or a file that TORCH_COMPILE_DEBUG or tlparse made of it, is in the folder of the
             trace. Else a line is the one in which the function begins.
 
         Raises

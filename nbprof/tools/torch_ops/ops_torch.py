@@ -90,12 +90,12 @@ def largest_modules(frame: pd.DataFrame, limit: int = MOST_MODULES) -> pd.DataFr
     rest = frame.iloc[rows].groupby(around)[[key for key in _SUMS if key in frame]].sum(min_count=1)
     count = pd.Series(around).value_counts()
     extra = rest.assign(
-        name=[f"({count[at]:,} more with less time)" for at in rest.index],
+        name=[f"({count[row]:,} more with less time)" for row in rest.index],
         module="",
-        depth=[0 if at < 0 else int(depth[at]) + 1 for at in rest.index],
+        depth=[0 if row < 0 else int(depth[row]) + 1 for row in rest.index],
     )
     # Behind the last row of the module's subtree.
-    ends = [_end(depth, at) for at in rest.index.tolist()]
+    ends = [_end(depth, row) for row in rest.index.tolist()]
     order = np.concatenate(
         [
             np.flatnonzero(keep).astype(np.float64),

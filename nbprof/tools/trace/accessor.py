@@ -77,8 +77,8 @@ class TraceView(View):
         -------
         DataFrame
             One row per event: `host` `process` `lane` `name` (in full), `start_us` after the start
-            of the profile, `duration_us`, `depth` (how many events of its lane it lies in),
-            `self_us` (without what lies in it), `event` (its number in the profile), and the args.
+            of the profile, `duration_us`, `depth` (how many events of its lane contain it),
+            `self_us` (without the events in it), `event` (its number in the profile), and the args.
 
         Raises
         ------
@@ -146,8 +146,8 @@ class TraceView(View):
         -------
         DataFrame
             One row per name and side: `name`, `on` (host or device), `count`, `self_us`, `total_us`
-            (with what lies in it), `percent` (`self_us` of the range; lanes run at the same time,
-            so the sum may pass 100).
+            (with nested events), `percent` (`self_us` of the range; lanes run at the same time, so
+            the sum may exceed 100).
 
         Examples
         --------

@@ -20,7 +20,7 @@ _BLOCK = 1 << 19
 Levels = npt.NDArray[np.uint16]
 
 
-def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
+def rest(tracks: Tracks, retained: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
     """The share of time that omitted events take on each lane and level.
 
     The time from the first to the last omitted event is divided into equal parts, fewer where
@@ -30,7 +30,7 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     Parameters
     ----------
     tracks : Tracks
-    kept : sequence of int64[k]
+    retained : sequence of int64[k]
         Events that are not left out, of `tracks.events` and of `tracks.extra`.
     levels : sequence of uint16[n]
         The level of every event of both.
@@ -39,7 +39,7 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     """
     tables = [
         _Left(events, rows, level)
-        for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True)
+        for events, rows, level in zip((tracks.events, tracks.extra), retained, levels, strict=True)
     ]
     size = max((len(table.depths) for table in tables), default=0)
     depths = np.max(
@@ -96,20 +96,20 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
 class _Left:
     """The events of a table that were left out, in blocks: a profile may have ten million."""
 
-    def __init__(self, events: Events, kept: Int64s, level: Levels) -> None:
+    def __init__(self, events: Events, retained: Int64s, level: Levels) -> None:
         self.events, self.level = events, level
-        self._kept = kept
+        self._retained = retained
         self.depths = deepest(events, level)
 
     def blocks(self) -> Iterator[tuple[slice, Int64s]]:
         """Stretches of events with something left out, and where in each those are that are
-        kept.
+        retained.
         """
         for start in range(0, len(self.events), _BLOCK):
             stop = min(start + _BLOCK, len(self.events))
-            first, last = np.searchsorted(self._kept, [start, stop])
+            first, last = np.searchsorted(self._retained, [start, stop])
             if last - first < stop - start:
-                yield slice(start, stop), self._kept[first:last] - start
+                yield slice(start, stop), self._retained[first:last] - start
 
 
 def deepest(events: Events, level: Levels) -> Int64s:

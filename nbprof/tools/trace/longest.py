@@ -27,7 +27,7 @@ def longest(
     lanes : sequence of (lane int32[n], duration int64[n])
         Tables of events, each sorted by lane; a lane is in one of them.
     always : set of int
-    most : int
+    limit : int
         How many to keep in all; only one event of each lane may make it more. 0 keeps none.
     """
     size = max((int(lane[-1]) + 1 for lane, _ in lanes if len(lane)), default=0)
@@ -41,16 +41,19 @@ def longest(
     # So many that they alone would fill the budget are thinned like the rest.
     first = share(np.where(forced, counts, 0), max(limit // 2, 1))
     quota = np.where(forced, first, share(np.where(forced, 0, counts), limit - int(first.sum())))
-    return [_of(edge, duration, quota) for edge, (_, duration) in zip(edges, lanes, strict=True)]
+    return [
+        _longest_of_each(edge, duration, quota)
+        for edge, (_, duration) in zip(edges, lanes, strict=True)
+    ]
 
 
-def _of(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
+def _longest_of_each(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
     """The `quota[lane]` longest of each lane. A lane is partitioned around its threshold, never
     sorted.
     """
     # Of thousands of lanes each keeps one event: all of these at once.
     single = np.flatnonzero((quota == 1) & (np.diff(edges) > 1))
-    retained: list[Ints] = [_longest_of(edges, single, duration)]
+    retained: list[Ints] = [_single_longest(edges, single, duration)]
     quota = quota.copy()
     quota[single] = 0
     for count, first, stop in zip(
@@ -67,7 +70,7 @@ def _of(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
     return np.sort(np.concatenate(retained))
 
 
-def _longest_of(edges: npt.NDArray[np.intp], lanes: Ints, duration: Ints) -> Ints:
+def _single_longest(edges: npt.NDArray[np.intp], lanes: Ints, duration: Ints) -> Ints:
     """The longest event of each of some lanes with events, the first of equals."""
     if not len(lanes):
         return np.zeros(0, np.int64)

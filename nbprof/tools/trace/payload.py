@@ -38,7 +38,7 @@ def payload(run: Run, limit: int = MOST_EVENTS) -> parts.Trace:
     Parameters
     ----------
     run : Run
-    most : int
+    limit : int
         Events in all; 0 leaves only the lanes and the density.
     """
     timeline = run.timeline
@@ -136,7 +136,7 @@ class _Columns:
                 )
             )
             first += len(events)
-        lane, self._start, self._duration, self._own, self._level, name, self._event = map(
+        lane, self._start, self._duration, self._self_time, self._level, name, self._event = map(
             np.concatenate, zip(*columns, strict=True)
         )
         self.used, names = np.unique(name, return_inverse=True)
@@ -147,7 +147,10 @@ class _Columns:
         self._bounds = np.searchsorted(
             lane, np.arange(max((track.id for track in tracks.lanes), default=-1) + 2)
         ).tolist()
-        self._length, self._inside = self._duration.astype(np.uint32), self._duration - self._own
+        self._length, self._nested_time = (
+            self._duration.astype(np.uint32),
+            self._duration - self._self_time,
+        )
         self._has_op = self._op != 0
 
     def _ops(self, texts: list[str], op: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
@@ -192,7 +195,7 @@ class _Columns:
             duration=self._length[part],
             # Of most events nothing, so that it packs better than self times, which mostly repeat
             # the durations.
-            inside=smallest(self._inside[part]),
+            inside=smallest(self._nested_time[part]),
             name_code=self._names[part],
             depth=_levels(self._level[part]),
             event=Delta(self._event[part]),
@@ -229,10 +232,10 @@ def _samples(
         time, value = time[rows], value[rows]
     # Shares are drawn, with three digits.
     values = value.astype(np.float32) if counter.unit == "percent" else numbers(value)
-    return _whole(time - origin), values
+    return _in_ns(time - origin), values
 
 
-def _whole(time: Ints) -> Delta | npt.NDArray[np.float64]:
+def _in_ns(time: Ints) -> Delta | npt.NDArray[np.float64]:
     """Times as nanoseconds: in whole ones, as the slices beside them begin, where 31 bits hold
     them.
     """
