@@ -197,7 +197,8 @@ def budget(events: Any) -> int:
     if events is None:
         return MOST_EVENTS
     count = -1
-    if isinstance(events, Real) and not isinstance(events, bool | np.bool_):
+    is_number = isinstance(events, Real) and not isinstance(events, bool | np.bool_)
+    if is_number:
         with suppress(ValueError, OverflowError):
             count = int(events)
     if count < 0 or count != events:

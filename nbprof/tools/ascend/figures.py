@@ -131,7 +131,7 @@ def iterations(
 
 def _of_model(frame: pd.DataFrame, device: int, model: int | None) -> pd.DataFrame:
     """The iterations of a model on a device, by default its main one."""
-    rows = frame[frame["device"] == device]
+    rows: pd.DataFrame = frame[frame["device"] == device]
     rows = rows[rows["main"]] if model is None else rows[(rows["model"] == model).fillna(False)]
     if rows.empty:
         groups = []

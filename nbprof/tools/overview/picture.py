@@ -67,8 +67,8 @@ def steps_png(payload: Payload) -> bytes | None:
 
 def _header(sheet: Canvas, meta: Meta, y: float) -> float:
     for row, (colour, left, width) in enumerate(_LOGO):
-        x, top = _LEFT + left, y + 2 + 8 * row
-        sheet.box(x, top, x + width, top + 5, colour)
+        top = y + 2 + 8 * row
+        sheet.box(_LEFT + left, top, _LEFT + left + width, top + 5, colour)
     x = sheet.text(_LEFT + 44, y, "nbprof", 24, INK, bold=True)
     x = sheet.text(x + 22, y, sheet.fit(meta.label, 24, 500), 24, TEXT, bold=True)
     facts = " · ".join(["", *meta.facts]).strip()
