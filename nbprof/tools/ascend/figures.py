@@ -131,7 +131,7 @@ def iterations(
 
 def _of_model(frame: pd.DataFrame, device: int, model: int | None) -> pd.DataFrame:
     """The iterations of a model on a device, by default its main one."""
-    rows: pd.DataFrame = frame[frame["device"] == device]
+    rows = frame[frame["device"] == device]
     rows = rows[rows["main"]] if model is None else rows[(rows["model"] == model).fillna(False)]
     if rows.empty:
         groups = []
@@ -143,7 +143,8 @@ def _of_model(frame: pd.DataFrame, device: int, model: int | None) -> pd.DataFra
             f" {', '.join(groups)}"
         )
     # Recordings may have devices of the same number.
-    return rows[rows["host"] == rows["host"].iloc[0]]
+    of_host: pd.DataFrame = rows[rows["host"] == rows["host"].iloc[0]]
+    return of_host
 
 
 def _type_names(rows: pd.DataFrame) -> list[str]:

@@ -49,14 +49,14 @@ def rest(tracks: Tracks, retained: Sequence[Int64s], levels: Sequence[Levels], u
     count = np.zeros(int(depths.sum()), np.int64)
     first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     for table in tables:
-        for part, retained in table.blocks():
+        for part, stays in table.blocks():
             row = base[table.events.lane[part]] + table.level[part]
             count += np.bincount(row, minlength=len(count)) - np.bincount(
-                row[retained], minlength=len(count)
+                row[stays], minlength=len(count)
             )
             start = table.events.start[part].copy()
             end = start + table.events.duration[part]
-            start[retained], end[retained] = first, last
+            start[stays], end[stays] = first, last
             first, last = int(start.min()), int(end.max())
     if not count.any():
         return nothing()
@@ -73,9 +73,9 @@ def rest(tracks: Tracks, retained: Sequence[Int64s], levels: Sequence[Levels], u
     # An instant takes no time, and has to be seen all the same, the one at the end too.
     least = max((last - first) // bins // 1000, 1)
     for table in tables:
-        for part, retained in table.blocks():
+        for part, stays in table.blocks():
             row = position[base[table.events.lane[part]] + table.level[part]]
-            row[retained] = len(listed)
+            row[stays] = len(listed)
             start = np.minimum(table.events.start[part], last - least)
             density.add(
                 row,
