@@ -1,6 +1,6 @@
 /**
- * The payload: what Python sends and the views draw. Written by `python -m nbprof.tools.typescript` from the classes in
- * nbprof/tools, which say what each field means.
+ * The payload: what Python sends and the views draw. Written by `python -m nbprof.tools.typescript`
+ * from the classes in nbprof/tools, which say what each field means.
  *
  * A missing number is NaN in a float array and null elsewhere. Times carry their unit in the key.
  */
@@ -46,7 +46,7 @@ export interface Payload {
   compare?: Compare;
 }
 
-/** What surrounds the tabs: header, notice, footer, receipt. See nbprof.tools.parts. */
+/** Header, notice, tabs, footer and receipt. See nbprof.tools.parts. */
 export interface Meta {
   version: string;
   label: string;
@@ -73,7 +73,7 @@ export interface Notice {
   code?: string;
 }
 
-/** What a column of a table is called and how it is shown, as `nbprof/schema` declares it. See nbprof.tools.parts. */
+/** Name and format of a table column, as `nbprof/schema` declares it. See nbprof.tools.parts. */
 export interface Column {
   key: string;
   label: string;
@@ -82,7 +82,7 @@ export interface Column {
   digits?: number;
 }
 
-/** What was analysed. See nbprof.tools.parts. */
+/** The analysed file: events, size, time of the analysis. See nbprof.tools.parts. */
 export interface Footer {
   events: number;
   dropped: number;
@@ -91,7 +91,7 @@ export interface Footer {
   bytes: number | null;
 }
 
-/** What was read, skipped or looks wrong. See nbprof.tools.parts. */
+/** One note on the reading: events skipped, values that look wrong. See nbprof.tools.parts. */
 export interface ReceiptLine {
   level: "info" | "warning";
   text: string;
@@ -106,7 +106,7 @@ export interface TabHead {
   note?: string;
 }
 
-/** What figures are given per, where that is no step: the words of `nbprof.activity.unit`. See nbprof.tools.parts. */
+/** Words for the unit of work of a run without steps: those of `nbprof.activity.unit`. See nbprof.tools.parts. */
 export interface UnitWords {
   kind: "step" | "iteration" | "call" | "recording";
   noun: string;
@@ -149,14 +149,14 @@ export interface Empty {
   code?: string;
 }
 
-/** What bounds the run: "Input-bound", "61% of step time is spent waiting for data", and more of it. See nbprof.tools.parts. */
+/** The bottleneck of the run: "Input-bound", "61% of step time is spent waiting for data", and a longer text. See nbprof.tools.parts. */
 export interface Verdict {
   word: string;
   text: string;
   detail: string;
 }
 
-/** How sure the verdict is, and what speaks for and against it. See nbprof.tools.overview.parts. */
+/** The confidence of the verdict, with the evidence for and against it. See nbprof.tools.overview.parts. */
 export interface Confidence {
   level: "high" | "medium" | "low" | "none";
   evidence: Evidence[];
@@ -218,7 +218,7 @@ export interface FixLine {
   text: string;
 }
 
-/** Where in the trace the evidence of a rule is. See nbprof.tools.overview.parts. */
+/** The place in the trace that shows the evidence of a rule. See nbprof.tools.overview.parts. */
 export interface TraceTarget {
   kind: "gap" | "input" | "name";
   name?: string;
@@ -298,13 +298,13 @@ export interface Steps {
   host?: Uint16Array;
 }
 
-/** Where an epoch, another loop or steps of another kind begin, or an evaluation ran: before the step of a row. See nbprof.tools.steps.parts. */
+/** A boundary before the step of a row: an epoch, another loop, steps of another kind, or an evaluation. See nbprof.tools.steps.parts. */
 export interface Boundary {
   row: number;
   text: string;
 }
 
-/** Where the input time goes. See nbprof.tools.input.parts. */
+/** Input time by kind of work, pipeline and op. See nbprof.tools.input.parts. */
 export interface Input {
   empty: Empty | null;
   total_ms: number;
@@ -549,7 +549,7 @@ export interface Kernels {
   figures: Figure[];
 }
 
-/** How devices spent their time. See nbprof.tools.device_time.parts. */
+/** Time of devices by class of work. See nbprof.tools.device_time.parts. */
 export interface DeviceTime {
   empty: Empty | null;
   statement: Marked;
@@ -589,7 +589,7 @@ export interface PathKind {
   percent: number;
 }
 
-/** What Ascend's profiler measured on an NPU. See nbprof.tools.ascend.parts. */
+/** Measurements of Ascend's profiler on an NPU. See nbprof.tools.ascend.parts. */
 export interface Ascend {
   empty: Empty | null;
   verdict: AscendVerdict;
@@ -602,7 +602,7 @@ export interface Ascend {
   notes: string[];
 }
 
-/** What bounds the NPU. See nbprof.tools.ascend.parts. */
+/** The bottleneck of the NPU. See nbprof.tools.ascend.parts. */
 export interface AscendVerdict {
   bound: CategoryKey | null;
   word: string;
@@ -695,7 +695,7 @@ export interface Allocator {
   left_out: string;
 }
 
-/** What the allocator of a device held. See nbprof.tools.allocator.parts. */
+/** Memory of one device as its allocator divides it. See nbprof.tools.allocator.parts. */
 export interface AllocatorDevice {
   device: number;
   name: string;
@@ -785,7 +785,7 @@ export interface ProgramSpace {
   rest_bytes: number;
 }
 
-/** Each step on each worker (host, or device with steps of its own). See nbprof.tools.pods.parts. */
+/** Each step on each worker (a host, or a device that has its own steps). See nbprof.tools.pods.parts. */
 export interface Pods {
   empty: Empty | null;
   statement: Marked;
@@ -900,7 +900,7 @@ export interface Lane {
   unit?: "bytes" | "percent" | "count";
 }
 
-/** How busy the events that were left out keep a row: a row per lane and level with such events. See nbprof.tools.trace.parts. */
+/** Density of omitted events: a row per lane and level with such events. See nbprof.tools.trace.parts. */
 export interface Rest {
   bins: number;
   from: number;
@@ -925,7 +925,7 @@ export interface Gaps {
   duration: Float64Array;
 }
 
-/** Which slices belong together, by the numbers of their events. See nbprof.tools.trace.parts. */
+/** Arrows between slices, by the numbers of their events. See nbprof.tools.trace.parts. */
 export interface Links {
   kind: Uint8Array;
   from: Uint32Array;

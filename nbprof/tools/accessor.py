@@ -1,6 +1,4 @@
-"""What every accessor of a Profile can do: return its frame, display itself and say what it
-holds.
-"""
+"""Base classes of the accessors of a Profile: frame, display, help and representation."""
 
 from __future__ import annotations
 
@@ -23,6 +21,12 @@ if TYPE_CHECKING:
     from nbprof.tools.payloads import Payload
 
 
+def _summary(docstring: str) -> str:
+    """The first paragraph without its end on the columns."""
+    text = " ".join(docstring.partition("\n\n")[0].split())
+    return text.partition("; the columns are")[0].rstrip(".")
+
+
 class Shown(Protocol):
     """The profile that an accessor belongs to, as far as it needs it."""
 
@@ -31,7 +35,7 @@ class Shown(Protocol):
         """Its frames."""
 
     def payload(self, events: int | None = None) -> Payload:
-        """What its dashboard draws."""
+        """The payload of its dashboard."""
 
     def widget(self, **options: Any) -> AnyWidget:
         """Its dashboard as a widget."""
@@ -69,26 +73,20 @@ class accessor(Generic[Held]):  # noqa: N801  used as `property` is
 
 
 class Helped:
-    """What has help of its own."""
+    """Base of objects whose `?` in IPython lists their attributes and methods."""
 
     @classmethod
     def getdoc(cls) -> str:
-        """What `?` shows in IPython: the docstring, and what there is to ask for, a line each."""
+        """The text that `?` shows in IPython: docstring, and one line per attribute and method."""
         members = [name for name in dir(cls) if not name.startswith("_") and name != "getdoc"]
-        own = [name for name in vars(cls) if name in members]
-        lines = []
-        for name in [*own, *(name for name in members if name not in own)]:
+        declared = [name for name in vars(cls) if name in members]
+        inherited = [name for name in members if name not in declared]
+        lines = [inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", ""]
+        for name in [*declared, *inherited]:
             member = inspect.getattr_static(cls, name)
-            said = inspect.getdoc(member) or ""
-            first = (
-                " ".join(said.partition("\n\n")[0].split())
-                .partition("; the columns are")[0]
-                .rstrip(".")
-            )
-            lines.append(f"    {name}{'()' if inspect.isroutine(member) else ''}: {first}")
-        return "\n".join(
-            [inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", "", *lines]
-        )
+            call = "()" if inspect.isroutine(member) else ""
+            lines.append(f"    {name}{call}: {_summary(inspect.getdoc(member) or '')}")
+        return "\n".join(lines)
 
 
 _MOST_ROWS = 15
@@ -97,8 +95,8 @@ _MOST_COLUMNS = 8
 
 def _printed(table: pd.DataFrame) -> str:
     """The first rows of a frame in plain text."""
-    known = table.head(_MOST_ROWS).dropna(axis="columns", how="all")
-    return known.to_string(
+    filled = table.head(_MOST_ROWS).dropna(axis="columns", how="all")
+    return filled.to_string(
         index=False,
         na_rep="NA",
         max_cols=_MOST_COLUMNS,
@@ -128,9 +126,7 @@ class View(Helped):
         return displayed(figure, self)
 
     def _there(self) -> bool:
-        """Whether this profile has anything of it: what it has not, the completion of `p.` leaves
-        out.
-        """
+        """True if the profile has data for it; otherwise completion of `p.` leaves it out."""
         return register.tool(self._tab).has(self._profile.run)
 
     def _nothing(self) -> str:
@@ -145,12 +141,15 @@ class View(Helped):
         if self._none and not self._there():
             return {"text/plain": repr(self)}
         data, about = self._profile.mimebundle(views=[self._tab])
-        if (table := self._table()) is not None:
-            data["text/plain"] = "\n".join([repr(self), *([_printed(table)] if len(table) else [])])
+        table = self._table()
+        if table is not None:
+            data["text/plain"] = repr(self)
+            if len(table):
+                data["text/plain"] += f"\n{_printed(table)}"
         return data, about
 
     def _table(self) -> pd.DataFrame | None:
-        """What plain text shows of it; None where that is the summary of the run."""
+        """The table that plain text shows; None shows the summary of the run."""
         return None
 
     def __repr__(self) -> str:
@@ -185,13 +184,9 @@ class Framed(View):
         return self._name
 
     def __repr__(self) -> str:
-        frame = self.frame
-        said = (
-            f"{len(frame)} rows; .frame is the DataFrame"
-            if len(frame)
-            else f"no rows. {self._nothing()}"
-        )
-        return f"<nbprof {self._name}: {said}>"
+        rows = len(self.frame)
+        text = f"{rows} rows; .frame is the DataFrame" if rows else f"no rows. {self._nothing()}"
+        return f"<nbprof {self._name}: {text}>"
 
 
 class OfPrograms(Framed):

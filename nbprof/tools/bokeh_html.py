@@ -21,7 +21,8 @@ async function load() {
   if (globalThis.Bokeh?.version === "$version") return;
   const bytes = Uint8Array.from(atob("$code"), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const url = URL.createObjectURL(new Blob([await new Response(stream).text()], { type: "text/javascript" }));
+  const code = await new Response(stream).text();
+  const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   await new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.onload = resolve;

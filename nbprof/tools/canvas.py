@@ -48,6 +48,8 @@ _PLAIN = str.maketrans(
 # Soft edges of letters are most of a picture, and pictures a large part of a notebook: 24 shades of
 # them look as 96 do.
 _COLOURS = 24
+_BEFORE = {"l": 0.0, "c": 0.5, "r": 1.0}
+"""By alignment: the part of a text that is left of its position."""
 
 
 @lru_cache(maxsize=32)
@@ -67,8 +69,8 @@ def _drawable(char: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _advance(size: float, pair: str) -> float:
-    """How far behind a letter the next one begins. Their sum is what the font says of a line, which
-    takes it ten times as long.
+    """Distance from the start of a letter to the start of the next one. Their sum is the width of a
+    line, which the font itself takes ten times as long to measure.
     """
     face = font(size)
     return float(face.getlength(pair) - face.getlength(pair[1:]))
@@ -81,8 +83,10 @@ def printable(text: str) -> str:
     text = text.translate(_PLAIN)
     if text.isascii():
         return text
-    kept = (char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char))
-    return "".join(char if char.isascii() or _drawable(char) else "?" for char in kept)
+    letters = (
+        char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char)
+    )
+    return "".join(char if char.isascii() or _drawable(char) else "?" for char in letters)
 
 
 class Canvas:
@@ -113,12 +117,12 @@ class Canvas:
         """Draw one line with its top at y; gives the x at its end."""
         text = printable(text)
         width = self.measure(text, size)
-        left = x if align == "l" else x - width if align == "r" else x - width / 2
+        left = x - width * _BEFORE[align]
         # The font has one weight: a thin stroke in the same colour reads as semibold.
         stroke = size * _SCALE / 44 if bold else 0
-        place = (round(left * _SCALE), round(y * _SCALE))
+        corner = (round(left * _SCALE), round(y * _SCALE))
         self._draw.text(
-            place,
+            corner,
             text,
             fill=colour,
             font=font(size * _SCALE),
@@ -137,14 +141,22 @@ class Canvas:
         text = printable(text)
         if self.measure(text, size) <= width:
             return text
+
+        def shortened(length: int) -> str:
+            if not length:
+                return "…"
+            return f"…{text[-length:]}" if keep_end else f"{text[:length]}…"
+
         low, high = 0, len(text)
         while low < high:
             middle = (low + high + 1) // 2
-            part = "…" + text[-middle:] if keep_end else text[:middle] + "…"
-            low, high = (middle, high) if self.measure(part, size) <= width else (low, middle - 1)
-        return ("…" + text[-low:] if keep_end else text[:low] + "…") if low else "…"
+            if self.measure(shortened(middle), size) <= width:
+                low = middle
+            else:
+                high = middle - 1
+        return shortened(low)
 
-    def wrap(self, text: str, size: int, width: float, most: int) -> list[str]:
+    def wrap(self, text: str, size: int, width: float, limit: int) -> list[str]:
         """The text in at most `most` lines."""
         lines: list[str] = []
         for word in printable(text).split():
@@ -152,8 +164,8 @@ class Canvas:
                 lines[-1] += f" {word}"
             else:
                 lines.append(word)
-        if len(lines) > most:
-            lines = [*lines[: most - 1], " ".join(lines[most - 1 :])]
+        if len(lines) > limit:
+            lines = [*lines[: limit - 1], " ".join(lines[limit - 1 :])]
         return [self.fit(line, size, width) for line in lines]
 
     def box(
@@ -173,8 +185,11 @@ class Canvas:
         """A horizontal hairline."""
         # One pixel: two units would be one here and two there.
         y = round(y * _SCALE) / _SCALE
-        for x in range(round(left), round(right), 2 * dash) if dash else [left]:
-            self.box(x, y, min(x + dash, right) if dash else right, y + 1, colour)
+        if not dash:
+            self.box(left, y, right, y + 1, colour)
+            return
+        for x in range(round(left), round(right), 2 * dash):
+            self.box(x, y, min(x + dash, right), y + 1, colour)
 
     def png(self, height: float) -> bytes:
         """The sheet down to `height` as a PNG with a palette."""

@@ -1,11 +1,10 @@
-"""What the tools share: wording that depends on the framework, figures, the lines of a diff,
-downsampled timelines.
-"""
+"""Shared by the tools: framework of a run, figures, lines of a diff, downsampled timelines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,22 +23,20 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_BOXES = 500
-"""Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no
-wider than that.
+"""Boxes of a long timeline, of each of which the largest and the least value are kept: charts are
+not wider than that.
 """
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|gfx\d)")
 _KINDS: dict[str, Literal["removed", "added"]] = {"-": "removed", "+": "added"}
 
 
 def unit_of(run: Run) -> Unit:
-    """What figures of a run are given per."""
+    """The unit of work that figures of a run are given per."""
     return Unit.of(run.first_answer)
 
 
 class GainUnit(NamedTuple):
-    """What `wording.gain` gives a gain per, where that is no step; of a recording also how much of
-    it.
-    """
+    """Arguments of `wording.gain` for a run without steps; for a recording also the share of it."""
 
     per: str | None = None
     gain_percent: float | None = None
@@ -69,22 +66,22 @@ def framework_of(run: Run) -> Framework:
 
 
 def by_torch(run: Run) -> bool:
-    """Whether PyTorch wrote the profile."""
+    """True if PyTorch wrote the profile."""
     return framework_of(run) is PYTORCH
 
 
 def by_jax(run: Run) -> bool:
-    """Whether JAX wrote the profile."""
+    """True if JAX wrote the profile."""
     return framework_of(run) is JAX
 
 
 def by_tensorflow(run: Run) -> bool:
-    """Whether TensorFlow wrote the profile, by Keras or not."""
+    """True if TensorFlow wrote the profile, with or without Keras."""
     return framework_of(run) is TENSORFLOW
 
 
 def by_keras(run: Run) -> bool:
-    """Whether Keras ran the loop, on any backend."""
+    """True if Keras ran the loop, on any backend."""
     return run.capture is not None and run.capture.of_keras
 
 
@@ -97,26 +94,26 @@ def unknown(run: Run, view: str, title: str) -> Empty | None:
 
 
 def plain(run: Run) -> bool:
-    """Whether a trace has lanes, events and counters and no more: no framework or recorder that
-    nbprof knows wrote it.
+    """True if no known framework or recorder wrote the trace: it has only lanes, events and
+    counters.
     """
     return PLAIN in run.activity.traits and run.capture is None
 
 
 def without_work(run: Run) -> bool:
-    """Whether nothing that a program does was recorded: no op, no kernel, no allocation."""
+    """True if no work of a program was recorded: no op, no kernel, no allocation."""
     if plain(run) or run.activity.has_host_ops or run.activity.has_device:
         return False
     return run.ops.empty and run.kernels.empty and run.known_memory.empty
 
 
 def has_device(run: Run) -> bool:
-    """Whether anything but a host was recorded."""
+    """True if a device other than the host was recorded."""
     return len(run.devices) > 0
 
 
 def may_have_kernels(run: Run) -> bool:
-    """Whether GPU kernels can be in the profile.
+    """True if the profile can have GPU kernels.
 
     Not where every device that was recorded is of another kind, such as a TPU, nor without a
     device: there the run used the CPU. A recorder of a GPU's vendor that has none says why.
@@ -131,21 +128,25 @@ _WITH_KERNELS = {"MTIA", "XPU", "HPU"}
 
 
 def chip(run: Run) -> str:
-    """What kernels ran on: the kind of the devices where all are of one, "NPU" where tables of
+    """The word for the devices of kernels: their kind if all are of one, "NPU" if tables of
     Ascend's profiler name none, else "GPU".
     """
     kinds = set(run.devices["kind"])
     if len(kinds) == 1 and kinds <= _WITH_KERNELS:
         return str(kinds.pop())
-    return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend.kinds) else "GPU"
+    if kinds == {"NPU"} or (not kinds and run.ascend.kinds):
+        return "NPU"
+    return "GPU"
 
 
 def unit_of_gpu(names: Iterable[object]) -> str:
-    """What blocks run on: "multiprocessor", or "compute unit" where all of these GPUs are AMD's."""
-    known = [str(name) for name in names]
-    return (
-        "compute unit" if known and all(_AMD.search(name) for name in known) else "multiprocessor"
-    )
+    """The unit that runs blocks: "compute unit" if all of these GPUs are AMD's, else
+    "multiprocessor".
+    """
+    gpus = [str(name) for name in names]
+    if gpus and all(_AMD.search(name) for name in gpus):
+        return "compute unit"
+    return "multiprocessor"
 
 
 def figure(
@@ -171,20 +172,22 @@ def figure(
 
 def bytes_figure(key: str, label: str, value: Any, note: str) -> Figure:
     """A key figure of bytes, in the unit that suits them."""
-    known = wording.real(value)
-    if known is None:
+    size = wording.real(value)
+    if size is None:
         return figure(key, label, None, "", 0, "not recorded")
-    scaled, unit, digits = scale_bytes(known)
+    scaled, unit, digits = scale_bytes(size)
     return figure(key, label, scaled, unit, digits, note)
 
 
 def bar(*parts: tuple[str, Any]) -> list[BarPart] | None:
     """The bar below a figure, from (category, percent); None when a part was not measured."""
-    measured = [(key, wording.real(percent)) for key, percent in parts]
-    bar_parts = [
-        BarPart(category=key, percent=percent) for key, percent in measured if percent is not None
-    ]
-    return bar_parts if len(bar_parts) == len(parts) else None
+    result = []
+    for category, value in parts:
+        percent = wording.real(value)
+        if percent is None:
+            return None
+        result.append(BarPart(category=category, percent=percent))
+    return result
 
 
 def fix_lines(fix: object) -> list[FixLine]:
@@ -208,13 +211,9 @@ def sample(
     count = len(values)
     if count <= 2 * boxes:
         return np.arange(count)
-    edges = np.linspace(0, count, boxes + 1).astype(np.int64)
-    spans = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-    rows = [
-        at
-        for a, b in spans
-        for at in (a + int(np.argmax(values[a:b])), a + int(np.argmin(values[a:b])))
-    ]
-    return np.unique(
-        np.array([0, count - 1, *(at for at in keep if 0 <= at < count), *rows], np.int64)
-    )
+    rows = [0, count - 1, *(row for row in keep if 0 <= row < count)]
+    edges = np.linspace(0, count, boxes + 1).astype(np.int64).tolist()
+    for start, stop in pairwise(edges):
+        box = values[start:stop]
+        rows += [start + int(np.argmax(box)), start + int(np.argmin(box))]
+    return np.unique(np.array(rows, np.int64))

@@ -27,15 +27,17 @@ from nbprof.tools.names import NAMES, by_word
 from nbprof.tools.overview import payload as overview
 from nbprof.tools.parts import Column, Empty, Footer, Meta, ReceiptLine, Tab, TabHead, UnitWords
 from nbprof.tools.payloads import Payload
-from nbprof.tools.tool import MOST_EVENTS, Tool, asked
+from nbprof.tools.tool import MOST_EVENTS, Tool, ask
 
 if TYPE_CHECKING:
     from nbprof.core.trace import Receipt
     from nbprof.run.run import Run
 
 MANY_EVENTS = 200_000
-"""From so many on the whole takes half a second or more longer than the first picture of it."""
-_MOST_SHOWN = 60
+"""From this number on, the analysis takes half a second or more longer than the first picture."""
+
+
+_VALUE_LENGTH = 60
 """Letters of a wrong value in the sentence about it."""
 
 
@@ -65,44 +67,46 @@ def dashboard(
     NbprofError
         Unknown view, or `events` is not a number of events.
     """
-    most = budget(events)
-    wanted, tools = chosen(views), register.tools()
+    limit = budget(events)
+    requested = chosen(views)
     run.read_ahead()
     with collecting(run.memo.failures):
-        return _dashboard(run, wanted, tools, most, views=bool(views), progress=progress)
+        visible = requested if views else _with_data(run, requested)
+        parts = _parts(run, requested, limit, progress)
+        # Last, because it states how long the analysis took.
+        return _in_units(_payload(meta(run, visible, limit), parts), unit_of(run))
 
 
-def _dashboard(
-    run: Run,
-    wanted: list[str],
-    tools: dict[str, Tool],
-    most: int,
-    *,
-    views: bool,
-    progress: Callable[[str], None] | None,
-) -> Payload:
-    shown = [
-        tab
-        for tab in wanted
-        if views or asked(tools[tab].has, run, otherwise=True, part=_named(tab))
+def _with_data(run: Run, tabs: list[str]) -> list[str]:
+    """The tabs that have something to show."""
+    visible = [
+        tab for tab in tabs if ask(register.tool(tab).has, run, otherwise=True, part=_title(tab))
     ]
-    if not views and (alone := register.alone(run)):
-        shown = alone.tabs
+    alone = register.alone(run)
+    return alone.tabs if alone else visible
+
+
+def _parts(
+    run: Run, requested: list[str], limit: int, progress: Callable[[str], None] | None
+) -> dict[str, Tab]:
+    """The parts of all tabs by id; of those that are not requested empty ones."""
+    tools = register.tools()
     parts: dict[str, Tab] = {}
-    # The overview last: of many hosts, other processes make its advice while the rest is drawn.
-    for done, (tab, tool) in enumerate(
-        sorted(tools.items(), key=lambda one: one[0] == "overview"), 1
-    ):
-        if progress is not None and (tab in wanted or tool.always):
-            progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
-        parts |= asked(
-            tool.beside, run, otherwise={}, part=f"Supporting data of the tab {NAMES[tab].label}"
-        )
-        parts[tab] = (
-            _part(run, tab, tool, most) if tab in wanted or tool.always else _left_out(tool)
-        )
-    # Last, because it states how long the analysis took.
-    return _in_units(_payload(meta(run, shown, most), parts), unit_of(run))
+    # The overview last: for many hosts, other processes compute its advice in the meantime.
+    order = sorted(tools, key=lambda tab: tab == "overview")
+    for done, tab in enumerate(order, 1):
+        tool, label = tools[tab], NAMES[tab].label
+        included = tab in requested or tool.always
+        if progress is not None and included:
+            progress(f"analysing, {done} of {len(tools)}: {label}")
+        supporting = f"Supporting data of the tab {label}"
+        parts |= ask(tool.extra_parts, run, otherwise={}, part=supporting)
+        parts[tab] = _part(run, tab, tool, limit) if included else _left_out(tool)
+    return parts
+
+
+def _title(tab: str) -> str:
+    return f"The tab {NAMES[tab].label}"
 
 
 def _payload(meta: Meta, parts: Mapping[str, Any]) -> Payload:
@@ -110,7 +114,7 @@ def _payload(meta: Meta, parts: Mapping[str, Any]) -> Payload:
     return Payload(meta=meta, **parts)
 
 
-def _part(run: Run, tab: str, tool: Tool, most: int) -> Tab:
+def _part(run: Run, tab: str, tool: Tool, limit: int) -> Tab:
     """The part of a tab; where it fails, an empty one that says so."""
 
     def failed(sentence: str) -> Tab:
@@ -118,53 +122,46 @@ def _part(run: Run, tab: str, tool: Tool, most: int) -> Tab:
         return replace(part, empty=Empty(title="This view could not be computed", text=sentence))
 
     try:
-        return guarded(_named(tab), lambda: tool.payload(run, most), failed)
+        return guarded(_title(tab), lambda: tool.payload(run, limit), failed)
     except NeedsHostError:
         return _of_one_host(tool)
 
 
-def _named(tab: str) -> str:
-    return f"The tab {NAMES[tab].label}"
-
-
 def spoken(run: Run) -> Payload:
-    """As much of it as plain text is made of."""
-    told = [
+    """The payload of the tabs that plain text is made from."""
+    with_text = [
         tab
         for tab, tool in register.tools().items()
-        if tool.text is not Tool.text and asked(tool.has, run, otherwise=True)
+        if tool.text is not Tool.text and ask(tool.has, run, otherwise=True)
     ]
-    return dashboard(run, told, 0)
+    return dashboard(run, with_text, 0)
 
 
 def large(run: Run) -> bool:
-    """Whether the first picture is there so much sooner than the whole that it is shown."""
+    """True if the profile is so large that a first picture is shown before the analysis ends."""
     return run.as_read.receipt.events >= MANY_EVENTS
 
 
 @python_strings()
 def early(run: Run) -> Payload | None:
-    """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step
+    """The overview alone, to be shown during the analysis: verdict, figures, step bar and step
     chart, but no advice.
 
-    Of the receipt it has what was known when the files had been read: how the events hang together
-    takes longer to tell.
+    Its receipt has the notes on reading the files; those on the relations of events take longer.
 
-    None of a run that is not looked at there first, or has no steps.
+    None for a run without steps, or one that is first looked at in another tab.
     """
     tools = register.tools()
-    if (
-        run.steps.empty
-        or register.alone(run)
-        or any(asked(tool.first, run, otherwise=False) for tool in tools.values())
-    ):
+    if run.steps.empty or register.alone(run):
+        return None
+    if any(ask(tool.first, run, otherwise=False) for tool in tools.values()):
         return None
     tab = TabHead(id="overview", label=NAMES["overview"].label, count=None, flag=None)
-    parts = {name: tool.nothing() for name, tool in tools.items()} | dict(
-        tools["input"].beside(run)
-    )
+    parts = {name: tool.nothing() for name, tool in tools.items()}
+    parts |= tools["input"].extra_parts(run)
+    parts["overview"] = overview.early(run)
     around = replace(_around(run), tabs=[tab], pending="analysing…")
-    return _in_units(_payload(around, parts | {"overview": overview.early(run)}), unit_of(run))
+    return _in_units(_payload(around, parts), unit_of(run))
 
 
 def _in_units(payload: Payload, unit: Unit) -> Payload:
@@ -189,54 +186,55 @@ def _columns(part: Any) -> Iterator[Column]:
 
 
 def budget(events: Any) -> int:
-    """How many trace events a report has, from what the user gave: None, or a whole number of any
-    type (`1e5`).
+    """The number of trace events in a report, from `events=`: None, or a whole number of any type
+    (`1e5`).
 
     Raises
     ------
     NbprofError
-        It is no whole number, or less than 0.
+        Not a whole number, or less than 0.
     """
     if events is None:
         return MOST_EVENTS
-    whole = -1
-    number = isinstance(events, Real) and not isinstance(events, bool | np.bool_)
-    if number:
+    count = -1
+    is_number = isinstance(events, Real) and not isinstance(events, bool | np.bool_)
+    if is_number:
         with suppress(ValueError, OverflowError):
-            whole = int(events)
-    if whole < 0 or whole != events:
+            count = int(events)
+    if count < 0 or count != events:
         raise NbprofError(
             "events= takes the number of trace events to keep, a whole number of 0 or more, not"
             f" {_short(events)}"
         )
-    return min(whole, int(np.iinfo(np.int64).max))
+    return min(count, int(np.iinfo(np.int64).max))
 
 
 def _short(value: Any) -> str:
     text = str(value) if isinstance(value, np.generic) else repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    return text if len(text) <= _VALUE_LENGTH else f"{text[:_VALUE_LENGTH]}…"
 
 
 def select(payload: Payload, views: Iterable[str] | None) -> Payload:
     """A payload with fewer tabs and without the data of the others, as `dashboard` would have made
     it.
     """
-    shown = chosen(views)
-    known = {tab.id: tab for tab in payload.meta.tabs}
-    # A tab that is asked for by name is there, if only to say why it is empty.
-    tabs = [
-        known.get(tab) or TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None)
-        for tab in shown
-        if views or tab in known
-    ]
-    if list(known) != [tab for tab in NAMES if tab in known]:
-        # What has to be looked at first stays there.
-        first = next(iter(known))
+    visible = chosen(views)
+    heads = {tab.id: tab for tab in payload.meta.tabs}
+    tabs = []
+    for tab in visible:
+        if tab in heads:
+            tabs.append(heads[tab])
+        elif views:
+            # A tab that is requested by name is there, if only to say why it is empty.
+            tabs.append(TabHead(id=tab, label=NAMES[tab].label, count=None, flag=None))
+    if list(heads) != [tab for tab in NAMES if tab in heads]:
+        # The tab that has to be looked at first stays first.
+        first = next(iter(heads))
         tabs.sort(key=lambda tab: tab.id != first)
     dropped: dict[str, Any] = {
         tab: _left_out(tool)
         for tab, tool in register.tools().items()
-        if not tool.always and tab not in shown
+        if not tool.always and tab not in visible
     }
     return replace(payload, meta=replace(payload.meta, tabs=tabs), **dropped)
 
@@ -245,20 +243,19 @@ def chosen(views: Iterable[str] | None) -> list[str]:
     """The tabs in their fixed order; an unknown one is an error that names those there are."""
     if isinstance(views, str):
         views = [view for view in re.split(r"[,\s]+", views) if view]
-    known = by_word()
-    names = list(views or NAMES)
-    if unknown := [name for name in names if name not in known]:
-        raise NbprofError(f"unknown view {unknown[0]!r}; the views are {', '.join(NAMES)}")
-    wanted = {known[name] for name in names}
-    return [tab for tab in NAMES if tab in wanted]
+    tab_of = by_word()
+    requested = set()
+    for name in views or NAMES:
+        if name not in tab_of:
+            raise NbprofError(f"unknown view {name!r}; the views are {', '.join(NAMES)}")
+        requested.add(tab_of[name])
+    return [tab for tab in NAMES if tab in requested]
 
 
 def _left_out(tool: Tool) -> Tab:
     """A part that was not requested: empty, with a note."""
-    return replace(
-        tool.nothing(),
-        empty=Empty(title="Not in this report", text="This view was not included in the report."),
-    )
+    text = "This view was not included in the report."
+    return replace(tool.nothing(), empty=Empty(title="Not in this report", text=text))
 
 
 def _of_one_host(tool: Tool) -> Tab:
@@ -270,18 +267,19 @@ def _of_one_host(tool: Tool) -> Tab:
     return replace(tool.nothing(), empty=Empty(title="Shown for one host at a time", text=text))
 
 
-def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> Meta:
-    """What surrounds the views: header, tabs, notice, footer, receipt."""
+def meta(run: Run, visible: list[str], limit: int = MOST_EVENTS) -> Meta:
+    """Header, tabs, notice, footer and receipt."""
     tools = register.tools()
-    shown = sorted(shown, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
-    receipt = _lines(run.receipt) + _omissions(run, most)
+    visible = sorted(visible, key=lambda tab: not ask(tools[tab].first, run, otherwise=False))
     return replace(
-        _around(run), tabs=[_tab(run, tab, tools[tab]) for tab in shown], receipt=receipt
+        _around(run),
+        tabs=[_tab(run, tab, tools[tab]) for tab in visible],
+        receipt=_lines(run.receipt) + _omissions(run, limit),
     )
 
 
 def _around(run: Run) -> Meta:
-    """What surrounds the views, as far as it does not depend on them."""
+    """The part of `meta` that does not depend on the tabs."""
     source, receipt = run.source, run.as_read.receipt
     return Meta(
         version=__version__,
@@ -314,17 +312,16 @@ def _tab(run: Run, tab: str, tool: Tool) -> TabHead:
     flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
     return TabHead(
         id=tab,
-        label=asked(tool.label, run, otherwise=None) or NAMES[tab].label,
-        count=asked(tool.count, run, otherwise=None),
+        label=ask(tool.label, run, otherwise=None) or NAMES[tab].label,
+        count=ask(tool.count, run, otherwise=None),
         flag=flag,
     )
 
 
-def _omissions(run: Run, most: int) -> list[ReceiptLine]:
+def _omissions(run: Run, limit: int) -> list[ReceiptLine]:
     """Receipt lines for what the payload, not the analysis, leaves out."""
-    sentences = [
-        text
-        for tool in register.tools().values()
-        for text in asked(tool.omissions, run, most, otherwise=[])
-    ]
-    return [ReceiptLine(level="info", text=text) for text in sentences]
+    lines = []
+    for tool in register.tools().values():
+        for text in ask(tool.omissions, run, limit, otherwise=[]):
+            lines.append(ReceiptLine(level="info", text=text))
+    return lines

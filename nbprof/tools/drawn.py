@@ -1,6 +1,4 @@
-"""Heads of the small tables that the page draws row by row, out of the schema: what a column is
-called, and its tooltip.
-"""
+"""Heads of the small tables that the page draws row by row: labels and tooltips of the schema."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _FRAMES = (
 )
 _LEFT = "The change as a bar: to the left if the second run takes less"
 _BAR = text("bar", "", f"{_LEFT}. Faint if the change may be noise.")
-_MORE = {
+_TABLES = {
     "overview.step": [
         _CATEGORY,
         ms("mean_ms", "ms", "Mean time per step."),
@@ -46,7 +44,7 @@ _MORE = {
     ],
 }
 """Tables that are not frames."""
-_BESIDE: dict[str, list[Col]] = {
+_ADDED: dict[str, list[Col]] = {
     "input_pipeline.categories": [
         DERIVED["per_step_ms"]._replace(
             help="Time per step, scaled where part of it is enqueuing."
@@ -66,9 +64,8 @@ _BESIDE: dict[str, list[Col]] = {
 
 
 def heads() -> dict[str, list[Column]]:
-    """The heads by the frame that a table shows, or by a name of its own."""
-    tables = {**{name: frames.SCHEMA[name] for name in _FRAMES}, **_MORE}
-    return {
-        name: [head(col) for col in (*tables.get(name, ()), *_BESIDE.get(name, ()))]
-        for name in (*tables, "comparison.ops")
-    }
+    """The heads by the frame that a table shows, or by its own name if it shows none."""
+    columns = {name: list(frames.SCHEMA[name]) for name in _FRAMES} | _TABLES
+    for name, added in _ADDED.items():
+        columns[name] = [*columns.get(name, []), *added]
+    return {name: list(map(head, cols)) for name, cols in columns.items()}

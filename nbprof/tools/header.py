@@ -1,4 +1,4 @@
-"""What stands above the tabs: what the run is called, its facts, and the one notice."""
+"""The lines above the tabs: name of the run, its facts, and the one notice."""
 
 from __future__ import annotations
 
@@ -15,35 +15,34 @@ from nbprof.tools.parts import Notice
 from nbprof.tools.steps import payload as steps
 
 if TYPE_CHECKING:
+    from nbprof.core.trace import Receipt
     from nbprof.run.run import Run
     from nbprof.sources.recording import CaptureInfo
 
 UNFINISHED = "The analysis had not finished when this was written."
-"""What a first picture is to those who find it in a notebook: where the analysis ends, the whole
-takes its place.
-"""
+"""Shown in a first picture that was never replaced, because the analysis did not end."""
 _LOST = "lost during recording"
-"""What the receipt says of events for which the recorder had no room."""
+"""In reasons of the receipt: the recorder had no room for these events."""
 _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
-"""How TensorFlow and JAX, and nbprof after them, name the folder of a run."""
+"""Names of the folders of runs by TensorFlow and JAX, and by nbprof."""
 
 
 def label(run: Run) -> str:
-    """What the run is called: as its folder, or its file without suffixes; "training [3]" where
+    """The name of the run: that of its folder, or of its file without suffixes; "training [3]" if
     nobody gave it another name.
     """
     return name_of(str(run.source.name or "run"), run.capture)
 
 
 def name_of(name: str, capture: CaptureInfo | None) -> str:
-    """What a run of this name is called, by what nbprof wrote beside it."""
+    """The label that nbprof recorded if the name is only a date, else the name."""
     recorded = capture.label if capture is not None else ""
     return wording.one_line(recorded if recorded and _DATED.fullmatch(name) else name)
 
 
 def facts(run: Run) -> list[str]:
-    """What follows the label: steps, length, device, time of day, and what a run of a file was
-    called when it was recorded.
+    """The facts behind the label: steps, length, device, time of day, and the recorded label if the
+    file has another name.
     """
     if (alone := register.alone(run)) and alone.facts:
         return [*alone.facts, device(run)]
@@ -60,8 +59,8 @@ def facts(run: Run) -> list[str]:
 
 
 def created(run: Run) -> str:
-    """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a
-    clock of its own.
+    """Start of the recording in local time, as `2026-11-21 14:02:31`; "" for a file that states no
+    date.
     """
     started = run.capture.started if run.capture is not None else ""
     clock = (run.first_answer.get("environment") or {}).get("start_time")
@@ -93,17 +92,7 @@ def notice(run: Run) -> Notice | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
     error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
     if _cell_failed(run):
-        seen = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
-        what = _said(error)
-        return Notice(
-            kind="partial",
-            title=what if what.endswith("…") else f"{what.rstrip('.')}.",
-            text=(
-                f"The dashboard shows what was recorded up to that point: {seen}."
-                if not out_of_memory(run)
-                else _at_the_peak(run)
-            ),
-        )
+        return _failed_cell(run, error)
     if error:
         return Notice(
             kind="failed",
@@ -111,9 +100,30 @@ def notice(run: Run) -> Notice | None:
             text=f"{error} Your cell itself finished without an error.",
         )
     read = run.as_read.receipt
-    if read.dropped and read.dropped == sum(
-        count for why, count in read.skipped.items() if "damaged" in why
-    ):
+    if read.dropped:
+        return _partial(read)
+    if run.steps.empty and register.alone(run) is None:
+        empty = steps.no_steps(run)
+        return Notice(kind="no_steps", title=empty.title, text=empty.text, code=empty.code)
+    return None
+
+
+def _failed_cell(run: Run, error: str) -> Notice:
+    title = _failure(error)
+    if not title.endswith("…"):
+        title = f"{title.rstrip('.')}."
+    if out_of_memory(run):
+        text = _at_the_peak(run)
+    else:
+        recorded = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
+        text = f"The dashboard shows what was recorded up to that point: {recorded}."
+    return Notice(kind="partial", title=title, text=text)
+
+
+def _partial(read: Receipt) -> Notice:
+    """The notice of a file of which events were dropped."""
+    damaged = sum(count for reason, count in read.skipped.items() if "damaged" in reason)
+    if read.dropped == damaged:
         return Notice(
             kind="partial",
             title=f"{wording.plural(read.dropped, 'event')} could not be read.",
@@ -122,42 +132,29 @@ def notice(run: Run) -> Notice | None:
                 " location of the damage. Copy the file again, or record again."
             ),
         )
-    if read.dropped:
-        return Notice(
-            kind="partial",
-            title=(
-                f"{read.dropped:,} of {wording.plural(read.events + read.dropped, 'event')}"
-                f" {'was' if read.dropped == 1 else 'were'} dropped."
-            ),
-            text=f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
-        )
-    if run.steps.empty and register.alone(run) is None:
-        empty = steps.no_steps(run)
-        return Notice(kind="no_steps", title=empty.title, text=empty.text, code=empty.code)
-    return None
-
-
-def _dropped(skipped: dict[str, int]) -> str:
-    """Why events were left out, most of them first, and what helps against it; only the recorder
-    can lose them for want of room.
-    """
-    count, reason = max((count, reason) for reason, count in skipped.items())
-    text = f"{wording.plural(count, 'event')} {reason}"
-    if len(skipped) > 1:
-        text = (
-            f"{text.rstrip('.')}, and {wording.plural(len(skipped) - 1, 'more reason')} in the"
-            " receipt."
-        )
-    lost = any(_LOST in why for why in skipped)
-    return (
-        f"{text} Use a larger recorder buffer or a shorter recording to keep more."
-        if lost
-        else text
+    events = wording.plural(read.events + read.dropped, "event")
+    were = "was" if read.dropped == 1 else "were"
+    return Notice(
+        kind="partial",
+        title=f"{read.dropped:,} of {events} {were} dropped.",
+        text=f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
     )
 
 
-def _said(error: str) -> str:
-    """What ended the cell or a loop in it, as a sentence without its end."""
+def _dropped(skipped: dict[str, int]) -> str:
+    """The most frequent reason, and a remedy if the recorder had no room."""
+    count, reason = max((count, reason) for reason, count in skipped.items())
+    text = f"{wording.plural(count, 'event')} {reason}"
+    if len(skipped) > 1:
+        more = wording.plural(len(skipped) - 1, "more reason")
+        text = f"{text.rstrip('.')}, and {more} in the receipt."
+    if any(_LOST in reason for reason in skipped):
+        text += " Use a larger recorder buffer or a shorter recording to keep more."
+    return text
+
+
+def _failure(error: str) -> str:
+    """The cause of the failure of the cell, or of a loop in it, as a sentence without its end."""
     if error.startswith("cell "):
         return f"The {error}"
     if " was ended by an exception" in error:
@@ -167,23 +164,21 @@ def _said(error: str) -> str:
 
 
 def _at_the_peak(run: Run) -> str:
-    """What to look at after the memory ran out."""
+    """A hint at the peak of memory for a run that ran out of memory."""
     summary = run.known_memory
     if not len(summary):
         return "Memory ran out, and no allocations had been recorded."
     largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]
-    peak, allocator = (
-        wording.size(largest["peak_bytes"]),
-        wording.one_line(str(largest["memory_id"])),
-    )
+    allocator = wording.one_line(str(largest["memory_id"]))
     return (
-        f"Memory ran out. The recorded peak up to that point is {peak} on {allocator}; the tab"
-        " Memory shows what was live at that peak."
+        f"Memory ran out. The recorded peak up to that point is"
+        f" {wording.size(largest['peak_bytes'])} on {allocator}; the tab Memory shows what was live"
+        " at that peak."
     )
 
 
 def out_of_memory(run: Run) -> bool:
-    """Whether memory ran out in the cell."""
+    """True if memory ran out in the cell."""
     return run.capture is not None and run.capture.out_of_memory
 
 

@@ -1,6 +1,4 @@
-"""What the tabs are called, in their order. `names.json` is read by this module, and by the
-TypeScript side as it is built.
-"""
+"""Names of the tabs, in their order. `names.json` is read here, and by TypeScript at build time."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Severity = Annotated[str, '"high" | "medium" | "low"']
 
 
 class Column(Part):
-    """What a column of a table is called and how it is shown, as `nbprof/schema` declares it."""
+    """Name and format of a table column, as `nbprof/schema` declares it."""
 
     key: str
     label: str
@@ -129,8 +129,8 @@ class Evidence(Part):
 
 
 class Verdict(Part):
-    """What bounds the run: "Input-bound", "61% of step time is spent waiting for data", and more of
-    it.
+    """The bottleneck of the run: "Input-bound", "61% of step time is spent waiting for data", and a
+    longer text.
     """
 
     word: str
@@ -139,7 +139,7 @@ class Verdict(Part):
 
 
 class UnitWords(Part):
-    """What figures are given per, where that is no step: the words of `nbprof.activity.unit`."""
+    """Words for the unit of work of a run without steps: those of `nbprof.activity.unit`."""
 
     kind: Annotated[str, '"step" | "iteration" | "call" | "recording"']
     noun: str
@@ -175,7 +175,7 @@ class TabHead(Part):
 
 
 class Footer(Part):
-    """What was analysed."""
+    """The analysed file: events, size, time of the analysis."""
 
     events: int
     dropped: int
@@ -185,14 +185,14 @@ class Footer(Part):
 
 
 class ReceiptLine(Part):
-    """What was read, skipped or looks wrong."""
+    """One note on the reading: events skipped, values that look wrong."""
 
     level: Annotated[str, '"info" | "warning"']
     text: str
 
 
 class Meta(Part):
-    """What surrounds the tabs: header, notice, footer, receipt."""
+    """Header, notice, tabs, footer and receipt."""
 
     version: str
     label: str

@@ -1,9 +1,9 @@
-"""What Bokeh figures share."""
+"""Style, hover cards and stacked bars of the Bokeh figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,16 +40,16 @@ def bokeh() -> tuple[Any, Any]:
 def style(plot: Any, x: str | None, y: str | None) -> None:
     """The looks of all figures, and the titles of the axes."""
     plot.xaxis.axis_label, plot.yaxis.axis_label = x, y
-    plot.axis.axis_label_text_font_style, plot.axis.axis_label_text_color = "normal", _SOFT
-    plot.axis.axis_line_color, plot.axis.major_tick_line_color, plot.axis.minor_tick_line_color = (
-        None,
-        _LINE,
-        None,
-    )
-    plot.outline_line_color, plot.grid.grid_line_color = None, "#EBEBEB"
+    plot.axis.axis_label_text_font_style = "normal"
+    plot.axis.axis_label_text_color = _SOFT
+    plot.axis.axis_line_color = None
+    plot.axis.major_tick_line_color = _LINE
+    plot.axis.minor_tick_line_color = None
+    plot.outline_line_color = None
+    plot.grid.grid_line_color = "#EBEBEB"
 
 
-def legend_beside(plot: Any) -> None:
+def legend_right(plot: Any) -> None:
     """The legend stands to the right of the plot, where it hides nothing."""
     if plot.legend:
         plot.add_layout(plot.legend[0], "right")
@@ -61,10 +61,20 @@ if (!Number.isFinite(value)) return "–";
 const size = Math.abs(value * scale);
 const [unit, factor, places] =
     size >= 1e4 ? ["s", 1e-3, 2] : size > 0 && size < least ? ["µs", 1e3, 1] : ["ms", 1, digits];
-const text = (size * factor).toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places});
+const fraction = {minimumFractionDigits: places, maximumFractionDigits: places};
+const text = (size * factor).toLocaleString("en-US", fraction);
 return `${value < 0 && /[1-9]/.test(text) ? "−" : ""}${text} ${unit}`;
 """
 """A body in JavaScript: `wording.millis` of `value * scale`, with `digits`, below `least` in µs."""
+
+
+def number_bars(plot: Any, models: Any, labels: list[str]) -> None:
+    """Labels the bars of a chart, which stand at 0, 1, 2 …, below the x-axis."""
+    plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
+    plot.xaxis.formatter = models.CustomJSTickFormatter(
+        args={"labels": labels}, code="return labels[tick] ?? ''"
+    )
+    plot.xgrid.visible = False
 
 
 def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
@@ -78,54 +88,62 @@ def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -
         "least": 1.0 if micros else LEAST_MS,
     }
     # A model that cards share is sent once.
-    said = models.CustomJSHover(args=args, code=_TIME)
-    return {f"@{column}": said for column in columns}
+    formatter = models.CustomJSHover(args=args, code=_TIME)
+    return {f"@{column}": formatter for column in columns}
 
 
 def stacked_columns(parts: Mapping[str, Floats]) -> tuple[dict[str, Floats], dict[str, str]]:
     """The columns of a stack of bars, of float arrays by name, and by name the column for its hover
     card.
 
-    NaN would end the stack, so that bars have none of it; the card says "–" of what is not known.
+    NaN would end the stack, so bars have 0 in its place; the card shows "–" for unknown values.
     """
-    data = {name: np.nan_to_num(values) for name, values in parts.items()}
-    said = {
-        name: f"{name}_said" if np.isnan(values).any() else name for name, values in parts.items()
-    }
-    return data | {column: parts[name] for name, column in said.items() if column != name}, said
+    stacked = {name: np.nan_to_num(values) for name, values in parts.items()}
+    with_nan: dict[str, Floats] = {}
+    card_columns: dict[str, str] = {}
+    for name, values in parts.items():
+        card_columns[name] = name
+        if np.isnan(values).any():
+            card_columns[name] = f"{name}_known"
+            with_nan[f"{name}_known"] = values
+    return stacked | with_nan, card_columns
 
 
 def stacked_rows(
-    plot: Any,
-    models: Any,
-    categories: Sequence[Category],
-    data: dict[str, Any],
-    what: str,
-    height: float,
-    digits: int,
+    plot: Any, models: Any, categories: Sequence[Category], data: dict[str, Any], look: RowLook
 ) -> None:
-    """Bars of step-time categories, one row for each name in `data[what.lower()]`, with
+    """Bars of step-time categories, one row for each name in `data[look.noun.lower()]`, with
     `data["total"]` in the card; ms, NaN unknown.
     """
-    parts = [c.key for c in categories]
-    columns, said = stacked_columns({key: np.asarray(data[key], np.float64) for key in parts})
-    source = models.ColumnDataSource(data | columns)
-    colours, labels = [c.colour for c in categories], [c.label for c in categories]
+    keys = [category.key for category in categories]
+    labels = [category.label for category in categories]
+    columns, card_columns = stacked_columns({key: np.asarray(data[key], float) for key in keys})
+    names = look.noun.lower()
     plot.hbar_stack(
-        parts, y=what.lower(), height=height, color=colours, source=source, legend_label=labels
+        keys,
+        y=names,
+        height=look.height,
+        color=[category.colour for category in categories],
+        source=models.ColumnDataSource(data | columns),
+        legend_label=labels,
     )
-    tips = [
-        (label, f"@{key}{{custom}}")
-        for label, key in [("Step time", "total"), *zip(labels, said.values(), strict=True)]
-    ]
-    formatters = hover_times(models, "total", *said.values(), digits=digits)
-    plot.add_tools(
-        models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips], formatters=formatters)
-    )
+    tips = [(look.noun, f"@{names}"), ("Step time", "@total{custom}")]
+    for label, column in zip(labels, card_columns.values(), strict=True):
+        tips.append((label, f"@{column}{{custom}}"))
+    formatters = hover_times(models, "total", *card_columns.values(), digits=look.digits)
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=formatters))
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False
-    legend_beside(plot)
+    legend_right(plot)
+
+
+class RowLook(NamedTuple):
+    """Looks of `stacked_rows`: the noun of a row, height of a bar (of 1), decimals of times."""
+
+    noun: str
+    height: float
+    digits: int
 
 
 def staircase(values: Any, *, shift: bool) -> Any:
@@ -156,6 +174,6 @@ def displayed(figure: Model, drawn: Any) -> Model:
         data = {"text/html": bokeh_html.fragment(figure), "text/plain": repr(drawn)}
         display(data, raw=True)  # type: ignore[no-untyped-call]
 
-    # A model takes attributes of its own only where their names begin so.
+    # Bokeh models accept other attributes only if their names start with an underscore.
     setattr(figure, "_ipython_display_", show)  # noqa: B010  the type knows none of it
     return figure

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from nbprof.tools.names import NAMES
-from nbprof.tools.tool import Alone, Tool, asked
+from nbprof.tools.tool import Alone, Tool, ask
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -15,54 +15,48 @@ if TYPE_CHECKING:
 
 def tool(tab: str) -> Tool:
     """The tool of a tab: its folder is imported when it is needed."""
-    made: Tool = import_module(f"nbprof.tools.{tab}.tool").TOOL
-    return made
+    result: Tool = import_module(f"nbprof.tools.{tab}.tool").TOOL
+    return result
 
 
 def tools() -> dict[str, Tool]:
-    """All of them."""
+    """The tools of all tabs."""
     return {tab: tool(tab) for tab in NAMES}
 
 
 def alone(run: Run) -> Alone | None:
-    """How a run is shown that holds nothing but what one tool is about; None of any other."""
-    found = [
-        alone for each in tools().values() if (alone := asked(each.alone, run, otherwise=None))
-    ]
-    # What has facts of its own has neither steps nor events.
-    return max(found, key=lambda alone: bool(alone.facts), default=None)
+    """The tabs and facts of a run whose data is that of a single tool; None for any other."""
+    answers = [ask(tool.alone, run, otherwise=None) for tool in tools().values()]
+    # One with facts has neither steps nor events.
+    return max(filter(None, answers), key=lambda alone: bool(alone.facts), default=None)
 
 
 def followed(run: Run, bound: str) -> str | None:
     """The tab of a run where a verdict is followed up: the first that shows this category of the
     step; None where none does.
     """
-    return next(
-        (
-            tab
-            for tab, each in tools().items()
-            if asked(lambda of: of.has(run) and of.follows(run, bound), each, otherwise=False)
-        ),
-        None,
-    )
+    for tab, tool in tools().items():
+        if ask(tool.has, run, otherwise=False) and ask(tool.follows, run, bound, otherwise=False):
+            return tab
+    return None
 
 
 def only(payload: Payload) -> Tool | None:
     """The tool that a payload is shown as the only one of; None of any other."""
-    return next((each for each in tools().values() if each.only(payload)), None)
+    return next((tool for tool in tools().values() if tool.only(payload)), None)
 
 
 def picture(payload: Payload) -> bytes | None:
-    """The run as a PNG; None of a payload that is shown as that of one tool."""
+    """The run as a PNG; None for a payload of a single tool."""
     if only(payload):
         return None
-    return next((each.picture(payload) for each in tools().values() if each.picture), None)
+    return next((tool.picture(payload) for tool in tools().values() if tool.picture), None)
 
 
 def chart(payload: Payload) -> bytes | None:
-    """What stands between the words of static HTML, as a PNG; None of a payload that is shown as
-    that of one tool.
+    """The picture between the sentences of static HTML, as a PNG; None for a payload of a single
+    tool.
     """
     if only(payload):
         return None
-    return next((found for each in tools().values() if (found := each.chart(payload))), None)
+    return next(filter(None, (tool.chart(payload) for tool in tools().values())), None)

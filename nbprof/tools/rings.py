@@ -1,4 +1,4 @@
-"""Rings: the largest parts of a whole, and the others as one."""
+"""Rings: the largest parts of a time, and the others as one."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ from nbprof.display import wording
 from nbprof.tools.parts import RingPart
 
 
-def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[RingPart]:
+def parts(sums: pd.Series[Any], limit: int, total: float | None = None) -> list[RingPart]:
     """The parts of a ring.
 
     Parameters
     ----------
     sums : Series
         By name, the largest first.
-    most : int
-        Parts that have their name; a single other has its name too.
-    whole : float, optional
-        What 100 % is, where that is more than all of them.
+    limit : int
+        Parts that are named; a single further one is named, too.
+    total : float, optional
+        The time of 100 %, if that is more than the sum.
     """
-    whole = (float(sums.sum()) if whole is None else whole) or 1.0
-    named = most + 1 if len(sums) == most + 1 else most
-    names, values = sums.index.tolist(), sums.tolist()
-    shares = zip(names[:named], values[:named], strict=True)
-    ring = [
-        RingPart(label=wording.one_line(str(name)), percent=float(100 * value / whole), kind="rank")
-        for name, value in shares
-    ]
-    if others := values[named:]:
-        rest = 100 * float(sum(others)) / whole
-        ring.append(
-            RingPart(label=wording.plural(len(others), "other"), percent=rest, kind="others")
-        )
+    total = (float(sums.sum()) if total is None else total) or 1.0
+    named = limit + 1 if len(sums) == limit + 1 else limit
+    ring = []
+    for name, value in sums.head(named).items():
+        label = wording.one_line(str(name))
+        ring.append(RingPart(label=label, percent=float(100 * value / total), kind="rank"))
+    rest = sums.iloc[named:]
+    if len(rest):
+        label = wording.plural(len(rest), "other")
+        percent = 100 * float(sum(rest.tolist())) / total
+        ring.append(RingPart(label=label, percent=percent, kind="others"))
     return ring

@@ -136,9 +136,8 @@ def hidden(table: Table, at_ms: Any, for_ms: Any) -> Table:
     )
 
 
-def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> tuple[Any, Any]:
-    """Start and duration of the longest call of each op of a frame, in ms; NaN where it is not
-    known.
+def longest(frame: pd.DataFrame, calls: pd.DataFrame, sides: Sequence[str]) -> tuple[Any, Any]:
+    """Start and duration of the longest call of each op of a frame, in ms; NaN if unknown.
 
     Parameters
     ----------
@@ -146,36 +145,40 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> t
         With `op`, and perhaps `where`.
     calls : DataFrame
         `Run.longest_calls`.
-    where : sequence of str
-        Where to look, the first place first; a frame's own `where` is the only one for its rows.
+    sides : sequence of str
+        Sides to look at, the first one first; rows with a `where` only look there.
     """
     names = frame["op"].tolist() if len(frame) else []
-    at, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
-    own = frame["where"].to_numpy(object) if "where" in frame.columns else None
-    keys = zip(calls["where"].tolist(), calls["op"].tolist(), strict=True)
+    row_sides = frame["where"].to_numpy(object) if "where" in frame.columns else None
     first: dict[tuple[object, object], int] = {}
+    keys = zip(calls["where"].tolist(), calls["op"].tolist(), strict=True)
     for number, key in enumerate(keys):
         first.setdefault(key, number)
-    times = [calls[column].to_numpy(np.float64) for column in ("at_ms", "for_ms")]
-    for side in where:
-        row = np.array([first.get((side, name), -1) for name in names], np.int64)
-        take = (row >= 0) & np.isnan(at) & (True if own is None else own == side)
-        at[take], length[take] = (values[row[take]] for values in times)
-    return at, length
+    call = np.full(len(frame), -1, np.int64)
+    for side in sides:
+        numbers = np.array([first.get((side, name), -1) for name in names], np.int64)
+        missing = call < 0
+        if row_sides is not None:
+            missing &= row_sides == side
+        call[missing] = numbers[missing]
+    # The row behind the last call is that of ops without one.
+    times = [np.append(calls[key].to_numpy(np.float64), np.nan) for key in ("at_ms", "for_ms")]
+    return times[0][call], times[1][call]
 
 
 def heads(name: str, keys: Sequence[str]) -> list[Column]:
-    """What the columns of a frame are called, and how they are shown."""
+    """The heads of columns of a frame."""
     return [head(_declared(name, key)) for key in keys]
 
 
 def _declared(name: str, key: str) -> Col:
     """A column as a view shows it: a fraction of the frame as percent."""
-    part = f"{key.removesuffix('_percent')}_fraction"
     if key in DERIVED:
         return DERIVED[key]
-    if part in frames.names(name) or part in (col.name for col in frames.WHERE_KNOWN.get(name, ())):
-        return frames.column(name, part)._replace(name=key)
+    fraction = f"{key.removesuffix('_percent')}_fraction"
+    optional = [col.name for col in frames.WHERE_KNOWN.get(name, ())]
+    if fraction in frames.names(name) or fraction in optional:
+        return frames.column(name, fraction)._replace(name=key)
     return frames.column(name, key)
 
 
@@ -188,12 +191,10 @@ def head(col: Col) -> Column:
 
 def column(frame: pd.DataFrame, key: str, kind: str) -> ColumnData:
     """One column of a frame as the payload holds it."""
-    if key not in frame.columns:
-        return (
-            coded([""] * len(frame)) if kind in _TEXT else np.full(len(frame), np.nan, np.float32)
-        )
     if kind in _TEXT:
-        return coded(frame[key].tolist())
+        return coded(frame[key].tolist() if key in frame.columns else [""] * len(frame))
+    if key not in frame.columns:
+        return np.full(len(frame), np.nan, np.float32)
     return numbers(floats(frame[key]))
 
 
@@ -210,11 +211,11 @@ _UNITS = {
     "percent": ("%", "percent"),
     "fraction": ("%", "percent"),
 }
-"""By unit of the schema: what a head that says it holds, and its word."""
+"""By unit of the schema: its sign in a head, and its word in a sentence."""
 
 
 def explained(col: Col) -> str:
-    """What a column means, with its unit where neither the head nor the sentence says it."""
+    """The meaning of a column, with its unit unless the head or the sentence states it."""
     sign, word = _UNITS.get(col.unit, ("", ""))
-    told = not sign or sign in col.label or word in col.help.replace(".", " ").split()
-    return col.help if told else f"{col.help} In {word}."
+    unit_stated = not sign or sign in col.label or word in col.help.replace(".", " ").split()
+    return col.help if unit_stated else f"{col.help} In {word}."

@@ -27,23 +27,20 @@ def summary(payload: Payload) -> str:
     payload : Payload
     """
     meta, only = payload.meta, register.only(payload)
-    unfinished = [UNFINISHED] if meta.pending else []
+    head = [f"nbprof · {meta.label} · {' · '.join(meta.facts)}"]
+    if meta.pending:
+        head.append(UNFINISHED)
     lines: list[str] = []
-    # The overview, which is first, fills what the others leave.
+    # The overview, which is first, fills the lines that the others leave.
+    tools = [only] if only else reversed(register.tools().values())
     with collecting(Failures(lines.append)):
-        for tool in [only] if only else reversed(register.tools().values()):
-            most = _MOST_LINES - 2 - len(unfinished) - len(lines)
-            lines[:0] = guarded(
-                "A part of this text", partial(tool.text, payload, most), lambda _: []
-            )
-    head = f"nbprof · {meta.label} · {' · '.join(meta.facts)}"
-    return "\n".join(
-        wording.one_line(line) for line in [head, *unfinished, *lines, _footer(meta.footer)]
-    )
+        for tool in tools:
+            limit = _MOST_LINES - 1 - len(head) - len(lines)
+            text = partial(tool.text, payload, limit)
+            lines[:0] = guarded("A part of this text", text, lambda _: [])
+    return "\n".join(wording.one_line(line) for line in [*head, *lines, _footer(meta.footer)])
 
 
 def _footer(footer: Footer) -> str:
-    size = "" if footer.bytes is None else f", {wording.size(footer.bytes)}"
-    return (
-        f"{wording.plural(footer.events, 'event')}, {footer.dropped:,} dropped; {footer.file}{size}"
-    )
+    text = f"{wording.plural(footer.events, 'event')}, {footer.dropped:,} dropped; {footer.file}"
+    return text if footer.bytes is None else f"{text}, {wording.size(footer.bytes)}"

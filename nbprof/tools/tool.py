@@ -1,4 +1,4 @@
-"""What a tab consists of: the common contract of the folders next to this module."""
+"""The contract of a tab: the fields that the folders next to this module fill."""
 
 from __future__ import annotations
 
@@ -28,8 +28,20 @@ record(Delta)
 record(Arrows)
 
 
+def cached(run: Run, part: str, compute: Callable[[Run], AnyTab]) -> AnyTab:
+    """A part from the cache, if the run has one. It may also depend on how the run was recorded."""
+    origin = "found" if run.capture is None else "recorded"
+    key = f"view {part}, {run.first_answer.get('framework')}, {origin}"
+    return run.persist(key, partial(compute, run))
+
+
+def cached_part(part: str, compute: Callable[[Run], AnyTab]) -> Callable[[Run, int], AnyTab]:
+    """The `payload` of a tool whose part is cached, if the run has a cache."""
+    return lambda run, _events: cached(run, part, compute)
+
+
 class Alone(NamedTuple):
-    """How a profile is shown that holds nothing but what one tool is about.
+    """Tabs and facts of a profile whose data is that of a single tool.
 
     Parameters
     ----------
@@ -66,7 +78,7 @@ class Top(NamedTuple):
     largest : str
         The column by which the largest come first; empty where the frame is in that order.
     late : bool
-        Whether it can wait until everything that is not has been said.
+        Whether it comes after the tops of all tools that are not late.
     """
 
     title: str
@@ -102,7 +114,7 @@ class Tool:
         Whether the tab is there for a run, unless it is asked for by name.
     always : bool
         Whether the part is in every payload.
-    beside : callable
+    extra_parts : callable
         Further parts, which are in every payload.
     label, count, follows : callable
         What is on the tab: its name, where that depends on the run; a number; and whether this
@@ -116,7 +128,7 @@ class Tool:
         (run, events) -> lines of the receipt on what the payload leaves out of what the analysis
         has.
     text : callable
-        (payload, most) -> at most so many lines of the summary on the console.
+        (payload, limit) -> at most so many lines of the summary on the console.
     picture : callable
         A PNG of the payload, where this is the tool that has the picture of the run.
     chart : callable
@@ -135,7 +147,7 @@ class Tool:
     fallback: Callable[[Run, str], Tab] | None = None
     has: Callable[[Run], bool] = lambda _run: True
     always: bool = False
-    beside: Callable[[Run], Mapping[str, Tab]] = lambda _run: {}
+    extra_parts: Callable[[Run], Mapping[str, Tab]] = lambda _run: {}
     label: Callable[[Run], str | None] = lambda _run: None
     count: Callable[[Run], int | None] = lambda _run: None
     follows: Callable[[Run, str], bool] = lambda _run, _bound: False
@@ -143,7 +155,7 @@ class Tool:
     alone: Callable[[Run], Alone | None] = lambda _run: None
     only: Callable[[Payload], bool] = lambda _payload: False
     omissions: Callable[[Run, int], list[str]] = lambda _run, _events: []
-    text: Callable[[Payload, int], list[str]] = lambda _payload, _most: []
+    text: Callable[[Payload, int], list[str]] = lambda _payload, _limit: []
     picture: Callable[[Payload], bytes] | None = None
     chart: Callable[[Payload], bytes | None] = lambda _payload: None
     lead: Callable[[Payload], Html] = lambda _payload: ""
@@ -152,26 +164,13 @@ class Tool:
     brief: tuple[Top, ...] = ()
 
 
-def asked(
+def ask(
     tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A part of the dashboard"
 ) -> Any:
-    """What a tool says of a run; `otherwise` where it fails, or needs the events of hosts that were
-    read separately.
+    """The answer of a function of a tool; `otherwise` if it fails, or needs the events of hosts
+    that were read separately.
     """
     try:
         return guarded(part, partial(tell, *args), lambda _: otherwise)
     except NeedsHostError:
         return otherwise
-
-
-def kept(part: str, make: Callable[[Run], AnyTab]) -> Callable[[Run, int], AnyTab]:
-    """A part that is kept in the cache, where the run has one."""
-    return lambda run, _events: stored(run, part, make)
-
-
-def stored(run: Run, part: str, make: Callable[[Run], AnyTab]) -> AnyTab:
-    """A part out of the cache, where the run has one. What it says may also follow from how the run
-    was recorded.
-    """
-    how = f"{run.first_answer.get('framework')}, {'found' if run.capture is None else 'recorded'}"
-    return run.persist(f"view {part}, {how}", partial(make, run))

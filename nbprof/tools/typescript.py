@@ -21,14 +21,15 @@ PATH = Path(__file__).parents[2] / "js" / "lib" / "payload.gen.ts"
 
 _HEAD = """\
 /**
- * The payload: what Python sends and the views draw. Written by `python -m nbprof.tools.typescript` from the classes in
- * nbprof/tools, which say what each field means.
+ * The payload: what Python sends and the views draw. Written by `python -m nbprof.tools.typescript`
+ * from the classes in nbprof/tools, which say what each field means.
  *
  * A missing number is NaN in a float array and null elsewhere. Times carry their unit in the key.
  */
 
 export type Codes = Uint32Array | Uint16Array | Uint8Array;
-export type NumberArray = Float64Array | Float32Array | Int32Array | Uint32Array | Uint16Array | Uint8Array;
+export type NumberArray = Float64Array | Float32Array | Int32Array | Uint32Array | Uint16Array \
+| Uint8Array;
 export type ColumnData = NumberArray | Coded | string[];
 
 /** A text in which **double asterisks** mark what is set in bold; everything else is literal. */

@@ -173,7 +173,7 @@ def test_without_bokeh_the_error_says_how_to_get_it(monkeypatch):
 
 def test_a_part_that_is_unknown_in_some_bars_is_unknown_in_their_cards_and_does_not_end_the_stack():
     data, said = stacked_columns({"input": np.array([1.0, np.nan]), "output": np.array([2.0, 3.0])})
-    assert said == {"input": "input_said", "output": "output"}
+    assert said == {"input": "input_known", "output": "output"}
     assert data["input"].tolist() == [1.0, 0.0]
-    assert np.isnan(data["input_said"]).tolist() == [False, True]
-    assert sorted(data) == ["input", "input_said", "output"]
+    assert np.isnan(data["input_known"]).tolist() == [False, True]
+    assert sorted(data) == ["input", "input_known", "output"]

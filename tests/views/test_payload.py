@@ -382,7 +382,7 @@ def test_sampling_keeps_every_box_and_the_first_of_the_largest(count):
 
 
 def test_the_trace_keeps_all_step_markers_every_lane_and_the_parents():
-    part = trace.payload(fake.traced(steps=100), most=400)
+    part = trace.payload(fake.traced(steps=100), limit=400)
     assert part["total"] == 100 * 42
     assert 350 <= part["shown"] <= 400
     lanes = {lane["name"]: lane for lane in part["lanes"]}

@@ -74,7 +74,7 @@ class Allocator(View):
 
     @property
     def stranded(self) -> pd.DataFrame:
-        """Which blocks prevent the release of free memory, by the stack that allocated them; most
+        """Blocks that prevent the release of free memory, by the stack that allocated them; most
         first.
         """
         return self._frame("stranded")
@@ -98,12 +98,12 @@ class Allocator(View):
         """The settings of the allocator (PYTORCH_CUDA_ALLOC_CONF and what follows from it), as the
         snapshot states them.
         """
-        shown = self._profile.run.allocator.snapshot
-        return dict(shown.settings) if shown is not None else {}
+        snapshot = self._profile.run.allocator.snapshot
+        return dict(snapshot.settings) if snapshot is not None else {}
 
     @property
     def notes(self) -> list[str]:
-        """What could not be read from the snapshots, or is unknown, one sentence each."""
+        """One sentence for each thing that is unknown or could not be read from the snapshots."""
         return list(self._profile.run.allocator.notes)
 
     def at(self, time_ms: float, device: int | None = None) -> pd.DataFrame:
@@ -119,19 +119,19 @@ class Allocator(View):
         Raises
         ------
         NbprofError
-            There is no snapshot or no such device, or `time_ms` is not a number.
+            No snapshot or no such device, or `time_ms` is not a number.
         """
         from nbprof.analysis.allocator import allocator
 
         run = self._profile.run
-        shown = run.allocator.snapshot
-        replay = next(
-            (one for one in run.allocator.replays if device is None or one.device == device), None
-        )
-        if shown is None or replay is None:
-            known = ", ".join(str(one.device) for one in run.allocator.replays) or "none"
+        snapshot = run.allocator.snapshot
+        replays = {replay.device: replay for replay in reversed(run.allocator.replays)}
+        if device is None and replays:
+            device = run.allocator.replays[0].device
+        if snapshot is None or device not in replays:
+            devices = ", ".join(str(replay.device) for replay in run.allocator.replays) or "none"
             raise NbprofError(
-                f"there is no device {device!r} in the snapshots of this run; they have: {known}"
+                f"there is no device {device!r} in the snapshots of this run; they have: {devices}"
             )
         try:
             known_time = not math.isnan(time_ms)
@@ -141,10 +141,10 @@ class Allocator(View):
             raise NbprofError(
                 "time_ms must be a number of milliseconds since the first entry of the history"
             )
-        times = replay.entries["time_us"]
+        replay = replays[device]
         moment = allocator.start_us(run.allocator.replays) + float(time_ms) * 1e3
-        state = replay.at(int(np.searchsorted(times, moment, side="right")))
-        return allocator.blocks(state, replay.device, run.allocator.stacks, shown.categories)
+        state = replay.at(int(np.searchsorted(replay.entries["time_us"], moment, side="right")))
+        return allocator.blocks(state, replay.device, run.allocator.stacks, snapshot.categories)
 
     def text(self) -> str:
         """A few lines: the figures of each device, what strands free memory, and why memory ran

@@ -39,7 +39,7 @@ class Blocks(Part):
 
 
 class AllocatorDevice(Part):
-    """What the allocator of a device held."""
+    """Memory of one device as its allocator divides it."""
 
     device: int
     name: str

@@ -32,6 +32,10 @@ MOST_BLOCKS, MOST_SEGMENTS = 6_000, 300
 largest.
 """
 MOST_ROWS, MOST_OOMS, MOST_DEVICES, MOST_STACKS = 100, 5, 16, 300
+_HOW_TO_TAKE = (
+    "Record with allocations on a GPU, or take one: torch.cuda.memory._record_memory_history(),"
+    " then _dump_snapshot(path)."
+)
 _BOXES = 350
 _LONGEST = 400
 _STRANDED = (
@@ -52,12 +56,12 @@ def payload(run: Run) -> Allocator:
     replays = run.allocator.replays
     if not replays:
         return nothing(_empty(run))
-    shown = replays[:MOST_DEVICES]
-    more = len(replays) - len(shown)
+    listed = replays[:MOST_DEVICES]
+    more = len(replays) - len(listed)
     left = f"{wording.plural(more, 'more device')}: p.allocator has all of them." if more else ""
     return Allocator(
         empty=None,
-        devices=[_device(run, replay) for replay in shown],
+        devices=[_device(run, replay) for replay in listed],
         notes=run.allocator.notes,
         left_out=left,
     )
@@ -69,21 +73,17 @@ def nothing(empty: Empty | None = None) -> Allocator:
 
 
 def has(run: Run) -> bool:
-    """Whether there is a snapshot that says something, if only that it is empty because there is
-    nothing else.
-    """
+    """True if a snapshot has devices, or if the profile is nothing but a snapshot."""
     return bool(run.snapshot_pieces) and (bool(run.allocator.replays) or alone(run))
 
 
 def alone(run: Run) -> bool:
-    """Whether the profile is a snapshot and nothing else: then no other view has anything to
-    show.
-    """
+    """True if the profile is a snapshot and nothing else, so that no other view has data."""
     return bool(run.snapshot_pieces) and not len(run.trace.lanes) and not len(run.trace.events)
 
 
 def chip(run: Run) -> str:
-    """What the devices of the snapshot are called; the empty text where it has none."""
+    """The word for the devices of the snapshot, such as "GPU"; "" if it has none."""
     replays = run.allocator.replays
     return replays[0].backend.chip if replays else ""
 
@@ -103,11 +103,11 @@ def text(run: Run) -> str:
             f" {wording.percent(row['fragmentation_percent'])})"
         )
         stranded = run.allocator.stranded
-        for one in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
-            blocks = wording.plural(one["blocks"], "block")
+        for holder in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
+            blocks = wording.plural(holder["blocks"], "block")
             lines.append(
-                f"  {wording.size(one['pinned_bytes'])} kept by {blocks} of"
-                f" {wording.one_line(one['location'])}"
+                f"  {wording.size(holder['pinned_bytes'])} kept by {blocks} of"
+                f" {wording.one_line(holder['location'])}"
             )
     for row in run.allocator.oom.tail(1).to_dict("records"):
         lines += [
@@ -123,8 +123,7 @@ def _empty(run: Run) -> Empty:
         return Empty(title="The snapshot is empty", text=" ".join([text, *run.allocator.notes]))
     return Empty(
         title="No snapshot of PyTorch's allocator",
-        text=" ".join(run.allocator.notes)
-        or "Record with allocations on a GPU, or take one: torch.cuda.memory._record_memory_history(), then _dump_snapshot(path).",
+        text=" ".join(run.allocator.notes) or _HOW_TO_TAKE,
     )
 
 
@@ -178,11 +177,9 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
 
 def _when(oom: pd.Series[Any]) -> str:
     time = oom["time_ms"]
-    return (
-        f"at entry {int(oom['entry']) + 1:,}"
-        if pd.isna(time)
-        else f"at {wording.duration(time / 1e3)}"
-    )
+    if pd.isna(time):
+        return f"at entry {int(oom['entry']) + 1:,}"
+    return f"at {wording.duration(time / 1e3)}"
 
 
 def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend) -> list[Figure]:
@@ -248,36 +245,28 @@ def _levels(run: Run, replay: Replay) -> _Levels:
     ran out.
     """
     levels, entries = replay.levels(), replay.entries
-    count = replay.count
     time = (entries["time_us"] - allocator.start_us(run.allocator.replays)) / 1e3
-    timed = (
-        bool(count) and bool((entries["time_us"] >= 0).all()) and bool((np.diff(time) >= 0).all())
-    )
     ooms = np.flatnonzero(entries["action"] == OOM)[-MOST_OOMS:]
-    keep = (
-        [int(np.argmax(levels["allocated"])), int(np.argmax(levels["reserved"])), *ooms.tolist()]
-        if count
-        else []
-    )
-    rows = (
-        np.union1d(
-            sample(levels["allocated"], keep, _BOXES), sample(levels["reserved"], keep, _BOXES // 2)
-        )
-        if count
-        else np.zeros(0, int)
-    )
+    timed, rows = False, np.zeros(0, np.int64)
+    if replay.count:
+        timed = bool((entries["time_us"] >= 0).all() and (np.diff(time) >= 0).all())
+        allocated, reserved = levels["allocated"], levels["reserved"]
+        keep = [int(np.argmax(allocated)), int(np.argmax(reserved)), *ooms.tolist()]
+        rows = np.union1d(sample(allocated, keep, _BOXES), sample(reserved, keep, _BOXES // 2))
+    # Without times, positions are numbers of entries.
+    position = time if timed else np.arange(len(time), dtype=np.float64)
     names = np.array(ACTIONS, object)
-    where = run.allocator.stacks.locations(entries["stack"][rows])
+    locations = run.allocator.stacks.locations(entries["stack"][rows])
     return _Levels(
         timed=timed,
-        x=numbers(time[rows] if timed else rows.astype(np.float64)),
+        x=numbers(position[rows]),
         reserved=numbers(levels["reserved"][rows]),
         allocated=numbers(levels["allocated"][rows]),
         active=numbers(levels["active"][rows]),
         action=coded(names[entries["action"][rows]]),
         size=numbers(entries["size"][rows]),
-        where=coded(wording.cut(line, _LONGEST) for line in where),
-        oom_at=numbers(time[ooms] if timed else ooms.astype(np.float64)),
+        where=coded(wording.cut(line, _LONGEST) for line in locations),
+        oom_at=numbers(position[ooms]),
     )
 
 
@@ -296,17 +285,17 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     counts = np.bincount(owner, minlength=len(segments))
     order = np.lexsort((-segments["size"].to_numpy(np.int64), -lost))
     fits = order[(np.cumsum(counts[order]) <= MOST_BLOCKS)][:MOST_SEGMENTS]
-    place = np.full(len(segments), -1)
-    place[fits] = np.arange(len(fits))
-    rows = np.flatnonzero(place[owner] >= 0)
-    rows = rows[np.lexsort((blocks["address"].to_numpy(np.int64)[rows], place[owner[rows]]))]
+    position = np.full(len(segments), -1)
+    position[fits] = np.arange(len(fits))
+    rows = np.flatnonzero(position[owner] >= 0)
+    rows = rows[np.lexsort((blocks["address"].to_numpy(np.int64)[rows], position[owner[rows]]))]
     rest = np.setdiff1d(np.arange(len(segments)), fits)
     size = wording.size(float(segments["size"].to_numpy(np.int64)[rest].sum()))
     stacks = run.allocator.stacks
     codes = blocks["stack"].to_numpy(np.int64)[rows]
-    # Of many different stacks the last ones are told by their line alone.
+    # Beyond a number of distinct stacks, only the innermost line is sent.
     distinct = pd.unique(codes)
-    told = {
+    texts = {
         int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]
     }
     lines = stacks.locations(codes)
@@ -319,13 +308,13 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
             rows=len(fits),
         ),
         Blocks(
-            segment=numbers(place[owner[rows]]),
+            segment=numbers(position[owner[rows]]),
             offset=numbers(blocks["address"].to_numpy(np.int64)[rows] - base),
             size=numbers(blocks["size"].to_numpy(np.int64)[rows]),
             state=numbers(blocks["state"].to_numpy(np.int64)[rows]),
             stranded=numbers(stranded[rows]),
             stack=coded(
-                told.get(int(code), wording.cut(line, _LONGEST))
+                texts.get(int(code), wording.cut(line, _LONGEST))
                 for code, line in zip(codes, lines, strict=True)
             ),
             rows=len(rows),
@@ -340,15 +329,12 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
 
 def _name(segment: dict[Any, Any]) -> str:
     kind = ("", "small, ", "large, ")[segment["large"] + 1]
-    pool = (
-        f", pool {segment['pool']}, {segment['pool_b']}"
-        if segment["pool"] > 0 or segment["pool_b"] > 0
-        else ""
-    )
-    return (
-        f"{segment['address']:#x}, {kind}{'expandable, ' if segment['expandable'] else ''}stream"
-        f" {segment['stream']}{pool}"
-    )
+    if segment["expandable"]:
+        kind += "expandable, "
+    name = f"{segment['address']:#x}, {kind}stream {segment['stream']}"
+    if segment["pool"] > 0 or segment["pool_b"] > 0:
+        name += f", pool {segment['pool']}, {segment['pool_b']}"
+    return name
 
 
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> Table:
@@ -367,13 +353,13 @@ def only(payload: Payload) -> bool:
     return payload.meta.facts[:1] == [ALONE]
 
 
-def lines(part: Allocator, most: int) -> list[str]:
+def lines(part: Allocator, limit: int) -> list[str]:
     """The figures of each device, and why memory ran out, in so many lines at most."""
     texts = [f"{part.empty.title}. {part.empty.text}"] if part.empty else []
     for device in part.devices:
         texts.append(f"{device.name}, {device.when}: {', '.join(figure_texts(device))}")
         texts += [f"Out of memory {oom.when}: {oom.text} {oom.remedy}" for oom in device.ooms[:1]]
-    return texts[:most]
+    return texts[:limit]
 
 
 def figure_texts(device: AllocatorDevice) -> list[str]:

@@ -13,20 +13,17 @@ if TYPE_CHECKING:
 
 
 def _alone(run: Run) -> Alone | None:
-    return (
-        Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device")
-        if payload.alone(run)
-        else None
-    )
+    if not payload.alone(run):
+        return None
+    return Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device")
 
 
-def _text(whole: Payload, most: int) -> list[str]:
-    return payload.lines(whole.allocator, most) if payload.only(whole) else []
+def _text(dashboard: Payload, limit: int) -> list[str]:
+    return payload.lines(dashboard.allocator, limit) if payload.only(dashboard) else []
 
 
 TOOL = Tool(
-    # A snapshot beside a trace is no file of the run, by which the cache would know whether it is
-    # still the same.
+    # Not cached: a snapshot next to a trace is not among the files that the cache compares.
     payload=lambda run, _events: payload.payload(run),
     nothing=payload.nothing,
     has=payload.has,

@@ -38,18 +38,13 @@ class Part(Helped):
         """Why there is nothing, and what to record, in a sentence; '' where there is something."""
         from nbprof.run.frames.ascend import LACKS
 
-        return (
-            ""
-            if len(self.frame)
-            else LACKS.get(self._name, "The profile has no tables of Ascend's profiler.")
-        )
+        if len(self.frame):
+            return ""
+        return LACKS.get(self._name, "The profile has no tables of Ascend's profiler.")
 
     def __repr__(self) -> str:
-        frame = self.frame
-        return (
-            f"<nbprof ascend.{self._name}:"
-            f" {self.missing or f'{len(frame)} rows; .frame is the DataFrame'}>"
-        )
+        text = self.missing or f"{len(self.frame)} rows; .frame is the DataFrame"
+        return f"<nbprof ascend.{self._name}: {text}>"
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         from nbprof.tools.ascend import html as ascend_html
@@ -61,13 +56,13 @@ class Part(Helped):
 
 
 class Iterations(Part):
-    """Where the time of each iteration of a graph goes: the iteration trace of TensorFlow and
-    MindSpore.
+    """Time of each iteration of a graph by part: the iteration trace of TensorFlow and MindSpore.
 
     `frame` has one row per iteration, by recording, device, model and time. An iteration lasts from
     the end of the previous one to its own end:
 
-        iteration_ms = data_aug_ms + fp_to_bp_ms + grad_refresh_ms,   grad_refresh_ms = all_reduce_ms + update_ms
+        iteration_ms = data_aug_ms + fp_to_bp_ms + grad_refresh_ms
+        grad_refresh_ms = all_reduce_ms + update_ms
 
     of the first one from its start. All are computed from the marks (FP Start, BP End, Iteration
     End). `reported_iteration_ms` is what the file calls `Iteration Time`, of which `summary` says
@@ -101,7 +96,7 @@ class Iterations(Part):
         Raises
         ------
         NbprofError
-            Bokeh is not installed, or there is no such iteration.
+            Bokeh is not installed, or no such iteration exists.
         """
         from nbprof.tools.ascend import figures as ascend_figures
 
@@ -232,7 +227,7 @@ class Rules(Part):
 
 
 class Ascend(View):
-    """What Ascend's profiler (msprof, torch_npu, MindSpore) measured on an NPU; in a notebook it
+    """Measurements of Ascend's profiler (msprof, torch_npu, MindSpore) on an NPU; in a notebook it
     displays as the tab "Ascend".
 
     Each part has a `frame`, and says in `missing` why there is none. Graphs of TensorFlow and
@@ -252,7 +247,7 @@ class Ascend(View):
 
     @accessor
     def iterations(self) -> Iterations:
-        """Where the time of each iteration goes."""
+        """Time of each iteration by part."""
         return Iterations(self._profile, "iterations")
 
     @accessor
@@ -287,13 +282,13 @@ class Ascend(View):
 
     @accessor
     def rules(self) -> Rules:
-        """What the rules of Ascend's tools find."""
+        """Findings of the rules of Ascend's tools."""
         return Rules(self._profile, "rules")
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations,
-        whether the device was idle.
+        """The bottleneck of the iterations: `bound`, `verdict`, `text`, `detail`; without
+        iterations, whether the device was idle.
         """
         return dict(self._profile.run.ascend.verdict)
 
@@ -321,8 +316,6 @@ class Ascend(View):
         return tables[kind].copy()
 
     def __repr__(self) -> str:
-        said = self.verdict
-        return (
-            f"<nbprof ascend: {said['verdict']}{': ' + said['text'] if said['text'] else ''};"
-            f" tables {', '.join(self.kinds) or 'none'}>"
-        )
+        verdict = self.verdict
+        text = f"{verdict['verdict']}: {verdict['text']}" if verdict["text"] else verdict["verdict"]
+        return f"<nbprof ascend: {text}; tables {', '.join(self.kinds) or 'none'}>"

@@ -15,14 +15,35 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.run.frames.ascend import LACKS
-from nbprof.tools.ascend.payload import PARTS, WHOLE_REFRESH
-from nbprof.tools.plot import bokeh, hover_times, legend_beside, stacked_columns, style
+from nbprof.tools.ascend.payload import parts_of
+from nbprof.tools.plot import (
+    bokeh,
+    hover_times,
+    legend_right,
+    number_bars,
+    stacked_columns,
+    style,
+)
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
     from nbprof.run.run import Run
+
+
+def _draw_reported(plot: Any, source: Any) -> None:
+    """The Iteration Time that the file states, as a dotted line."""
+    plot.step(
+        "x",
+        "reported",
+        mode="center",
+        color="#22262B",
+        line_dash="dotted",
+        source=source,
+        legend_label="Iteration Time",
+    )
+
 
 _COLOURS = {
     ascend.AI_CORE: DEVICE,
@@ -46,7 +67,7 @@ def iterations(
     height: int = 280,
     **options: Any,
 ) -> Figure:
-    """A bar an iteration, stacked by its parts in ms; the line is the Iteration Time that the file
+    """A bar per iteration, stacked by its parts in ms; the line is the Iteration Time that the file
     states.
 
     Parameters
@@ -62,38 +83,23 @@ def iterations(
     Raises
     ------
     NbprofError
-        Bokeh is not installed, or there is no such iteration.
+        Bokeh is not installed, or no such iteration exists.
     """
     plotting, models = bokeh()
     frame = run.ascend.iterations
     if frame.empty:
         raise NbprofError(LACKS["iterations"])
     device = int(frame["device"].iloc[0]) if device is None else device
-    mine = frame[frame["device"] == device]
-    mine = mine[mine["main"]] if model is None else mine[(mine["model"] == model).fillna(False)]
-    if mine.empty:
-        there = frame[["device", "model"]].drop_duplicates().to_dict("records")
-        known = ", ".join(
-            f"device {one['device']}" + ("" if pd.isna(one["model"]) else f" model {one['model']}")
-            for one in there
-        )
-        raise NbprofError(
-            f"there is no iteration of model {model} on device {device}; there are iterations of"
-            f" {known}"
-        )
-    # Recordings may have devices of the same number.
-    mine = mine[mine["host"] == mine["host"].iloc[0]]
-    parts: tuple[tuple[str, str, str], ...] = (
-        PARTS if mine["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
-    )
+    rows = _of_model(frame, device, model)
+    parts = parts_of(rows)
+    columns, card_columns = stacked_columns({name: floats(rows[name]) for name, _, _ in parts})
     data: dict[str, Any] = {
-        "x": np.arange(len(mine)),
-        "iteration": mine["iteration"].to_numpy(),
-        "total": floats(mine["iteration_ms"]),
+        "x": np.arange(len(rows)),
+        "iteration": rows["iteration"].to_numpy(),
+        "total": floats(rows["iteration_ms"]),
+        "reported": floats(rows["reported_iteration_ms"]),
+        **columns,
     }
-    data |= {"reported": floats(mine["reported_iteration_ms"])}
-    columns, said = stacked_columns({name: floats(mine[name]) for name, _, _ in parts})
-    data |= columns
     source = models.ColumnDataSource(data)
     plot: Any = plotting.figure(
         **{"width": width, "height": height, "tools": _TOOLS, "title": f"Device {device}"} | options
@@ -107,41 +113,50 @@ def iterations(
         legend_label=[label for _, _, label in parts],
     )
     if np.isfinite(data["reported"]).any():
-        plot.step(
-            "x",
-            "reported",
-            mode="center",
-            color="#22262B",
-            line_dash="dotted",
-            source=source,
-            legend_label="Iteration Time",
-        )
-    rows = [(label, f"@{said[name]}{{custom}}") for name, _, label in reversed(parts)]
-    head = [
+        _draw_reported(plot, source)
+    tips = [
         ("Iteration", "@iteration"),
         ("End to end", "@total{custom}"),
         ("Iteration Time", "@reported{custom}"),
+        *((label, f"@{card_columns[name]}{{custom}}") for name, _, label in reversed(parts)),
     ]
-    plot.add_tools(
-        models.HoverTool(
-            tooltips=[*head, *rows],
-            formatters=hover_times(models, "total", "reported", *said.values()),
-        )
-    )
+    formatters = hover_times(models, "total", "reported", *card_columns.values())
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=formatters))
     style(plot, "iteration", "ms")
     plot.y_range.start = 0
-    plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
-    labels = [str(number) for number in mine["iteration"]]
-    plot.xaxis.formatter = models.CustomJSTickFormatter(
-        args={"labels": labels}, code="return labels[tick] ?? ''"
-    )
-    plot.xgrid.visible = False
-    legend_beside(plot)
+    number_bars(plot, models, [str(number) for number in rows["iteration"]])
+    legend_right(plot)
     return cast("Figure", plot)
 
 
-def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> Figure:
-    """A bar a type of op as long as its time, in the colour of the kind of core.
+def _of_model(frame: pd.DataFrame, device: int, model: int | None) -> pd.DataFrame:
+    """The iterations of a model on a device, by default its main one."""
+    rows = frame[frame["device"] == device]
+    rows = rows[rows["main"]] if model is None else rows[(rows["model"] == model).fillna(False)]
+    if rows.empty:
+        groups = []
+        for row in frame[["device", "model"]].drop_duplicates().to_dict("records"):
+            suffix = "" if pd.isna(row["model"]) else f" model {row['model']}"
+            groups.append(f"device {row['device']}{suffix}")
+        raise NbprofError(
+            f"there is no iteration of model {model} on device {device}; there are iterations of"
+            f" {', '.join(groups)}"
+        )
+    # Recordings may have devices of the same number.
+    of_host: pd.DataFrame = rows[rows["host"] == rows["host"].iloc[0]]
+    return of_host
+
+
+def _type_names(rows: pd.DataFrame) -> list[str]:
+    """`MatMul (AI Core)`: the same type may run on several kinds of cores."""
+    return [
+        f"{wording.one_line(str(op_type))[:60]} ({core or 'unknown'})"
+        for op_type, core in zip(rows["op_type"], rows["core"], strict=True)
+    ]
+
+
+def op_types(run: Run, limit: int = 15, *, width: int = 700, **options: Any) -> Figure:
+    """A bar per type of op as long as its time, in the colour of the kind of core.
 
     Raises
     ------
@@ -153,23 +168,16 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     if frame.empty:
         raise NbprofError(LACKS["op_types"])
     rows = frame.groupby(["op_type", "core"], sort=False)[["tasks", "total_us"]].sum().reset_index()
-    whole = float(rows["total_us"].sum())
-    rows = rows.sort_values("total_us", ascending=False, kind="stable").head(most)
-    # The same type may run on several kinds of cores.
-    names = [
-        f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})"
-        for row in rows.to_dict("records")
-    ]
+    total = float(rows["total_us"].sum())
+    rows = rows.sort_values("total_us", ascending=False, kind="stable").head(limit)
+    times_us = rows["total_us"].to_numpy(np.float64)
+    names = _type_names(rows)
     source = models.ColumnDataSource(
         {
             "name": names,
-            "ms": rows["total_us"].to_numpy(np.float64) / 1000,
+            "ms": times_us / 1000,
             "tasks": rows["tasks"].to_numpy(np.int64),
-            "percent": (
-                100 * rows["total_us"].to_numpy(np.float64) / whole
-                if whole > 0
-                else np.zeros(len(rows))
-            ),
+            "percent": 100 * times_us / total if total > 0 else np.zeros(len(rows)),
             "colour": [_COLOURS.get(core, OTHER) for core in rows["core"]],
         }
     )
@@ -191,9 +199,9 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     return cast("Figure", plot)
 
 
-def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure:
-    """Types of ops by pipe: a cell is the stronger, the larger the part of its cycles that the pipe
-    is busy.
+def pmu(run: Run, limit: int = 12, *, width: int = 700, **options: Any) -> Figure:
+    """Types of ops by pipe: the darker a cell, the larger the share of cycles that the pipe is
+    busy.
 
     Raises
     ------
@@ -205,35 +213,19 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
     pipes = {f"{name.lower()}_fraction": name for name in PIPES.values()}
     if rows.empty or not rows[list(pipes)].notna().to_numpy().any():
         raise NbprofError(LACKS["pmu"])
-    rows = rows.head(most)
-    names = [
-        f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})"
-        for row in rows.to_dict("records")
-    ]
-    cells = [
-        (name, label, float(rows[key].iloc[i]))
-        for i, name in enumerate(names)
-        for key, label in pipes.items()
-    ]
-    cells = [cell for cell in cells if np.isfinite(cell[2])]
-    source = models.ColumnDataSource(
-        {
-            "name": [cell[0] for cell in cells],
-            "pipe": [cell[1] for cell in cells],
-            "percent": [100 * cell[2] for cell in cells],
-            "text": [f"{100 * cell[2]:.0f}" for cell in cells],
-            "colour": [mix(DEVICE, min(100.0, 100 * cell[2])) for cell in cells],
-            "ink": ["#FFFFFF" if cell[2] > 0.5 else "#22262B" for cell in cells],
-        }
-    )
+    rows = rows.head(limit)
+    names = _type_names(rows)
+    cells = _pmu_cells(rows.assign(name=names), pipes)
     defaults = {
         "width": width,
         "height": 60 + 22 * len(names),
         "x_range": list(pipes.values()),
         "y_range": names[::-1],
         "tools": "save",
+        "x_axis_location": "above",
     }
-    plot: Any = plotting.figure(**defaults | {"x_axis_location": "above"} | options)
+    plot: Any = plotting.figure(**defaults | options)
+    source = models.ColumnDataSource(cells)
     plot.rect(x="pipe", y="name", width=0.96, height=0.92, color="colour", source=source)
     plot.text(
         x="pipe",
@@ -245,15 +237,27 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
         text_font_size="11px",
         source=source,
     )
-    plot.add_tools(
-        models.HoverTool(
-            tooltips=[
-                ("Type", "@name"),
-                ("Pipe", "@pipe"),
-                ("Busy", "@percent{0.0}% of its cycles"),
-            ]
-        )
-    )
+    tips = [("Type", "@name"), ("Pipe", "@pipe"), ("Busy", "@percent{0.0}% of its cycles")]
+    plot.add_tools(models.HoverTool(tooltips=tips))
     style(plot, None, None)
     plot.grid.visible = False
     return cast("Figure", plot)
+
+
+def _pmu_cells(rows: pd.DataFrame, pipes: dict[str, str]) -> dict[str, list[Any]]:
+    """The cells with a value, by type and then by pipe."""
+    cells: dict[str, list[Any]] = {
+        key: [] for key in ("name", "pipe", "percent", "text", "colour", "ink")
+    }
+    for row in rows.to_dict("records"):
+        for key, pipe in pipes.items():
+            fraction = wording.real(row[key])
+            if fraction is None:
+                continue
+            cells["name"].append(row["name"])
+            cells["pipe"].append(pipe)
+            cells["percent"].append(100 * fraction)
+            cells["text"].append(f"{100 * fraction:.0f}")
+            cells["colour"].append(mix(DEVICE, min(100.0, 100 * fraction)))
+            cells["ink"].append("#FFFFFF" if fraction > 0.5 else "#22262B")
+    return cells

@@ -14,7 +14,7 @@ from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
-from nbprof.tools.ascend.payload import COLUMNS, cut, frame_name
+from nbprof.tools.ascend.payload import COLUMNS, frame_name, shorten
 
 _SHOWN = {
     "iterations": (
@@ -50,7 +50,7 @@ _SHOWN = {
 }
 
 
-def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
+def html(name: str, frame: pd.DataFrame, limit: int, missing: str) -> str:
     """The first rows of a part as an HTML table without script, or why there are none."""
     if missing:
         return f"<p>{escape(missing)}</p>"
@@ -58,38 +58,32 @@ def html(name: str, frame: pd.DataFrame, most: int, missing: str) -> str:
     cols = [frames.column(frame_name(name), key) for key in keys]
     if name == "rules":
         frame = frame[frame["state"] == ascend_rules.FOUND]
-    rows = frame.head(most)
+    rows = frame.head(limit)
     heads = "".join(
         f'<th scope="col" title="{escape(col.help)}" style="{_style(col)}">{escape(col.label)}</th>'
         for col in cols
     )
-    lines = [
-        "<tr>"
-        + "".join(
-            f'<td style="{_style(col)}">{escape(told(col, row[col.name]))}</td>' for col in cols
-        )
-        + "</tr>"
-        for row in rows.to_dict("records")
-    ]
-    caption = (
-        f"{len(rows):,} of {len(frame):,} rows"
-        if len(frame) > len(rows)
-        else wording.plural(len(rows), "row")
-    )
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-
-
-def _style(col: Col) -> str:
-    side = "left" if col.kind in ("text", "code") else "right"
+    body = "".join(_row(cols, row) for row in rows.to_dict("records"))
+    caption = wording.plural(len(rows), "row")
+    if len(frame) > len(rows):
+        caption = f"{len(rows):,} of {len(frame):,} rows"
     return (
-        f"padding:2px 8px;max-width:32em;overflow:hidden;text-overflow:ellipsis;text-align:{side}"
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
     )
 
 
-def told(col: Col, value: Any) -> str:
+def _row(cols: Sequence[Col], row: dict[Any, Any]) -> str:
+    cells = [
+        f'<td style="{_style(col)}">{escape(cell_text(col, row[col.name]))}</td>' for col in cols
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def cell_text(col: Col, value: Any) -> str:
     """A value of a column, human-readable."""
     if col.kind in ("text", "code"):
-        return wording.one_line(cut(str(value)))
+        return wording.one_line(shorten(str(value)))
     if col.kind == "bool":
         return "✓" if value else "✗"
     if col.kind == "bytes":
@@ -98,3 +92,10 @@ def told(col: Col, value: Any) -> str:
     if col.unit == "fraction":
         return wording.percent(None if number is None else 100 * number)
     return wording.number(number, col.digits or 0)
+
+
+def _style(col: Col) -> str:
+    side = "left" if col.kind in ("text", "code") else "right"
+    return (
+        f"padding:2px 8px;max-width:32em;overflow:hidden;text-overflow:ellipsis;text-align:{side}"
+    )

@@ -10,7 +10,7 @@ from nbprof.tools.steps.parts import Steps
 
 
 class AscendVerdict(Part):
-    """What bounds the NPU."""
+    """The bottleneck of the NPU."""
 
     bound: CategoryKey | None
     word: str
@@ -56,7 +56,7 @@ class AscendSection(Part):
 
 
 class Ascend(Tab):
-    """What Ascend's profiler measured on an NPU."""
+    """Measurements of Ascend's profiler on an NPU."""
 
     verdict: AscendVerdict
     figures: list[Figure]

@@ -55,23 +55,62 @@ PARTS = (
 WHOLE_REFRESH = ("grad_refresh_ms", "other", "Grad Refresh Bound")
 
 COLUMNS = {
-    "op_types": ("op_type", "core", "task_type", "tasks", "total_us", "avg_us", "min_us", "max_us", "fraction", "host", "device", "model"),
-    "cores": ("core", "tasks", "total_us", "fraction", "alone_us"),
-    "ops": ("op", "op_type", "task_type", "tasks", "total_us", "fraction", "avg_us", "max_us", "wait_us", "block_num", "op_state",
-            "bound_by", "bound_fraction", "input_shapes"),
-    "tasks": ("op", "op_type", "task_type", "stream", "task", "iteration", "start_ms", "duration_us", "wait_us", "block_num",
-              "op_state", "input_shapes", "input_data_types", "host", "device"),
-    "pmu_types": (
-        "op_type", "core", "tasks", "duration_us", "bound_by", "bound_fraction", "saturated_fraction", "cube_fraction", "vector_fraction",
-        "scalar_fraction", "mte1_fraction", "mte2_fraction", "mte3_fraction", "fixpipe_fraction", "memory_bound",
-        "cube_utilization_fraction", "icache_miss_fraction", "cache_hit_fraction", "bank_group_conflict_fraction",
-        "bank_conflict_fraction", "read_bytes_per_second", "write_bytes_per_second",
-    ),
-    "waits": ("stream", "tasks", "busy_us", "wait_us", "wait_fraction", "input_wait_us", "long_waits", "longest_us", "longest_before",
-              "host", "device"),
-    "fusion": ("fused_op", "original_ops", "originals", "tasks", "total_us", "memory_workspace_bytes", "memory_total_bytes"),
-    "api": ("api", "level", "count", "total_us", "fraction", "avg_us", "min_us", "max_us", "sd_us"),
-}  # fmt: skip
+    name: tuple(keys.split())
+    for name, keys in {
+        "op_types": (
+            "op_type core task_type tasks total_us avg_us min_us max_us fraction host device model"
+        ),
+        "cores": "core tasks total_us fraction alone_us",
+        "ops": (
+            "op op_type task_type tasks total_us fraction avg_us max_us wait_us block_num op_state"
+            " bound_by bound_fraction input_shapes"
+        ),
+        "tasks": (
+            "op op_type task_type stream task iteration start_ms duration_us wait_us block_num"
+            " op_state input_shapes input_data_types host device"
+        ),
+        "pmu_types": (
+            "op_type core tasks duration_us bound_by bound_fraction saturated_fraction"
+            " cube_fraction vector_fraction scalar_fraction mte1_fraction mte2_fraction"
+            " mte3_fraction fixpipe_fraction memory_bound cube_utilization_fraction"
+            " icache_miss_fraction cache_hit_fraction bank_group_conflict_fraction"
+            " bank_conflict_fraction read_bytes_per_second write_bytes_per_second"
+        ),
+        "waits": (
+            "stream tasks busy_us wait_us wait_fraction input_wait_us long_waits longest_us"
+            " longest_before host device"
+        ),
+        "fusion": (
+            "fused_op original_ops originals tasks total_us memory_workspace_bytes"
+            " memory_total_bytes"
+        ),
+        "api": "api level count total_us fraction avg_us min_us max_us sd_us",
+    }.items()
+}
+
+
+_CONVENTIONS = {
+    "end to end": "end to end",
+    "own start": "from its own start",
+    "from FP Start": "from FP Start",
+}
+"""By convention of the reported Iteration Time: the words in its note."""
+
+
+def parts_of(iterations: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """The parts of iterations: in place of all-reduce and update the whole refresh if no
+    all-reduce was recorded.
+    """
+    if iterations["all_reduce_ms"].notna().any():
+        return list(PARTS)
+    return [*PARTS[:2], WHOLE_REFRESH]
+
+
+def _table_ids(run: Run) -> list[str]:
+    """Ids of the tables of the tab; without ops there are no tasks either."""
+    return [name for name in _TITLES if name != "tasks" or len(run.ascend.ops)]
+
+
 _TITLES = {
     "op_types": "Ops by type",
     "cores": "By core",
@@ -108,7 +147,7 @@ _EXTRA = {
 
 
 def payload(run: Run) -> Ascend:
-    """What Ascend's profiler measured."""
+    """Measurements of Ascend's profiler."""
     if not has(run):
         return nothing(_EMPTY)
     if ascend_tables_view.alone(run):
@@ -130,15 +169,11 @@ def payload(run: Run) -> Ascend:
         iterations=iterations(run),
         iterations_missing="" if len(run.ascend.iterations) else LACKS["iterations"],
         rules=rules(run),
-        sections=[section(run, name) for name in _shown(run)] + ascend_tables_view.sections(run),
+        sections=[section(run, name) for name in _table_ids(run)]
+        + ascend_tables_view.sections(run),
         ring=_ring(run.ascend.op_types),
         notes=list(run.ascend.notes),
     )
-
-
-def _shown(run: Run) -> list[str]:
-    """The tables of the tab; that there are no ops is said once."""
-    return [name for name in _TITLES if name != "tasks" or len(run.ascend.ops)]
 
 
 def nothing(empty: Empty | None = None) -> Ascend:
@@ -179,7 +214,7 @@ _SHOWS = frozenset(
 
 
 def has(run: Run) -> bool:
-    """Whether a profiler of Ascend wrote tables that the tab shows."""
+    """True if a profiler of Ascend wrote tables that the tab shows."""
     return bool(_SHOWS.intersection(run.ascend.kinds)) or ascend_tables_view.has(run)
 
 
@@ -200,89 +235,75 @@ def figures(run: Run) -> list[Figure]:
     summary = run.ascend.iterations_summary
     rows = summary[summary["main"].astype(bool) & summary["iteration_ms"].notna()]
     if len(rows):
-        row = rows.sort_values("iteration_ms", ascending=False, kind="stable").iloc[0]
-        of = wording.plural(int(row["counted"]), "iteration") + (
-            ", slowest device" if len(rows) > 1 else ""
-        )
-        spread = (
-            f"± {wording.number(row['sd_ms'], 2)}"
-            if wording.real(row["sd_ms"]) is not None
-            else None
-        )
-        refresh = wording.real(row["all_reduce_fraction"])
-        note = (
-            f"{wording.percent(100 * refresh)} all-reduce"
-            if refresh is not None
-            else "no all-reduce recorded"
-        )
-        reported = {
-            "end to end": "end to end",
-            "own start": "from its own start",
-            "from FP Start": "from FP Start",
-        }
-        return [
-            figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, of, spread=spread),
-            _share("Data Aug Bound", row, "data_aug", "input"),
-            _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
-            replace(
-                _share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), note=note
-            ),
-            figure(
-                "reported_iteration",
-                "Iteration Time",
-                row["reported_iteration_ms"],
-                "ms",
-                2,
-                f"as reported: {reported.get(row['convention'], 'unclear')}",
-            ),
-        ]
-    all_streams = run.ascend.waits[run.ascend.waits["stream"].isna()]
-    cores = run.ascend.cores
-    out = []
-    if len(all_streams):
-        busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
-        out.append(
-            figure(
-                "tasks_running",
-                "Tasks running",
-                _percent(busy, busy + wait),
-                "%",
-                1,
-                "from first to last task",
-            )
-        )
-        out.append(
-            figure(
-                "waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")
-            )
-        )
-    if len(cores):
-        total = float(cores["total_us"].sum())
-        for name in ("AI Core", "Vector core", "AI CPU", "Communication"):
-            own = float(cores.loc[cores["core"] == name, "total_us"].sum())
-            if own or name == "AI CPU":
-                out.append(
-                    figure(
-                        name.lower().replace(" ", "_"),
-                        name,
-                        _percent(own, total),
-                        "%",
-                        1,
-                        f"{wording.millis(own / 1000)} of tasks",
-                    )
-                )
-    return out
+        return _iteration_figures(rows)
+    return [*_wait_figures(run.ascend.waits), *_core_figures(run.ascend.cores)]
 
 
-def _percent(value: float, whole: float) -> float | None:
-    return 100 * value / whole if whole > 0 else None
+def _iteration_figures(rows: pd.DataFrame) -> list[Figure]:
+    """The mean iteration of the slowest device, and its parts."""
+    row = rows.sort_values("iteration_ms", ascending=False, kind="stable").iloc[0]
+    counted = wording.plural(int(row["counted"]), "iteration")
+    if len(rows) > 1:
+        counted += ", slowest device"
+    spread = None
+    if wording.real(row["sd_ms"]) is not None:
+        spread = f"± {wording.number(row['sd_ms'], 2)}"
+    all_reduce = wording.real(row["all_reduce_fraction"])
+    refresh_note = "no all-reduce recorded"
+    if all_reduce is not None:
+        refresh_note = f"{wording.percent(100 * all_reduce)} all-reduce"
+    refresh = _share("Grad Refresh Bound", row, "grad_refresh", "device_collectives")
+    reported = f"as reported: {_CONVENTIONS.get(row['convention'], 'unclear')}"
+    return [
+        figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, counted, spread=spread),
+        _share("Data Aug Bound", row, "data_aug", "input"),
+        _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
+        replace(refresh, note=refresh_note),
+        figure(
+            "reported_iteration", "Iteration Time", row["reported_iteration_ms"], "ms", 2, reported
+        ),
+    ]
+
+
+def _wait_figures(waits: pd.DataFrame) -> list[Figure]:
+    """Running and waiting time of the devices, over all of their streams."""
+    of_device = waits[waits["stream"].isna()]
+    if of_device.empty:
+        return []
+    busy, wait = float(of_device["busy_us"].sum()), float(of_device["wait_us"].sum())
+    running = _percent(busy, busy + wait)
+    devices = wording.plural(len(of_device), "device")
+    return [
+        figure("tasks_running", "Tasks running", running, "%", 1, "from first to last task"),
+        figure("waits", "Waits", wait / 1000, "ms", 2, devices),
+    ]
+
+
+def _core_figures(cores: pd.DataFrame) -> list[Figure]:
+    """The share of each kind of core; that of the AI CPU even if it is 0."""
+    if cores.empty:
+        return []
+    total = float(cores["total_us"].sum())
+    result = []
+    for name in ("AI Core", "Vector core", "AI CPU", "Communication"):
+        core_us = float(cores.loc[cores["core"] == name, "total_us"].sum())
+        if core_us or name == "AI CPU":
+            key = name.lower().replace(" ", "_")
+            note = f"{wording.millis(core_us / 1000)} of tasks"
+            result.append(figure(key, name, _percent(core_us, total), "%", 1, note))
+    return result
+
+
+def _percent(value: float, total: float) -> float | None:
+    return 100 * value / total if total > 0 else None
 
 
 def _share(label: str, row: Any, name: str, category: str) -> Figure:
     share = wording.real(row[f"{name}_fraction"])
-    percent = None if share is None else 100 * share
-    note = f"{wording.millis(row[f'{name}_ms'])}" if percent is not None else "not recorded"
-    return figure(name, label, percent, "%", 1, note, bar=bar((category, percent)))
+    if share is None:
+        return figure(name, label, None, "%", 1, "not recorded", bar=bar((category, None)))
+    note = wording.millis(row[f"{name}_ms"])
+    return figure(name, label, 100 * share, "%", 1, note, bar=bar((category, 100 * share)))
 
 
 def iterations(run: Run) -> list[Iterations]:
@@ -292,35 +313,44 @@ def iterations(run: Run) -> list[Iterations]:
     frame, summary = run.ascend.iterations, run.ascend.iterations_summary
     several = frame["host"].nunique() > 1
     ordered = summary.sort_values("main", ascending=False, kind="stable").head(MOST_GROUPS)
-    out = []
+    groups = []
     for row in ordered.to_dict("records"):
-        mine = frame[
+        rows = frame[
             (frame["host"] == row["host"])
             & (frame["device"] == row["device"])
-            & _is(frame["model"], row["model"])
+            & _equal(frame["model"], row["model"])
         ]
-        # The last ones say how it went on.
-        shown = mine.tail(MOST_ITERATIONS)
-        device = f"device {row['device']}" if row["device"] >= 0 else "device"
-        parts = [f"{row['host']}, {device}" if several else device] + (
-            [] if pd.isna(row["model"]) else [f"model {row['model']}"]
-        )
-        out.append(Iterations(label=", ".join(parts), steps=_steps(shown, len(mine) - len(shown))))
-    return out
+        # The last ones show how the run went on.
+        drawn = rows.tail(MOST_ITERATIONS)
+        steps = _steps(drawn, len(rows) - len(drawn))
+        groups.append(Iterations(label=_group_label(row, several), steps=steps))
+    return groups
 
 
-def _is(values: pd.Series[Any], wanted: Any) -> Any:
-    return values.isna() if pd.isna(wanted) else (values == wanted).fillna(False).to_numpy(np.bool_)
+def _group_label(row: dict[Any, Any], several: bool) -> str:
+    """`device 0, model 3`, with the host in front if there are several."""
+    parts = [f"device {row['device']}" if row["device"] >= 0 else "device"]
+    if several:
+        parts.insert(0, str(row["host"]))
+    if pd.notna(row["model"]):
+        parts.append(f"model {row['model']}")
+    return ", ".join(parts)
+
+
+def _equal(values: pd.Series[Any], value: Any) -> Any:
+    """Rows with a value, which may be missing."""
+    if pd.isna(value):
+        return values.isna()
+    return (values == value).fillna(False).to_numpy(np.bool_)
 
 
 def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
-    parts: tuple[tuple[str, str, str], ...] = (
-        PARTS if rows["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
-    )
-    parts = tuple(part for part in parts if rows[part[0]].notna().any())
-    warm = int(rows["warmup"].sum())
-    said = [f"the first {wording.plural(warm, 'iteration')} (warm-up)"] if warm else []
-    said += [f"{left_out:,} before those shown"] if left_out else []
+    parts = [part for part in parts_of(rows) if rows[part[0]].notna().any()]
+    excluded = []
+    if warm := int(rows["warmup"].sum()):
+        excluded.append(f"the first {wording.plural(warm, 'iteration')} (warm-up)")
+    if left_out:
+        excluded.append(f"{left_out:,} before those shown")
     return Steps(
         empty=None,
         step=rows["iteration"].to_numpy(np.int32),
@@ -331,7 +361,7 @@ def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
         prefix="",
         hosts=[],
         warmup=rows["warmup"].to_numpy(np.uint8),
-        left_out=f"Averages exclude {' and '.join(said)}." if said else "",
+        left_out=f"Averages exclude {' and '.join(excluded)}." if excluded else "",
         noun="iteration",
         labels={key: label for _, key, label in parts},
     )
@@ -346,9 +376,9 @@ def rules(run: Run) -> list[AscendRule]:
             state={"found": "found", "not found": "clear"}.get(row["state"], "unknown"),
             severity=row["severity"].lower(),
             percent=None if pd.isna(row["share"]) else 100 * float(row["share"]),
-            evidence=cut(wording.one_line(row["evidence"])),
-            fix=cut(wording.one_line(row["fix"])),
-            ops=cut(wording.one_line(row["ops"])),
+            evidence=shorten(wording.one_line(row["evidence"])),
+            fix=shorten(wording.one_line(row["fix"])),
+            ops=shorten(wording.one_line(row["ops"])),
         )
         for row in run.ascend.rules.to_dict("records")
     ]
@@ -357,36 +387,38 @@ def rules(run: Run) -> list[AscendRule]:
 def section(run: Run, name: str) -> AscendSection:
     """A table with its heading."""
     frame = _rows(run, name)
-    most = MOST_ROWS.get(name, len(frame))
-    shown = frame.head(most)
-    left = len(frame) - len(shown)
-    where = {"pmu_types": "pmu", "tasks": "ops"}.get(name, name)
-    note = f"{wording.plural(left, 'more row')}: p.ascend.{where} has all." if left else ""
-    table = _table(name, shown)
-    if name == "ops" and len(shown):
-        # No head names it: bars have its colour.
-        table.data["core"] = column(shown, "core", "text")
-        table = hidden(table, shown["_at"].to_numpy(np.float64), shown["_for"].to_numpy(np.float64))
-    if name == "tasks" and len(shown):
-        table.data["core"] = column(shown, "core", "text")
-        table = hidden(
-            table,
-            shown["start_ms"].to_numpy(np.float64),
-            shown["duration_us"].to_numpy(np.float64) / 1000,
-        )
-    if name == "waits" and len(shown):
-        table = hidden(
-            table,
-            shown["longest_at_ms"].to_numpy(np.float64),
-            shown["longest_us"].to_numpy(np.float64) / 1000,
-        )
+    listed = frame.head(MOST_ROWS.get(name, len(frame)))
+    more = len(frame) - len(listed)
+    accessor = {"pmu_types": "pmu", "tasks": "ops"}.get(name, name)
     return AscendSection(
         id=name,
         title=_TITLES[name],
         scope=_scope(run, name, frame),
-        missing="" if len(frame) else LACKS.get(where, ""),
-        note=note,
-        table=table,
+        missing="" if len(frame) else LACKS.get(accessor, ""),
+        note=f"{wording.plural(more, 'more row')}: p.ascend.{accessor} has all." if more else "",
+        table=_with_jumps(name, _table(name, listed), listed),
+    )
+
+
+_JUMPS = {
+    "ops": ("_at", "_for_us"),
+    "tasks": ("start_ms", "duration_us"),
+    "waits": ("longest_at_ms", "longest_us"),
+}
+"""Tables whose rows lead into the trace: columns with start and duration of the longest one."""
+
+
+def _with_jumps(name: str, table: Table, rows: pd.DataFrame) -> Table:
+    """The table with the time of each row in the trace, and of ops with the core, whose colour bars
+    have; no head names these.
+    """
+    if name not in _JUMPS or rows.empty:
+        return table
+    if name in ("ops", "tasks"):
+        table.data["core"] = column(rows, "core", "text")
+    start, duration = _JUMPS[name]
+    return hidden(
+        table, rows[start].to_numpy(np.float64), rows[duration].to_numpy(np.float64) / 1000
     )
 
 
@@ -398,12 +430,15 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
     frame: pd.DataFrame = getattr(run.ascend, name)
     if name == "cores" and len(frame):
         # Of all devices together.
-        frame = (
-            frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum().reset_index()
-        )
-        whole = float(frame["total_us"].sum())
-        frame["fraction"] = frame["total_us"] / whole if whole > 0 else np.nan
+        sums = frame.groupby("core", sort=False)[["tasks", "total_us", "alone_us"]].sum()
+        frame = _with_fraction(sums.reset_index())
     return frame
+
+
+def _with_fraction(sums: pd.DataFrame, total: float | None = None) -> pd.DataFrame:
+    """With the share of each row in the total time."""
+    total = float(sums["total_us"].sum()) if total is None else total
+    return sums.assign(fraction=sums["total_us"] / total if total > 0 else np.nan)
 
 
 def longest(run: Run) -> pd.DataFrame:
@@ -416,15 +451,13 @@ def longest(run: Run) -> pd.DataFrame:
 
 
 def by_op(run: Run) -> pd.DataFrame:
-    """Tasks put together by op, type and task type, most time first, with what counters say of
-    them.
-    """
+    """Tasks grouped by op, type and task type, most time first, with their counters."""
     ops = run.ascend.ops
     if ops.empty:
         return ops.assign(tasks=0, bound_by="")
     keys = ["op", "op_type", "task_type", "core"]
     groups = ops.groupby(keys, sort=False)
-    out = groups.agg(
+    sums = groups.agg(
         tasks=("duration_us", "size"),
         total_us=("duration_us", "sum"),
         avg_us=("duration_us", "mean"),
@@ -433,56 +466,66 @@ def by_op(run: Run) -> pd.DataFrame:
         op_state=("op_state", "first"),
         input_shapes=("input_shapes", "first"),
     )
-    out["wait_us"] = groups["wait_us"].sum(min_count=1)
-    whole = float(ops["duration_us"].sum())
-    out["fraction"] = out["total_us"] / whole if whole > 0 else np.nan
-    long = (
-        ops.sort_values("duration_us", ascending=False, kind="stable")
-        .drop_duplicates(keys)
-        .set_index(keys)
-    )
-    out["_at"], out["_for"] = long["start_ms"], long["duration_us"] / 1000
+    sums["wait_us"] = groups["wait_us"].sum(min_count=1)
+    sums = _with_fraction(sums, float(ops["duration_us"].sum()))
+    long = _longest_of_each(ops, keys)
+    sums["_at"], sums["_for_us"] = long["start_ms"], long["duration_us"]
     pmu = run.ascend.pmu
     if len(pmu):
-        counted = (
-            pmu.sort_values("duration_us", ascending=False, kind="stable")
-            .drop_duplicates(keys)
-            .set_index(keys)
-        )
-        out["bound_by"], out["bound_fraction"] = counted["bound_by"], counted["bound_fraction"]
-        out["bound_by"] = out["bound_by"].fillna("")
-    return out.reset_index().sort_values(
+        counted = _longest_of_each(pmu, keys)
+        sums["bound_by"], sums["bound_fraction"] = counted["bound_by"], counted["bound_fraction"]
+        sums["bound_by"] = sums["bound_by"].fillna("")
+    return sums.reset_index().sort_values(
         "total_us", ascending=False, kind="stable", ignore_index=True
     )
 
 
+def _longest_of_each(tasks: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The longest task of each group."""
+    by_time = tasks.sort_values("duration_us", ascending=False, kind="stable")
+    return by_time.drop_duplicates(keys).set_index(keys)
+
+
 def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
+    """The small text behind the title of a table."""
     if not len(frame):
         return ""
-    if name == "op_types":
-        total = wording.number(float(frame["total_us"].sum()) / 1000, 2)
-        return (
-            f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; without"
-            " communication"
-        )
-    if name == "ops":
-        return (
-            f"{wording.plural(len(run.ascend.ops), 'task')} by op; click a row to see its longest"
-            " task in the trace"
-        )
-    if name == "tasks":
-        return (
-            f"the longest of {wording.plural(len(frame), 'task')}, without communication; click a"
-            " row to see it in the trace"
-        )
-    if name == "pmu_types":
-        return f"{', '.join(run.ascend.pmu_groups)}; means by type, weighted by time"
-    if name == "fusion":
-        before, after = ascend_tables.fused_away(frame)
-        return f"{before:,} ops before, {after:,} after"
-    if name == "api":
-        return "levels are nested: % is of the level"
-    return "all: nothing ran on the device" if name == "waits" else "alone: no other kind ran"
+    match name:
+        case "op_types":
+            tasks = wording.plural(int(frame["tasks"].sum()), "task")
+            total = wording.number(float(frame["total_us"].sum()) / 1000, 2)
+            return f"{tasks}, {total} ms; without communication"
+        case "ops":
+            tasks = wording.plural(len(run.ascend.ops), "task")
+            return f"{tasks} by op; click a row to see its longest task in the trace"
+        case "tasks":
+            tasks = wording.plural(len(frame), "task")
+            jump = "click a row to see it in the trace"
+            return f"the longest of {tasks}, without communication; {jump}"
+        case "pmu_types":
+            return f"{', '.join(run.ascend.pmu_groups)}; means by type, weighted by time"
+        case "fusion":
+            before, after = ascend_tables.fused_away(frame)
+            return f"{before:,} ops before, {after:,} after"
+        case "api":
+            return "levels are nested: % is of the level"
+        case "waits":
+            return "all: nothing ran on the device"
+    return "alone: no other kind ran"
+
+
+def _has_values(name: str, key: str, rows: pd.DataFrame) -> bool:
+    """True if a column has values worth showing: not of counters that were not recorded, nor the
+    number of a single device.
+    """
+    if key not in rows.columns:
+        return False
+    if key in ("host", "device", "model") and name != "ops":
+        return rows[key].nunique(dropna=False) > 1
+    if not len(rows) or key == COLUMNS[name][0]:
+        return True
+    values = rows[key]
+    return bool((values != "").any() if values.dtype == object else values.notna().any())
 
 
 def frame_name(table: str) -> str:
@@ -498,7 +541,7 @@ def _table(name: str, rows: pd.DataFrame) -> Table:
     """The `Table` of a frame: fractions in percent, rates in GB/s; columns that say nothing are
     left out.
     """
-    keys = [key for key in COLUMNS[name] if _says(name, key, rows)]
+    keys = [key for key in COLUMNS[name] if _has_values(name, key, rows)]
     heads, data = [], {}
     for key in keys:
         col = _EXTRA.get(name, {}).get(key) or frames.column(frame_name(name), key)
@@ -509,26 +552,12 @@ def _table(name: str, rows: pd.DataFrame) -> Table:
         elif col.unit == "bytes_per_second":
             values, label = values / 1e9, label.replace("B/s", "GB/s")
         elif col.kind in ("text", "code"):
-            values = pd.DataFrame({key: [cut(str(text)) for text in rows[key]]})
+            values = pd.DataFrame({key: [shorten(str(text)) for text in rows[key]]})
         heads.append(replace(head(col), label=label))
         data[key] = column(values, key, col.kind)
     return Table(columns=heads, data=data, rows=len(rows))
 
 
-def _says(name: str, key: str, rows: pd.DataFrame) -> bool:
-    """Whether a column has something: counters of groups that were not recorded, and a device where
-    there is one, have not.
-    """
-    if key not in rows.columns:
-        return False
-    if key in ("host", "device", "model") and name not in ("ops",):
-        return rows[key].nunique(dropna=False) > 1
-    if not len(rows) or key == COLUMNS[name][0]:
-        return True
-    values = rows[key]
-    return bool((values != "").any() if values.dtype == object else values.notna().any())
-
-
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     """A text that is short enough for a cell."""
     return wording.cut(text, _LONGEST)

@@ -1,6 +1,4 @@
-"""What Ascend's profiler measured, in plain HTML: the mean iteration, what to do, and the types of
-ops.
-"""
+"""Measurements of Ascend's profiler in plain HTML: mean iteration, findings, types of ops."""
 
 from __future__ import annotations
 
@@ -29,10 +27,10 @@ def html(payload: Payload) -> str:
         markup.paragraph(f"<b>On the NPU: {markup.text(fact)}.</b> {markup.text(verdict.detail)}")
     ]
     parts += [_iterations(group) for group in part.iterations[:_MOST_GROUPS]]
-    found = [rule for rule in part.rules if rule.state == "found"][:_ROWS]
+    findings = [rule for rule in part.rules if rule.state == "found"][:_ROWS]
     rows = [
         list(map(markup.text, (rule.severity.capitalize(), rule.title, rule.evidence, rule.fix)))
-        for rule in found
+        for rule in findings
     ]
     parts.append(
         markup.table(
@@ -82,14 +80,9 @@ def _iterations(group: Iterations) -> str:
     rows = [["<b>End to end</b>", wording.number(mean, 2), wording.percent(100)]]
     for key, label in (steps.labels or {}).items():
         values = np.asarray(steps.categories[key], np.float64)[counted]
-        own = float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-        rows.append(
-            [
-                markup.text(label),
-                wording.number(own, 2),
-                wording.percent(100 * own / mean if mean > 0 else None),
-            ]
-        )
+        part = float(np.nanmean(values)) if np.isfinite(values).any() else None
+        percent = 100 * part / mean if part is not None and mean > 0 else None
+        rows.append([markup.text(label), wording.number(part, 2), wording.percent(percent)])
     scope = f"{group.label}, mean of {wording.plural(int(counted.sum()), 'iteration')}"
     return markup.table("Where an iteration goes", scope, ["Part", "ms", "%"], rows, "lrr")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.display import wording
@@ -90,12 +91,12 @@ _UNITS = {
 
 
 def has(run: Run) -> bool:
-    """Whether there is one of these tables."""
+    """True if the profile has one of these tables."""
     return any(kind in run.ascend.kinds for kind in TABLES)
 
 
 def alone(run: Run) -> bool:
-    """Whether the profile has nothing but these."""
+    """True if the profile has nothing but these tables."""
     return (
         bool(run.ascend.kinds)
         and set(run.ascend.kinds) <= TABLES.keys()
@@ -104,7 +105,7 @@ def alone(run: Run) -> bool:
 
 
 def verdict(run: Run) -> AscendVerdict:
-    """What stands above a table that was opened by itself."""
+    """The heading of a table that was opened by itself."""
     title = next(about.title for kind, about in TABLES.items() if kind in run.ascend.kinds)
     detail = (
         "This is one file of a recording. For ops, steps, memory and the timeline, load the folder"
@@ -122,39 +123,44 @@ def _section(run: Run, kind: str) -> AscendSection:
     about, frame = TABLES[kind], run.ascend.tables[kind]
     if kind == "npu_module_mem" and "reserved_bytes" in frame.columns:
         frame = _peaks(frame)
-    key, down = about.first.removeprefix("-"), not about.first.startswith("-")
+    key, ascending = about.first.removeprefix("-"), about.first.startswith("-")
     if key in frame.columns:
-        frame = frame.sort_values(key, ascending=not down, kind="stable", na_position="last")
-    shown = frame.head(MOST_ROWS)
-    left = len(frame) - len(shown)
+        frame = frame.sort_values(key, ascending=ascending, kind="stable", na_position="last")
+    listed = frame.head(MOST_ROWS)
+    more = len(frame) - len(listed)
+    note = f"{wording.plural(more, 'more row')}: p.ascend.table({kind!r}) has all." if more else ""
     return AscendSection(
         id=f"table_{kind}",
         title=about.title,
         scope=f"{wording.plural(len(frame), 'row')}; each is {about.row}",
         missing="",
-        note=(
-            f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all." if left else ""
-        ),
-        table=_table(run, kind, shown),
+        note=note,
+        table=_table(run, kind, listed),
     )
 
 
 def _table(run: Run, kind: str, rows: pd.DataFrame) -> Table:
+    headers = {}
+    for table in run.trace.tables.get(kind, []):
+        for parsed, cell in zip(columns(kind, table.header), table.header, strict=True):
+            headers[parsed.name] = cell
+    names = [name for name in rows.columns if _has_values(rows, name)]
     heads, data = [], {}
-    stated = {
-        made.name: cell
-        for table in run.trace.tables.get(kind, [])
-        for made, cell in zip(columns(kind, table.header), table.header, strict=True)
-    }
-    names = [
-        name for name in rows.columns if name not in ("event", "device_id") and _says(rows, name)
-    ]
-    # Where a row is of stands behind what it is.
+    # Host and device come last.
     for name in sorted(names, key=lambda name: name in ("host", "device")):
-        col, values = _col(name, stated.get(name, ""), rows[name])
+        col, values = _col(name, headers.get(name, ""), rows[name])
         heads.append(head(col))
         data[col.name] = column(pd.DataFrame({col.name: values}), col.name, col.kind)
     return Table(columns=heads, data=data, rows=len(rows))
+
+
+def _has_values(rows: pd.DataFrame, name: str) -> bool:
+    """True if a column is to be shown: it has a value, and more than one host or device."""
+    if name in ("event", "device_id"):
+        return False
+    if name in ("host", "device"):
+        return bool(rows[name].nunique(dropna=False) > 1)
+    return bool(rows[name].notna().any())
 
 
 def _peaks(frame: pd.DataFrame) -> pd.DataFrame:
@@ -163,65 +169,47 @@ def _peaks(frame: pd.DataFrame) -> pd.DataFrame:
     """
     frame = frame.assign(reserved_bytes=frame["reserved_bytes"].where(frame["reserved_bytes"] >= 0))
     keys = [key for key in ("host", "device", "component") if key in frame.columns]
-    most = frame.sort_values("reserved_bytes", ascending=False, kind="stable", na_position="last")
-    return most.drop_duplicates(keys)
-
-
-def _says(rows: pd.DataFrame, name: str) -> bool:
-    if name in ("host", "device"):
-        return bool(rows[name].nunique(dropna=False) > 1)
-    return bool(rows[name].notna().any())
+    largest_first = frame.sort_values(
+        "reserved_bytes", ascending=False, kind="stable", na_position="last"
+    )
+    return largest_first.drop_duplicates(keys)
 
 
 def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
-    """How a column is shown, and its values: moments in ms since the begin, numbers in the unit of
-    their name.
+    """The declaration of a column and its values: moments in ms since the start, numbers in the
+    unit of their name.
     """
     bare = words(cell)[0].replace("_", " ") if cell else name
-    told = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
+    help_text = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
     if name.endswith("_ps"):
-        moments = (
-            pd.to_numeric(values, errors="coerce")
-            .astype("Float64")
-            .to_numpy(np.float64, na_value=np.nan)
-            / 1e9
-        )
-        label = _title(bare.removesuffix("_ps").replace("_", " ")) + " ms"
-        return (
-            Col(
-                name,
-                "float64",
-                "ms",
-                label,
-                f"{told} Since the start of the recording.",
-                "number",
-                3,
-            ),
-            moments,
-        )
+        help_text += " Since the start of the recording."
+        label = f"{_title(bare, '_ps')} ms"
+        return Col(name, "float64", "ms", label, help_text, "number", 3), _numbers(values) / 1e9
     if not pd.api.types.is_numeric_dtype(values.dtype):
-        texts = [
-            wording.cut(wording.one_line(str(text)), _LONGEST) if pd.notna(text) else ""
-            for text in values
-        ]
-        return Col(name, "object", "", _title(bare.replace("_", " ")), told, "text"), texts
-    unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), "")
+        return Col(name, "object", "", _title(bare), help_text, "text"), _texts(values)
+    suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+    unit = _UNITS.get(suffix, "")
     if name == "gb_per_second":
         bare, unit = "bandwidth", "GB/s"
-    suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
-    label = " ".join(
-        part for part in (_title(bare.removesuffix(suffix).replace("_", " ")), unit) if part
-    )
+    label = f"{_title(bare, suffix)} {unit}".strip()
     if name.endswith("_bytes"):
-        return Col(name, "float64", "bytes", label, told, "bytes"), values
-    numbers = (
-        pd.to_numeric(values, errors="coerce")
-        .astype("Float64")
-        .to_numpy(np.float64, na_value=np.nan)
-    )
-    whole = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
-    return Col(name, "float64", "", label, told, "number", 0 if whole else 3), numbers
+        return Col(name, "float64", "bytes", label, help_text, "bytes"), values
+    numbers = _numbers(values)
+    integral = bool(np.all(numbers[np.isfinite(numbers)] % 1 == 0))
+    return Col(name, "float64", "", label, help_text, "number", 0 if integral else 3), numbers
 
 
-def _title(text: str) -> str:
+def _numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
+    numeric = pd.to_numeric(values, errors="coerce").astype("Float64")
+    return np.asarray(numeric.to_numpy(np.float64, na_value=np.nan))
+
+
+def _texts(values: pd.Series[Any]) -> list[str]:
+    texts = values.astype(object).where(values.notna(), "")
+    return [wording.cut(wording.one_line(str(text)), _LONGEST) for text in texts]
+
+
+def _title(text: str, suffix: str = "") -> str:
+    """A heading of a column name: without its unit, words apart, the first letter large."""
+    text = text.removesuffix(suffix).replace("_", " ")
     return text[:1].upper() + text[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.ascend import figures, payload, static
-from nbprof.tools.tool import Alone, Tool, Top, kept
+from nbprof.tools.tool import Alone, Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -17,7 +17,7 @@ def _alone(run: Run) -> Alone | None:
 
 
 TOOL = Tool(
-    payload=kept("ascend", payload.payload),
+    payload=cached_part("ascend", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     alone=_alone,

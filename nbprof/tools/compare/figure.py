@@ -12,7 +12,7 @@ from nbprof.analysis.compare.compare import STEP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
-from nbprof.tools.plot import bokeh, stacked_rows
+from nbprof.tools.plot import RowLook, bokeh, stacked_rows
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -54,13 +54,13 @@ def compare(
             "neither run has steps, so there are no step times to compare; mark steps with `with"
             " nbprof.step():`"
         )
-    known = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
+    recorded = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
     labels = [
         f"{word}: {wording.one_line(name)}"
         for word, name in zip(("before", "after"), names, strict=True)
     ]
     data: dict[str, object] = {"run": labels, "total": rows[STEP]}
-    data |= {c.key: rows[c.key] for c in known}
+    data |= {c.key: rows[c.key] for c in recorded}
     defaults = {
         "width": width,
         "height": height,
@@ -69,5 +69,5 @@ def compare(
         "toolbar_location": "right",
     }
     plot: Any = plotting.figure(**defaults | options)
-    stacked_rows(plot, models, known, data, "Run", 0.6, 3)
+    stacked_rows(plot, models, recorded, data, RowLook("Run", height=0.6, digits=3))
     return cast("Figure", plot)

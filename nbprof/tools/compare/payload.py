@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -107,7 +107,7 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
     """The sides of two runs: verdict, evidence, figures, categories, ops, kernels."""
     before, after = sides[first], sides[second]
     categories = analysis.categories(before, after)
-    found = compare_verdict.verdict(before, after, categories)
+    verdict = compare_verdict.verdict(before, after, categories)
     findings = compare_findings.findings(before, after)
     ops, kernels = analysis.ops(before, after), analysis.kernels(before, after)
     digits = compare_verdict.digits_of(before.times, after.times)
@@ -115,11 +115,11 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
     part = Pair(
         before=first,
         after=second,
-        kind=found.kind,
-        title=unit.reword(compare_verdict.TITLES[found.kind]),
-        headline=found.headline,
-        detail=found.detail,
-        evidence=[Evidence(ok=ok, text=wording.one_line(text)) for ok, text in found.evidence],
+        kind=verdict.kind,
+        title=unit.reword(compare_verdict.TITLES[verdict.kind]),
+        headline=verdict.headline,
+        detail=verdict.detail,
+        evidence=[Evidence(ok=ok, text=wording.one_line(text)) for ok, text in verdict.evidence],
         digits=digits,
         figures=[
             _figure(row, after, digits, unit)
@@ -127,7 +127,7 @@ def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
         ],
         categories=[_category(row) for row in categories.to_dict("records")],
         findings=[_finding(row) for row in findings.to_dict("records")],
-        findings_text=compare_findings.sentence(findings, found, before, after),
+        findings_text=compare_findings.sentence(findings, verdict, before, after),
         per_step=analysis.per_step(before, after),
         unit=None if unit.kind == STEP else UnitWords(**unit.words),
         ops=_table(ops, "ops", _OPS),
@@ -174,49 +174,69 @@ def _category(row: dict[Any, Any]) -> ComparedCategory:
     )
 
 
-def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> ComparedFigure:
+def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -> ComparedFigure:
     """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second
     run.
     """
-    a, b = wording.real(row["before"]), wording.real(row["after"])
+    before_value, after_value = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
-    unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(
-        row["unit"], ("", 1, 1.0)
-    )
-    if row["unit"] == "bytes":
-        largest = max(value for value in (a, b) if value is not None)
-        scaled, unit, decimals = scale_bytes(largest)
-        scale = scaled / largest if largest else 1.0
-    elif row["unit"] == "ms":
-        unit, size = wording.time_unit(min(value for value in (a, b) if value is not None))
-        scale, decimals = 1 / size, 2 if size > 1 else digits
-    elif row["unit"] == "1/s":
-        decimals = 0 if max(value for value in (a, b) if value is not None) >= 100 else 1
-    change, percent = wording.real(row["change"]), wording.real(row["change_percent"])
-    if a is None or b is None:
-        note = "not recorded before" if a is None else "not recorded after"
-    elif row["unit"] == "percent":
-        note = f"{compare_verdict.signed(change or 0.0, 1)} points"
-    else:
-        note = f"{compare_verdict.signed(percent, 1)}%" if percent is not None else ""
+    values = [value for value in (before_value, after_value) if value is not None]
+    look = _look(row["unit"], values, digits)
+    note = _change_note(row, before_value, after_value)
     if name == "examples_per_second" and (size := analysis.batch_size(after)) > 0:
         note += f", batch {size:g}"
     names = {
         **_FIGURES,
-        "step_time": of.average,
-        "steps_per_second": f"{of.plural.capitalize()} / s",
+        "step_time": unit_of_work.average,
+        "steps_per_second": f"{unit_of_work.plural.capitalize()} / s",
     }
+    second_bar = None
+    if row["unit"] == "percent":
+        second_bar = bar(("input" if name == "input" else "device_compute", after_value))
     return ComparedFigure(
         label=names[name],
-        before=None if a is None else a * scale,
-        after=None if b is None else b * scale,
-        unit=unit,
-        digits=decimals,
+        before=None if before_value is None else before_value * look.scale,
+        after=None if after_value is None else after_value * look.scale,
+        unit=look.unit,
+        digits=look.digits,
         note=note,
-        bar=bar(("input" if name == "input" else "device_compute", b))
-        if row["unit"] == "percent"
-        else None,
+        bar=second_bar,
     )
+
+
+class _Look(NamedTuple):
+    """The unit and decimals of a figure, and the factor of its values."""
+
+    unit: str
+    digits: int
+    scale: float
+
+
+def _look(unit: str, values: list[float], digits: int) -> _Look:
+    """The same for both runs."""
+    if unit == "bytes":
+        scaled, text, decimals = scale_bytes(max(values))
+        return _Look(text, decimals, scaled / max(values) if max(values) else 1.0)
+    if unit == "ms":
+        text, size = wording.time_unit(min(values))
+        return _Look(text, 2 if size > 1 else digits, 1 / size)
+    if unit == "percent":
+        return _Look("%", 1, 1.0)
+    if unit == "1/s":
+        return _Look("", 0 if max(values) >= 100 else 1, 1.0)
+    return _Look("", 1, 1.0)
+
+
+def _change_note(row: dict[Any, Any], before: float | None, after: float | None) -> str:
+    """The change, in points for a share."""
+    if before is None:
+        return "not recorded before"
+    if after is None:
+        return "not recorded after"
+    if row["unit"] == "percent":
+        return f"{compare_verdict.signed(wording.real(row['change']) or 0.0, 1)} points"
+    percent = wording.real(row["change_percent"])
+    return "" if percent is None else f"{compare_verdict.signed(percent, 1)}%"
 
 
 def small(frame: pd.DataFrame) -> float:

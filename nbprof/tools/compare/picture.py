@@ -97,7 +97,7 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
         SOFT,
     )
     left, right, top = _LEFT + 90, _SPLIT, y + 50
-    ceiling, cut = picture.scale([float(t) for each in times for t in each])
+    ceiling, truncated = picture.scale([float(t) for each in times for t in each])
     parts = picture._ticks(ceiling)
     for i in range(parts + 1):
         x = left + (right - left) * i / parts
@@ -111,17 +111,17 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
         stride = math.ceil(len(each) / _MOST_DOTS) or 1
         for i, value in enumerate(each[::stride].tolist()):
             if value <= ceiling:
-                # Beside one another, so that equal steps are told apart.
+                # Spread vertically, so that equal steps remain visible.
                 x, dy = left + (right - left) * value / ceiling, (i * 7 % 11 - 5) * 3
                 sheet.box(x - 4, middle + dy - 4, x + 4, middle + dy + 4, mix(colour, 60), 4)
         if len(each) and each.mean() <= ceiling:
             x = left + (right - left) * float(each.mean()) / ceiling
             sheet.box(x - 2, middle - 26, x + 2, middle + 26, INK)
-    if cut:
+    if truncated:
         sheet.text(
             right, top + 148, f"axis cut: slower {unit.plural} are not shown", 20, SOFT, align="r"
         )
-    return top + 150 + 24 * cut
+    return top + 150 + 24 * truncated
 
 
 def _average(sheet: Canvas, rows: list[ComparedCategory], y: float, unit: Unit) -> float:
@@ -131,12 +131,12 @@ def _average(sheet: Canvas, rows: list[ComparedCategory], y: float, unit: Unit) 
         "Before": [row.before_ms or 0.0 for row in rows],
         "After": [row.after_ms or 0.0 for row in rows],
     }
-    most = max(*map(sum, bars.values()), 1e-12)
+    longest = max(*map(sum, bars.values()), 1e-12)
     for name, times_ms in bars.items():
         sheet.text(_LEFT, y + 8, name, 20, SOFT)
         x = float(left)
         for row, time_ms in zip(rows, times_ms, strict=True):
-            end = x + (right - left) * time_ms / most
+            end = x + (right - left) * time_ms / longest
             if end > x:
                 sheet.box(x, y, max(end - 2, x + 1), y + 40, BY_KEY[row.key].colour)
             x = end
@@ -153,19 +153,19 @@ def _categories(sheet: Canvas, pair: Pair, rows: list[ComparedCategory], y: floa
     y += 44
     step = [row for row in pair.categories if row.key == STEP]
     for row in [*rows, *step]:
-        known = row.key in BY_KEY
-        colour = BY_KEY[row.key].colour if known else HEAP
+        is_category = row.key in BY_KEY
+        colour = BY_KEY[row.key].colour if is_category else HEAP
         ink = TEXT if row.before_ms or row.after_ms else FAINT
-        sheet.rule(left, _RIGHT, y - 5, TRACK if known else LINE)
-        if known:
+        sheet.rule(left, _RIGHT, y - 5, TRACK if is_category else LINE)
+        if is_category:
             sheet.box(left, y + 6, left + 18, y + 24, colour if ink == TEXT else mix(colour, 35), 3)
         sheet.text(
-            left + (30 if known else 0),
+            left + (30 if is_category else 0),
             y + 2,
             words.label(row, words.unit_of(pair)),
             22,
             ink,
-            bold=not known,
+            bold=not is_category,
         )
         texts = (
             words.ms(row.before_ms, pair),
@@ -173,6 +173,6 @@ def _categories(sheet: Canvas, pair: Pair, rows: list[ComparedCategory], y: floa
             words.change(row.change_ms, pair.digits),
         )
         for x, text in zip(columns, texts, strict=True):
-            sheet.text(x, y + 2, text, 22, ink, bold=not known, align="r")
+            sheet.text(x, y + 2, text, 22, ink, bold=not is_category, align="r")
         y += 37
     return y

@@ -142,13 +142,13 @@ class Changed(NamedTuple):
     change_us: float
 
 
-def changed(pair: Pair, kind: Literal["ops", "kernels"], most: int) -> list[Changed]:
+def changed(pair: Pair, kind: Literal["ops", "kernels"], limit: int) -> list[Changed]:
     """The ops or kernels that changed most."""
     table, small = (
         (pair.ops, pair.small_us.ops) if kind == "ops" else (pair.kernels, pair.small_us.kernels)
     )
     rows = []
-    for row in range(min(table.rows, most)):
+    for row in range(min(table.rows, limit)):
         before_us, after_us, change_us = (
             wording.real(table.cell(key, row)) for key in ("before_us", "after_us", "change_us")
         )
@@ -198,7 +198,7 @@ def comparable(pair: Pair) -> bool:
 
 
 def per(pair: Pair) -> str:
-    """What times of ops are divided by."""
+    """The divisor of op times, as the end of a heading: " per step"."""
     return f" {unit_of(pair).per}" if pair.per_step else " in the profile"
 
 

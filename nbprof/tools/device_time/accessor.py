@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeviceTime(View):
-    """How devices spent their time: computing, communicating, copying or idle, and what held them
-    up.
+    """Time of devices: computing, communicating, copying or idle, and the causes of idle time.
 
     The analyses are those of Holistic Trace Analysis (HTA), for every profile with device work:
     PyTorch on CUDA, ROCm and others, TensorFlow and JAX on GPUs and TPUs. Times are whole
@@ -86,7 +85,7 @@ class DeviceTime(View):
 
     @property
     def idle_causes(self) -> pd.DataFrame:
-        """What the host did while a device waited for its next launch, most time first; each moment
+        """Host activity while a device waited for its next launch, most time first; each moment
         counts once.
 
         `preparing launches` is TensorFlow's executor, `in other host work` what else `p.steps`
@@ -104,8 +103,8 @@ class DeviceTime(View):
 
     @property
     def queue(self) -> pd.DataFrame:
-        """How many launches are queued on each stream: launched but not started. Means and medians
-        are over time.
+        """Number of launches queued on each stream: launched but not started. Means and medians are
+        over time.
         """
         return self._frame("device_queue")
 
@@ -165,7 +164,7 @@ class DeviceTime(View):
 
     @property
     def stragglers(self) -> pd.DataFrame:
-        """Which rank the others waited for: in the whole recording, then step by step.
+        """The rank that the others waited for: in the whole recording, then step by step.
 
         In each collective some rank is the last, and `waited_for` marks the one that cost most.
         Whether a rank is a straggler, which holds the others up by more than chance explains, is
@@ -204,10 +203,10 @@ class DeviceTime(View):
         Raises
         ------
         NbprofError
-            There is no such step.
+            No such step.
         """
-        out = critical_path.summary(self.critical_path_pieces(step, host))
-        return out.drop(columns=[c for c in out.columns if c.startswith("_")])
+        path = critical_path.summary(self.critical_path_pieces(step, host))
+        return path.drop(columns=[c for c in path.columns if c.startswith("_")])
 
     def critical_path_pieces(
         self, step: int | None = None, host: str | None = None
@@ -224,20 +223,16 @@ class DeviceTime(View):
         Raises
         ------
         NbprofError
-            There is no such step.
+            No such step.
         """
         run = self._profile.run
-        if (step is not None or host is not None) and critical_path.choose(
-            run.steps, run.hosts, step, host
-        ) is None:
-            known = (
-                ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8])
-                or "none"
-            )
+        chosen = step is not None or host is not None
+        if chosen and critical_path.choose(run.steps, run.hosts, step, host) is None:
+            numbers = sorted({str(number) for number in run.steps["step"].tolist()}, key=int)
             on = f" on host {host!r}" if host is not None else ""
             raise NbprofError(
                 f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps"
-                f" {known} …"
+                f" {', '.join(numbers[:8]) or 'none'} …"
             )
         return run.device_time.critical_path_pieces(step, host)
 

@@ -52,9 +52,9 @@ def figure(run: Run, what: str, **options: Any) -> Model:
     Raises
     ------
     NbprofError
-        Bokeh is not installed, there is no such figure, or nothing to draw.
+        Bokeh is not installed, no such figure exists, or there is nothing to draw.
     """
-    known: dict[str, Callable[..., Model]] = {
+    figures: dict[str, Callable[..., Model]] = {
         "frame": _parts,
         "idle": _idle,
         "queue": _queue,
@@ -62,13 +62,13 @@ def figure(run: Run, what: str, **options: Any) -> Model:
         "stragglers": _stragglers,
         "critical_path": _path,
     }
-    if what not in known:
+    if what not in figures:
         raise NbprofError(
-            f"the figures of p.device_time are {', '.join(map(repr, known))}, not {what!r}"
+            f"the figures of p.device_time are {', '.join(map(repr, figures))}, not {what!r}"
         )
     if run.device_time.missing:
         raise NbprofError(run.device_time.missing)
-    return known[what](run, **options)
+    return figures[what](run, **options)
 
 
 def _labels(rows: Any) -> list[str]:
@@ -77,11 +77,11 @@ def _labels(rows: Any) -> list[str]:
 
 
 def _label(host: object, device: object, several: bool) -> str:
-    return f"{_cut(host, 40)}, device {device}" if several else f"device {device}"
+    return f"{_shorten(host, 40)}, device {device}" if several else f"device {device}"
 
 
-def _cut(text: object, most: int = 60) -> str:
-    return wording.cut(wording.one_line(str(text)), most)
+def _shorten(text: object, limit: int = 60) -> str:
+    return wording.cut(wording.one_line(str(text)), limit)
 
 
 def _stacked(
@@ -89,7 +89,7 @@ def _stacked(
 ) -> Model:
     """Stacked bars of times in ms by name; NaN is what is not known."""
     plotting, models = bokeh()
-    columns, said = stacked_columns(parts)
+    columns, card_columns = stacked_columns(parts)
     source = models.ColumnDataSource({"name": names, **columns})
     plot: Any = plotting.figure(
         **{
@@ -110,8 +110,10 @@ def _stacked(
         source=source,
         legend_label=[_word(k) for k in keys],
     )
-    tips = [("", "@name"), *((_word(k), f"@{said[k]}{{custom}}") for k in keys)]
-    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, *said.values())))
+    tips = [("", "@name"), *((_word(k), f"@{card_columns[k]}{{custom}}") for k in keys)]
+    plot.add_tools(
+        models.HoverTool(tooltips=tips, formatters=hover_times(models, *card_columns.values()))
+    )
     style(plot, "ms", None)
     plot.ygrid.visible = False
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
@@ -173,11 +175,11 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
     )
     several = rows["host"].nunique() > 1
     for colour, (host, device, name) in zip(colours, largest.index, strict=False):
-        mine = rows[(rows["host"] == host) & (rows["device"] == device) & (rows[by] == name)]
+        series = rows[(rows["host"] == host) & (rows["device"] == device) & (rows[by] == name)]
         source = models.ColumnDataSource(
             {
-                "time": mine["time_ms"].to_numpy(np.float64),
-                "value": mine[value].to_numpy(np.float64),
+                "time": series["time_ms"].to_numpy(np.float64),
+                "value": series[value].to_numpy(np.float64),
             }
         )
         plot.step(
@@ -186,7 +188,7 @@ def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[
             mode="after",
             color=colour,
             source=source,
-            legend_label=f"{_label(host, device, several)}: {_cut(name, 40)}",
+            legend_label=f"{_label(host, device, several)}: {_shorten(name, 40)}",
         )
     style(plot, "ms", unit)
     plot.y_range.start = 0
@@ -264,7 +266,7 @@ def _stragglers(run: Run, **options: Any) -> Model:
 def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
     plotting, models = bokeh()
     rows = run.device_time.frames["device_critical_path"].head(most)
-    names = [f"{i + 1}. {_cut(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
+    names = [f"{i + 1}. {_shorten(n or 'nothing recorded')}" for i, n in enumerate(rows["name"])]
     kinds = [_KINDS.get(str(kind), ("Not known", OTHER)) for kind in rows["kind"]]
     source = models.ColumnDataSource(
         {

@@ -43,7 +43,7 @@ class DevicePath(Part):
 
 
 class DeviceTime(Tab):
-    """How devices spent their time."""
+    """Time of devices by class of work."""
 
     statement: Marked
     figures: list[Figure]

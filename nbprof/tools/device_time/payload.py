@@ -4,6 +4,7 @@ shorter without.
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from nbprof.tools.common import figure, unit_of
 from nbprof.tools.device_time.parts import DevicePath, DeviceSeries, DeviceTime, PathKind
 from nbprof.tools.parts import ColumnData, Empty, Figure, Table, no_table
 from nbprof.tools.tables import floats, table_of
-from nbprof.tools.tool import asked
+from nbprof.tools.tool import ask
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -39,93 +40,45 @@ _MOST_OF = {
 }
 """Of what the rows that are listed have most, where there are too many."""
 _LONGEST = 160
+_TEXT_DEVICES = 8
+"""Devices in plain text."""
+_NO_LAUNCHES = "no known launches"
 _SPAN = "from first to last work"
 """The time that the parts of a device are of: not that of the steps."""
+
+
+_MOST_CELLS, _MOST_WINDOWS = 4000, 1000
 PARTS = ("compute", "communication", "memory", "idle")
 WAITS = ("host_wait", "kernel_wait", "other")
-_TABLES: dict[str, tuple[str, ...]] = {
-    "device_idle_causes": ("host", "device", "cause", "idle_ms", "percent"),
+_TABLES = {
+    "device_idle_causes": "host device cause idle_ms percent",
     "device_overlap": (
-        *(
-            "host",
-            "device",
-            "compute_ms",
-            "communication_ms",
-            "memory_ms",
-            "compute_communication_ms",
-            "exposed_communication_ms",
-        ),
-        "communication_overlap_percent",
+        "host device compute_ms communication_ms memory_ms compute_communication_ms"
+        " exposed_communication_ms communication_overlap_percent"
     ),
     "device_queue": (
-        "host",
-        "device",
-        "stream",
-        "works",
-        "mean_length",
-        "median_length",
-        "max_length",
-        "empty_percent",
-        "full_percent",
+        "host device stream works mean_length median_length max_length empty_percent full_percent"
     ),
     "device_launches": (
-        *(
-            "host",
-            "device",
-            "kernel",
-            "launches",
-            "call_us",
-            "max_call_us",
-            "kernel_us",
-            "delay_us",
-            "median_delay_us",
-            "max_delay_us",
-        ),
-        *("short", "slow_calls", "long_delays"),
+        "host device kernel launches call_us max_call_us kernel_us delay_us median_delay_us"
+        " max_delay_us short slow_calls long_delays"
     ),
     "device_bandwidth": (
-        "host",
-        "device",
-        "copy",
-        "copies",
-        "bytes",
-        "time_ms",
-        "gb_per_second",
-        "median_gb_per_second",
-        "max_gb_per_second",
+        "host device copy copies bytes time_ms gb_per_second median_gb_per_second max_gb_per_second"
     ),
     "device_collectives": (
-        *(
-            "collective",
-            "process_group",
-            "group_size",
-            "bytes",
-            "calls",
-            "time_ms",
-            "wait_ms",
-            "wait_percent",
-            "real_us",
-        ),
-        *("algorithm_gb_per_second", "bus_gb_per_second"),
+        "collective process_group group_size bytes calls time_ms wait_ms wait_percent real_us"
+        " algorithm_gb_per_second bus_gb_per_second"
     ),
     "device_stragglers": (
-        "step",
-        "host",
-        "device",
-        "collectives",
-        "last_in",
-        "late_ms",
-        "wait_ms",
-        "cost_ms",
-        "waited_for",
-        "straggler",
+        "step host device collectives last_in late_ms wait_ms cost_ms waited_for straggler"
     ),
-    "device_critical_path": ("kind", "name", "op", "pieces", "total_us", "percent", "longest_us"),
+    "device_critical_path": "kind name op pieces total_us percent longest_us",
 }
 
 
 def payload(run: Run) -> DeviceTime:
-    """How devices spent their time."""
+    """Time of devices by class of work."""
     frames = run.device_time.frames
     if not len(frames["device_time"]):
         return nothing(Empty(title="No device time", text=run.device_time.missing))
@@ -139,7 +92,7 @@ def payload(run: Run) -> DeviceTime:
         parts_ms=times.parts_ms,
         waits=_waits(frames["device_idle"], times.keys),
         # Hosts that were read separately have the sums, and no curves.
-        streams=asked(_queues, run, otherwise=[]) + asked(_rates, run, otherwise=[]),
+        streams=ask(_queues, run, otherwise=[]) + ask(_rates, run, otherwise=[]),
         tables={name: _table(name, rows) for name, rows in _rows(frames).items()},
         path=_path(run),
         left_out=_left_out(frames),
@@ -151,12 +104,17 @@ def _path(run: Run) -> DevicePath:
     frame = run.device_time.frames["device_critical_path"]
     path, rest = frame.head(MOST_ROWS), frame.iloc[MOST_ROWS:]
     step = run.device_time.critical_path_step()
+    name = host = ""
+    if step is not None:
+        name = str(step["name"])
+        if len(run.hosts) > 1:
+            host = str(step["host"])
     return DevicePath(
-        step="" if step is None else str(step["name"]),
-        host="" if step is None or len(run.hosts) < 2 else str(step["host"]),
+        step=name,
+        host=host,
         kinds=_kinds(frame),
         table=_table("device_critical_path", path).with_columns(_jumps(path)),
-        rest="" if not len(rest) else _rest(rest),
+        rest=_rest(rest),
     )
 
 
@@ -179,48 +137,48 @@ def nothing(empty: Empty | None = None) -> DeviceTime:
 
 
 def has(run: Run) -> bool:
-    """Whether the profile has work of a device."""
+    """True if the profile has device work."""
     return bool(len(run.device_time.frames["device_time"]))
 
 
 def statement(run: Run) -> str:
-    """What the devices did, in two sentences; marked."""
+    """Two sentences on the time of the devices; marked."""
     frames = run.device_time.frames
-    whole = _whole(frames["device_time"])
-    time = float(whole["time_ms"].sum())
+    recording = _of_recording(frames["device_time"])
+    time = float(recording["time_ms"].sum())
     if not time:
         return ""
-    share = {part: 100 * float(whole[f"{part}_ms"].sum()) / time for part in PARTS}
-    said = (
-        f"{_subject(len(whole), len(run.devices))} computed **{_percent(share['compute'])}** of the"
-        " time"
-    )
-    if share["communication"] >= 1:
-        said += f", communicated another {_percent(share['communication'])}"
-    if share["memory"] >= 1:
-        said += f", copied another {_percent(share['memory'])}"
-    said += f" and {'was' if len(whole) == 1 else 'were'} idle **{_percent(share['idle'])}**."
+    share = {part: 100 * float(recording[f"{part}_ms"].sum()) / time for part in PARTS}
+    subject = _subject(len(recording), len(run.devices))
+    text = f"{subject} computed **{_percent(share['compute'])}** of the time"
+    for part, verb in (("communication", "communicated"), ("memory", "copied")):
+        if share[part] >= 1:
+            text += f", {verb} another {_percent(share[part])}"
+    was = "was" if len(recording) == 1 else "were"
+    text += f" and {was} idle **{_percent(share['idle'])}**."
+    if share["idle"] >= 1:
+        text += _waiting_for_host(frames)
+    return text
+
+
+def _waiting_for_host(frames: dict[str, pd.DataFrame]) -> str:
+    """A sentence on the idle time in which the host had not launched work; "" without any."""
     idle = frames["device_idle"]
     of_device = idle[idle["stream"] == ""]
-    waited = float(of_device["idle_ms"].sum())
-    if waited and share["idle"] >= 1 and (of_device["category"] == "host_wait").any():
-        host = (
-            100
-            * float(of_device.loc[of_device["category"] == "host_wait", "idle_ms"].sum())
-            / waited
-        )
-        said += (
-            f" In {_percent(host)} of the idle time, the host had not launched the next work yet"
-        )
-        causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
-        if len(causes) and host >= 1:
-            said += f"; meanwhile, it was mostly {causes.idxmax()}"
-        said += "."
-    return said
+    total = float(of_device["idle_ms"].sum())
+    host_wait = of_device.loc[of_device["category"] == "host_wait", "idle_ms"]
+    if not total or host_wait.empty:
+        return ""
+    percent = 100 * float(host_wait.sum()) / total
+    text = f" In {_percent(percent)} of the idle time, the host had not launched the next work yet"
+    causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
+    if len(causes) and percent >= 1:
+        text += f"; meanwhile, it was mostly {causes.idxmax()}"
+    return f"{text}."
 
 
 def _of_all(used: int, devices: int) -> str:
-    """How many devices ran work, with how many there are if that is more."""
+    """The number of devices that ran work, with the total number if that is more."""
     return wording.plural(used, "device") if used >= devices else f"{used:,} of {devices:,} devices"
 
 
@@ -228,43 +186,35 @@ def _subject(used: int, devices: int) -> str:
     """The devices that ran work, as the subject of a sentence."""
     if used >= devices:
         return "The device" if used == 1 else f"The {used:,} devices"
-    return (
-        f"The one of {devices:,} devices that ran work"
-        if used == 1
-        else f"The {used:,} of {devices:,} devices that ran work"
-    )
+    count = "one" if used == 1 else f"{used:,}"
+    return f"The {count} of {devices:,} devices that ran work"
 
 
 def text(run: Run) -> str:
     """The time of devices in a few lines."""
-    frames = run.device_time.frames
-    whole = _whole(frames["device_time"])
-    if not len(whole):
+    recording = _of_recording(run.device_time.frames["device_time"])
+    if not len(recording):
         return f"<nbprof device_time: {run.device_time.missing}>"
     lines = [wording.plain(statement(run))]
-    for row in whole.head(8).itertuples():
-        parts = ", ".join(
-            f"{part} {wording.percent(getattr(row, f'{part}_percent'))}" for part in PARTS
-        )
-        lines.append(f"  {wording.one_line(str(row.host))}, device {row.device}: {parts}")
-    if len(whole) > 8:
-        lines.append(f"  and {len(whole) - 8:,} more devices")
-    return "\n".join(
-        [
-            *lines,
-            (
-                "p.device_time.frame is the DataFrame; see also .idle, .overlap, .launches,"
-                " .collectives, .critical_path …"
-            ),
-        ]
+    for row in recording.head(_TEXT_DEVICES).to_dict("records"):
+        parts = [f"{part} {wording.percent(row[f'{part}_percent'])}" for part in PARTS]
+        host = wording.one_line(str(row["host"]))
+        lines.append(f"  {host}, device {row['device']}: {', '.join(parts)}")
+    if len(recording) > _TEXT_DEVICES:
+        lines.append(f"  and {len(recording) - _TEXT_DEVICES:,} more devices")
+    lines.append(
+        "p.device_time.frame is the DataFrame; see also .idle, .overlap, .launches, .collectives,"
+        " .critical_path …"
     )
+    return "\n".join(lines)
 
 
 def _percent(value: float) -> str:
     return wording.percent(value, 0)
 
 
-def _whole(frame: pd.DataFrame) -> pd.DataFrame:
+def _of_recording(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that cover the whole recording, not a step."""
     return frame[frame["step"].isna()]
 
 
@@ -286,39 +236,32 @@ class _DeviceParts(NamedTuple):
 
 def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
     """The time of each device, for the whole recording and step by step."""
-    whole = _most(_whole(frame), "idle_ms", MOST_DEVICES)
+    recording = _rows_with_most(_of_recording(frame), "idle_ms", MOST_DEVICES)
     hosts = frame["host"].nunique()
-    # A recording that is the only unit is that window already.
     # A number that comes again on a device is another step.
     turn = frame.groupby(["host", "device", "step"], sort=False, dropna=False).cumcount()
     keys = list(zip(turn.tolist(), frame["step"].fillna(-1).astype("int64").tolist(), strict=True))
     numbered = frame["step"].notna().to_numpy(np.bool_)
-    steps = (
-        []
-        if unit.whole
-        else list(
-            dict.fromkeys(key for key, of_step in zip(keys, numbered, strict=True) if of_step)
-        )
-    )
-    steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
-    if len(steps) > 1000:
-        steps = steps[:1000]
-    # Row of each device, window of each step; what is in no window or of no device shown stands in
-    # neither.
-    device_of = {key: i for i, key in enumerate(zip(whole["host"], whole["device"], strict=True))}
-    row = np.array(
-        [device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)],
-        np.int64,
-    )
+    steps: list[tuple[int, int]] = []
+    # An undivided recording is the first window already.
+    if not unit.whole:
+        steps = list(dict.fromkeys(compress(keys, numbered)))
+    crowded = len(recording) * len(steps) > _MOST_CELLS
+    steps = steps[: MOST_STEPS if crowded else _MOST_WINDOWS]
+    # Row of each device and window of each step; -1 for those that are not drawn.
+    device_of = {
+        key: i for i, key in enumerate(zip(recording["host"], recording["device"], strict=True))
+    }
+    devices = zip(frame["host"], frame["device"], strict=True)
+    row = np.array([device_of.get(key, -1) for key in devices], np.int64)
     window_of = {step: i + 1 for i, step in enumerate(steps)}
     window = np.where(numbered, np.array([window_of.get(key, -1) for key in keys], np.int64), 0)
-    parts = np.full((len(steps) + 1, len(whole), len(PARTS)), np.nan, np.float32)
-    shown = np.flatnonzero((row >= 0) & (window >= 0))
-    parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[
-        shown
-    ]
+    parts = np.full((len(steps) + 1, len(recording), len(PARTS)), np.nan, np.float32)
+    drawn = np.flatnonzero((row >= 0) & (window >= 0))
+    times = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)
+    parts[window[drawn], row[drawn]] = times[drawn]
     return _DeviceParts(
-        [_name(device, hosts) for device in whole.itertuples()],
+        [_name(device, hosts) for device in recording.itertuples()],
         list(device_of),
         ["Whole recording", *(f"{unit.noun.capitalize()} {step}" for _, step in steps)],
         parts.reshape(-1),
@@ -327,95 +270,83 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
 
 def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[float | None]]:
     """Time of each wait by device (host and number), ms."""
-    whole = idle[idle["stream"] == ""]
-    if whole.empty:
+    of_device = idle[idle["stream"] == ""]
+    if of_device.empty:
         return []
-    keys = zip(*(whole[column].tolist() for column in ("host", "device", "category")), strict=True)
-    times = dict(zip(keys, whole["idle_ms"].tolist(), strict=True))
-    return [[wording.real(times.get((*device, wait))) for wait in WAITS] for device in devices]
+    by_wait = of_device.set_index(["host", "device", "category"])["idle_ms"].to_dict()
+    rows = []
+    for host, device in devices:
+        rows.append([wording.real(by_wait.get((host, device, wait))) for wait in WAITS])
+    return rows
+
+
+def _share(part: float, total: float) -> float | None:
+    return 100 * part / total if total > 0 else None
 
 
 def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
-    whole, idle, overlap = (
-        _whole(frames["device_time"]),
-        frames["device_idle"],
-        _whole(frames["device_overlap"]),
-    )
-    time = float(whole["time_ms"].sum())
-
-    def share(part: float, of: float) -> float | None:
-        return 100 * part / of if of > 0 else None
-
-    communication = float(overlap["communication_ms"].sum())
-    hidden = float(overlap["compute_communication_ms"].sum())
-    waits = idle[idle["stream"] == ""].groupby("category")["idle_ms"].sum()
-    launches = frames["device_launches"]
-    all_ = launches[launches["kernel"] == ""] if len(launches) else launches
-    count = float(all_["launches"].sum()) if len(all_) else 0.0
-    exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
+    recording = _of_recording(frames["device_time"])
+    time = float(recording["time_ms"].sum())
+    computing = _share(float(recording["compute_ms"].sum()), time)
+    idle = _share(float(recording["idle_ms"].sum()), time)
+    used = _of_all(len(recording), devices)
     return [
-        figure(
-            "compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, _SPAN
-        ),
-        figure(
-            "idle",
-            "Idle",
-            share(float(whole["idle_ms"].sum()), time),
-            "%",
-            1,
-            f"{_of_all(len(whole), devices)}, {_SPAN}",
-        ),
-        figure(
-            "host_wait",
-            "Waiting for the host",
-            share(float(waits["host_wait"]), float(waits.sum())) if "host_wait" in waits else None,
-            "%",
-            1,
-            "of idle time" if "host_wait" in waits else "no known launches",
-        ),
-        figure(
-            "communication_hidden",
-            "Communication hidden",
-            share(hidden, communication),
-            "%",
-            1,
-            (
-                f"{exposed:.1f}% of the time is exposed communication"
-                if communication and exposed is not None
-                else "nothing communicated"
-            ),
-        ),
-        figure(
-            "launch_delay",
-            "Launch delay",
-            float((all_["delay_us"] * all_["launches"]).sum()) / count if count else None,
-            "µs",
-            1,
-            "mean, from call to kernel" if count else "no known launches",
-        ),
-        figure(
-            "short_kernels",
-            "Short kernels",
-            share(float(all_["short"].sum()), count) if count else None,
-            "%",
-            1,
-            "of launches take longer than their kernel" if count else "no known launches",
-        ),
+        figure("compute", "Computing", computing, "%", 1, _SPAN),
+        figure("idle", "Idle", idle, "%", 1, f"{used}, {_SPAN}"),
+        _host_wait_figure(frames["device_idle"]),
+        _hidden_figure(_of_recording(frames["device_overlap"]), time),
+        *_launch_figures(frames["device_launches"]),
+    ]
+
+
+def _host_wait_figure(idle: pd.DataFrame) -> Figure:
+    waits = idle[idle["stream"] == ""].groupby("category")["idle_ms"].sum()
+    percent, note = None, _NO_LAUNCHES
+    if "host_wait" in waits:
+        percent, note = _share(float(waits["host_wait"]), float(waits.sum())), "of idle time"
+    return figure("host_wait", "Waiting for the host", percent, "%", 1, note)
+
+
+def _hidden_figure(overlap: pd.DataFrame, time: float) -> Figure:
+    """The part of communication that is hidden behind computation."""
+    communication = float(overlap["communication_ms"].sum())
+    hidden = _share(float(overlap["compute_communication_ms"].sum()), communication)
+    exposed = _share(float(overlap["exposed_communication_ms"].sum()), time)
+    note = "nothing communicated"
+    if communication and exposed is not None:
+        note = f"{exposed:.1f}% of the time is exposed communication"
+    return figure("communication_hidden", "Communication hidden", hidden, "%", 1, note)
+
+
+def _launch_figures(launches: pd.DataFrame) -> list[Figure]:
+    """The mean delay of launches, and the share of those that take longer than their kernel."""
+    delay = short_percent = None
+    delay_note = short_note = _NO_LAUNCHES
+    of_device = launches[launches["kernel"] == ""] if len(launches) else launches
+    count = float(of_device["launches"].sum()) if len(of_device) else 0.0
+    if count:
+        delay = float((of_device["delay_us"] * of_device["launches"]).sum()) / count
+        delay_note = "mean, from call to kernel"
+        short_percent = _share(float(of_device["short"].sum()), count)
+        short_note = "of launches take longer than their kernel"
+    return [
+        figure("launch_delay", "Launch delay", delay, "µs", 1, delay_note),
+        figure("short_kernels", "Short kernels", short_percent, "%", 1, short_note),
     ]
 
 
 def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    overlap = _whole(frames["device_overlap"])
-    out = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
-    out["device_overlap"] = overlap[overlap["communication_ms"] > 0]
-    if len(out["device_queue"]):
-        out["device_queue"] = out["device_queue"].sort_values(
+    overlap = _of_recording(frames["device_overlap"])
+    tables = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
+    tables["device_overlap"] = overlap[overlap["communication_ms"] > 0]
+    if len(tables["device_queue"]):
+        tables["device_queue"] = tables["device_queue"].sort_values(
             "works", ascending=False, kind="stable"
         )
-    return {name: _most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in out.items()}
+    return {name: _rows_with_most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in tables.items()}
 
 
-def _most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
+def _rows_with_most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
     """The rows that have most of something, in the order in which they are."""
     if len(rows) <= count:
         return rows
@@ -423,49 +354,40 @@ def _most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
 
 
 def _left_out(frames: dict[str, pd.DataFrame]) -> str:
-    more = {
-        name.removeprefix("device_"): len(frames[name]) - MOST_ROWS
-        for name in _TABLES
-        if len(frames[name]) > MOST_ROWS
-    }
-    devices = len(_whole(frames["device_time"]))
-    parts = [
-        f"{count:,} more rows of {name.replace('_', ' ')}"
-        for name, count in more.items()
-        if name != "overlap"
-    ]
-    if devices > MOST_DEVICES:
-        parts.append(f"{devices - MOST_DEVICES:,} more devices")
-    idle = (
-        f" Shown are the {MOST_DEVICES} devices that were idle for the longest time."
-        if devices > MOST_DEVICES
-        else ""
-    )
-    return (
-        f"Not listed here: {', '.join(parts)}; p.device_time has all of them.{idle}"
-        if parts
-        else ""
-    )
+    """A sentence on the rows and devices that are not listed."""
+    parts = []
+    for name in _TABLES:
+        more = len(frames[name]) - MOST_ROWS
+        if more > 0 and name != "device_overlap":
+            parts.append(f"{more:,} more rows of {name.removeprefix('device_').replace('_', ' ')}")
+    more_devices = len(_of_recording(frames["device_time"])) - MOST_DEVICES
+    if more_devices > 0:
+        parts.append(f"{more_devices:,} more devices")
+    if not parts:
+        return ""
+    text = f"Not listed here: {', '.join(parts)}; p.device_time has all of them."
+    if more_devices > 0:
+        text += f" Shown are the {MOST_DEVICES} devices that were idle for the longest time."
+    return text
 
 
 def _table(name: str, rows: pd.DataFrame) -> Table:
-    columns = [
-        schema.column(f"device_time.{name.removeprefix('device_')}", key) for key in _TABLES[name]
-    ]
-    texts = [col.name for col in columns if col.kind in ("text", "code")]
-    rows = (
-        rows.assign(**{key: [wording.cut(text, _LONGEST) for text in rows[key]] for key in texts})
-        if len(rows)
-        else rows
-    )
+    frame = f"device_time.{name.removeprefix('device_')}"
+    columns = [schema.column(frame, key) for key in _TABLES[name].split()]
+    if len(rows):
+        for col in columns:
+            if col.kind in ("text", "code"):
+                texts = [wording.cut(text, _LONGEST) for text in rows[col.name]]
+                rows = rows.assign(**{col.name: texts})
     return table_of(rows, columns)
 
 
 def _rest(rows: pd.DataFrame) -> str:
-    return (
-        f"{wording.plural(len(rows), 'more row')} with"
-        f" {wording.percent(float(rows['percent'].sum()))} of the path."
-    )
+    """A sentence on the rows of the path that are not listed."""
+    if rows.empty:
+        return ""
+    percent = wording.percent(float(rows["percent"].sum()))
+    return f"{wording.plural(len(rows), 'more row')} with {percent} of the path."
 
 
 def _kinds(path: pd.DataFrame) -> list[PathKind]:
@@ -491,43 +413,43 @@ def _queues(run: Run) -> list[DeviceSeries]:
     busy = run.device_time.frames["device_queue"]
     if not len(busy):
         return []
-    wanted = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
+    busiest = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
     curves = run.device_time.queue_curves(
-        list(zip(wanted["host"], wanted["device"], wanted["stream"], strict=True))
+        list(zip(busiest["host"], busiest["device"], busiest["stream"], strict=True))
     )
     hosts = busy["host"].nunique()
-    labels = [f"Queue: {_name(row, hosts)}, {row.stream}" for row in wanted.itertuples()]
+    labels = [f"Queue: {_name(row, hosts)}, {row.stream}" for row in busiest.itertuples()]
     return [_line(label, "count", *curve) for label, curve in zip(labels, curves, strict=True)]
 
 
 def _rates(run: Run) -> list[DeviceSeries]:
-    known = run.device_time.frames["device_bandwidth"]
-    if not len(known):
+    copies = run.device_time.frames["device_bandwidth"]
+    if not len(copies):
         return []
     series = run.device_time.bandwidth_series()
-    wanted = (
-        known[known["peak_gb_per_second"].notna()]
+    busiest = (
+        copies[copies["peak_gb_per_second"].notna()]
         .sort_values("time_ms", ascending=False, kind="stable")
         .head(MOST_STREAMS)
     )
-    hosts = known["host"].nunique()
-    out = []
-    for row in wanted.itertuples():
-        mine = series[
+    hosts = copies["host"].nunique()
+    curves = []
+    for row in busiest.itertuples():
+        curve = series[
             (series["host"] == row.host)
             & (series["device"] == row.device)
             & (series["copy"] == row.copy)
         ]
         label = f"Copies: {_name(row, hosts)}, {row.copy}"
-        out.append(
+        curves.append(
             _line(
                 label,
                 "GB/s",
-                mine["time_ms"].to_numpy(np.float64),
-                mine["gb_per_second"].to_numpy(np.float64),
+                curve["time_ms"].to_numpy(np.float64),
+                curve["gb_per_second"].to_numpy(np.float64),
             )
         )
-    return out
+    return curves
 
 
 def _line(
@@ -538,15 +460,15 @@ def _line(
     """
     first, last = float(time[0]), float(time[-1])
     edges = np.linspace(first, last, BINS + 1)
-    # What holds as a box begins, and what comes in it.
+    # The value at the start of a box, then those within it.
     before = np.maximum(np.searchsorted(time, edges[:-1], side="right") - 1, 0)
-    out = value[before].copy()
+    largest = value[before].copy()
     box = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, BINS - 1)
-    np.maximum.at(out, box, value)
+    np.maximum.at(largest, box, value)
     return DeviceSeries(
         label=wording.cut(wording.one_line(label), _LONGEST),
         unit=unit,
         from_ms=first,
         to_ms=last,
-        most=out.astype(np.float32),
+        most=largest.astype(np.float32),
     )

@@ -1,10 +1,11 @@
-"""How devices spent their time, in plain HTML, in percent."""
+"""Time of devices in plain HTML, in percent."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.display import markup, wording
 
@@ -15,29 +16,25 @@ _ROWS = 10
 
 
 def html(payload: Payload) -> str:
-    """What the devices did, in percent of their time, and the sentence on why they stood still."""
+    """Percentages of device time by class, and the sentence on idle time."""
     part = payload.device_time
     devices = part.devices[:_ROWS]
     if not devices:
         return ""
-    rows = []
-    for name, times in zip(
-        devices, np.asarray(part.parts_ms, np.float64).reshape(-1, 4), strict=False
-    ):
-        whole = float(np.nansum(times))
-        rows.append(
-            [
-                markup.text(name),
-                *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times),
-            ]
-        )
+    times = np.asarray(part.parts_ms, np.float64).reshape(-1, 4)
+    # The first window is the whole recording.
+    rows = [_row(name, times_ms) for name, times_ms in zip(devices, times, strict=False)]
     more = len(part.devices) - len(devices)
-    scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
-    said = markup.paragraph(markup.marked(part.statement))
-    return said + markup.table(
-        "Device time",
-        scope,
-        ["Device", "Compute", "Communication", "Memory", "Idle"],
-        rows,
-        "lrrrr",
-    )
+    scope = "percent of their time"
+    if more:
+        scope += f"; {more:,} more devices"
+    statement = markup.paragraph(markup.marked(part.statement))
+    heads = ["Device", "Compute", "Communication", "Memory", "Idle"]
+    return statement + markup.table("Device time", scope, heads, rows, "lrrrr")
+
+
+def _row(name: str, times_ms: npt.NDArray[np.float64]) -> list[str]:
+    total = float(np.nansum(times_ms))
+    if not total:
+        return [markup.text(name), *[wording.MISSING] * len(times_ms)]
+    return [markup.text(name), *(wording.percent(100 * float(ms) / total) for ms in times_ms)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nbprof.tools.device_time import figures, payload, static
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 TOOL = Tool(
-    payload=kept("device_time", payload.payload),
+    payload=cached_part("device_time", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     static=static.html,

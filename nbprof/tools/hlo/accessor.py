@@ -66,7 +66,7 @@ class Hlo(OfPrograms):
         NbprofError
             No such column.
         """
-        known = (
+        columns = (
             "category",
             "program",
             "op",
@@ -77,9 +77,9 @@ class Hlo(OfPrograms):
             "rematerialized",
             "in_file",
         )
-        if column not in known:
+        if column not in columns:
             raise NbprofError(
-                f"column must be one of {', '.join(map(repr, known))}, not {column!r}"
+                f"column must be one of {', '.join(map(repr, columns))}, not {column!r}"
             )
         sums = (
             self.frame.groupby(column, sort=False)[

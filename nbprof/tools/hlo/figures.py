@@ -11,7 +11,7 @@ from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE, OTHER
-from nbprof.tools.plot import bokeh, hover_times, style
+from nbprof.tools.plot import Floats, bokeh, hover_times, style
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -59,11 +59,9 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
         names.append(wording.plural(len(rest), "other"))
         ms.append(float(rest["self_us"].sum()) / 1000)
         ops.append(int(rest["ops"].sum()))
-    whole = sum(ms) or 1.0
-    data = {"name": names, "ms": ms, "ops": ops, "part": [100 * value / whole for value in ms]}
-    data["colour"] = [
-        OTHER if len(rest) and i == len(names) - 1 else DEVICE for i in range(len(names))
-    ]
+    total = sum(ms) or 1.0
+    data = {"name": names, "ms": ms, "ops": ops, "part": [100 * value / total for value in ms]}
+    data["colour"] = [DEVICE] * len(head) + [OTHER] * (len(names) - len(head))
     defaults = {
         "width": width,
         "height": height or 70 + 26 * len(names),
@@ -122,62 +120,22 @@ def roofline(
     if drawn.empty:
         raise NbprofError(
             missing
-            or "no op of this profile has both FLOPs and bytes above 0, so there is no roofline to draw"
+            or "no op of this profile has both FLOPs and bytes above 0, so there is no roofline to"
+            " draw"
         )
-    x, y = (
-        drawn["operational_intensity"].to_numpy(np.float64),
-        drawn["flops_per_second"].to_numpy(np.float64) / 1e9,
-    )
-    share = drawn["self_fraction"].to_numpy(np.float64)
-    data = {
-        "x": x,
-        "y": y,
-        "size": 5 + 25 * np.sqrt(share / max(float(share.max()), 1e-12)),
-        "colour": [colour(value) for value in drawn["roof_fraction"].to_numpy(np.float64)],
-        "op": drawn["op"].astype(str).to_list(),
-        "program": drawn["program"].astype(str).to_list(),
-        "category": drawn["category"].astype(str).to_list(),
-        "bound": [str(value) or "unknown" for value in drawn["bound"]],
-        "part": 100 * share,
-        "roof": [_percent(value) for value in drawn["roof_fraction"].to_numpy(np.float64)],
-        "gb": drawn["bytes_per_second"].to_numpy(np.float64) / 1e9,
-    }
-    tools = "pan,box_zoom,wheel_zoom,reset,save"
-    title = (
-        missing
-        or f"{peaks.device}: {peaks.flops_per_second / 1e12:,.4g} TFLOP/s, {peaks.bytes_per_second / 1e9:,.4g} GB/s"
-    )
+    flops_text = f"{peaks.flops_per_second / 1e12:,.4g} TFLOP/s"
+    bytes_text = f"{peaks.bytes_per_second / 1e9:,.4g} GB/s"
+    title = missing or f"{peaks.device}: {flops_text}, {bytes_text}"
     defaults = {
         "width": width,
         "height": height,
         "x_axis_type": "log",
         "y_axis_type": "log",
-        "tools": tools,
+        "tools": "pan,box_zoom,wheel_zoom,reset,save",
+        "title": wording.one_line(title),
     }
-    plot: Any = plotting.figure(**defaults | {"title": wording.one_line(title)} | options)
-    flops, moved, ridge = (
-        peaks.flops_per_second / 1e9,
-        peaks.bytes_per_second / 1e9,
-        peaks.ridge_point,
-    )
-    least, most = float(x.min()) * 10**-_DECADES, float(x.max()) * 10**_DECADES
-    if np.isfinite(ridge):
-        least, most = min(least, ridge / 10), max(most, ridge * 10)
-    roof_x = [least, *([ridge] if least < ridge < most else []), most]
-    if flops > 0 or moved > 0:
-        # Where only one peak is known, the roof has one of its two sides.
-        roof_y = [float(np.nanmin([at * moved, flops])) for at in roof_x]
-        plot.line(roof_x, roof_y, color=_ROOF, line_width=2)
-    for level, peak in peaks.on_chip.items():
-        end = min(most, flops * 1e9 / peak) if flops > 0 else most
-        if least < end:
-            plot.line(
-                [least, end],
-                [least * peak / 1e9, end * peak / 1e9],
-                color=_ROOF,
-                line_dash="dashed",
-                legend_label=ON_CHIP[level],
-            )
+    plot: Any = plotting.figure(**defaults | options)
+    _draw_roof(plot, drawn["operational_intensity"].to_numpy(np.float64), peaks)
     points = plot.scatter(
         "x",
         "y",
@@ -185,7 +143,7 @@ def roofline(
         fill_color="colour",
         fill_alpha=0.75,
         line_color="white",
-        source=models.ColumnDataSource(data),
+        source=models.ColumnDataSource(_points(drawn)),
     )
     tips = [
         ("Op", "@op"),
@@ -202,6 +160,51 @@ def roofline(
     if plot.legend:
         plot.legend.location = "bottom_right"
     return cast("Figure", plot)
+
+
+def _points(ops: pd.DataFrame) -> dict[str, Any]:
+    """The columns of the points and their hover cards."""
+    share = ops["self_fraction"].to_numpy(np.float64)
+    roof = ops["roof_fraction"].to_numpy(np.float64)
+    return {
+        "x": ops["operational_intensity"].to_numpy(np.float64),
+        "y": ops["flops_per_second"].to_numpy(np.float64) / 1e9,
+        "size": 5 + 25 * np.sqrt(share / max(float(share.max()), 1e-12)),
+        "colour": [colour(value) for value in roof],
+        "op": ops["op"].astype(str).to_list(),
+        "program": ops["program"].astype(str).to_list(),
+        "category": ops["category"].astype(str).to_list(),
+        "bound": [str(value) or "unknown" for value in ops["bound"]],
+        "part": 100 * share,
+        "roof": [_percent(value) for value in roof],
+        "gb": ops["bytes_per_second"].to_numpy(np.float64) / 1e9,
+    }
+
+
+def _draw_roof(plot: Any, intensity: Floats, peaks: Peaks) -> None:
+    """The roof of main memory, and dashed that of memories on the chip."""
+    flops, moved = peaks.flops_per_second / 1e9, peaks.bytes_per_second / 1e9
+    ridge = peaks.ridge_point
+    left, right = float(intensity.min()) * 10**-_DECADES, float(intensity.max()) * 10**_DECADES
+    if np.isfinite(ridge):
+        left, right = min(left, ridge / 10), max(right, ridge * 10)
+    roof_x = [left, right]
+    if left < ridge < right:
+        roof_x.insert(1, ridge)
+    if flops > 0 or moved > 0:
+        # With only one known peak, the roof has one of its two sides.
+        roof_y = [float(np.nanmin([x * moved, flops])) for x in roof_x]
+        plot.line(roof_x, roof_y, color=_ROOF, line_width=2)
+    for level, peak in peaks.on_chip.items():
+        end = min(right, flops * 1e9 / peak) if flops > 0 else right
+        if left < end:
+            plot.line(
+                [left, end],
+                [left * peak / 1e9, end * peak / 1e9],
+                color=_ROOF,
+                line_dash="dashed",
+                legend_label=ON_CHIP[level],
+            )
 
 
 def _percent(value: float) -> str:

@@ -5,7 +5,7 @@ roofline", of PyTorch "Roofline".
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,27 +74,8 @@ _OF_PYTORCH = {
 }
 """The same of the kinds of PyTorch's ops on a device."""
 _EAGER = (
-    *(
-        "rank",
-        "op",
-        "category",
-        "input_shapes",
-        "precision",
-        "occurrences",
-        "total_us",
-        "self_us",
-        "self_fraction",
-        "flops_per_second",
-    ),
-    *(
-        "bytes_per_second",
-        "operational_intensity",
-        "bound",
-        "bound_by",
-        "flops",
-        "bytes",
-        "wasted_us",
-    ),
+    "rank op category input_shapes precision occurrences total_us self_us self_fraction"
+    " flops_per_second bytes_per_second operational_intensity bound bound_by flops bytes wasted_us"
 )
 """Columns of `p.roofline.frame` that are shown of PyTorch's ops."""
 _NO_TENSOR = r"(?<=\[)\[\], |, \[\](?=[,\]])"
@@ -102,11 +83,21 @@ _NO_TENSOR = r"(?<=\[)\[\], |, \[\](?=[,\]])"
 _HOST_MEMORY = "S(5)"
 """How XLA writes the memory space of the host."""
 
-Made = tuple[pd.DataFrame, dict[str, float | str], Peaks, pd.DataFrame]
+_COST_KNOWN = 0.0005
+"""Share of op time with unknown cost up to which it is not worth a note."""
+
+
+class GivenRoofline(NamedTuple):
+    """A roofline with other peaks, or without transfers: see `nbprof.analysis.roofline`."""
+
+    frame: pd.DataFrame
+    total: dict[str, float | str]
+    peaks: Peaks
+    steps: pd.DataFrame
 
 
 def has(run: Run) -> bool:
-    """Whether an op of a compiled program ran, or one of PyTorch with the shapes of its inputs."""
+    """True if an op of a compiled program ran, or one of PyTorch with the shapes of its inputs."""
     return not run.programs.roofline_missing
 
 
@@ -127,57 +118,56 @@ def nothing(empty: Empty | None = None) -> Hlo:
     )
 
 
-def payload(run: Run, made: Made | None = None) -> Hlo:
+def payload(run: Run, given_roofline: GivenRoofline | None = None) -> Hlo:
     """The 1,500 ops with most self time, the figures over all.
 
     Parameters
     ----------
     run : Run
-    made : tuple, optional
-        The frame, the total, the peaks and the steps of a roofline with other peaks.
+    given_roofline : GivenRoofline, optional
+        A roofline with other peaks than those of the run.
     """
-    if run.programs.roofline_missing:
-        title = (
-            "No ops of compiled programs"
-            if run.programs.roofline_missing == run.programs.hlo_missing
-            else "No shapes of inputs"
-        )
-        return nothing(Empty(title=title, text=run.programs.roofline_missing))
-    frame, total, peaks, steps = made or (
-        *run.programs.roofline,
+    programs = run.programs
+    if programs.roofline_missing:
+        title = "No shapes of inputs"
+        if programs.roofline_missing == programs.hlo_missing:
+            title = "No ops of compiled programs"
+        return nothing(Empty(title=title, text=programs.roofline_missing))
+    frame, total, peaks, steps = given_roofline or (
+        *programs.roofline,
         roofline.peaks(run.activity),
-        run.programs.roofline_steps,
+        programs.roofline_steps,
     )
-    eager = run.programs.eager
-    known = frame if eager else run.programs.hlo
-    if made is not None and not eager:
+    eager = programs.eager
+    hlo = frame if eager else programs.hlo
+    if given_roofline is not None and not eager:
         # Without infeed and outfeed there are fewer.
-        known = (
-            known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True)
-            if len(frame) < len(known)
-            else known
-        )
-        known = known.assign(bound_by=frame["bound_by"], bound=frame["bound"])
+        if len(frame) < len(hlo):
+            hlo = hlo[~hlo["category"].isin(roofline.TRANSFERS)].reset_index(drop=True)
+        hlo = hlo.assign(bound_by=frame["bound_by"], bound=frame["bound"])
     unit = unit_of(run)
+    average = roofline.average(steps)
+    marks = [_mark("Whole profile", total)]
     # A recording is the whole profile.
-    averages = [] if unit.whole else [_mark(unit.average, roofline.average(steps))]
-    donuts = [_donut(known, "category", "By category")]
+    if not unit.whole:
+        marks.append(_mark(unit.average, average))
+    donuts = [_donut(hlo, "category", "By category")]
     # Without peaks nobody knows: a ring of one part says nothing.
-    if known["bound"].ne("").any():
-        donuts.append(_donut(known, "bound", "By bound"))
+    if hlo["bound"].ne("").any():
+        donuts.append(_donut(hlo, "bound", "By bound"))
     if eager:
         table = _table_of_pytorch(frame.head(MOST_ROWS), run.activity.has_device)
     else:
-        table = _table(known.head(MOST_ROWS), frame.head(MOST_ROWS))
+        table = _table(hlo.head(MOST_ROWS), frame.head(MOST_ROWS))
     return Hlo(
         empty=None,
-        figures=_figures(known, total, peaks, roofline.average(steps) if eager else None, unit),
+        figures=_figures(hlo, total, peaks, average if eager else None, unit),
         table=table,
-        left_out=left_out(known, "p.roofline.frame" if eager else "p.hlo.frame"),
+        left_out=left_out(hlo, "p.roofline.frame" if eager else "p.hlo.frame"),
         donuts=donuts,
         peak_flops=wording.real(peaks.flops_per_second),
         roofs=_roofs(peaks),
-        marks=[mark for mark in (_mark("Whole profile", total), *averages) if mark],
+        marks=[mark for mark in marks if mark],
         device=wording.one_line(peaks.device),
         missing=peaks.missing.partition(": pass")[0] + "." if peaks.missing else "",
         code=_code_of_peaks(run) if peaks.missing else "",
@@ -188,18 +178,17 @@ def _code_of_peaks(run: Run) -> str:
     return CODE if run.activity.has_device else CODE_OF_CPU
 
 
-def left_out(frame: pd.DataFrame, of: str = "p.hlo.frame") -> str:
-    """What the table leaves out of a frame, in a sentence; '' where it has all."""
+def left_out(frame: pd.DataFrame, accessor: str = "p.hlo.frame") -> str:
+    """A sentence on the rows that the table omits; '' if it has all."""
     rest = frame.iloc[MOST_ROWS:]
     if rest.empty:
         return ""
-    part, ms = (
-        wording.percent(100 * rest["self_fraction"].sum()),
-        wording.number(rest["self_us"].sum() / 1000, 2),
-    )
+    ops = wording.plural(len(rest), "more op")
+    ms = wording.number(rest["self_us"].sum() / 1000, 2)
+    percent = wording.percent(100 * rest["self_fraction"].sum())
     return (
-        f"{wording.plural(len(rest), 'more op')} with the least self time ({ms} ms or {part}"
-        f" together) are not listed; {of} has all."
+        f"{ops} with the least self time ({ms} ms or {percent} together) are not listed;"
+        f" {accessor} has all."
     )
 
 
@@ -207,8 +196,8 @@ def hue(category: str, expression: str = "") -> str:
     """The step-time category that an op counts as: its colour."""
     key = next((key for starts, key in _HUES if category.startswith(starts)), "device_compute")
     if key == "device_to_device" and _HOST_MEMORY in expression:
-        # The first layout is that of the result: what lies with the host is output, what is only
-        # read there is input.
+        # The first layout is that of the result: a result in host memory is output, an operand
+        # there is input.
         return "output" if _HOST_MEMORY in expression.partition("}")[0] else "input"
     return key
 
@@ -249,223 +238,204 @@ def _figures(
     average: dict[str, float | str] | None,
     unit: Unit,
 ) -> list[Figure]:
-    """The figures over all; `average` is what is known of an average unit of work of PyTorch."""
-    ms = float(frame["self_us"].sum()) / 1000
-    idle = float(total["idle_us"]) / max(float(total["time_us"]), 1e-12)
-    of = (
-        ""
-        if average is not None
-        else f" of {wording.plural(frame['program'].nunique(), 'program')}"
-    )
-    flops, moved = float(total["flops_per_second"]), float(total["bytes_per_second"])
-    part = 100 * float(total["roof_fraction"])
+    """The figures over all; `average` is known of PyTorch: that of an average unit of work."""
     lost = float(total["unknown_fraction"])
-    cost = f"; cost unknown for {wording.percent(100 * lost)} of op time" if lost > 0.0005 else ""
-    bound = {
-        key: 100 * float(share)
-        for key, share in frame.groupby("bound")["self_fraction"].sum().items()
-    }
-    unknown = bound.get("", 0.0)
-    compute, memory = (
-        None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory)
-    )
-    latency = bound.get(ops.LATENCY, 0.0)
-    chip = sum(
-        share
-        for key, share in bound.items()
-        if key not in ("", ops.COMPUTE, ops.LATENCY, peaks.memory)
-    )
-    note = "; ".join(
-        text
-        for text in (
-            f"{wording.percent(chip)} by on-chip memory" if chip else "",
-            f"{wording.percent(unknown)} unknown" if unknown > 0.05 and memory is not None else "",
-        )
-        if text
-    )
+    cost = ""
+    if lost > _COST_KNOWN:
+        cost = f"; cost unknown for {wording.percent(100 * lost)} of op time"
+    flops = _Rate("flop_rate", "FLOP rate", "FLOP/s", float(total["flops_per_second"]))
+    moved = _Rate("memory_bandwidth", "Memory bandwidth", "B/s", float(total["bytes_per_second"]))
+    figures = [_self_time(frame, total, of_programs=average is None)]
+    if average is not None:
+        figures.append(_mfu(average, peaks, cost, unit))
     return [
-        figure(
-            "self_time",
-            "Op self time",
-            ms,
-            "ms",
-            2,
-            f"{wording.plural(len(frame), 'op')}{of}"
-            + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
-        ),
-        *([] if average is None else [_mfu(average, peaks, cost, unit)]),
-        _rate(
-            "flop_rate", "FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory, cost
-        ),
-        _rate(
-            "memory_bandwidth",
-            "Memory bandwidth",
-            moved,
-            peaks.bytes_per_second,
-            "B/s",
-            peaks.memory,
-            cost,
-        ),
-        figure(
-            "roof",
-            "Of the roof",
-            part,
-            "%",
-            1,
-            (
-                _nearest(total) + cost
-                if math.isfinite(part)
-                else "unknown"
-                if lost == 1
-                else "peaks unknown"
-            ),
-            bar=bar(("device_compute", part)),
-        ),
-        figure(
-            "bound_by_compute",
-            "Bound by compute",
-            compute,
-            "%",
-            1,
-            "of op time" if compute is not None else "not known",
-        ),
-        figure(
-            "bound_by_memory",
-            f"Bound by {_within(peaks.memory)}",
-            memory,
-            "%",
-            1,
-            note or ("of op time" if memory is not None else "not known"),
-        ),
-        figure(
-            "bound_by_latency",
-            "Latency-bound",
-            None if memory is None else latency,
-            "%",
-            1,
-            (
-                f"below {100 * ops.NEAR_ROOF:.0f}% of every peak"
-                if memory is not None
-                else "not known"
-            ),
-        ),
+        *figures,
+        flops.figure(peaks.flops_per_second, peaks.memory, cost),
+        moved.figure(peaks.bytes_per_second, peaks.memory, cost),
+        _of_roof(total, cost),
+        *_bounds(frame, peaks),
     ]
 
 
-def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -> Figure:
-    """How much of the peak a step uses for the products of the model."""
-    part = 100 * float(average.get("mfu_fraction", math.nan))
-    why = f"model FLOPs by peak, {unit.the if unit.whole else f'average {unit.noun}'}" + cost
-    if not math.isfinite(part):
-        lacks_peak = not peaks.by_precision and "FLOP/s" in peaks.lacking
-        why = (
-            "no steps"
-            if not average
-            else (
-                "peaks unknown"
-                if lacks_peak
-                else "no matrix product of known cost, or peak unknown for its precision"
-            )
-        )
+def _self_time(frame: pd.DataFrame, total: dict[str, float | str], *, of_programs: bool) -> Figure:
+    note = wording.plural(len(frame), "op")
+    if of_programs:
+        note += f" of {wording.plural(frame['program'].nunique(), 'program')}"
+    idle = float(total["idle_us"]) / max(float(total["time_us"]), 1e-12)
+    if idle > 0:
+        note += f"; idle {wording.percent(100 * idle)}"
+    ms = float(frame["self_us"].sum()) / 1000
+    return figure("self_time", "Op self time", ms, "ms", 2, note)
+
+
+def _of_roof(total: dict[str, float | str], cost: str) -> Figure:
+    percent = 100 * float(total["roof_fraction"])
+    note = "peaks unknown"
+    if math.isfinite(percent):
+        note = _nearest(total) + cost
+    elif float(total["unknown_fraction"]) == 1:
+        note = "unknown"
     return figure(
-        "mfu", "Model FLOPs utilization", part, "%", 1, why, bar=bar(("device_compute", part))
+        "roof", "Of the roof", percent, "%", 1, note, bar=bar(("device_compute", percent))
+    )
+
+
+def _bounds(frame: pd.DataFrame, peaks: Peaks) -> list[Figure]:
+    """Op time bound by compute, by memory and by latency; None if nearly all of it is unknown."""
+    sums = frame.groupby("bound")["self_fraction"].sum()
+    percent = {str(key): 100 * float(share) for key, share in sums.items()}
+    unknown = percent.pop("", 0.0)
+    compute = percent.pop(ops.COMPUTE, 0.0)
+    latency = percent.pop(ops.LATENCY, 0.0)
+    memory = percent.pop(peaks.memory, 0.0)
+    title = f"Bound by {_within(peaks.memory)}"
+    notes = []
+    # The others are memories on the chip.
+    if chip := sum(percent.values()):
+        notes.append(f"{wording.percent(chip)} by on-chip memory")
+    if unknown > _UNKNOWN_PERCENT:
+        none = "not known"
+        return [
+            figure("bound_by_compute", "Bound by compute", None, "%", 1, none),
+            figure("bound_by_memory", title, None, "%", 1, "; ".join(notes) or none),
+            figure("bound_by_latency", "Latency-bound", None, "%", 1, none),
+        ]
+    if unknown > 0.05:
+        notes.append(f"{wording.percent(unknown)} unknown")
+    below = f"below {100 * ops.NEAR_ROOF:.0f}% of every peak"
+    return [
+        figure("bound_by_compute", "Bound by compute", compute, "%", 1, "of op time"),
+        figure("bound_by_memory", title, memory, "%", 1, "; ".join(notes) or "of op time"),
+        figure("bound_by_latency", "Latency-bound", latency, "%", 1, below),
+    ]
+
+
+_UNKNOWN_PERCENT = 99.95
+"""From so much op time of unknown bounds on, no share is stated."""
+
+
+def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -> Figure:
+    """The model FLOPs utilization: products of the model by the peak of the device."""
+    percent = 100 * float(average.get("mfu_fraction", math.nan))
+    if math.isfinite(percent):
+        scope = unit.the if unit.whole else f"average {unit.noun}"
+        note = f"model FLOPs by peak, {scope}{cost}"
+    elif not average:
+        note = "no steps"
+    elif not peaks.by_precision and "FLOP/s" in peaks.lacking:
+        note = "peaks unknown"
+    else:
+        note = "no matrix product of known cost, or peak unknown for its precision"
+    return figure(
+        "mfu",
+        "Model FLOPs utilization",
+        percent,
+        "%",
+        1,
+        note,
+        bar=bar(("device_compute", percent)),
     )
 
 
 def _nearest(total: dict[str, float | str]) -> str:
-    return (
-        f"nearest to the peak of {_within(str(total['bound_by']))}"
-        if total["bound_by"]
-        else "resource use unknown"
-    )
+    if not total["bound_by"]:
+        return "resource use unknown"
+    return f"nearest to the peak of {_within(str(total['bound_by']))}"
 
 
 def _within(resource: str) -> str:
-    """What an op is bound by, within a sentence."""
-    return (
-        resource.lower()
-        if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY)
-        else resource
-    )
+    """The name of a resource within a sentence."""
+    if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY):
+        return resource.lower()
+    return resource
 
 
-def _rate(
-    key: str, label: str, value: float, peak: float, unit: str, memory: str, more: str = ""
-) -> Figure:
-    """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on
-    the CPU over the time of its ops.
-    """
-    by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
-    # Of the threads of a CPU it is not known when they could have run an op and did not.
-    when = "over op time" if memory == ops.HOST_MEMORY else "idle time included"
-    of = when if memory == ops.HOST_MEMORY else f"a device, {when}"
-    if math.isfinite(peak):
-        most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
-        of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
-    digits = 2 if value >= 0.01 * by else 4
-    return figure(
-        key,
-        label,
-        value / by,
-        f"{prefix}{unit}",
-        digits,
-        of + more,
-        bar=bar(("device_compute", 100 * value / peak)),
-    )
+class _Rate(NamedTuple):
+    """A rate of one device over the whole time; on the CPU over the time of its ops."""
+
+    key: str
+    label: str
+    unit: str
+    value: float
+
+    def figure(self, peak: float, memory: str, cost: str) -> Figure:
+        """The rate beside its peak, each in the unit that suits it."""
+        scale, prefix = _scale(self.value)
+        digits = 2 if self.value >= 0.01 * scale else 4
+        # When the threads of a CPU could have run an op and did not is not known.
+        over = "over op time" if memory == ops.HOST_MEMORY else "idle time included"
+        if math.isfinite(peak):
+            peak_scale, peak_prefix = _scale(peak)
+            peak_digits = 0 if peak >= 10 * peak_scale else 2
+            peak_text = wording.number(peak / peak_scale, peak_digits)
+            note = f"of {peak_text} {peak_prefix}{self.unit}, {over}"
+        elif memory == ops.HOST_MEMORY:
+            note = over
+        else:
+            note = f"a device, {over}"
+        return figure(
+            self.key,
+            self.label,
+            self.value / scale,
+            f"{prefix}{self.unit}",
+            digits,
+            note + cost,
+            bar=bar(("device_compute", 100 * self.value / peak)),
+        )
+
+
+def _scale(rate: float) -> tuple[float, str]:
+    """The factor of the unit that suits a rate, and its prefix."""
+    return (_TERA, "T") if rate >= _TERA else (_GIGA, "G")
 
 
 def _donut(frame: pd.DataFrame, key: str, title: str) -> TitledRing:
     """Self time by a column: its largest parts, and the others."""
     sums = frame.groupby(key)["self_us"].sum().sort_values(ascending=False, kind="stable")
-    # What is not known is no kind of its own among those that are ranked.
+    # Unknown is not ranked among the kinds.
     unknown = float(sums.pop("")) if "" in sums.index else 0.0
-    whole = (float(sums.sum()) + unknown) or 1.0
-    parts = rings.parts(sums, _PARTS, whole)
+    total = (float(sums.sum()) + unknown) or 1.0
+    parts = rings.parts(sums, _PARTS, total)
     if unknown:
-        parts.append(RingPart(label="unknown", percent=100 * unknown / whole, kind="others"))
+        parts.append(RingPart(label="unknown", percent=100 * unknown / total, kind="others"))
     return TitledRing(title=title, ms=(float(sums.sum()) + unknown) / 1000, parts=parts)
 
 
 def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> Table:
     """All columns of `p.hlo.frame` and the fractions of the roof."""
     columns, data = [], {}
-    for col in (
-        *frames.SCHEMA["hlo.frame"],
-        *(frames.column("roofline.frame", key) for key in _OF_ROOF),
-    ):
+    of_roof = [frames.column("roofline.frame", key) for key in _OF_ROOF]
+    for col in (*frames.SCHEMA["hlo.frame"], *of_roof):
         head = _head(col)
         columns.append(head)
-        data[head.key] = _values(col, (roof if col.name in _OF_ROOF else frame)[col.name])
+        values = roof[col.name] if col.name in _OF_ROOF else frame[col.name]
+        data[head.key] = _values(col, values)
     categories = [
         hue(str(name), str(text))
         for name, text in zip(frame["category"], frame["expression"], strict=True)
     ]
-    return Table(columns=columns, data=data, rows=len(frame)).with_columns(
-        _chart_columns(roof, categories)
-    )
+    table = Table(columns=columns, data=data, rows=len(frame))
+    return table.with_columns(_chart_columns(roof, categories))
 
 
 def _table_of_pytorch(frame: pd.DataFrame, has_device: bool) -> Table:
-    """What is known of PyTorch's ops, under the names that the table of compiled ones has."""
+    """PyTorch's ops under the column names of the table of compiled ops."""
     columns, data = [], {}
-    for col in (frames.column("roofline.frame", key) for key in (*_EAGER, *_OF_ROOF)):
+    for key in (*_EAGER.split(), *_OF_ROOF):
+        col = frames.column("roofline.frame", key)
         head = _head(col)
-        if col.name == "bytes_per_second":
+        values = frame[key]
+        if key == "bytes_per_second":
             head.key = "gmemory_bytes_per_second"
-        values = (
-            frame[col.name].str.replace(_NO_TENSOR, "", regex=True)
-            if col.name == "input_shapes"
-            else frame[col.name]
-        )
+        if key == "input_shapes":
+            values = values.str.replace(_NO_TENSOR, "", regex=True)
         columns.append(head)
         data[head.key] = _values(col, values)
+    categories = ["host_compute"] * len(frame)
     if has_device:
         categories = [_OF_PYTORCH.get(str(name), "device_compute") for name in frame["category"]]
-    else:
-        categories = ["host_compute"] * len(frame)
-    return Table(columns=columns, data=data, rows=len(frame)).with_columns(
-        _chart_columns(frame, categories)
-    )
+    table = Table(columns=columns, data=data, rows=len(frame))
+    return table.with_columns(_chart_columns(frame, categories))
 
 
 def _chart_columns(roof: pd.DataFrame, categories: list[str]) -> dict[str, ColumnData]:
@@ -484,26 +454,20 @@ def _short(values: pd.Series[Any]) -> npt.NDArray[np.float32]:
 
 
 def _key(col: Col) -> str:
-    """Shown in other units than the frame has, a column has another name."""
+    """A column shown in another unit than that of the frame has another name."""
     if col.unit in _RATES:
         return f"g{col.name}"
-    return (
-        col.name.replace("_fraction", "_percent")
-        if col.unit == "fraction"
-        else "gflops"
-        if col.name == "flops"
-        else col.name
-    )
+    if col.unit == "fraction":
+        return col.name.replace("_fraction", "_percent")
+    return "gflops" if col.name == "flops" else col.name
 
 
 def _head(col: Col) -> Column:
     label, kind, digits = col.label, col.kind, col.digits
-    if col.unit in _RATES:
-        label = (
-            label.replace("B/s", "GB/s")
-            if col.unit == "bytes_per_second"
-            else label.replace("FLOP/s", "GFLOP/s")
-        )
+    if col.unit == "bytes_per_second":
+        label = label.replace("B/s", "GB/s")
+    elif col.unit in _RATES:
+        label = label.replace("FLOP/s", "GFLOP/s")
     elif col.name == "flops":
         label = "GFLOPs"
     elif col.name == "bytes":
@@ -514,13 +478,13 @@ def _head(col: Col) -> Column:
 
 
 def _help(col: Col) -> str:
-    told = explained(col)
-    return f"{told} In 10⁹." if col.unit in _RATES or col.name == "flops" else told
+    text = explained(col)
+    return f"{text} In 10⁹." if col.unit in _RATES or col.name == "flops" else text
 
 
 def _values(col: Col, values: pd.Series[Any]) -> ColumnData:
     if col.kind in ("text", "code"):
-        return column(pd.DataFrame({"text": values.map(_cut)}), "text", "text")
+        return column(pd.DataFrame({"text": values.map(_shorten)}), "text", "text")
     if col.kind == "bool":
         return values.to_numpy(np.uint8)
     if col.kind == "percent":
@@ -529,5 +493,5 @@ def _values(col: Col, values: pd.Series[Any]) -> ColumnData:
     return numbers(values.to_numpy(np.float64, na_value=np.nan) / by)
 
 
-def _cut(text: object) -> str:
+def _shorten(text: object) -> str:
     return wording.cut(text, _LONGEST)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Roofline(Framed):
-    """How near each op of the compiled programs, or of PyTorch, comes to what the device can do:
-    the roofline model.
+    """The roofline model: how close each op of compiled programs, or of PyTorch, comes to the
+    limits of the device.
 
     `frame` has one row per op, most self time first. `operational_intensity` is FLOPs (of XLA 8-bit
     ones as half, 4-bit ones as a quarter) divided by bytes of main memory; the roof at an intensity
@@ -61,7 +61,7 @@ class Roofline(Framed):
         transfers: bool = True,
     ) -> None:
         super().__init__(profile, "hlo", "roofline")
-        self._given = peak_flops, peak_bytes
+        self._given_peaks = peak_flops, peak_bytes
         self._transfers = transfers
 
     def __call__(
@@ -89,9 +89,9 @@ class Roofline(Framed):
         roofline.peaks(self._profile.run.activity, peak_flops, peak_bytes)
         return Roofline(self._profile, peak_flops, peak_bytes, transfers)
 
-    def _made(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
+    def _frame_and_total(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
         run = self._profile.run
-        if self._given == (None, None) and self._transfers:
+        if self._given_peaks == (None, None) and self._transfers:
             return run.programs.roofline
         return run.programs.roofline_under(self.peaks, transfers=self._transfers)
 
@@ -100,7 +100,7 @@ class Roofline(Framed):
         """The ops under the roof, most self time first; the columns are those of
         `nbprof.frames.SCHEMA["roofline"]`.
         """
-        return self._made()[0].copy()
+        return self._frame_and_total()[0].copy()
 
     @property
     def total(self) -> dict[str, float | str]:
@@ -113,7 +113,7 @@ class Roofline(Framed):
         out, of PyTorch as far as the device did nothing else in it. Of PyTorch also `model_flops`
         and `recomputed_flops`, as in `steps`.
         """
-        return dict(self._made()[1])
+        return dict(self._frame_and_total()[1])
 
     @property
     def steps(self) -> pd.DataFrame:
@@ -132,34 +132,33 @@ class Roofline(Framed):
         without a peak, or if every product is of unknown cost.
         """
         run = self._profile.run
-        if self._given == (None, None):
+        if self._given_peaks == (None, None):
             return run.programs.roofline_steps.copy()
         return run.programs.roofline_steps_under(self.peaks)
 
     @property
     def peaks(self) -> roofline.Peaks:
-        """What the device can do: `device`, `flops_per_second`, `bytes_per_second`, `ridge_point`;
-        `missing` says what is not known.
+        """The limits of the device: `device`, `flops_per_second`, `bytes_per_second`,
+        `ridge_point`; `missing` names the unknown ones.
         """
-        return roofline.peaks(self._profile.run.activity, *self._given)
+        return roofline.peaks(self._profile.run.activity, *self._given_peaks)
 
     @property
     def missing(self) -> str:
-        """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where
-        nothing is.
-        """
+        """The missing ops or peak and the remedy, in a sentence; '' if nothing is missing."""
         return self._profile.run.programs.roofline_missing or self.peaks.missing
 
     def _there(self) -> bool:
         return not self._profile.run.programs.roofline_missing
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
-        if self._given == (None, None) and self._transfers:
+        if self._given_peaks == (None, None) and self._transfers:
             return self._profile.mimebundle(views=[self._tab])
         from nbprof.tools.hlo import payload as drawn
 
         run = self._profile.run
-        part = drawn.payload(run, (*self._made(), self.peaks, self.steps))
+        given = drawn.GivenRoofline(*self._frame_and_total(), self.peaks, self.steps)
+        part = drawn.payload(run, given)
         return self._profile.mimebundle(
             views=[self._tab], payload=replace(self._profile.payload(), hlo=part), drawn=False
         )

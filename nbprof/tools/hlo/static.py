@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbprof.display import markup, wording
 from nbprof.display.categories import DEVICE
+from nbprof.tools.parts import Table
 
 if TYPE_CHECKING:
     from nbprof.tools.payloads import Payload
@@ -14,34 +15,33 @@ _ROWS = 10
 
 
 def html(payload: Payload) -> str:
-    """Ops of compiled programs, and how near each comes to the roof; where the tab was asked for
-    and is empty, why.
+    """The ops with the most time and how close each comes to the roof; if the tab was requested
+    and is empty, the reason.
     """
     part = payload.hlo
-    table = part.table
     if part.empty:
-        asked = any(tab.id == "hlo" for tab in payload.meta.tabs)
-        return markup.paragraph(markup.text(part.empty.text)) if asked else ""
-    rows = []
-    for i in range(min(table.rows, _ROWS)):
-        percent = table.cell("self_percent", i)
-        bound = markup.text(table.cell("bound", i)) or "–"
-        numbers = [
-            wording.number(table.cell("self_us", i), 1),
-            markup.bar(percent, DEVICE),
-            wording.percent(percent),
-        ]
-        names = [markup.name(table.cell("op", i), 60), markup.text(table.cell("category", i))]
-        rows.append([*names, *numbers, bound, wording.percent(table.cell("roof_percent", i))])
+        requested = any(tab.id == "hlo" for tab in payload.meta.tabs)
+        return markup.paragraph(markup.text(part.empty.text)) if requested else ""
+    table = part.table
+    rows = [_row(table, row) for row in range(min(table.rows, _ROWS))]
     heads = ["Op", "Category", "Self µs", "", "% of ops", "Bound by", "Of roof"]
-    note = (
-        markup.paragraph(markup.text(part.missing)) + markup.code_block(part.code)
-        if part.missing and rows
-        else ""
-    )
-    title = (
-        "Top ops under the roofline"
-        if "input_shapes" in table.data
-        else "Top ops of compiled programs"
-    )
-    return markup.table(title, part.device, heads, rows, "llrlrlr") + note
+    title = "Top ops of compiled programs"
+    if "input_shapes" in table.data:
+        title = "Top ops under the roofline"
+    html = markup.table(title, part.device, heads, rows, "llrlrlr")
+    if part.missing and rows:
+        html += markup.paragraph(markup.text(part.missing)) + markup.code_block(part.code)
+    return html
+
+
+def _row(table: Table, row: int) -> list[str]:
+    percent = table.cell("self_percent", row)
+    return [
+        markup.name(table.cell("op", row), 60),
+        markup.text(table.cell("category", row)),
+        wording.number(table.cell("self_us", row), 1),
+        markup.bar(percent, DEVICE),
+        wording.percent(percent),
+        markup.text(table.cell("bound", row)) or wording.MISSING,
+        wording.percent(table.cell("roof_percent", row)),
+    ]

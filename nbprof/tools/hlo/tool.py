@@ -7,31 +7,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.hlo import figures, payload, static
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
 def _omissions(run: Run, _events: int) -> list[str]:
-    eager = run.programs.eager
-    count = (
-        len(run.programs.roofline[0] if eager else run.programs.hlo) - payload.MOST_ROWS
-        if payload.has(run)
-        else 0
-    )
-    what, of = (
-        ("ops under the roofline", "p.roofline.frame") if eager else ("HLO ops", "p.hlo.frame")
-    )
-    return (
-        [f"The table of {what} omits the {count:,} with the least self time; {of} has all."]
-        if count > 0
-        else []
-    )
+    if not payload.has(run):
+        return []
+    if run.programs.eager:
+        ops, noun, accessor = run.programs.roofline[0], "ops under the roofline", "p.roofline.frame"
+    else:
+        ops, noun, accessor = run.programs.hlo, "HLO ops", "p.hlo.frame"
+    count = len(ops) - payload.MOST_ROWS
+    if count <= 0:
+        return []
+    return [
+        f"The table of {noun} omits the {count:,} with the least self time; {accessor} has all."
+    ]
 
 
 TOOL = Tool(
-    payload=kept("hlo", payload.payload),
+    payload=cached_part("hlo", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     label=lambda run: "Roofline" if run.programs.eager else None,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
 from nbprof.tools.accessor import Framed, View
 
-if TYPE_CHECKING:
-    pass
-
 
 class InputPipeline(Framed):
-    """Where the time for input goes: in the steps, and on the host.
+    """Time for input, in the steps and on the host.
 
     TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch. `frame` has one row per
     input op of the host: iterators of tf.data, stages of other pipelines that state `_ipl_stage_id`
@@ -38,23 +35,23 @@ class InputPipeline(Framed):
 
     @property
     def categories(self) -> pd.DataFrame:
-        """The five kinds of input work: self time of their ops as recorded, and what helps.
+        """The five kinds of input work: self time of their ops as recorded, and a remedy.
 
         Enqueuing is infeed enqueues and copies to the device. A read is of a file (`…::TFRecord`,
         `TextLine`, `FixedLengthRecord`, `SSTable`, `RecordIO`, `ArrayRecord`): in advance where its
         path holds a prefetch, interleave, parallel map, or memory reader or writer, else on demand.
         All other iterators preprocess.
 
-        JAX has no input pipeline of its own and does not record which calls copy to a device: kinds
-        of which such a profile has no op are missing, except that reading and preprocessing are 0
-        where another stage of a pipeline was recorded.
+        JAX has no input pipeline and does not record which calls copy to a device: kinds without an
+        op in such a profile are missing, except that reading and preprocessing are 0 where another
+        stage of a pipeline was recorded.
         """
         categories: pd.DataFrame = self._profile.run.input_categories
         return categories.copy()
 
     @property
     def summary(self) -> dict[str, Any]:
-        """How much of a step is input, of which kinds, and what to do next.
+        """The share of input in a step, its kinds, and the next step to take.
 
         Of the steps that averages use: `input_percent` (sum of input by sum of step times), and
         over the steps `mean_percent` `sd_percent` (n - 1; None of one step) `min_percent`
@@ -69,8 +66,8 @@ class InputPipeline(Framed):
         `copy_percent` is enqueuing's part of that, `copy_level` dominant from 90 %, significant
         from 10 %, else small. None for what was not recorded.
         """
-        found = dict(self._profile.run.input_summary)
-        return {**found, "breakdown": found["breakdown"].copy()}
+        summary = dict(self._profile.run.input_summary)
+        return {**summary, "breakdown": summary["breakdown"].copy()}
 
 
 class TfData(View):
@@ -125,7 +122,7 @@ class TfData(View):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Whether the slowest host pipeline limits the program.
+        """The slowest host pipeline, and whether it limits the program.
 
         `input_bound` (longest call over 50 µs; None without tf.data), `host` `pipeline` `max_us`
         `bottleneck` `bottleneck_us` of the slowest host pipeline, a `statement` and the
@@ -149,20 +146,20 @@ class TfData(View):
         Raises
         ------
         NbprofError
-            There is no such pipeline, or it has fewer calls.
+            No such pipeline, or it has fewer calls.
         """
-        known = self._profile.run.tf_data.pipelines
-        rows = known[(known["pipeline"] == pipeline) & ((known["host"] == host) | (host is None))]
+        pipelines = self._profile.run.tf_data.pipelines
+        rows = pipelines[pipelines["pipeline"] == pipeline]
+        if host is not None:
+            rows = rows[rows["host"] == host]
         if not len(rows):
-            there = (
-                ", ".join(
-                    f"{p} of {h}" for h, p in zip(known["host"], known["pipeline"], strict=True)
-                )
-                or "none"
-            )
+            names = [
+                f"{name} of {recorder}"
+                for recorder, name in zip(pipelines["host"], pipelines["pipeline"], strict=True)
+            ]
+            on = f" on {host!r}" if host else ""
             raise NbprofError(
-                f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are:"
-                f" {there}"
+                f"there is no pipeline {pipeline!r}{on}; there are: {', '.join(names) or 'none'}"
             )
         count = int(rows["calls"].iloc[0])
         if not 0 <= rank < count:

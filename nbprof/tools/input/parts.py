@@ -76,7 +76,7 @@ class Pipeline(Part):
 
 
 class Input(Tab):
-    """Where the input time goes."""
+    """Input time by kind of work, pipeline and op."""
 
     total_ms: float
     """Self time of all input ops."""

@@ -1,4 +1,4 @@
-"""Where the input time goes: kinds of work, the tf.data graph, the input ops."""
+"""Input time: kinds of work, the tf.data graph, the input ops."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import SERVING
@@ -32,8 +33,6 @@ from nbprof.tools.tables import floats, hidden, longest, table
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-_TOLD_PERCENT = 0.5
-"""The largest share of a step from which a range with one decimal says something."""
 _COLUMNS = (
     "op",
     "category",
@@ -49,6 +48,13 @@ MOST_PIPELINES = 64
 MOST_CALLS = 5
 MOST_LISTED = 500
 """Calls of each pipeline in the table of calls, the longest."""
+
+
+_LEAST_PERCENT = 0.5
+"""The largest share of a step from which on a range with one decimal is worth stating."""
+
+
+_KEYS = ["host", "pipeline"]
 _OF_PIPELINES = (
     "host",
     "pipeline",
@@ -66,17 +72,18 @@ _OF_CALLS = ("host", "pipeline", "start_ms", "duration_us", "bottleneck")
 def payload(run: Run) -> Input:
     """Kinds of input work, pipelines, and input ops."""
     ops = run.input_ops
+    torch = by_torch(run)
     total = float(np.nansum(floats(ops["self_ms"]))) if len(ops) else 0.0
-    steps = len(run.steps)
+    per_step = None
+    if len(run.steps) and len(ops) and not _evaluates(run):
+        per_step = total / len(run.steps)
     categories = _categories(run)
     share = _input_share(run)
-    listed = _listed(
-        _with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run)
-    )
+    listed = _listed(_with_cost(ops, _TORCH_CATEGORIES if torch else _CATEGORIES), torch)
     return Input(
         empty=_empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
         total_ms=total,
-        per_step_ms=total / steps if steps and len(ops) and not _evaluates(run) else None,
+        per_step_ms=per_step,
         categories=categories,
         missing=_missing(run, categories),
         statement=share.statement,
@@ -87,22 +94,22 @@ def payload(run: Run) -> Input:
         call_table=_call_table(run),
         ops=hidden(listed, *longest(ops, run.longest_calls, ("host", "input"))),
         bottleneck=_bottleneck(run),
-        noun="op" if by_torch(run) else "iterator",
+        noun="op" if torch else "iterator",
         serving=serving.payload(run) if _serves(run) else None,
     )
 
 
 def _evaluates(run: Run) -> bool:
-    """Whether batches were also made for evaluations, which are no steps: then what a step takes of
-    the input work is not known.
+    """True if batches were also made for evaluations, which are not steps: then the input work of a
+    step is unknown.
     """
-    return run.capture is not None and any(
-        each["kind"] == "evaluation" for each in run.capture.boundaries
-    )
+    if run.capture is None:
+        return False
+    return any(boundary["kind"] == "evaluation" for boundary in run.capture.boundaries)
 
 
 def _serves(run: Run) -> bool:
-    """Whether steps are iterations of an inference engine."""
+    """True if steps are iterations of an inference engine."""
     return SERVING in run.stated["traits"]
 
 
@@ -137,39 +144,17 @@ def _empty(run: Run) -> Empty:
     if plain := unknown(run, "input", "No input ops in this run"):
         return plain
     if by_keras(run) and not by_tensorflow(run):
-        return Empty(
-            title="No input work in this run",
-            text=(
-                "During the recording, nothing was copied to a device, and no work of an input"
-                " pipeline was recorded. A keras.utils.PyDataset can prepare batches in worker"
-                " processes:"
-            ),
-            code=(
-                "class Batches(keras.utils.PyDataset):\n    def __len__(self):\n        return"
-                " len(x) // n\n    def __getitem__(self, i):\n        return x[i * n : (i + 1) *"
-                " n], y[i * n : (i + 1) * n]\nmodel.fit(Batches(workers=1,"
-                " use_multiprocessing=True))  # more where more cores are free"
-            ),
-        )
+        return _NO_KERAS_INPUT
     if by_torch(run):
-        return Empty(
-            title="No input work in this run",
-            text=(
-                "During the recording, no DataLoader was asked for a batch and nothing was copied"
-                " to a device. A DataLoader can prefetch in worker processes:"
-            ),
-            code=(
-                "loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more"
-                " cores are free\nfor batch in loader:\n    train_step(batch)"
-            ),
-        )
+        return _NO_TORCH_INPUT
     if by_tensorflow(run):
         unit = unit_of(run)
+        reader = "recording reads" if unit.whole else f"recorded {unit.plural} read"
         return Empty(
             title="No input ops in this run",
             text=(
-                f"The {'recording reads' if unit.whole else f'recorded {unit.plural} read'} no"
-                " tf.data pipeline. A tf.data.Dataset shows each of its stages here."
+                f"The {reader} no tf.data pipeline. A tf.data.Dataset shows each of its stages"
+                " here."
             ),
             code=(
                 "ds = tf.data.Dataset.from_tensor_slices((x,"
@@ -182,10 +167,37 @@ def _empty(run: Run) -> Empty:
     )
 
 
+_NO_KERAS_INPUT = Empty(
+    title="No input work in this run",
+    text=(
+        "During the recording, nothing was copied to a device, and no work of an input pipeline was"
+        " recorded. A keras.utils.PyDataset can prepare batches in worker processes:"
+    ),
+    code="""\
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return len(x) // n
+    def __getitem__(self, i):
+        return x[i * n : (i + 1) * n], y[i * n : (i + 1) * n]
+model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free""",
+)
+
+
+_NO_TORCH_INPUT = Empty(
+    title="No input work in this run",
+    text=(
+        "During the recording, no DataLoader was asked for a batch and nothing was copied to a"
+        " device. A DataLoader can prefetch in worker processes:"
+    ),
+    code="""\
+loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more cores are free
+for batch in loader:
+    train_step(batch)""",
+)
+
+
 class _InputShare(NamedTuple):
-    """How much of the steps is input: the sentence, what to do next, and the figures that prove
-    it.
-    """
+    """The share of input in the steps: the sentence, the next step, and the figures behind it."""
 
     statement: str
     next_step: str
@@ -195,80 +207,79 @@ class _InputShare(NamedTuple):
 def _input_share(run: Run) -> _InputShare:
     if _serves(run):
         return _InputShare("", "", [])
-    known = run.input_summary
-    share = [_share(known, unit_of(run))] if known.get("input_percent") is not None else []
-    if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
-        note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to what remains"
-        share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
-    # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
-    if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
-        share.append(
-            figure(
-                "copies",
-                "Copies to device",
-                copied,
-                "%",
-                1,
-                f"of input time: {known.get('copy_level')}",
-            )
-        )
-    return _InputShare(str(known.get("statement") or ""), str(known.get("next_step") or ""), share)
+    summary = run.input_summary
+    figures = []
+    if summary.get("input_percent") is not None:
+        figures.append(_share(summary, unit_of(run)))
+    ratio, source = wording.real(summary.get("enqueue_ratio")), summary.get("enqueue_ratio_from")
+    if ratio and source:
+        note = f"from {source}; the other kinds are scaled to what remains"
+        figures.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
+    # The cost of copying on the host is recorded only for enqueues; 0 means nothing.
+    copied = wording.real(summary.get("copy_percent"))
+    if copied and has_device(run):
+        note = f"of input time: {summary.get('copy_level')}"
+        figures.append(figure("copies", "Copies to device", copied, "%", 1, note))
+    statement, next_step = summary.get("statement"), summary.get("next_step")
+    return _InputShare(str(statement or ""), str(next_step or ""), figures)
 
 
-def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
-    """The figure of the overview; what single steps have, and XProf's mean of them, stands beside
-    it as what it is.
-    """
-    value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
-    mean, low, high = (
-        wording.number(wording.real(known.get(f"{key}_percent")), 1)
-        for key in ("mean", "min", "max")
-    )
+def _share(summary: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
+    """The figure of the overview, with the range and XProf's mean of single steps in its note."""
+    percent = wording.real(summary.get("input_percent"))
     # Of one step there is neither a spread nor a range.
     note = "of the recording" if unit.whole else f"of one {unit.noun}"
-    if spread is not None:
-        most = wording.real(known.get("max_percent"))
-        told = f"by {unit.noun} {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
-        if most is not None and most < _TOLD_PERCENT:
-            # In these digits the range would be "0.0–0.1, mean 0.0 ± 0.0", beside a "< 0.1%".
-            told = f"at most {wording.percent(most, 2)} of {unit.a}".replace(
-                "at most <", "less than"
-            )
-        note = f"of {unit.time}; {told}"
-    return figure("input", "Waiting for input", value, "%", 1, note, bar=bar(("input", value)))
+    if (spread := wording.real(summary.get("sd_percent"))) is not None:
+        note = f"of {unit.time}; {_range_text(summary, spread, unit)}"
+    return figure("input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)))
+
+
+def _range_text(summary: Mapping[str, Any], spread: float, unit: Unit) -> str:
+    """`by step 2.0–9.1, mean 4.0 ± 1.2`."""
+    highest = wording.real(summary.get("max_percent"))
+    if highest is not None and highest < _LEAST_PERCENT:
+        # In these digits the range would be "0.0–0.1, mean 0.0 ± 0.0", next to a "< 0.1%".
+        percent = wording.percent(highest, 2)
+        if percent.startswith("<"):
+            return f"less than{percent[1:]} of {unit.a}"
+        return f"at most {percent} of {unit.a}"
+    low, high, mean = (
+        wording.number(summary.get(f"{key}_percent"), 1) for key in ("min", "max", "mean")
+    )
+    return f"by {unit.noun} {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
 
 
 def _categories(run: Run) -> list[InputCategory]:
-    """The kinds of work: self time as recorded, and what a step takes of each, scaled where the
-    host is enqueuing.
+    """The kinds of work: self time as recorded, and that of a step, scaled where the host is
+    enqueuing.
     """
-    found = run.input_summary.get("breakdown")
-    rows = (
-        found.set_index("category").to_dict("index")
-        if isinstance(found, pd.DataFrame) and len(found)
-        else {}
-    )
+    breakdown = run.input_summary.get("breakdown")
+    scaled: dict[Any, Any] = {}
+    if isinstance(breakdown, pd.DataFrame) and len(breakdown):
+        scaled = breakdown.set_index("category").to_dict("index")
     categories = []
     for row in run.input_categories.to_dict("records"):
-        # What is not known of a kind is 0 in the breakdown, as in XProf's.
-        scaled = rows.get(row["category"], {}) if wording.real(row["time_ms"]) is not None else {}
-        per_step = None if _evaluates(run) else wording.real(scaled.get("us_per_step"))
-        percent = wording.real(scaled.get("percent"))
         category = _category(row)
-        category.per_step_ms = None if per_step is None else per_step / 1000
+        categories.append(category)
+        # Unknown kinds are 0 in the breakdown, as in XProf's.
+        if category.time_ms is None or row["category"] not in scaled:
+            continue
+        per_step = wording.real(scaled[row["category"]].get("us_per_step"))
+        percent = wording.real(scaled[row["category"]].get("percent"))
+        if per_step is not None and not _evaluates(run):
+            category.per_step_ms = per_step / 1000
         if percent is not None:
             category.percent = percent
-        categories.append(category)
     return categories
 
 
 def _missing(run: Run, categories: list[InputCategory]) -> list[str]:
-    """Why the time of some kinds of work is not known, a sentence a reason."""
-    why = input_pipeline.unrecorded(run.input_ops, run.activity.framework)
+    """Why the time of some kinds of work is unknown, one sentence per reason."""
+    reasons = input_pipeline.unrecorded(run.input_ops, run.activity.framework)
     labels: dict[str, list[str]] = {}
     for category in categories:
-        if category.time_ms is None and category.key in why:
-            labels.setdefault(why[category.key], []).append(category.label)
+        if category.time_ms is None and category.key in reasons:
+            labels.setdefault(reasons[category.key], []).append(category.label)
     return [f"{', '.join(names)}: {reason}" for reason, names in labels.items()]
 
 
@@ -309,9 +320,9 @@ def _with_cost(ops: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     return ops.assign(us_per_call=cost, category=named)
 
 
-def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _bottleneck(run: Run) -> npt.NDArray[np.uint8]:
     if by_torch(run):
-        return _most(run.input_ops)
+        return _dominant(run.input_ops)
     nodes = run.tf_data.nodes
     if nodes.empty or run.input_ops.empty or run.tf_data.cause.excuses:
         return np.zeros(len(run.input_ops), np.uint8)
@@ -320,37 +331,36 @@ def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.asarray(run.input_ops["op"].isin(names)).astype(np.uint8)
 
 
-def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Marks the one with the most self time, where it makes up most of the input."""
-    out = np.zeros(len(ops), np.uint8)
+def _dominant(ops: pd.DataFrame) -> npt.NDArray[np.uint8]:
+    """Marks the op with the most self time, if it makes up more than half of the input."""
+    marks = np.zeros(len(ops), np.uint8)
     share = floats(ops["self_percent"]) if len(ops) else np.zeros(0)
     if len(share) and np.nanmax(share, initial=0.0) > 50:
-        out[int(np.nanargmax(share))] = 1
-    return out
+        marks[int(np.nanargmax(share))] = 1
+    return marks
 
 
 def pipelines(run: Run) -> list[Pipeline]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
-    shown = run.tf_data.pipelines.head(MOST_PIPELINES)
-    nodes, calls = _rows(run.tf_data.nodes, shown, _WHICH), _rows(run.tf_data.calls, shown, _WHICH)
-    slowest = _rows(run.tf_data.slowest, shown, [*_WHICH, "rank"])
-    made = [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
-    why = run.tf_data.cause
-    return [_excused(pipeline, why.text) for pipeline in made] if why.excuses else made
+    listed = run.tf_data.pipelines.head(MOST_PIPELINES)
+    nodes = _rows(run.tf_data.nodes, listed, _KEYS)
+    calls = _rows(run.tf_data.calls, listed, _KEYS)
+    slowest = _rows(run.tf_data.slowest, listed, [*_KEYS, "rank"])
+    result = [_pipeline(row, nodes, slowest, calls) for row in listed.to_dict("records")]
+    cause = run.tf_data.cause
+    return [_excused(pipeline, cause.text) for pipeline in result] if cause.excuses else result
 
 
-def _excused(pipeline: Pipeline, why: str) -> Pipeline:
-    """A pipeline that nobody waits for: none of its iterators is a bottleneck, and nothing of it
-    needs a change.
-    """
+def _excused(pipeline: Pipeline, reason: str) -> Pipeline:
+    """A pipeline that nobody waits for: no iterator is a bottleneck, and nothing needs a change."""
     nodes = [replace(node, bottleneck=False) for node in pipeline.nodes]
-    return replace(pipeline, advice=why, fix=[], nodes=nodes)
+    return replace(pipeline, advice=reason, fix=[], nodes=nodes)
 
 
 def _pipeline_table(run: Run) -> Table | None:
     """The pipelines, where there are several."""
-    shown = run.tf_data.pipelines.head(MOST_PIPELINES)
-    return table(shown, "tf_data.pipelines", _OF_PIPELINES) if len(shown) > 1 else None
+    listed = run.tf_data.pipelines.head(MOST_PIPELINES)
+    return table(listed, "tf_data.pipelines", _OF_PIPELINES) if len(listed) > 1 else None
 
 
 def _call_table(run: Run) -> Table | None:
@@ -361,31 +371,37 @@ def _call_table(run: Run) -> Table | None:
     return table(calls[calls["rank"] < MOST_LISTED], "tf_data.calls", _OF_CALLS)
 
 
-_WHICH = ["host", "pipeline"]
 _Rows = dict[tuple[Any, ...], list[dict[Any, Any]]]
 
 
-def _rows(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> _Rows:
-    """The rows of the pipelines that are shown by some columns: to look for those of each in the
-    frame costs more than all the rest.
+def _rows(frame: pd.DataFrame, listed: pd.DataFrame, keys: list[str]) -> _Rows:
+    """The rows of the listed pipelines by some columns: selecting those of each pipeline from the
+    frame would cost more than everything else.
     """
-    out: _Rows = {}
-    if not len(frame) or not len(shown):
-        return out
-    mine = frame[frame["host"].isin(shown["host"]) & frame["pipeline"].isin(shown["pipeline"])]
-    if "self_ms" in mine:
-        mine = mine.assign(
-            _own=np.nan_to_num(floats(mine["self_ms"])),
-            _on_path=mine["critical"].fillna(False).astype(bool),
+    result: _Rows = {}
+    if not len(frame) or not len(listed):
+        return result
+    selected = frame[
+        frame["host"].isin(listed["host"]) & frame["pipeline"].isin(listed["pipeline"])
+    ]
+    if "self_ms" in selected:
+        selected = selected.assign(
+            _self_ms=np.nan_to_num(floats(selected["self_ms"])),
+            _on_path=selected["critical"].fillna(False).astype(bool),
         )
-    for row in mine.to_dict("records"):
-        out.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return out
+    for row in selected.to_dict("records"):
+        result.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return result
 
 
 def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -> Pipeline:
-    advice, which = row.get("advice"), (row["host"], row["pipeline"])
-    graph = _graph(nodes.get(which, []))
+    advice, key = row.get("advice"), (row["host"], row["pipeline"])
+    graph = _graph(nodes.get(key, []))
+    slowest_calls = []
+    for call in calls.get(key, []):
+        nodes_of_call = slowest.get((*key, call["rank"]))
+        if call["rank"] < MOST_CALLS and nodes_of_call is not None:
+            slowest_calls.append(_call(call, nodes_of_call))
     return Pipeline(
         name=str(row["pipeline"]),
         host=str(row.get("host", "")),
@@ -398,11 +414,7 @@ def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -
         fix=fix_lines(row.get("fix")),
         critical_ms=graph.critical_ms,
         nodes=graph.nodes,
-        slowest=[
-            _call(call, slowest[(*which, call["rank"])])
-            for call in calls.get(which, [])
-            if call["rank"] < MOST_CALLS and (*which, call["rank"]) in slowest
-        ],
+        slowest=slowest_calls,
     )
 
 
@@ -425,29 +437,21 @@ class _Graph(NamedTuple):
 
 
 def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
-    """The iterators of a graph, each with its part of their self time."""
-    own = np.array([node["_own"] for node in nodes], np.float64)
+    """The iterators of a graph, each with its share of their self time."""
+    self_ms = np.array([node["_self_ms"] for node in nodes], np.float64)
     on_path = np.array([node["_on_path"] for node in nodes], np.bool_)
-    parts = 100 * own / own.sum() if own.sum() > 0 else np.full(len(own), np.nan)
-    shown = nodes[:MOST_NODES]
-    return _Graph(
-        float(own[on_path].sum()),
-        [
-            _node(node, wording.real(part))
-            for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)
-        ],
-    )
+    total = self_ms.sum()
+    percents = 100 * self_ms / total if total > 0 else np.full(len(self_ms), np.nan)
+    drawn = zip(nodes[:MOST_NODES], percents[:MOST_NODES].tolist(), strict=True)
+    parts = [_node(node, wording.real(percent)) for node, percent in drawn]
+    return _Graph(float(self_ms[on_path].sum()), parts)
 
 
 def _node(row: dict[Any, Any], percent: float | None) -> TfDataNode:
     parent, note = row.get("parent"), row.get("note")
     return TfDataNode(
         id=str(row["id"]),
-        parent=(
-            None
-            if parent is None or parent is pd.NA or parent != parent or parent == ""
-            else str(parent)
-        ),
+        parent=str(parent) if pd.notna(parent) and parent != "" else None,
         name=str(row["iterator"]),
         long_name=str(row["long_name"]),
         note=note if isinstance(note, str) else "",

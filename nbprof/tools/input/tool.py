@@ -9,7 +9,7 @@ from nbprof.tools.input import payload
 from nbprof.tools.steps import figure
 from nbprof.tools.steps import payload as steps
 from nbprof.tools.steps.parts import Steps
-from nbprof.tools.tool import Tool, Top, kept, stored
+from nbprof.tools.tool import Tool, Top, cached, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -21,16 +21,16 @@ def _steps(run: Run) -> dict[str, Steps]:
 
     return {
         "steps": guarded(
-            "The chart of the steps", lambda: stored(run, "steps", steps.payload), failed
+            "The chart of the steps", lambda: cached(run, "steps", steps.payload), failed
         )
     }
 
 
 TOOL = Tool(
-    payload=kept("input", payload.payload),
+    payload=cached_part("input", payload.payload),
     nothing=payload.nothing,
     # The summary of every report stands on the steps.
-    beside=_steps,
+    extra_parts=_steps,
     follows=lambda _run, bound: bound == "input",
     figures={"steps": figure.steps},
     brief=(

@@ -32,7 +32,7 @@ def kernels(
     frame = run.kernels.head(top)
     if frame.empty:
         raise NbprofError("no kernel ran on a device in this run")
-    whole = float(floats(run.kernels["total_us"]).sum())
+    total = float(floats(run.kernels["total_us"]).sum())
     times = floats(frame["total_us"])
     names = [f"{i + 1}  {wording.kernel(str(name), 50)}" for i, name in enumerate(frame["kernel"])]
     source = models.ColumnDataSource(
@@ -43,7 +43,7 @@ def kernels(
             "count": floats(frame["occurrences"]),
             "ms": times / 1000,
             "avg": floats(frame["avg_us"]),
-            "part": 100 * times / whole if whole else np.zeros(len(frame)),
+            "part": 100 * times / total if total else np.zeros(len(frame)),
         }
     )
     defaults = {

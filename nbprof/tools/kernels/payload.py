@@ -1,4 +1,4 @@
-"""What ran on the accelerator: one row per kernel, op and launch shape."""
+"""Kernels of the accelerator: one row per kernel, op and launch shape."""
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 COLUMNS = (
-    *(
-        "rank",
-        "kernel",
-        "total_us",
-        "occurrences",
-        "avg_us",
-        "min_us",
-        "max_us",
-        "op_tensor_core_eligible",
-        "uses_tensor_core",
-    ),
-    *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
+    "rank",
+    "kernel",
+    "total_us",
+    "occurrences",
+    "avg_us",
+    "min_us",
+    "max_us",
+    "op_tensor_core_eligible",
+    "uses_tensor_core",
+    "occupancy_percent",
+    "occupancy_source",
+    "registers",
+    "shared_bytes",
+    "block",
+    "grid",
+    "op",
 )
 ORIGINS = ("module", "source", "aten_ops")
 """Columns that are there where a profile knows any of it."""
@@ -76,17 +80,17 @@ def payload(run: Run) -> Kernels:
     """The 3,000 rows with most time, the figures over all."""
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
     by_name = analysis.by_name(kernels)
-    known = [key for key in ORIGINS if kernels[key].notna().any()]
-    shown = table(_shown(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *known))
+    origins = [key for key in ORIGINS if kernels[key].notna().any()]
+    rows = table(_with_shapes(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *origins))
     if chip(run) == "NPU":
-        shown.columns = [_of_npu(head) for head in shown.columns if head.key not in _NOT_OF_NPU]
+        rows.columns = [_of_npu(head) for head in rows.columns if head.key not in _NOT_OF_NPU]
     return Kernels(
         empty=_empty(run) if kernels.empty else None,
         chip=chip(run),
         occupancy=framework_of(run).words.occupancy,
         # The names of both are long and mostly the same: so close together gzip finds them again.
         by_name=_folded(by_name, "kernel", kernels),
-        table=hidden(shown, longest["at_ms"], longest["for_ms"]),
+        table=hidden(rows, longest["at_ms"], longest["for_ms"]),
         by_op=_folded(analysis.by_op(kernels), "op", kernels),
         top=_top(by_name),
         figures=[] if kernels.empty else figures(run),
@@ -109,9 +113,9 @@ def nothing() -> Kernels:
 
 
 def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> Table:
-    """What all rows of one kernel, or of one op, come to: of those of which the table has a row."""
-    mine = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
-    return table(mine, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
+    """Sums over all rows of a kernel, or of an op, for those that the table lists."""
+    listed = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
+    return table(listed, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
 
 
 def _top(names: pd.DataFrame) -> Ring:
@@ -136,61 +140,54 @@ def figures(run: Run) -> list[Figure]:
     """The key figures of the kernels; the mean occupancy is left out where no row has one."""
     kernels, steps = run.kernels, len(run.steps)
     time, count, mean = (floats(kernels[key]) for key in ("total_us", "occurrences", "avg_us"))
-    total, in_steps = float(time.sum()), run.kernels_in_steps
-    of_steps, launches = (
-        float(floats(in_steps["total_us"]).sum()),
-        int(floats(in_steps["occurrences"]).sum()),
-    )
-    used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
-    in_use = _part(time, used)
-    # A kernel of which it is not known is in neither part.
-    known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
-    opless = _part(time, kernels["op_tensor_core_eligible"].isna().to_numpy(np.bool_))
-    # Without ops of the program only few kernels tell what they are, as those that communicate:
-    # their part is none of the whole.
-    told = run.activity.has_host_ops or not opless
-    unused = (
-        None
-        if used is None or eligible is None or not told
-        else _part(time, eligible & ~used & known)
-    )
+    in_steps, unit = run.kernels_in_steps, unit_of(run)
+    time_note = "no steps"
+    if steps:
+        ms = float(floats(in_steps["total_us"]).sum()) / 1000 / steps
+        time_note = f"{wording.millis(ms)} {unit.per}"
+    launches = _launches(int(floats(in_steps["occurrences"]).sum()), steps, unit)
+    median = _weighted_median(mean, count)
+    result = [
+        figure("kernel_time", "Kernel time", float(time.sum()) / 1000, "ms", 2, time_note),
+        figure("kernels", "Kernels", kernels["kernel"].nunique(), "", 0, launches),
+        figure(
+            "median_kernel", "Median kernel", median, "µs", 1, "half of the launches are shorter"
+        ),
+        *_tensor_cores(run, time),
+        *_in_use(run),
+    ]
     occupied = analysis.mean_occupancy(kernels)
+    if occupied is not None:
+        note = _occupancy_note(kernels)
+        result.append(figure("occupancy", "Mean occupancy", occupied, "%", 1, note))
+    return result
+
+
+def _tensor_cores(run: Run, time: np.ndarray[Any, Any]) -> list[Figure]:
+    """Kernel time on Tensor Cores, and that of eligible kernels which do not use them."""
+    kernels = run.kernels
+    used, eligible = _flags(kernels, "uses_tensor_core"), _flags(kernels, "op_tensor_core_eligible")
+    in_use, in_use_note = _part(time, used), "not recorded"
+    # A kernel whose name does not tell is in neither part.
+    decided = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
+    if in_use is not None:
+        in_use_note = _open_part(time, decided)
+    opless = _part(time, kernels["op_tensor_core_eligible"].isna().to_numpy(np.bool_))
+    unused = None
+    # Without ops of the program only few kernels tell what they are, such as those that
+    # communicate: their share does not stand for the others.
+    if used is not None and eligible is not None and (run.activity.has_host_ops or not opless):
+        unused = _part(time, eligible & ~used & decided)
+    note = _eligible_note(unused, opless, used is not None)
+    title = "Cube used" if chip(run) == "NPU" else "Tensor Cores used"
     return [
         figure(
-            "kernel_time",
-            "Kernel time",
-            total / 1000,
-            "ms",
-            2,
-            (
-                f"{wording.millis(of_steps / 1000 / steps)} {unit_of(run).per}"
-                if steps
-                else "no steps"
-            ),
-        ),
-        figure(
-            "kernels",
-            "Kernels",
-            kernels["kernel"].nunique(),
-            "",
-            0,
-            _launches(launches, steps, unit_of(run)),
-        ),
-        figure(
-            "median_kernel",
-            "Median kernel",
-            _weighted_median(mean, count),
-            "µs",
-            1,
-            "half of the launches are shorter",
-        ),
-        figure(
             "tensor_cores_used",
-            "Cube used" if chip(run) == "NPU" else "Tensor Cores used",
+            title,
             in_use,
             "%",
             1,
-            _open_part(time, known) if in_use is not None else "not recorded",
+            in_use_note,
             bar=bar(("device_compute", in_use)),
         ),
         figure(
@@ -199,98 +196,72 @@ def figures(run: Run) -> list[Figure]:
             unused,
             "%",
             1,
-            _eligible_note(unused, opless, used is not None),
+            note,
             bar=bar(("device_compute", unused)),
-        ),
-        *_in_use(run),
-        *(
-            [figure("occupancy", "Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))]
-            if occupied is not None
-            else []
         ),
     ]
 
 
 def _in_use(run: Run) -> list[Figure]:
-    """How much of the GPUs the kernels used, of several the mean."""
-    devices = run.kernel_devices
-    unit = unit_of(run)
-    when = (
-        f"mean over the {unit.plural}"
-        if len(run.steps) and not unit.whole
-        else "from the first to the last"
-    )
-    several = (
-        f"mean of {len(devices)} {chip(run)}s"
-        if len(devices) >= len(run.devices)
-        else f"mean of {len(devices)} that ran any"
-    )
-    of = f"kernels only, {when if len(devices) == 1 else several}"
-    used, efficiency = (
-        devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent")
-    )
-    return [
-        figure(key, title, float(value), "%", 1, note, bar=bar(("device_compute", float(value))))
-        for key, title, value, note in (
-            ("in_use", f"{chip(run)} in use", used, of),
-            (
-                "sm_efficiency",
-                "Est. SM efficiency",
-                efficiency,
-                f"{unit_of_gpu(run.devices['name'])}s with a resident block",
-            ),
-        )
-        if not np.isnan(value)
-    ]
+    """Utilization of the GPUs by kernels; the mean if there are several."""
+    devices, unit = run.kernel_devices, unit_of(run)
+    if len(devices) != 1:
+        scope = f"mean of {len(devices)} that ran any"
+        if len(devices) >= len(run.devices):
+            scope = f"mean of {len(devices)} {chip(run)}s"
+    elif len(run.steps) and not unit.whole:
+        scope = f"mean over the {unit.plural}"
+    else:
+        scope = "from the first to the last"
+    resident = f"{unit_of_gpu(run.devices['name'])}s with a resident block"
+    result = []
+    for key, column, title, note in (
+        ("in_use", "utilization_percent", f"{chip(run)} in use", f"kernels only, {scope}"),
+        ("sm_efficiency", "sm_efficiency_percent", "Est. SM efficiency", resident),
+    ):
+        percent = wording.real(devices[column].mean())
+        if percent is not None:
+            part = bar(("device_compute", percent))
+            result.append(figure(key, title, percent, "%", 1, note, bar=part))
+    return result
 
 
 def _open_part(
-    time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bool_]] | None
+    time: np.ndarray[Any, Any], decided: np.ndarray[Any, np.dtype[np.bool_]] | None
 ) -> str:
-    """What the share is of, with what the names leave open."""
-    unknown_part = _part(time, ~known) if known is not None else None
-    return (
-        "of kernel time"
-        if not unknown_part
-        else f"of kernel time; {wording.percent(unknown_part)} not known from the name"
-    )
+    """The note of the share: its base, and the part that kernel names leave open."""
+    undecided = None if decided is None else _part(time, ~decided)
+    if not undecided:
+        return "of kernel time"
+    return f"of kernel time; {wording.percent(undecided)} not known from the name"
 
 
 def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -> str:
-    """What the share of eligible kernels is of, and how much has no op that would tell."""
+    """The note of the share of eligible kernels: its base, and the part without a known op."""
     if unused is None and not recorded:
         return "not recorded"
     without = f"no op known for {wording.percent(opless)}" if opless else ""
-    return (
-        f"{without} of kernel time"
-        if unused is None
-        else "; ".join(filter(None, ("of kernel time", without)))
-    )
+    if unused is None:
+        return f"{without} of kernel time"
+    return f"of kernel time; {without}" if without else "of kernel time"
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
-    """How the mean was made: how much time has no occupancy, and how much of the rest one that was
-    computed rather than recorded.
+    """The note of the mean: the part of it that is computed rather than recorded, and the time
+    whose occupancy is unknown.
     """
     time = floats(kernels["total_us"])
     absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)
-    computed = (
-        _part(
-            time[~absent], (kernels["occupancy_source"] == "computed").to_numpy(np.bool_)[~absent]
-        )
-        or 0.0
-    )
-    part = (
-        "computed"
-        if computed > 99.95
-        else f"{wording.percent(computed)} of it is computed"
-        if computed
-        else ""
-    )
-    unknown_part = (
-        f"unknown for {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
-    )
-    return "; ".join(text for text in ("weighted by time", part, unknown_part) if text)
+    from_limits = (kernels["occupancy_source"] == "computed").to_numpy(np.bool_)
+    computed = _part(time[~absent], from_limits[~absent]) or 0.0
+    notes = ["weighted by time"]
+    if computed > 99.95:
+        notes.append("computed")
+    elif computed:
+        notes.append(f"{wording.percent(computed)} of it is computed")
+    if absent.any():
+        notes.append(f"unknown for {wording.percent(_part(time, absent))} of the time")
+    return "; ".join(notes)
 
 
 def _launches(launches: int, steps: int, unit: Unit) -> str:
@@ -304,9 +275,9 @@ def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_
     return kernels[key].fillna(False).to_numpy(np.bool_)
 
 
-def _part(time: np.ndarray[Any, Any], which: np.ndarray[Any, Any] | None) -> float | None:
+def _part(time: np.ndarray[Any, Any], selected: np.ndarray[Any, Any] | None) -> float | None:
     total = float(time.sum())
-    return None if which is None or total == 0 else 100 * float(time[which].sum()) / total
+    return None if selected is None or total == 0 else 100 * float(time[selected].sum()) / total
 
 
 def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> float | None:
@@ -318,16 +289,13 @@ def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
 
 
-def _shown(kernels: pd.DataFrame) -> pd.DataFrame:
+def _with_shapes(kernels: pd.DataFrame) -> pd.DataFrame:
+    """With the shapes of blocks and grids as text, and all shared memory of a block."""
     if kernels.empty:
         return kernels
-    shared = (
-        kernels[["static_shared_bytes", "dynamic_shared_bytes"]]
-        .astype("Float64")
-        .sum(axis=1, min_count=1)
-    )
-    block, grid = ([shape.replace(",", "×") for shape in kernels[key]] for key in ("block", "grid"))
-    return kernels.assign(block=block, grid=grid, shared_bytes=shared)
+    shared = kernels[["static_shared_bytes", "dynamic_shared_bytes"]].astype("Float64")
+    shapes = {key: kernels[key].str.replace(",", "×", regex=False) for key in ("block", "grid")}
+    return kernels.assign(**shapes, shared_bytes=shared.sum(axis=1, min_count=1))
 
 
 def _empty(run: Run) -> Empty:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nbprof.tools.common import chip, may_have_kernels
 from nbprof.tools.kernels import figure, payload, static
 from nbprof.tools.names import NAMES
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = len(run.kernels) - payload.MOST_ROWS
-    return (
-        [f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."]
-        if count > 0
-        else []
-    )
+    if count <= 0:
+        return []
+    return [
+        f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."
+    ]
 
 
 TOOL = Tool(
-    payload=kept("kernels", payload.payload),
+    payload=cached_part("kernels", payload.payload),
     nothing=payload.nothing,
     has=may_have_kernels,
     label=lambda run: NAMES["kernels"].label.replace("GPU", chip(run)),
-    # What was not recorded is no 0.
+    # Kernels that were not recorded have no count, not 0.
     count=lambda run: run.kernels["kernel"].nunique() or None,
     follows=lambda run, bound: bound == "device_compute" and not run.kernels.empty,
     omissions=_omissions,

@@ -116,7 +116,7 @@ class Memory(View):
         Raises
         ------
         NbprofError
-            There is no such allocator, or `time_ms` is not a number.
+            No such allocator, or `time_ms` is not a number.
         """
         from nbprof.analysis.memory import alive as memory_alive
 
@@ -129,11 +129,11 @@ class Memory(View):
             raise NbprofError(
                 "time_ms must be a number of milliseconds since the start of the profile"
             )
-        known = sorted(rows["memory_id"].unique())
-        if memory_id is not None and memory_id not in known:
+        allocators = sorted(rows["memory_id"].unique())
+        if memory_id is not None and memory_id not in allocators:
             raise NbprofError(
                 f"there is no allocator {memory_id!r} in this run; it has"
-                f" {', '.join(known) or 'none'}"
+                f" {', '.join(allocators) or 'none'}"
             )
         return memory_alive.at(rows, time_ms, memory_id, whole=whole)
 

@@ -44,68 +44,77 @@ def memory(
     Raises
     ------
     NbprofError
-        Bokeh is not installed, no allocations were recorded, or there is no such allocator.
+        Bokeh is not installed, no allocations were recorded, or no such allocator exists.
     """
     plotting, models = bokeh()
     chosen = _allocator(run, memory_id)
     drawn = memory_view.of_id(run.memory_drawn, chosen)
     frame = drawn if len(drawn) else memory_view.of_id(run.memory_timeline, chosen)
-    use = floats(frame["in_use_bytes"])
-    frame = frame.iloc[memory_view.sample(use)]
+    frame = frame.iloc[memory_view.sample(floats(frame["in_use_bytes"]))]
     data = _memory_columns(frame)
-    plot: Any = plotting.figure(
-        **{
-            "width": width,
-            "height": height,
-            "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save",
-            "toolbar_location": "right",
-        }
-        | options
-    )
+    defaults = {
+        "width": width,
+        "height": height,
+        "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save",
+        "toolbar_location": "right",
+    }
+    plot: Any = plotting.figure(**defaults | options)
+    keys = ("time", "stack", "used", "top", "fragmentation")
     stepped = models.ColumnDataSource(
-        {
-            key: staircase(data[key], shift=key != "time")
-            for key in ("time", "stack", "used", "top", "fragmentation")
-        }
+        {key: staircase(data[key], shift=key != "time") for key in keys}
     )
-    base = np.zeros(len(stepped.data["time"]))
-    stepped.add(base, "base")
-    parts = [
+    stepped.add(np.zeros(len(stepped.data["time"])), "base")
+    for label, low, high, colour in _areas(frame):
+        plot.varea(
+            "time", low, high, color=colour, source=stepped, legend_label=label, level="underlay"
+        )
+    peak = float(np.nanmax(data["used"])) if len(frame) else 0.0
+    top = float(np.nanmax(data["top"])) if whole_device else max(peak * 1.25, 1e-3)
+    plot.y_range = models.Range1d(0, top)
+    if not np.isnan(data["fragmentation"]).all():
+        _draw_fragmentation(plot, models, stepped, float(np.nanmax(data["fragmentation"])))
+    style(plot, "ms", None)
+    plot.left[0].axis_label = "MiB"
+    for axis in plot.right:
+        axis.axis_label = "fragmentation, %"
+    _add_card(plot, models, data)
+    plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
+    plot.add_layout(plot.legend[0], "below")
+    return cast("Figure", plot)
+
+
+def _areas(frame: pd.DataFrame) -> list[tuple[str, str, str, str]]:
+    """The areas from bottom to top: label, lower and upper column, colour."""
+    areas = [
         ("Stack", "base", "stack", STACK),
         ("Heap", "stack", "used", HEAP),
         ("Free", "used", "top", FREE),
     ]
     if frame["stack_bytes"].isna().all():
         # PyTorch's allocators have no stack, and call what they hold beyond the allocated reserved.
-        parts = [("Allocated", "base", "used", HEAP), ("Reserved", "used", "top", FREE)]
-    if frame["free_bytes"].isna().all():
-        parts = parts[:-1]
-    for label, low, high, colour in parts:
-        plot.varea(
-            "time", low, high, color=colour, source=stepped, legend_label=label, level="underlay"
-        )
-    peak = float(np.nanmax(data["used"])) if len(frame) else 0.0
-    plot.y_range = models.Range1d(
-        0, float(np.nanmax(data["top"])) if whole_device else max(peak * 1.25, 1e-3)
+        areas = [("Allocated", "base", "used", HEAP), ("Reserved", "used", "top", FREE)]
+    return areas[:-1] if frame["free_bytes"].isna().all() else areas
+
+
+def _draw_fragmentation(plot: Any, models: Any, stepped: Any, highest: float) -> None:
+    """A line on a second axis, in percent."""
+    plot.extra_y_ranges = {"fragmentation": models.Range1d(0, max(highest * 1.25, 0.01))}
+    plot.line(
+        "time",
+        "fragmentation",
+        color=FRAGMENTATION,
+        alpha=0.6,
+        source=stepped,
+        y_range_name="fragmentation",
+        legend_label="Fragmentation",
     )
-    if not np.isnan(data["fragmentation"]).all():
-        highest = float(np.nanmax(data["fragmentation"]))
-        plot.extra_y_ranges = {"fragmentation": models.Range1d(0, max(highest * 1.25, 0.01))}
-        plot.line(
-            *("time", "fragmentation"),
-            color=FRAGMENTATION,
-            alpha=0.6,
-            source=stepped,
-            y_range_name="fragmentation",
-            legend_label="Fragmentation",
-        )
-        plot.add_layout(
-            models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %"), "right"
-        )
-    style(plot, "ms", None)
-    plot.left[0].axis_label = "MiB"
-    for axis in plot.right:
-        axis.axis_label = "fragmentation, %"
+    plot.add_layout(
+        models.LinearAxis(y_range_name="fragmentation", axis_label="fragmentation, %"), "right"
+    )
+
+
+def _add_card(plot: Any, models: Any, data: dict[str, Any]) -> None:
+    """The hover card of each event."""
     marks = plot.scatter(
         "time",
         "used",
@@ -123,9 +132,6 @@ def memory(
             formatters=hover_times(models, "time", digits=3),
         )
     )
-    plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
-    plot.add_layout(plot.legend[0], "below")
-    return cast("Figure", plot)
 
 
 _MEMORY_TIPS = [

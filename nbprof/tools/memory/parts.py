@@ -60,7 +60,7 @@ class MemoryId(Part):
     peak: Table
     """Allocations live at the peak."""
     moments: Moments | None
-    """None where blocks cannot be told apart."""
+    """None where blocks cannot be distinguished."""
     ops: Table
     """Bytes that each op allocated and freed."""
     ops_left_out: str | None = None

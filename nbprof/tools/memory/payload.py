@@ -74,9 +74,9 @@ def payload(run: Run) -> Memory:
         ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
     code, idents = pd.factorize(drawn["memory_id"].to_numpy(object))
     rows = dict(zip(idents.tolist(), rows_by_code(code), strict=False))
-    most = MOST_BLOCKS // len(ordered)
+    limit = MOST_BLOCKS // len(ordered)
     ids = [
-        _one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most)
+        _allocator(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), limit)
         for row in ordered.to_dict("records")
     ]
     return Memory(empty=None, of=host, peaks=peaks, ids=ids)
@@ -87,16 +87,19 @@ def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
     2 before 10.
     """
     ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
-    shown = ordered["peak_bytes"].map(wording.size)
-    level = (shown != shown.shift()).cumsum()
-    names = [
-        [
-            (part.isdigit(), int(part) if part.isdigit() else part)
-            for part in re.split(r"(\d+)", str(ident))
-        ]
-        for ident in ordered["memory_id"]
-    ]
-    return ordered.take(sorted(range(len(ordered)), key=lambda row: (level.iloc[row], names[row])))
+    peaks = ordered["peak_bytes"].map(wording.size)
+    level = (peaks != peaks.shift()).cumsum().tolist()
+    names = [_natural(str(name)) for name in ordered["memory_id"]]
+    return ordered.take(sorted(range(len(ordered)), key=lambda row: (level[row], names[row])))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """A key that puts numbers behind texts, and 2 before 10."""
+    key = []
+    for part in re.split(r"(\d+)", name):
+        digits = part.isdigit()
+        key.append((digits, int(part) if digits else 0, "" if digits else part))
+    return key
 
 
 def nothing(empty: Empty | None = None) -> Memory:
@@ -117,18 +120,18 @@ def _of_largest(run: Run, allocators: int) -> str:
     )
 
 
-def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
+def sample(in_use: npt.NDArray[np.float64], limit: int = MOST_POINTS) -> npt.NDArray[np.int64]:
     """The rows to keep of a timeline: of each of `most` boxes the first row with the largest use,
     so that every maximum stays.
 
     The boxes are those of XProf: `c` of `n // most` rows, then the rest of one more.
     """
     count = len(in_use)
-    if count <= most:
+    if count <= limit:
         return np.arange(count)
-    width = count // most
-    narrow = most * (width + 1) - count
-    sizes = np.where(np.arange(most) < narrow, width, width + 1)
+    width = count // limit
+    narrow = limit * (width + 1) - count
+    sizes = np.where(np.arange(limit) < narrow, width, width + 1)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     safe = np.where(np.isnan(in_use), -np.inf, in_use)
     return np.array(
@@ -145,14 +148,14 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(
-    run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np.int64], most: int
+def _allocator(
+    run: Run, row: dict[Any, Any], rows: pd.DataFrame, own_rows: npt.NDArray[np.int64], limit: int
 ) -> MemoryId:
-    full = rows[_WHOLE].take(mine)
+    full = rows[_WHOLE].take(own_rows)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     drawn = sample(use)
-    kept = rows.take(mine[drawn])
+    events = rows.take(own_rows[drawn])
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use, row)
     ops = of_id(run.memory_ops, row["memory_id"])
@@ -164,31 +167,31 @@ def _one(
         peak_time_ms=wording.real(row.get("peak_time_ms")),
         peak_step=step,
         total=len(full),
-        time_ms=short(floats(kept["time_ms"])),
-        allocation=kept["event"].isin(["allocation"]).to_numpy().astype(np.uint8),
-        requested_bytes=numbers(floats(kept["requested_bytes"])),
-        allocated_bytes=numbers(floats(kept["allocated_bytes"])),
-        op=coded(kept["op"].tolist()),
-        step=_steps(kept),
-        region_type=coded(kept["region_type"].tolist()),
-        data_type=coded(_typed(kept)["data_type"].tolist()),
-        shape=coded(kept["shape"].tolist()),
-        stack_bytes=numbers(floats(kept["stack_bytes"])),
-        heap_bytes=numbers(floats(kept["heap_bytes"])),
-        free_bytes=numbers(floats(kept["free_bytes"])),
-        in_use_bytes=numbers(floats(kept["in_use_bytes"])),
+        time_ms=short(floats(events["time_ms"])),
+        allocation=events["event"].isin(["allocation"]).to_numpy().astype(np.uint8),
+        requested_bytes=numbers(floats(events["requested_bytes"])),
+        allocated_bytes=numbers(floats(events["allocated_bytes"])),
+        op=coded(events["op"].tolist()),
+        step=_steps(events),
+        region_type=coded(events["region_type"].tolist()),
+        data_type=coded(_typed(events)["data_type"].tolist()),
+        shape=coded(events["shape"].tolist()),
+        stack_bytes=numbers(floats(events["stack_bytes"])),
+        heap_bytes=numbers(floats(events["heap_bytes"])),
+        free_bytes=numbers(floats(events["free_bytes"])),
+        in_use_bytes=numbers(floats(events["in_use_bytes"])),
         # Drawn, and shown with four digits.
-        fragmentation=floats(kept["fragmentation"]).astype(np.float32),
+        fragmentation=floats(events["fragmentation"]).astype(np.float32),
         peak=_alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
-        moments=_moments(rows, mine, drawn, most),
-        ops=table(_most(ops), "memory.ops", _OPS),
+        moments=_moments(rows, own_rows, drawn, limit),
+        ops=table(_largest_ops(ops), "memory.ops", _OPS),
         ops_left_out=_ops_left_out(len(ops) - MOST_OPS),
     )
 
 
 def _alive(rows: pd.DataFrame) -> Table:
-    """What was alive at the peak; the page has the same table for other moments. Bytes and share
-    are those of all blocks of a row.
+    """Blocks live at the peak. Bytes and share are those of all blocks of a row, as in the page's
+    table for other moments.
     """
     blocks = table(rows, "memory.peak", _PEAK)
     blocks.head("percent").label = "% in use"
@@ -198,7 +201,7 @@ def _alive(rows: pd.DataFrame) -> Table:
     return blocks
 
 
-def _most(ops: pd.DataFrame) -> pd.DataFrame:
+def _largest_ops(ops: pd.DataFrame) -> pd.DataFrame:
     """The ops that a view lists: where there are too many, those that took most; largest increase
     first as in the frame.
     """
@@ -213,7 +216,7 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ops_left_out(count: int) -> str | None:
-    """How many ops with the least bytes are not listed."""
+    """A sentence on the ops that are not listed; None if all are."""
     return (
         f"{wording.plural(count, 'more op')} with less; p.memory.ops has all."
         if count > 0
@@ -222,29 +225,29 @@ def _ops_left_out(count: int) -> str | None:
 
 
 def _moments(
-    rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int
+    rows: pd.DataFrame, own_rows: npt.NDArray[np.int64], drawn: npt.NDArray[np.int64], limit: int
 ) -> Moments | None:
-    """What was alive at each drawn point, so that its table can be shown where a user clicks; None
-    where blocks cannot be told apart.
+    """Blocks live at each drawn point, for the table of the point that a user clicks; None if
+    blocks cannot be distinguished.
 
     `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a
     moment are the sums of `change` up to and with that moment, by `block`, which is a row of
     `blocks`: count 2 of a row is two such blocks. What the point has in use in its heap beyond
-    these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row
+    these and `smaller_bytes` (blocks too small to be listed, `smaller_count` of them) is one row
     more, called `rest`; its stack, where it has one, another.
     """
-    found = memory_alive.moments(rows, kept, most, mine)
-    if found is None:
+    alive = memory_alive.moments(rows, drawn, limit, own_rows)
+    if alive is None:
         return None
     return Moments(
-        point=Delta(np.searchsorted(kept, found.at).astype(np.int32)),
-        blocks=table(_typed(found.blocks), "memory.peak", _BLOCK),
-        moment=Delta(found.moment),
-        block=found.block,
-        change=found.change,
-        smaller_bytes=short(found.smaller_bytes),
-        smaller_count=short(found.smaller_count),
-        rest=memory_alive.EARLIER if found.whole else memory_alive.UNUSED,
+        point=Delta(np.searchsorted(drawn, alive.at).astype(np.int32)),
+        blocks=table(_typed(alive.blocks), "memory.peak", _BLOCK),
+        moment=Delta(alive.moment),
+        block=alive.block,
+        change=alive.change,
+        smaller_bytes=short(alive.smaller_bytes),
+        smaller_count=short(alive.smaller_count),
+        rest=memory_alive.EARLIER if alive.whole else memory_alive.UNUSED,
     )
 
 
@@ -257,50 +260,40 @@ def _in_unit(run: Run, step: int | None) -> str:
 
 
 def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figure]:
-    capacity, time = wording.real(row.get("capacity_bytes")), wording.real(row.get("peak_time_ms"))
-    lifetime = wording.real(row.get("lifetime_peak_bytes"))
-    of_capacity = "" if not capacity else f"of {wording.size(capacity)}"
-    if capacity and lifetime is not None and lifetime <= capacity:
-        of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
+    time, lifetime = (wording.real(row.get(key)) for key in ("peak_time_ms", "lifetime_peak_bytes"))
     when = "" if time is None else f"at {wording.number(time, 1)} ms{in_unit}"
-    part, worst = (
-        wording.real(row.get("peak_fragmentation")),
-        floats(full["fragmentation"]) if len(full) else np.zeros(0),
-    )
-    worst_text = (
-        ""
-        if not len(worst) or np.isnan(worst).all()
-        else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
-    )
     if lifetime is None:
         return _torch_figures(row, when)
+    capacity = wording.real(row.get("capacity_bytes"))
+    of_capacity = f"of {wording.size(capacity)}" if capacity else ""
+    if capacity and lifetime <= capacity:
+        of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
+    stack = f"stack {wording.size(row.get('peak_stack_bytes'))}"
+    heap, free = row.get("peak_heap_bytes"), row.get("peak_free_bytes")
     return [
         bytes_figure("lifetime_peak", "Peak, whole run", lifetime, of_capacity),
         bytes_figure("peak", "Peak, in this capture", row.get("peak_bytes"), when),
-        bytes_figure(
-            "peak_heap",
-            "At that peak: heap",
-            row.get("peak_heap_bytes"),
-            f"stack {wording.size(row.get('peak_stack_bytes'))}",
-        ),
-        bytes_figure("peak_free", "Free", row.get("peak_free_bytes"), "at the peak"),
-        figure(
-            "fragmentation",
-            "Fragmentation",
-            None if part is None else 100 * part,
-            "%",
-            2,
-            worst_text,
-        ),
-        figure(
-            "allocations",
-            "Allocations",
-            row.get("allocations"),
-            "",
-            0,
-            f"{wording.number(row.get('deallocations'))} freed",
-        ),
+        bytes_figure("peak_heap", "At that peak: heap", heap, stack),
+        bytes_figure("peak_free", "Free", free, "at the peak"),
+        _fragmentation(row, full),
+        _allocations(row),
     ]
+
+
+def _fragmentation(row: dict[Any, Any], full: pd.DataFrame) -> Figure:
+    """Fragmentation at the peak, and the highest."""
+    fraction = wording.real(row.get("peak_fragmentation"))
+    fractions = floats(full["fragmentation"]) if len(full) else np.zeros(0)
+    note = ""
+    if len(fractions) and not np.isnan(fractions).all():
+        note = f"max {wording.percent(100 * np.nanmax(fractions), 2)}"
+    percent = None if fraction is None else 100 * fraction
+    return figure("fragmentation", "Fragmentation", percent, "%", 2, note)
+
+
+def _allocations(row: dict[Any, Any]) -> Figure:
+    freed = f"{wording.number(row.get('deallocations'))} freed"
+    return figure("allocations", "Allocations", row.get("allocations"), "", 0, freed)
 
 
 def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
@@ -310,47 +303,23 @@ def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
     capacity, peak, free = (
         wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes")
     )
-    part = (
-        f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
-        if capacity and peak is not None
-        else when
-    )
+    note = when
     if not row["whole"]:
-        part = "sum of recorded events; excludes memory allocated earlier"
-    held = (
-        []
-        if free is None or peak is None
-        else [bytes_figure("reserved", "Reserved", peak + free, "from the device, at the peak")]
-    )
-    loose = (
-        []
-        if free is None
-        else [
-            bytes_figure(
-                "peak_free", "Reserved, not allocated", free, "upper bound of fragmentation"
-            )
-        ]
-    )
-    count = figure(
-        "allocations",
-        "Allocations",
-        row.get("allocations"),
-        "",
-        0,
-        f"{wording.number(row.get('deallocations'))} freed",
-    )
-    at = (
-        figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2])
-        if part != when
-        else None
-    )
-    return [
-        bytes_figure("peak", "Peak, in this capture", peak, part),
-        *([at] if at else []),
-        *held,
-        *loose,
-        count,
-    ]
+        note = "sum of recorded events; excludes memory allocated earlier"
+    elif capacity and peak is not None:
+        note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
+    figures = [bytes_figure("peak", "Peak, in this capture", peak, note)]
+    if note != when:
+        # The note has no room for the moment.
+        in_unit = when.partition(", ")[2]
+        figures.append(figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, in_unit))
+    if free is not None:
+        if peak is not None:
+            held = "from the device, at the peak"
+            figures.append(bytes_figure("reserved", "Reserved", peak + free, held))
+        bound = "upper bound of fragmentation"
+        figures.append(bytes_figure("peak_free", "Reserved, not allocated", free, bound))
+    return [*figures, _allocations(row)]
 
 
 def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, Any]) -> int | None:
@@ -358,8 +327,8 @@ def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, 
     if not len(use) or np.isnan(use).all():
         return None
     equal = np.flatnonzero(use == np.nanmax(use))
-    shown = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
-    step = wording.real(full["step"].iloc[shown[-1] if len(shown) else equal[-1]])
+    matching = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
+    step = wording.real(full["step"].iloc[matching[-1] if len(matching) else equal[-1]])
     return None if step is None or step < 0 else int(step)
 
 
@@ -403,7 +372,7 @@ def _empty(run: Run) -> Empty:
             ),
         )
     if by_jax(run):
-        # Recording them is no option of JAX's, so there is nothing to ask for.
+        # JAX has no option that records them.
         planned = (
             " The tab Program memory shows what its compiled programs need."
             if run.programs.memory_modules["peak_bytes"].notna().any()

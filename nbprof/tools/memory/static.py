@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nbprof.display import markup, wording
 from nbprof.display.categories import HEAP
+from nbprof.tools.parts import Table
 
 if TYPE_CHECKING:
     from nbprof.tools.payloads import Payload
@@ -16,43 +17,42 @@ _ROWS = 10
 def html(payload: Payload) -> str:
     """A row an allocator, and the blocks of the first."""
     memory = payload.memory
-    rows = [
-        [
-            markup.name(allocator.memory_id, 60),
-            wording.size(allocator.peak_bytes),
-            wording.size(allocator.capacity_bytes),
-            wording.number(allocator.peak_time_ms, 1),
-        ]
-        for allocator in memory.ids[:_ROWS]
-    ]
-    if (peaks := memory.peaks) is not None:
-        rows = [
-            [
-                markup.name(peaks.cell("memory_id", i), 60),
-                *(wording.size(peaks.cell(key, i)) for key in ("peak_bytes", "capacity_bytes")),
-                wording.number(peaks.cell("peak_time_ms", i), 1),
-            ]
-            for i in range(min(peaks.rows, _ROWS))
-        ]
+    rows = []
+    if memory.peaks is not None:
+        for row in range(min(memory.peaks.rows, _ROWS)):
+            keys = ("memory_id", "peak_bytes", "capacity_bytes", "peak_time_ms")
+            rows.append(_row(*(memory.peaks.cell(key, row) for key in keys)))
+    else:
+        for each in memory.ids[:_ROWS]:
+            rows.append(
+                _row(each.memory_id, each.peak_bytes, each.capacity_bytes, each.peak_time_ms)
+            )
     html = markup.table("Peak memory", "", ["Memory", "Peak", "Capacity", "At ms"], rows, "lrrr")
     if not memory.ids:
         return html
-    first = memory.ids[0]
-    table = first.peak
-    alive = [
-        [
-            markup.name(table.cell("op", i), 80),
-            markup.text(table.cell("shape", i)),
-            wording.size(table.cell("allocated_bytes", i)),
-            markup.bar(table.cell("percent", i), HEAP),
-            wording.percent(table.cell("percent", i)),
-        ]
-        for i in range(min(table.rows, _ROWS))
+    table = memory.ids[0].peak
+    blocks = [_block(table, row) for row in range(min(table.rows, _ROWS))]
+    heads = ["Op", "Shape", "Allocated", "", "% of peak"]
+    return html + markup.table("Live at the peak", memory.ids[0].memory_id, heads, blocks, "llrlr")
+
+
+def _row(memory_id: str, peak: Any, capacity: Any, time_ms: Any) -> list[str]:
+    """An allocator."""
+    return [
+        markup.name(memory_id, 60),
+        wording.size(peak),
+        wording.size(capacity),
+        wording.number(time_ms, 1),
     ]
-    return html + markup.table(
-        "Live at the peak",
-        first.memory_id,
-        ["Op", "Shape", "Allocated", "", "% of peak"],
-        alive,
-        "llrlr",
-    )
+
+
+def _block(table: Table, row: int) -> list[str]:
+    """A block that was live at the peak."""
+    percent = table.cell("percent", row)
+    return [
+        markup.name(table.cell("op", row), 80),
+        markup.text(table.cell("shape", row)),
+        wording.size(table.cell("allocated_bytes", row)),
+        markup.bar(percent, HEAP),
+        wording.percent(percent),
+    ]

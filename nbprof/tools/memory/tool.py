@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nbprof.tools.common import by_torch
 from nbprof.tools.header import out_of_memory
 from nbprof.tools.memory import figure, payload, static
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -23,10 +23,10 @@ def _has(run: Run) -> bool:
 
 
 TOOL = Tool(
-    payload=kept("memory", payload.payload),
+    payload=cached_part("memory", payload.payload),
     nothing=payload.nothing,
     has=_has,
-    # What has to be looked at is what stood in the memory.
+    # After memory ran out, its contents are what to look at first.
     first=out_of_memory,
     static=static.html,
     figures={"memory": figure.memory},

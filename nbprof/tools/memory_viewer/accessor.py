@@ -112,7 +112,7 @@ class ModuleMemory:
 
     @property
     def notes(self) -> list[str]:
-        """What could not be followed in the program, one sentence each; empty if everything
+        """One sentence for each part of the program that could not be followed; empty if everything
         could.
         """
         return list(self._view.notes)
@@ -124,7 +124,7 @@ class ModuleMemory:
 
     @property
     def peak_unpadded_bytes(self) -> int:
-        """What the values alive at that point would need without padding to tiles."""
+        """Bytes of the values alive at that point without padding to tiles."""
         return self._view.peak_unpadded_bytes
 
     def text(self) -> str:
@@ -201,7 +201,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
         Raises
         ------
         NbprofError
-            There is no such program (a KeyError too), or the file has no buffer assignment of it,
+            No such program (a KeyError too), or the file has no buffer assignment of it,
             or that is damaged, or it was not read.
         """
         programs = self._profile.run.programs.compiled

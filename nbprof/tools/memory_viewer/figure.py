@@ -51,8 +51,8 @@ def figure(
         )
     from bokeh.layouts import gridplot
 
-    kept = sample(seen.timeline["allocated_bytes"].to_numpy(np.int64), [seen.peak_position + 1])
-    rows = seen.timeline.iloc[kept]
+    sampled = sample(seen.timeline["allocated_bytes"].to_numpy(np.int64), [seen.peak_position + 1])
+    rows = seen.timeline.iloc[sampled]
     data = {
         "position": rows["position"].to_numpy(np.float64),
         "values": rows["unpadded_bytes"].to_numpy(np.float64) / _MIB,
@@ -97,26 +97,22 @@ def figure(
     return gridplot([[plot], [_lifetimes(seen, plot, width, most)]], merge_tools=False)
 
 
-def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
+def _lifetimes(seen: View, above: Any, width: int, limit: int) -> Any:
     plotting, models = bokeh()
-    rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable").head(most)
+    rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable").head(limit)
     # Two buffers may have the same name.
     names = [
         f"{i + 1}. {wording.one_line(str(name))[:60]}" for i, name in enumerate(rows["buffer"])
     ]
-    source = models.ColumnDataSource(
-        {
-            "name": names,
-            "start": rows["start"].to_numpy(np.float64),
-            "end": rows["end"].to_numpy(np.float64),
-            "mib": rows["size_bytes"].to_numpy(np.float64) / _MIB,
-            "ratio": rows["padding_ratio"].to_numpy(np.float64),
-            **{
-                key: [wording.one_line(str(text)) for text in rows[key]]
-                for key in ("category", "shape", "framework_op")
-            },
-        }
-    )
+    data: dict[str, Any] = {
+        "name": names,
+        "start": rows["start"].to_numpy(np.float64),
+        "end": rows["end"].to_numpy(np.float64),
+        "mib": rows["size_bytes"].to_numpy(np.float64) / _MIB,
+        "ratio": rows["padding_ratio"].to_numpy(np.float64),
+    }
+    for key in ("category", "shape", "framework_op"):
+        data[key] = [wording.one_line(str(text)) for text in rows[key]]
     plot: Any = plotting.figure(
         width=width,
         height=60 + 18 * len(rows),
@@ -124,6 +120,7 @@ def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
         x_range=above.x_range,
         tools="xpan,xwheel_zoom,reset,save",
     )
+    source = models.ColumnDataSource(data)
     plot.hbar(y="name", left="start", right="end", height=0.7, color=HEAP, source=source)
     tips = [
         ("Buffer", "@name"),
@@ -131,8 +128,9 @@ def _lifetimes(seen: View, above: Any, width: int, most: int) -> Any:
         ("Size", "@mib{0,0.00} MiB"),
         ("Expansion", "@ratio{0.00}"),
         ("Shape", "@shape"),
+        ("Framework op", "@framework_op"),
     ]
-    plot.add_tools(models.HoverTool(tooltips=[*tips, ("Framework op", "@framework_op")]))
+    plot.add_tools(models.HoverTool(tooltips=tips))
     style(plot, "program point", None)
     plot.ygrid.visible = False
     return plot

@@ -32,9 +32,19 @@ ALL_POINTS, ALL_BUFFERS, ALL_MODULES = 12_000, 3_000, 40
 _LONGEST = 400
 """Letters of a name or shape."""
 _BUFFER = (
-    "buffer", "category", "size_bytes", "unpadded_bytes", "padding_ratio", "shape", "framework_op", "allocation", "start", "end", "opcode",
+    "buffer",
+    "category",
+    "size_bytes",
+    "unpadded_bytes",
+    "padding_ratio",
+    "shape",
+    "framework_op",
+    "allocation",
+    "start",
+    "end",
+    "opcode",
     "source",
-)  # fmt: skip
+)
 
 
 def payload(run: Run) -> MemoryViewer:
@@ -42,12 +52,12 @@ def payload(run: Run) -> MemoryViewer:
     recorded.
     """
     frame = run.programs.memory_modules
-    known = frame[frame["peak_bytes"].notna()]
-    if known.empty:
+    planned = frame[frame["peak_bytes"].notna()]
+    if planned.empty:
         return nothing(_empty(frame))
     points, buffers = ALL_POINTS, ALL_BUFFERS
     modules: list[ProgramMemory] = []
-    for row in known.to_dict("records"):
+    for row in planned.to_dict("records"):
         if len(modules) >= ALL_MODULES or points <= 0 or buffers <= 0:
             break
         program = _module(row, run.programs.compiled[str(row["module"])], run)
@@ -55,10 +65,10 @@ def payload(run: Run) -> MemoryViewer:
         buffers -= sum(space.buffers.rows for space in program.spaces)
         modules.append(program)
     part = MemoryViewer(
-        empty=None, modules=modules, left_out=_left_out(frame, known.iloc[len(modules) :])
+        empty=None, modules=modules, left_out=_left_out(frame, planned.iloc[len(modules) :])
     )
-    # What only prepares the run may need the most memory, and is not what a user looks for.
-    ran = known["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
+    # A program that only prepares the run may need the most memory: open the first that ran.
+    ran = planned["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
     return replace(part, chosen=(int(ran.argmax()), 0)) if ran.any() and not ran[0] else part
 
 
@@ -76,14 +86,14 @@ def opened_at(run: Run, part: MemoryViewer, module: str, space: int) -> MemoryVi
     """
     frame, modules = run.programs.memory_modules, list(part.modules)
     # Names may be cut, so that only the place among the known ones tells which it is.
-    at = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
-    if at >= len(modules):
+    index = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
+    if index >= len(modules):
         row = frame[frame["module"] == module].to_dict("records")[0]
-        at = len(modules)
+        index = len(modules)
         modules.append(_module(row, run.programs.compiled[module], run))
-    spaces = [each.space for each in modules[at].spaces]
+    spaces = [each.space for each in modules[index].spaces]
     return replace(
-        part, modules=modules, chosen=(at, spaces.index(space) if space in spaces else 0)
+        part, modules=modules, chosen=(index, spaces.index(space) if space in spaces else 0)
     )
 
 
@@ -93,62 +103,61 @@ def nothing(empty: Empty | None = None) -> MemoryViewer:
 
 
 def has(run: Run) -> bool:
-    """Whether the profile has a program whose memory is known."""
+    """True if the memory of a program is known."""
     return bool(run.programs.memory_modules["peak_bytes"].notna().any())
 
 
-def text(module: str, seen: memory_viewer.View, most: int) -> str:
+def text(module: str, seen: memory_viewer.View, limit: int) -> str:
     """The memory of a program in a few lines."""
+    head = f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}"
+    if seen.space:
+        head += f" in memory space {seen.space}"
+    if seen.peak_position >= 0:
+        head += f" at program {_point(seen)}"
+    unpadded = f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
-    where = "" if not seen.space else f" in memory space {seen.space}"
-    point = (
-        f" at program point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
-        if seen.peak_position >= 0
-        else ""
-    )
-    parts = (
-        f"parameters {wording.size(seen.parameter_bytes)}, results"
-        f" {wording.size(seen.output_bytes)}"
-    )
-    lines = [
-        f"{wording.one_line(module)}: peak {wording.size(seen.peak_bytes)}{where}{point}",
-        f"  without padding {wording.size(seen.peak_unpadded_bytes)}"
-        + (
-            f"; padding {wording.size(padding)}, {wording.percent(100 * padding / seen.peak_bytes)}"
-            " of the peak"
-            if padding > 0
-            else ""
-        ),
-        f"  {parts}, temporary {wording.size(seen.peak_bytes - seen.throughout_bytes)} at the peak",
-    ]
+    if padding > 0:
+        percent = wording.percent(100 * padding / seen.peak_bytes)
+        unpadded += f"; padding {wording.size(padding)}, {percent} of the peak"
+    temporary = wording.size(seen.peak_bytes - seen.throughout_bytes)
+    lines = [head, unpadded, f"  {_throughout(seen)}, temporary {temporary} at the peak"]
     rows = seen.at_peak.sort_values("size_bytes", ascending=False, kind="stable")
-    for row in rows.head(most).itertuples():
+    for row in rows.head(limit).itertuples():
         name = wording.one_line(str(row.buffer)) or "(no name)"
+        shape = wording.one_line(str(row.shape))[:48]
         lines.append(
-            f"  {wording.size(row.size_bytes):>12}  {row.category:<9} "
-            f" {wording.one_line(str(row.shape))[:48]:<48}  {name[:60]}"
+            f"  {wording.size(row.size_bytes):>12}  {row.category:<9}  {shape:<48}  {name[:60]}"
         )
-    if len(rows) > most:
-        lines.append(
-            f"  {wording.size(rows['size_bytes'].iloc[most:].sum()):>12}  in"
-            f" {wording.plural(len(rows) - most, 'more buffer')}"
-        )
+    if len(rows) > limit:
+        size = wording.size(rows["size_bytes"].iloc[limit:].sum())
+        lines.append(f"  {size:>12}  in {wording.plural(len(rows) - limit, 'more buffer')}")
     return "\n".join([*lines, *(f"  {note}" for note in seen.notes)])
 
 
-def listed(frame: pd.DataFrame, most: int = 10) -> str:
+def _point(seen: memory_viewer.View) -> str:
+    """`point 12 of 345`. The peak is in the row of the timeline after the event that makes it."""
+    return f"point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
+
+
+def _throughout(seen: memory_viewer.View) -> str:
+    """Sizes of what is live throughout."""
+    parameters, results = wording.size(seen.parameter_bytes), wording.size(seen.output_bytes)
+    return f"parameters {parameters}, results {results}"
+
+
+def listed(frame: pd.DataFrame, limit: int = 10) -> str:
     """The programs of a profile in a few lines."""
-    known = frame[frame["peak_bytes"].notna()]
+    planned = frame[frame["peak_bytes"].notna()]
     head = (
-        f"<nbprof memory_viewer: {wording.plural(len(known), 'compiled program')};"
+        f"<nbprof memory_viewer: {wording.plural(len(planned), 'compiled program')};"
         " p.memory_viewer[name] is one, .modules the DataFrame>"
     )
     lines = [
         f"  {wording.size(row.peak_bytes):>12}  {wording.one_line(str(row.module))[:90]}"
-        for row in known.head(most).itertuples()
+        for row in planned.head(limit).itertuples()
     ]
-    if len(known) > most:
-        lines.append(f"  and {len(known) - most:,} more")
+    if len(planned) > limit:
+        lines.append(f"  and {len(planned) - limit:,} more")
     return "\n".join([head, *lines])
 
 
@@ -161,7 +170,7 @@ def _module(row: dict[Any, Any], named: Named, run: Run) -> ProgramMemory:
         for space in memory_viewer.spaces(assignment)
     ]
     return ProgramMemory(
-        name=_cut(str(row["module"])),
+        name=_shorten(str(row["module"])),
         hosts=int(row["hosts"]),
         host=_only_host(named, run),
         peak_bytes=float(row["peak_bytes"]),
@@ -179,7 +188,7 @@ def _only_host(named: Named, run: Run) -> str:
     """
     if len(named.hosts) != 1 or len(run.hosts) < 2 or f" on {named.hosts[0]}" in named.name:
         return ""
-    return _cut(wording.one_line(named.hosts[0]))
+    return _shorten(wording.one_line(named.hosts[0]))
 
 
 def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
@@ -187,24 +196,19 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
     allocated, bare = (
         timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes")
     )
-    kept = sample(allocated, [seen.peak_position + 1])
-    by_size = np.argsort(-seen.at_peak["size_bytes"].to_numpy(np.int64), kind="stable")
+    sampled = sample(allocated, [seen.peak_position + 1])
+    sizes = seen.at_peak["size_bytes"].to_numpy(np.int64)
+    by_size = np.argsort(-sizes, kind="stable")
     # The largest, in program order.
-    told = np.sort(by_size[:MOST_BUFFERS])
-    rest = seen.at_peak["size_bytes"].to_numpy(np.int64)[by_size[MOST_BUFFERS:]]
+    largest = np.sort(by_size[:MOST_BUFFERS])
+    rest = sizes[by_size[MOST_BUFFERS:]]
+    notes = list(seen.notes)
+    if not len(timeline):
+        notes.append("This program has no temporary buffers here: its buffers are live throughout.")
     return ProgramSpace(
         space=seen.space,
         figures=_figures(seen, instructions),
-        notes=[
-            *seen.notes,
-            *(
-                []
-                if len(timeline)
-                else [
-                    "This program has no temporary buffers here: its buffers are live throughout."
-                ]
-            ),
-        ],
+        notes=notes,
         peak_bytes=float(seen.peak_bytes),
         unpadded_bytes=float(seen.peak_unpadded_bytes),
         throughout_bytes=float(seen.throughout_bytes),
@@ -212,12 +216,12 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
         # The row of the timeline after the event that makes the peak.
         peak=seen.peak_position + 1 if seen.peak_position >= 0 else -1,
         points=len(timeline),
-        rows=len(kept),
-        position=Delta(kept.astype(np.int32)),
-        instruction=coded(_cut(name) for name in timeline["instruction"].iloc[kept]),
-        allocated_bytes=numbers(allocated[kept]),
-        unpadded=numbers(bare[kept]),
-        buffers=_table(seen.at_peak.iloc[told]),
+        rows=len(sampled),
+        position=Delta(sampled.astype(np.int32)),
+        instruction=coded(_shorten(name) for name in timeline["instruction"].iloc[sampled]),
+        allocated_bytes=numbers(allocated[sampled]),
+        unpadded=numbers(bare[sampled]),
+        buffers=_table(seen.at_peak.iloc[largest]),
         rest_count=len(rest),
         rest_bytes=float(rest.sum()),
     )
@@ -225,37 +229,20 @@ def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
 
 def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
-    share = (
-        f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak"
-        if padding > 0
-        else "no padding"
-    )
-    # The row of the timeline that shows it: it has the memory after the event that makes the peak.
-    where = (
-        f"at point {seen.peak_position + 1:,} of {len(seen.timeline) - 1:,}"
-        if seen.peak_position >= 0
-        else "nothing temporary"
-    )
-    parts = (
-        f"parameters {wording.size(seen.parameter_bytes)}, results"
-        f" {wording.size(seen.output_bytes)}"
-    )
+    padding_note = "no padding"
+    if padding > 0:
+        padding_note = f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak"
+    moment = f"at {_point(seen)}" if seen.peak_position >= 0 else "nothing temporary"
+    temporary = seen.peak_bytes - seen.throughout_bytes
+    live = f"{wording.plural(len(seen.at_peak), 'buffer')} live in total"
+    fixed = f"not reusable: {wording.size(seen.not_reusable_bytes)}"
+    unpadded, throughout = seen.peak_unpadded_bytes, seen.throughout_bytes
     return [
-        bytes_figure("peak", "Peak", seen.peak_bytes, where),
-        bytes_figure("peak_unpadded", "Peak without padding", seen.peak_unpadded_bytes, share),
-        bytes_figure("throughout", "Live throughout", seen.throughout_bytes, parts),
-        bytes_figure(
-            "temporary",
-            "Temporary at the peak",
-            seen.peak_bytes - seen.throughout_bytes,
-            f"{wording.plural(len(seen.at_peak), 'buffer')} live in total",
-        ),
-        bytes_figure(
-            "total",
-            "Allocated in total",
-            seen.total_bytes,
-            f"not reusable: {wording.size(seen.not_reusable_bytes)}",
-        ),
+        bytes_figure("peak", "Peak", seen.peak_bytes, moment),
+        bytes_figure("peak_unpadded", "Peak without padding", unpadded, padding_note),
+        bytes_figure("throughout", "Live throughout", throughout, _throughout(seen)),
+        bytes_figure("temporary", "Temporary at the peak", temporary, live),
+        bytes_figure("total", "Allocated in total", seen.total_bytes, fixed),
         figure(
             "instructions", "Instructions", float(instructions), "", 0, "of all its computations"
         ),
@@ -263,26 +250,22 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
 
 
 def _table(rows: pd.DataFrame) -> Table:
-    rows = (
-        rows.assign(
-            **{key: rows[key].map(_cut) for key in ("buffer", "shape", "framework_op", "source")}
-        )
-        if len(rows)
-        else rows
-    )
+    if len(rows):
+        names = ("buffer", "shape", "framework_op", "source")
+        rows = rows.assign(**{key: rows[key].map(_shorten) for key in names})
     return table_of(rows, [frames.column("memory_viewer[module].at_peak", key) for key in _BUFFER])
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return wording.cut(text, _LONGEST)
 
 
 def _left_out(frame: pd.DataFrame, smaller: pd.DataFrame) -> str:
     parts = []
     if len(smaller):
-        most = wording.size(smaller["peak_bytes"].iloc[0])
+        largest = wording.size(smaller["peak_bytes"].iloc[0])
         parts.append(
-            f"{wording.plural(len(smaller), 'more program')} with peaks of at most {most}:"
+            f"{wording.plural(len(smaller), 'more program')} with peaks of at most {largest}:"
             " p.memory_viewer has all of them."
         )
     return " ".join([*parts, *_unknown(frame)])
@@ -292,23 +275,23 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     """Sentences about the programs whose memory is not known."""
     notes = frame.loc[frame["peak_bytes"].isna(), "note"]
     bare = int((notes == NO_ASSIGNMENT).sum())
-    out = []
+    sentences = []
     if bare:
-        out.append(
+        sentences.append(
             f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their"
             " memory is unknown."
         )
     if unread := int((notes == NOT_READ).sum()):
-        out.append(
+        sentences.append(
             f"{wording.plural(unread, 'program is', 'programs are')} not read, because each host"
             " has too many."
         )
     if damaged := len(notes) - bare - unread:
-        out.append(
+        sentences.append(
             f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; see"
             " p.memory_viewer.modules."
         )
-    return out
+    return sentences
 
 
 def _empty(frame: pd.DataFrame) -> Empty:

@@ -35,7 +35,7 @@ def html(payload: Payload) -> str:
     module, space = viewer.chosen or (0, 0)
     first = viewer.modules[module]
     table = first.spaces[space].buffers
-    most = max((table.cell("size_bytes", i) for i in range(table.rows)), default=0.0)
+    largest = max((table.cell("size_bytes", i) for i in range(table.rows)), default=0.0)
     order = sorted(range(table.rows), key=lambda i: -table.cell("size_bytes", i))[:_ROWS]
     alive = [
         [
@@ -43,7 +43,7 @@ def html(payload: Payload) -> str:
             markup.text(table.cell("category", i)),
             markup.text(wording.one_line(table.cell("shape", i))[:60]),
             wording.size(table.cell("size_bytes", i)),
-            markup.bar(100 * table.cell("size_bytes", i) / most if most else 0.0, HEAP),
+            markup.bar(100 * table.cell("size_bytes", i) / largest if largest else 0.0, HEAP),
             wording.number(table.cell("padding_ratio", i), 2),
         ]
         for i in order

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nbprof.tools.memory_viewer import payload, static
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, cached_part
 
 TOOL = Tool(
-    payload=kept("memory_viewer", payload.payload),
+    payload=cached_part("memory_viewer", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     static=static.html,

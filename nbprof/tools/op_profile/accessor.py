@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OpProfile(OfPrograms):
-    """Where the time of compiled programs goes, as a tree: XProf's op profile.
+    """Time of compiled programs as a tree: XProf's op profile.
 
     `frame` has one row per node, before its children, most time first: all programs, a program, a
     category, ops that the compiler made of the same code ("… and its duplicate(s)"), an op, and the
@@ -89,10 +89,10 @@ class OpProfile(OfPrograms):
         NbprofError
             No such column to sort by, or `count` is less than 1.
         """
-        known = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
-        if sort not in known or not isinstance(cast("object", count), int) or count < 1:
+        columns = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
+        if sort not in columns or not isinstance(cast("object", count), int) or count < 1:
             raise NbprofError(
-                f"sort must be one of {', '.join(map(repr, known))} and count 1 or more, not"
+                f"sort must be one of {', '.join(map(repr, columns))} and count 1 or more, not"
                 f" {sort!r} and {count!r}"
             )
         frame = self.frame

@@ -11,11 +11,13 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE
 from nbprof.tools.plot import bokeh, hover_times, style
+from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
 _LEVELS = 3
+_UNKNOWN = "unknown"
 
 
 def op_profile(
@@ -27,7 +29,7 @@ def op_profile(
     height: int = 0,
     **options: Any,
 ) -> Figure:
-    """The upper levels of an op profile: a bar a node, as long as its time, the part that is wasted
+    """The upper levels of an op profile: a bar per node, as long as its time, with the wasted part
     pale.
 
     Parameters
@@ -49,76 +51,22 @@ def op_profile(
         Bokeh is not installed, or there is nothing to draw.
     """
     plotting, models = bokeh()
-    shown = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
-    if shown.empty:
+    nodes = tree[(tree["depth"] <= levels) & (tree["kind"] != "fused")]
+    if nodes.empty:
         raise NbprofError(
             "no op of a compiled XLA program ran on a device in this profile, so there is no op"
             " profile"
         )
-    kept = shown["time_us"].rank(method="first", ascending=False) <= top
-    shown = shown[kept]
-    used = shown["flops_utilization"].to_numpy(np.float64)
-    ms, wasted = (
-        shown["time_us"].to_numpy(np.float64) / 1000,
-        shown["wasted_us"].to_numpy(np.float64) / 1000,
-    )
-    lost = ms * np.nan_to_num(shown["unknown_fraction"].to_numpy(np.float64))
-    labels = [
-        f"{number:>3}  {'  ' * deep}{wording.one_line(str(name))[:60]}"
-        for number, deep, name in zip(
-            range(1, len(shown) + 1), shown["depth"], shown["name"], strict=True
-        )
-    ]
-    # Labels stand right-aligned; of one width they show the tree.
-    wide = max(map(len, labels))
-    labels = [label.ljust(wide, "\u00a0").replace(" ", "\u00a0") for label in labels]
-    data = {
-        "label": labels,
-        "path": shown["path"].astype(str).to_list(),
-        "category": shown["category"].astype(str).to_list(),
-        "ms": ms,
-        "part": 100 * shown["time_fraction"].to_numpy(np.float64),
-        "wasted": [_ms(value) for value in wasted],
-        "unknown": [_ms(value) for value in lost],
-        "used": ms - np.nan_to_num(wasted) - lost,
-        "flops": [_percent(value) for value in used],
-        "memory": [
-            _percent(value) for value in shown["bandwidth_utilization"].to_numpy(np.float64)
-        ],
-    }
+    nodes = nodes[nodes["time_us"].rank(method="first", ascending=False) <= top]
+    labels = _labels(nodes)
     defaults = {
         "width": width,
-        "height": height or 70 + 22 * len(shown),
+        "height": height or 70 + 22 * len(nodes),
         "y_range": labels[::-1],
         "tools": "save",
     }
     plot: Any = plotting.figure(**defaults | options)
-    source = models.ColumnDataSource(data)
-    named = (
-        {"legend_label": "at the peak"},
-        {"legend_label": "wasted or unknown" if lost.any() else "wasted"},
-    )
-    known = bool(np.isfinite(wasted).any())
-    plot.hbar(
-        y="label",
-        right="used",
-        height=0.6,
-        color=DEVICE,
-        source=source,
-        **(named[0] if known else {}),
-    )
-    if known:
-        plot.hbar(
-            y="label",
-            left="used",
-            right="ms",
-            height=0.6,
-            color=DEVICE,
-            alpha=0.35,
-            source=source,
-            **named[1],
-        )
-        plot.legend.location = "bottom_right"
+    _draw_bars(plot, models.ColumnDataSource(_bars(nodes, labels)), nodes)
     tips = [
         ("", "@path"),
         ("Category", "@category"),
@@ -136,9 +84,50 @@ def op_profile(
     return cast("Figure", plot)
 
 
+def _labels(nodes: pd.DataFrame) -> list[str]:
+    """Numbered names, indented by depth; of one width, so that right-aligned they show the tree."""
+    labels = []
+    for number, row in enumerate(nodes.to_dict("records"), 1):
+        name = wording.one_line(str(row["name"]))[:60]
+        labels.append(f"{number:>3}  {'  ' * row['depth']}{name}")
+    width = max(map(len, labels))
+    return [label.ljust(width, "\u00a0").replace(" ", "\u00a0") for label in labels]
+
+
+def _bars(nodes: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
+    """The columns of the bars and their hover cards."""
+    ms, wasted = floats(nodes["time_us"]) / 1000, floats(nodes["wasted_us"]) / 1000
+    lost = ms * np.nan_to_num(floats(nodes["unknown_fraction"]))
+    return {
+        "label": labels,
+        "path": nodes["path"].astype(str).to_list(),
+        "category": nodes["category"].astype(str).to_list(),
+        "ms": ms,
+        "part": 100 * floats(nodes["time_fraction"]),
+        "wasted": [_ms(value) for value in wasted],
+        "unknown": [_ms(value) for value in lost],
+        "used": ms - np.nan_to_num(wasted) - lost,
+        "flops": [_percent(value) for value in floats(nodes["flops_utilization"])],
+        "memory": [_percent(value) for value in floats(nodes["bandwidth_utilization"])],
+    }
+
+
+def _draw_bars(plot: Any, source: Any, nodes: pd.DataFrame) -> None:
+    """The part at the peak, and pale the part that is wasted or unknown, if any waste is known."""
+    bar = {"y": "label", "height": 0.6, "color": DEVICE, "source": source}
+    if nodes["wasted_us"].isna().all():
+        plot.hbar(**bar, right="used")
+        return
+    unknown = bool((nodes["unknown_fraction"].fillna(0.0) * nodes["time_us"]).any())
+    pale = "wasted or unknown" if unknown else "wasted"
+    plot.hbar(**bar, right="used", legend_label="at the peak")
+    plot.hbar(**bar, left="used", right="ms", alpha=0.35, legend_label=pale)
+    plot.legend.location = "bottom_right"
+
+
 def _ms(value: float) -> str:
-    return wording.millis(value, 3) if np.isfinite(value) else "unknown"
+    return wording.millis(value, 3) if np.isfinite(value) else _UNKNOWN
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f}%" if np.isfinite(value) else "unknown"
+    return f"{100 * value:.1f}%" if np.isfinite(value) else _UNKNOWN

@@ -5,8 +5,9 @@ makes its trees.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 LONGEST = (1200, 300)
-"""Letters of an expression of the ops that are told, and of the others."""
+"""Letters of an expression: of the ops that are sent in full, and of the others."""
 _LONGEST_NAME = 300
 _WORTH_SAYING, _THOUSAND = 0.01, 1000
 _SEEN = 0.001
@@ -91,100 +92,95 @@ def nothing(empty: Empty | None = None) -> OpProfile:
 
 
 def has(run: Run) -> bool:
-    """Whether an op of a compiled program ran."""
+    """True if an op of a compiled program ran."""
     return not run.programs.hlo_missing
 
 
 def left_out(run: Run) -> int:
-    """Ops that the payload has in sums alone."""
-    return (
-        max(
-            0,
-            run.persist(
-                "ops of compiled programs",
-                lambda: int((run.programs.op_profile_upper["kind"] == "op").sum()),
-            )
-            - MOST_OPS,
-        )
-        if has(run)
-        else 0
+    """Number of ops that the payload has only in sums."""
+    if not has(run):
+        return 0
+    count = run.persist(
+        "ops of compiled programs",
+        lambda: int((run.programs.op_profile_upper["kind"] == "op").sum()),
     )
+    return max(0, count - MOST_OPS)
+
+
+def _unknown_cost(fraction: float) -> str:
+    """The end of a note: op time whose cost is unknown; "" if it is little."""
+    if fraction <= _WORTH_SAYING:
+        return ""
+    return f"; cost unknown for {wording.percent(100 * fraction)} of op time"
 
 
 def figures(run: Run) -> list[Figure]:
     """The root of the tree as figures."""
     tree = run.programs.op_profile_upper
     root = tree.iloc[0]
-    count = int((tree["kind"] == "op").sum())
-    programs = int((tree["kind"] == "program").sum())
     scale, unit = next((scale, unit) for scale, unit, least in _TIMES if root["time_us"] >= least)
     time, wasted = float(root["time_us"]), float(root["wasted_us"])
     lost = float(root["unknown_fraction"])
     busy = time * (1 - lost)
-    unknown = (
-        f"; cost unknown for {wording.percent(100 * lost)} of op time"
-        if lost > _WORTH_SAYING
-        else ""
-    )
-    rates = [
-        _rate(root[key], busy, unit) + unknown
-        for key, unit in (("flops", "FLOP/s"), ("bytes", "B/s"))
-    ]
+    unknown = _unknown_cost(lost)
+    ops = wording.plural(int((tree["kind"] == "op").sum()), "op")
+    programs = wording.plural(int((tree["kind"] == "program").sum()), "program")
+    flops, bandwidth = _percent(root["flops_utilization"]), _percent(root["bandwidth_utilization"])
+    flop_rate = _rate(root["flops"], busy, "FLOP/s") + unknown
+    byte_rate = _rate(root["bytes"], busy, "B/s") + unknown
+    if time and wasted == wasted:
+        wasted_note = f"{wording.percent(100 * wasted / time)} of the time of ops{unknown}"
+    elif lost == 1:
+        wasted_note = "the cost of the ops is unknown"
+    else:
+        wasted_note = "the peaks are unknown"
     return [
-        figure("time", "Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
-        figure("flops_utilization", "FLOPS utilization of ops", _percent(root["flops_utilization"]), "%", 1, rates[0]),
-        figure("memory_bandwidth", "Memory bandwidth of ops", _percent(root["bandwidth_utilization"]), "%", 1, rates[1]),
-        figure(
-            "wasted", "Wasted", wasted / scale, unit, 2,
-            f"{wording.percent(100 * wasted / time)} of the time of ops{unknown}"
-            if time and wasted == wasted
-            else "the cost of the ops is unknown" if lost == 1 else "the peaks are unknown",
-        ),
-    ]  # fmt: skip
+        figure("time", "Time of ops", time / scale, unit, 2, f"{ops} of {programs}"),
+        figure("flops_utilization", "FLOPS utilization of ops", flops, "%", 1, flop_rate),
+        figure("memory_bandwidth", "Memory bandwidth of ops", bandwidth, "%", 1, byte_rate),
+        figure("wasted", "Wasted", wasted / scale, unit, 2, wasted_note),
+    ]
 
 
 def statement(run: Run) -> str:
-    """Where to begin, with its numbers; marked."""
+    """The category with the most time and the op with the most waste; marked."""
     tree = run.programs.op_profile_upper
-    whole = float(tree["time_us"].iloc[0])
-    found = tree[tree["kind"] == "op"]
-    if not whole or found.empty:
+    total = float(tree["time_us"].iloc[0])
+    op_rows = tree[tree["kind"] == "op"]
+    if not total or op_rows.empty:
         return ""
-    sums = found.groupby("category", sort=False)["time_us"].sum()
-    category = str(sums.idxmax())
-    most = (
-        f"Most time goes to **{_plain(category)}**:"
-        f" {wording.percent(100 * float(sums.max()) / whole)}."
-    )
-    if (lost := float(tree["unknown_fraction"].iloc[0])) > _WORTH_SAYING:
-        most += (
+    sums = op_rows.groupby("category", sort=False)["time_us"].sum()
+    share = wording.percent(100 * float(sums.max()) / total)
+    text = f"Most time goes to **{_escaped(sums.idxmax())}**: {share}."
+    lost = float(tree["unknown_fraction"].iloc[0])
+    if lost > _WORTH_SAYING:
+        text += (
             f" The cost of ops that take **{wording.percent(100 * lost)}** of the time is unknown."
         )
-    known = bool(found["wasted_us"].notna().any())
-    rows = found.sort_values("wasted_us" if known else "time_us", ascending=False, kind="stable")
-    name, kind, time, wasted, computing, moving = (
-        rows[key].iloc[0]
-        for key in (
-            "name",
-            "category",
-            "time_us",
-            "wasted_us",
-            "flops_utilization",
-            "bandwidth_utilization",
-        )
-    )
-    share = wording.percent(100 * float(time) / whole)
-    if not known:
-        return f"{most} The longest op is **{_plain(name)}**: {share}."
-    used = [
-        f"{wording.percent(100 * float(value))} of the {what}"
-        for value, what in ((computing, "peak FLOP/s"), (moving, "memory bandwidth"))
-        if value == value
-    ]
-    does = "waits for earlier work" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
-    saved = wording.percent(100 * float(wasted) / whole)
+    if op_rows["wasted_us"].notna().any():
+        op = op_rows.sort_values("wasted_us", ascending=False, kind="stable").iloc[0]
+        return f"{text} {_most_wasteful(op, total)}"
+    op = op_rows.sort_values("time_us", ascending=False, kind="stable").iloc[0]
+    share = wording.percent(100 * float(op["time_us"]) / total)
+    return f"{text} The longest op is **{_escaped(op['name'])}**: {share}."
+
+
+def _most_wasteful(op: pd.Series[Any], total_us: float) -> str:
+    """A sentence on the op with the most waste: its time and the resources that it uses."""
+    does = "waits for earlier work"
+    if not str(op["category"]).endswith("-done"):
+        used = []
+        for key, resource in (
+            ("flops_utilization", "peak FLOP/s"),
+            ("bandwidth_utilization", "memory bandwidth"),
+        ):
+            if op[key] == op[key]:
+                used.append(f"{wording.percent(100 * float(op[key]))} of the {resource}")
+        does = f"uses {' and '.join(used)}"
+    share = wording.percent(100 * float(op["time_us"]) / total_us)
+    saved = wording.percent(100 * float(op["wasted_us"]) / total_us)
     return (
-        f"{most} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share}"
+        f"**{_escaped(op['name'])}** wastes the most, **{saved}** of all op time: it takes {share}"
         f" and {does}."
     )
 
@@ -199,7 +195,7 @@ class CategorySums(NamedTuple):
     share, wasted : float
         Of the time of all ops.
     unknown : float
-        The part of its own time whose cost is unknown.
+        The part of its time whose cost is unknown.
     flops, bytes : float
         Of the peaks.
     """
@@ -213,16 +209,15 @@ class CategorySums(NamedTuple):
     bytes: float | None
 
 
-def by_category(part: OpProfile, most: int) -> list[CategorySums]:
+def by_category(part: OpProfile, limit: int) -> list[CategorySums]:
     """The categories of a part for a table without script, most time first; the last row sums up
-    those beyond `most`.
+    those beyond `limit`.
     """
     tables = []
-    for table, many in ((part.ops, 1), (part.rest, part.rest.ops if part.rest else 0)):
-        if table is not None and table.rows:
-            names = np.array(table.category.values, object)[table.category.codes]
-            sums_of_ops = {key: getattr(table, key) for key in _SUMMED}
-            tables.append(pd.DataFrame({"name": names, "ops": many, **sums_of_ops}))
+    if part.ops is not None and part.ops.rows:
+        tables.append(_by_op(part.ops).assign(ops=1))
+    if part.rest is not None and part.rest.rows:
+        tables.append(_by_op(part.rest).assign(ops=part.rest.ops))
     if not tables:
         return []
     sums = (
@@ -231,112 +226,133 @@ def by_category(part: OpProfile, most: int) -> list[CategorySums]:
         .sum(min_count=1)
         .sort_values("time_us", ascending=False, kind="stable")
     )
-    if len(sums) > most:
-        others = (
-            sums.iloc[most:]
-            .sum(min_count=1)
-            .rename(wording.plural(len(sums) - most, "other category", "other categories"))
-        )
-        sums = pd.concat([sums.head(most), others.to_frame().T])
-    whole = float(sums["time_us"].sum()) or 1.0
-    out = []
-    for name, many, time, unknown, flops, moved in sums.itertuples():
-        busy = time - unknown
-        computing, moving = _used(flops, busy, part.peak_flops), _used(moved, busy, part.peak_bytes)
-        if (moving or 0) > part.impossible:
-            moving = None
-        known = [value for value in (computing, moving) if value is not None]
-        wasted = (1 - min(1.0, max(known))) * busy / whole if known else None
-        lost = unknown / time if time else 0.0
-        out.append(
-            CategorySums(name or "other", int(many), time / whole, wasted, lost, computing, moving)
-        )
-    return out
+    if len(sums) > limit:
+        name = wording.plural(len(sums) - limit, "other category", "other categories")
+        rest = sums.iloc[limit:].sum(min_count=1).rename(name)
+        sums = pd.concat([sums.head(limit), rest.to_frame().T])
+    total = float(sums["time_us"].sum()) or 1.0
+    return [_category_sums(part, row, total) for row in sums.reset_index(names="name").itertuples()]
+
+
+def _by_op(table: ProfiledOps | OtherOps) -> pd.DataFrame:
+    """The sums of each op with the name of its category."""
+    names = np.array(table.category.values, object)[table.category.codes]
+    return pd.DataFrame({"name": names, **{key: getattr(table, key) for key in _SUMMED}})
+
+
+def _category_sums(part: OpProfile, row: Any, total_us: float) -> CategorySums:
+    busy_us = row.time_us - row.unknown_us
+    flops = _used(row.flops, busy_us, part.peak_flops)
+    moved = _used(row.bytes, busy_us, part.peak_bytes)
+    if (moved or 0) > part.impossible:
+        moved = None
+    utilizations = [value for value in (flops, moved) if value is not None]
+    wasted = None
+    if utilizations:
+        wasted = (1 - min(1.0, max(utilizations))) * busy_us / total_us
+    return CategorySums(
+        name=row.name or "other",
+        ops=int(row.ops),
+        share=row.time_us / total_us,
+        wasted=wasted,
+        unknown=row.unknown_us / row.time_us if row.time_us else 0.0,
+        flops=flops,
+        bytes=moved,
+    )
 
 
 def _used(total: float, time_us: float, peak: float | None) -> float | None:
     return None if total != total or not time_us or peak is None else total / (time_us / 1e6) / peak
 
 
-def text(tree: pd.DataFrame, missing: str, most: int = 12) -> str:
+def text(tree: pd.DataFrame, missing: str, limit: int = 12) -> str:
     """The upper part of the tree in a few lines."""
     if tree.empty:
         return f"<nbprof op_profile: {missing}>"
     count = int((tree["kind"] == "op").sum())
-    lines = [f"<nbprof op_profile: {wording.plural(count, 'op')}; .frame is the DataFrame>"]
     heads = ("time", "unknown", "wasted", "FLOPS", "memory")
-    lines.append(" ".join(f"{text:>8}" for text in heads))
-    shown = tree[tree["kind"] != "fused"]
-    whole = float(tree["time_us"].iloc[0]) or 1.0
-    kept = shown[shown["time_us"].rank(method="first", ascending=False) <= most]
-    for depth, name, *parts in zip(
-        kept["depth"], kept["name"], kept["time_fraction"], kept["unknown_fraction"] * kept["time_us"] / whole, kept["wasted_us"] / whole,
-        kept["flops_utilization"], kept["bandwidth_utilization"], strict=True,
-    ):  # fmt: skip
-        said = " ".join(
-            f"{wording.percent(None if part != part else 100 * part):>8}" for part in parts
+    lines = [
+        f"<nbprof op_profile: {wording.plural(count, 'op')}; .frame is the DataFrame>",
+        " ".join(f"{head:>8}" for head in heads),
+    ]
+    nodes = tree[tree["kind"] != "fused"]
+    total = float(tree["time_us"].iloc[0]) or 1.0
+    largest = nodes[nodes["time_us"].rank(method="first", ascending=False) <= limit]
+    for row in largest.to_dict("records"):
+        fractions = (
+            row["time_fraction"],
+            row["unknown_fraction"] * row["time_us"] / total,
+            row["wasted_us"] / total,
+            row["flops_utilization"],
+            row["bandwidth_utilization"],
         )
-        lines.append(f"{said}  {'  ' * depth}{wording.one_line(str(name))[:80]}")
-    if len(shown) > len(kept):
-        lines.append(f"and {len(shown) - len(kept):,} more rows")
+        cells = " ".join(f"{wording.percent(_percent(value)):>8}" for value in fractions)
+        name = wording.one_line(str(row["name"]))[:80]
+        lines.append(f"{cells}  {'  ' * row['depth']}{name}")
+    if len(nodes) > len(largest):
+        lines.append(f"and {len(nodes) - len(largest):,} more rows")
     return "\n".join(lines)
 
 
-def _plain(name: object) -> str:
+def _escaped(name: object) -> str:
     """A foreign name in a marked text."""
     return wording.one_line(str(name)).replace("*", "\u2217")
 
 
 def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> list[str]:
-    out = []
+    sentences = []
     if on_cpu:
-        out.append("Times are CPU thread times: ops that run concurrently are counted separately.")
-    if lacking := peaks.lacking:
-        what = " and ".join(lacking)
-        rest = (
-            "so there is no utilization and no wasted time"
-            if len(lacking) > 1
-            else "so utilization is based on the other one only"
+        sentences.append(
+            "Times are CPU thread times: ops that run concurrently are counted separately."
         )
+    if peaks.lacking:
         device = "the CPU" if on_cpu else wording.one_line(peaks.device) or "this device"
-        out.append(
-            f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}:"
-            " pass them with nbprof.load(path, peaks=...)."
-        )
+        sentences.append(_lacking(peaks.lacking, device))
     frame = leaves.ops
-    if gone := int((~frame["in_file"].astype(bool)).sum()):
-        out.append(
-            f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may"
-            " be unknown."
+    if missing := int((~frame["in_file"].astype(bool)).sum()):
+        sentences.append(
+            f"The file lacks the program of {wording.plural(missing, 'op')}, so what they compute"
+            " may be unknown."
         )
     unknown = frame["unknown"].sum() / max(float(frame["time"].sum()), 1.0)
     if unknown > _WORTH_SAYING:
-        part = wording.percent(100 * float(unknown))
-        out.append(
-            f"FLOPs and bytes are unknown for ops that take {part} of the time; the other figures"
-            " exclude them."
+        sentences.append(
+            f"FLOPs and bytes are unknown for ops that take"
+            f" {wording.percent(100 * float(unknown))} of the time; the other figures exclude them."
         )
-    seconds = frame["time"] / 1e12
-    above = (frame["flops"] > _SLACK * peaks.flops_per_second * seconds) | (
-        frame["moved"] > _SLACK * peaks.bytes_per_second * seconds
-    )
-    # Of ops that are next to nothing, as those that only begin a copy, a rate means little.
-    above &= frame["time"] >= _SEEN * float(frame["time"].sum())
-    if over := int(above.sum()):
-        why = (
-            "other threads may do part of the work outside their events"
-            if on_cpu
-            else "a cache may serve some of their bytes"
-        )
-        out.append(
-            f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or"
-            " the peak is too low."
-        )
+    if above := _above_peak(frame, peaks):
+        cause = "a cache may serve some of their bytes"
+        if on_cpu:
+            cause = "other threads may do part of the work outside their events"
+        ops = wording.plural(above, "op is", "ops are")
+        sentences.append(f"{ops} above a peak: {cause}, or the peak is too low.")
     if count := left_out(run):
-        out.append(
+        sentences.append(
             f"{wording.plural(count, 'smaller op')} are combined: p.op_profile.frame lists them."
         )
-    return out
+    return sentences
+
+
+def _lacking(peaks: Sequence[str], device: str) -> str:
+    """A sentence on peaks that are unknown."""
+    verb, consequence = "is", "so utilization is based on the other one only"
+    if len(peaks) > 1:
+        verb, consequence = "are", "so there is no utilization and no wasted time"
+    return (
+        f"The peak {' and '.join(peaks)} of {device} {verb} unknown, {consequence}: pass them with"
+        " nbprof.load(path, peaks=...)."
+    )
+
+
+def _above_peak(frame: pd.DataFrame, peaks: roofline.Peaks) -> int:
+    """Number of ops whose rates exceed a peak. Ops that take next to no time, such as the start of
+    a copy, are not counted: their rates mean little.
+    """
+    seconds = frame["time"] / 1e12
+    flops = frame["flops"] > _SLACK * peaks.flops_per_second * seconds
+    moved = frame["moved"] > _SLACK * peaks.bytes_per_second * seconds
+    long_enough = frame["time"] >= _SEEN * float(frame["time"].sum())
+    return int(((flops | moved) & long_enough).sum())
 
 
 def _ops(leaves: Leaves) -> ProfiledOps:
@@ -358,7 +374,8 @@ def _ops(leaves: Leaves) -> ProfiledOps:
         layout=_texts(frame, "layout"),
         trace_op=_texts(frame, "trace_op"),
         expression=coded(
-            wording.cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)
+            wording.cut(text, length)
+            for text, length in zip(frame["expression"], cuts, strict=True)
         ),
         in_file=frame["in_file"].to_numpy(np.bool_),
         inside_left_out=numbers(leaves.inside_left_out),

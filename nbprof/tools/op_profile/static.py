@@ -15,32 +15,30 @@ _ROWS = 10
 
 
 def html(payload: Payload) -> str:
-    """By category; where the tab was asked for and is empty, why."""
-    profile, asked = payload.op_profile, any(tab.id == "op_profile" for tab in payload.meta.tabs)
-    if asked and profile.empty:
+    """The time by category; if the tab was requested and is empty, the reason."""
+    profile = payload.op_profile
+    if profile.empty and any(tab.id == "op_profile" for tab in payload.meta.tabs):
         return markup.heading("Op profile", "") + markup.paragraph(markup.text(profile.empty.text))
-    rows = [
-        [
-            markup.text(row.name),
-            wording.number(row.ops, 0),
-            markup.bar(100 * row.share, DEVICE),
-            *(
-                _percent(value, row.unknown)
-                for value in (row.share, row.wasted, row.flops, row.bytes)
-            ),
-        ]
-        for row in op_profile.by_category(profile, _ROWS)
-    ]
+    rows = [_row(sums) for sums in op_profile.by_category(profile, _ROWS)]
+    if not rows:
+        return ""
     heads = ["Category", "Ops", "", "% of the time", "Wasted", "FLOPS", "Memory bandwidth"]
-    html = markup.table(
-        "Op profile", "ops of compiled programs by category, self time", heads, rows, "lrlrrrr"
-    )
-    said = "".join(
-        markup.paragraph(markup.marked(text))
-        for text in [profile.statement, *profile.notes]
-        if text
-    )
-    return html + said if rows else ""
+    scope = "ops of compiled programs by category, self time"
+    html = markup.table("Op profile", scope, heads, rows, "lrlrrrr")
+    for note in [profile.statement, *profile.notes]:
+        if note:
+            html += markup.paragraph(markup.marked(note))
+    return html
+
+
+def _row(sums: op_profile.CategorySums) -> list[str]:
+    fractions = (sums.share, sums.wasted, sums.flops, sums.bytes)
+    return [
+        markup.text(sums.name),
+        wording.number(sums.ops, 0),
+        markup.bar(100 * sums.share, DEVICE),
+        *(_percent(fraction, sums.unknown) for fraction in fractions),
+    ]
 
 
 def _percent(fraction: float | None, unknown: float) -> str:

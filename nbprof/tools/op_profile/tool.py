@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbprof.display import wording
 from nbprof.tools.op_profile import payload, static
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -14,28 +14,22 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = payload.left_out(run)
-    return (
-        [
-            (
-                f"The op profile sums up the {wording.plural(count, 'op')} with the least self time;"
-                " p.op_profile.frame has all."
-            )
-        ]
-        if count
-        else []
-    )
+    if not count:
+        return []
+    ops = wording.plural(count, "op")
+    return [
+        f"The op profile sums up the {ops} with the least self time; p.op_profile.frame has all."
+    ]
 
 
 def _follows(run: Run, bound: str) -> bool:
     """On the CPU, compiled programs are the host's work."""
-    return (
-        bound == ("device_compute" if run.activity.has_device else "host_compute")
-        and run.kernels.empty
-    )
+    category = "device_compute" if run.activity.has_device else "host_compute"
+    return bound == category and run.kernels.empty
 
 
 TOOL = Tool(
-    payload=kept("op_profile", payload.payload),
+    payload=cached_part("op_profile", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     follows=_follows,

@@ -91,7 +91,7 @@ class Ops(Framed):
         return ops.by_scope(self._profile.run.ops, level)
 
     def distribution(self, where: str, by: str = "type", idle: bool = False) -> pd.DataFrame:
-        """How the self time of a side is distributed, largest part first: `type` or `op`, `self_us`
+        """Distribution of the self time of a side, largest part first: `type` or `op`, `self_us`
         `self_fraction` `cumulative_fraction`.
 
         Parameters

@@ -45,12 +45,12 @@ def ops(run: Run, *, include_idle: bool = False, size: int = 260, top: int = 5) 
 
     frame = run.ops_with_idle if include_idle else run.ops
     rows: list[Any] = []
-    for where, colour in (("device", DEVICE), ("host", HOST)):
-        side = frame[frame["where"] == where] if len(frame) else frame
+    for side_name, colour in (("device", DEVICE), ("host", HOST)):
+        side = frame[frame["where"] == side_name] if len(frame) else frame
         if len(side) and floats(side["self_us"]).sum() > 0:
             rows.append(
                 [
-                    _pie(side, key, f"{where.capitalize()}, by {key}", colour, size, top)
+                    _pie(side, key, f"{side_name.capitalize()}, by {key}", colour, size, top)
                     for key in ("op", "type")
                 ]
             )
@@ -78,13 +78,13 @@ def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: 
         slices.append((wording.plural(len(rest), "other"), float(rest.sum()), OTHER))
     if idle.any():
         slices.append(("Idle", float(floats(side.loc[idle, "self_us"]).sum()), _IDLE))
-    whole = sum(time for _, time, _ in slices) or 1.0
-    ends = np.cumsum([time for _, time, _ in slices]) / whole * 2 * np.pi
+    total = sum(time for _, time, _ in slices) or 1.0
+    ends = np.cumsum([time for _, time, _ in slices]) / total * 2 * np.pi
     source = models.ColumnDataSource(
         {
             "name": [name for name, _, _ in slices],
             "ms": [time / 1000 for _, time, _ in slices],
-            "part": [100 * time / whole for _, time, _ in slices],
+            "part": [100 * time / total for _, time, _ in slices],
             "colour": [shade for _, _, shade in slices],
             # From twelve o'clock, clockwise.
             "start": np.pi / 2 - np.concatenate(([0.0], ends[:-1])),

@@ -81,7 +81,7 @@ def nothing() -> Ops:
 
 def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> Table:
     """The rows with their rates as they are read: in 10⁹ a second, and percent."""
-    shown = ops.copy()
+    rows = ops.copy()
     for key, source, scale in (
         ("gflops_per_second", "flops_per_second", 1e-9),
         ("gbytes_per_second", "bytes_per_second", 1e-9),
@@ -90,9 +90,9 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> Table:
         ("cumulative_percent", "cumulative_fraction", 100.0),
     ):
         if source in ops.columns:
-            shown[key] = floats(ops[source]) * scale
-    known = [key for key in RATES if key in shown.columns and _told(shown[key])]
-    listed = table(shown, "ops.frame", (*COLUMNS, *known, *SHARES))
+            rows[key] = floats(ops[source]) * scale
+    rates = [key for key in RATES if key in rows.columns and _has_values(rows[key])]
+    listed = table(rows, "ops.frame", (*COLUMNS, *rates, *SHARES))
     # Half of the bytes, and more digits than a share is read with.
     listed.data.update({key: np.asarray(listed.data[key], np.float32) for key in SHARES})
     return hidden(listed, *longest(ops, calls, ("device", "host")))
@@ -101,20 +101,20 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> Table:
 def _ring(
     ops: pd.DataFrame,
     idle: float | None,
-    where: Literal["device", "host"],
+    side: Literal["device", "host"],
     by: Literal["op", "type"],
 ) -> OpRing:
     """Self time of a side by op or by type, as `p.ops.distribution` has it: without idle time, and
     with it.
     """
-    sums = analysis.distribution(ops, where, by)
+    sums = analysis.distribution(ops, side, by)
     times = pd.Series(floats(sums["self_us"]), sums[by].to_numpy(object))
     work = float(times.sum())
     idle = idle or 0.0
     total = work + idle
     last = [RingPart(label="Idle", percent=100 * idle / total, kind="idle")] if idle > 0 else []
     return OpRing(
-        where=where,
+        where=side,
         by=by,
         ms=work / 1000,
         parts=rings.parts(times, MOST_PARTS),
@@ -122,8 +122,8 @@ def _ring(
     )
 
 
-def _told(values: pd.Series[Any]) -> bool:
-    """Whether any row has a value."""
+def _has_values(values: pd.Series[Any]) -> bool:
+    """True if any row has a value."""
     return bool(((values.notna()) & (values.astype(object) != "")).any())
 
 
@@ -161,8 +161,8 @@ def _largest(ops: pd.DataFrame) -> pd.DataFrame:
     return ops.groupby("where", sort=False).head(MOST_ROWS) if len(ops) else ops
 
 
-def _sum(ops: pd.DataFrame, where: str) -> float | None:
-    side = ops[ops["where"] == where] if len(ops) else ops
+def _sum(ops: pd.DataFrame, side_name: str) -> float | None:
+    side = ops[ops["where"] == side_name] if len(ops) else ops
     return float(np.nansum(floats(side["self_us"]))) if len(side) else None
 
 

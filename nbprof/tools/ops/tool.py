@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.ops import figure, payload
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, cached_part
 from nbprof.tools.torch_ops import ops_torch
 
 if TYPE_CHECKING:
@@ -13,28 +13,30 @@ if TYPE_CHECKING:
 
 
 def _omissions(run: Run, _events: int) -> list[str]:
-    count = payload.left_out(run)
-    said = (
-        [f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all."]
-        if count
-        else []
-    )
-    return said + ops_torch.omissions(run)
+    sentences = ops_torch.omissions(run)
+    if count := payload.left_out(run):
+        sentences.insert(
+            0,
+            f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all.",
+        )
+    return sentences
 
 
 def _follows(run: Run, bound: str) -> bool:
-    """Where it has such ops: those of compiled programs on the CPU are none of the framework's."""
+    """True if the tab has framework ops of that side, which ops in compiled programs on the CPU are
+    not.
+    """
     if bound == "device_compute" and not run.kernels.empty:
         return False
-    where = {"host_compute": "host", "device_compute": "device"}.get(bound)
-    return bool((payload.of_framework(run.ops)["where"] == where).any())
+    side = {"host_compute": "host", "device_compute": "device"}.get(bound)
+    return bool((payload.of_framework(run.ops)["where"] == side).any())
 
 
 TOOL = Tool(
-    payload=kept("ops", payload.payload),
+    payload=cached_part("ops", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
-    # What was not recorded is no 0.
+    # Ops that were not recorded have no count, not 0.
     count=lambda run: len(payload.without_idle(run.ops)) or None,
     follows=_follows,
     omissions=_omissions,

@@ -45,9 +45,9 @@ class Advice(pd.DataFrame):
     @classmethod
     def of(cls, frame: pd.DataFrame, profile: Shown) -> Advice:
         """The findings of a profile."""
-        out = cls(frame.copy())
-        object.__setattr__(out, "_profile", profile)
-        return out
+        advice = cls(frame.copy())
+        object.__setattr__(advice, "_profile", profile)
+        return advice
 
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
@@ -60,5 +60,5 @@ class Advice(pd.DataFrame):
         if self._profile is None:
             return None
         payload = self._profile.payload()
-        shown = replace(payload, overview=replace(payload.overview, only="advice"))
-        return self._profile.mimebundle(views=["overview"], payload=shown, drawn=False)
+        advice_only = replace(payload, overview=replace(payload.overview, only="advice"))
+        return self._profile.mimebundle(views=["overview"], payload=advice_only, drawn=False)

@@ -49,21 +49,21 @@ class LineView(Framed):
     `frame` has one row per line that ran or that a program was compiled from, the recorded cell
     first:
 
-    - `host_us`: what passed while the line ran, on the thread of the cell, with all that it called.
-      A function of a cell has lines of its own, so that the time of a call stands with the lines
-      that it ran: each moment counts once.
+    - `host_us`: time while the line ran on the thread of the cell, including everything it called.
+      A call of a function of a cell counts for the lines of that function, so each moment counts
+      once.
     - `device_us`: time of the kernels, copies and fills that were launched while the line ran, by
-      this thread or another, as autograd has one. A framework that launches later than it is called
+      this thread or another, such as that of autograd. A framework that launches asynchronously
       launches in a later line.
     - `program_us`: self time of the ops of compiled XLA programs by the line that they were traced
-      from: one of a jitted function, not of its call. It needs no stacks.
+      from: a line of a jitted function, not that of its call. It needs no stacks.
 
     In other recordings of PyTorch with stacks the row is that of a function, and its line the one
     in the stack: since PyTorch 1.11 the first one of the function. Then `host_us` is the time in
     the function and in library code that it called, `device_us` what their ops launched, also by
-    the backward pass. Person's code is that of cells and of files that lie in no package.
+    the backward pass. Rows are of your own code: cells, and files outside of packages.
 
-    What belongs to no line is `unattributed`, and in no row.
+    Time that belongs to no line is `unattributed`, and in no row.
     """
 
     def __init__(self, profile: Shown) -> None:
@@ -85,78 +85,65 @@ def payload(run: Run) -> Code | None:
     """The cells with the time of each line, the recorded one first; None where no cell has any."""
     if run.capture is None or not (run.capture.lines or run.capture.python):
         # Nothing has the text of a cell.
-        return Code(cells=[], notes=[again]) if (again := offer(run)) else None
+        hint = offer(run)
+        return Code(cells=[], notes=[hint]) if hint else None
     lines = run.lines
-    columns = [
-        "line",
-        "code",
-        *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any()),
-    ]
-    cells = [
-        CodeCell(
-            title=title,
-            table=_table(
-                lines.frame[lines.frame["file"] == title],
-                text,
-                columns,
-                whole=at == 0,
-                sampled=lines.sampled,
-            ),
-        )
-        for at, (title, text) in enumerate(lines.source.items())
-        if (lines.frame["file"] == title).any()
-    ]
+    recorded = [key for key in ("calls", *PARTS) if lines.frame[key].notna().any()]
+    cells = []
+    for index, (title, text) in enumerate(lines.source.items()):
+        rows = lines.frame[lines.frame["file"] == title]
+        if len(rows):
+            code = text.splitlines()
+            # The recorded cell is first.
+            span = (1, len(code)) if index == 0 else _timed_span(rows, len(code))
+            table = _table(rows, code, span, ["line", "code", *recorded], sampled=lines.sampled)
+            cells.append(CodeCell(title=title, table=table))
     return Code(cells=cells[:MOST_CELLS], notes=_notes(lines)) if cells else None
 
 
 def offer(run: Run) -> str:
-    """How to see the lines that the step waits for, where Python code bounds it and nothing
-    recorded which; "" elsewhere.
-    """
+    """A hint at --stacks if Python code bounds the step and no lines were recorded; else ""."""
     capture = run.capture
-    facts = run.first_answer
-    # Only what nbprof records in this process has lines, and samples of the Python stack name them
-    # already.
-    if (
-        capture is None
-        or not _has_lines(capture.backend)
-        or capture.options.get("stacks") is not False
-    ):
+    # Only recordings by nbprof in this process have lines, and samples of the Python stack name
+    # them already.
+    if capture is None or not _has_lines(capture.backend):
         return ""
-    if capture.lines or capture.python or capture.options.get("python"):
+    if capture.options.get("stacks") is not False or capture.options.get("python"):
         return ""
-    if facts.get("bound") == "input":
-        what = "prepare the input"
-    elif facts.get("bound") == "other":
-        what = "take the time outside ops"
-    else:
+    if capture.lines or capture.python:
         return ""
-    how = (
-        "profile the cell with %%nbprof --stacks"
-        if capture.notebook
-        else "record with nbprof.profile(stacks=True)"
-    )
-    return f"Which lines of Python {what} was not recorded. To see them, {how}."
+    purpose = _BOUND_BY.get(str(run.first_answer.get("bound")))
+    if purpose is None:
+        return ""
+    remedy = "record with nbprof.profile(stacks=True)"
+    if capture.notebook:
+        remedy = "profile the cell with %%nbprof --stacks"
+    return f"Which lines of Python {purpose} was not recorded. To see them, {remedy}."
+
+
+_BOUND_BY = {"input": "prepare the input", "other": "take the time outside ops"}
+"""What lines of Python do in the time of a category."""
+
+
+def _timed_span(rows: pd.DataFrame, count: int) -> tuple[int, int]:
+    """From the first to the last line with a time, and a few around them."""
+    numbers = rows["line"].to_numpy(np.int64)
+    return max(int(numbers.min()) - _AROUND, 1), min(int(numbers.max()) + _AROUND, count)
 
 
 def _has_lines(backend: str) -> bool:
-    """Whether nbprof records the lines that run beside a backend."""
+    """True if nbprof records lines together with this backend."""
     framework = RECORDED.get(backend)
     return framework is not None and framework.profiled
 
 
-def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> Table:
-    """All lines of a cell, or those from the first to the last with a time; times in ms."""
-    code = text.splitlines()
-    known = rows["line"].to_numpy(np.int64)
-    first, last = (
-        (1, len(code))
-        if whole
-        else (max(int(known.min()) - _AROUND, 1), min(int(known.max()) + _AROUND, len(code)))
-    )
-    last = min(last, first + MOST_LINES - 1)
+def _table(
+    rows: pd.DataFrame, code: list[str], span: tuple[int, int], keys: list[str], *, sampled: bool
+) -> Table:
+    """The lines of a span of a cell; times in ms."""
+    first, last = span[0], min(span[1], span[0] + MOST_LINES - 1)
     frame = rows.set_index("line").reindex(np.arange(first, last + 1))
-    frame = frame.assign(line=frame.index, code=[code[at - 1] for at in frame.index])
+    frame = frame.assign(line=frame.index, code=[code[number - 1] for number in frame.index])
     columns = []
     for key in keys:
         column = frames.column("lines.frame", key)
@@ -164,30 +151,29 @@ def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampl
             label = column.label.replace("µs", "ms")
             if sampled and key == "host_us":
                 label = f"{label}, sampled"
-            column = column._replace(
-                name=key.replace("_us", "_ms"), unit="ms", label=label, digits=2
-            )
-            frame[column.name] = floats(frame[key]) / 1e3
+            name = key.replace("_us", "_ms")
+            column = column._replace(name=name, unit="ms", label=label, digits=2)
+            frame[name] = floats(frame[key]) / 1e3
         columns.append(column)
     return table_of(frame, columns)
 
 
 def _notes(lines: Lines) -> list[str]:
-    """How much of each whole is in no line."""
-    out = []
+    """Sentences on time that is not attributed to any line."""
+    notes = []
     for key, value in lines.unattributed.items():
         total = value + float(np.nansum(floats(lines.frame[key])))
         if value > 0:
             share = wording.percent(100 * value / total)
-            out.append(
+            notes.append(
                 f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} is not attributed to"
                 " any line."
             )
     if lines.sampled:
-        out.append(_SAMPLED)
+        notes.append(_SAMPLED)
     if lines.cut:
-        out.append(
+        notes.append(
             "Lines were timed for part of the recording only (200,000 line changes, or until a"
             " debugger started): the rest belongs to no line."
         )
-    return out
+    return notes

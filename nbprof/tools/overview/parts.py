@@ -10,7 +10,7 @@ from nbprof.tools.parts import Empty, Evidence, Figure, Severity, Tab, Table, Ve
 
 
 class Confidence(Part):
-    """How sure the verdict is, and what speaks for and against it."""
+    """The confidence of the verdict, with the evidence for and against it."""
 
     level: Annotated[str, '"high" | "medium" | "low" | "none"']
     evidence: list[Evidence]
@@ -28,7 +28,7 @@ class HostPart(Part):
 
 
 class TraceTarget(Part):
-    """Where in the trace the evidence of a rule is."""
+    """The place in the trace that shows the evidence of a rule."""
 
     kind: Literal["gap", "input", "name"]
     name: str | None = None

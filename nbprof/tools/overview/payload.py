@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -42,7 +42,7 @@ from nbprof.tools.overview.parts import (
 )
 from nbprof.tools.parts import Evidence, Figure, Table, Verdict, no_table
 from nbprof.tools.tables import floats, hidden, longest, table
-from nbprof.tools.tool import asked
+from nbprof.tools.tool import ask
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -56,23 +56,28 @@ def payload(run: Run) -> Overview:
     advice, no_advice = guarded(
         "The advice", lambda: _findings(run), lambda sentence: ([], sentence)
     )
+    facts = _facts(run.overview)
     return replace(
         first,
         figures=figures(run),
         advice=advice,
         no_advice=no_advice,
         top_ops=guarded("The table of the top ops", lambda: _top_ops(run), lambda _: first.top_ops),
-        top_ops_where="host" if run.answer.get("top_ops_where") == "host" else "device",
+        top_ops_where=_top_ops_side(run),
         checks=_checks(run, run.answer.get("checks")),
-        run=[*_of_file(run), *_facts(run.overview)] if plain(run) else _facts(run.overview),
+        run=[*_of_file(run), *facts] if plain(run) else facts,
         plain=plain(run),
-        code=asked(lines.payload, run, otherwise=None, part="The table of lines of code"),
-        ranges=asked(ranges.payload, run, otherwise=None, part="The table of ranges"),
+        code=ask(lines.payload, run, otherwise=None, part="The table of lines of code"),
+        ranges=ask(ranges.payload, run, otherwise=None, part="The table of ranges"),
     )
 
 
+def _top_ops_side(run: Run) -> Literal["device", "host"]:
+    return "host" if run.answer.get("top_ops_where") == "host" else "device"
+
+
 def fallback(run: Run, sentence: str) -> Overview:
-    """What can be said where the rest could not be computed."""
+    """The first picture, for a run whose overview could not be computed."""
     return replace(early(run), no_advice=sentence)
 
 
@@ -104,11 +109,14 @@ def _findings(run: Run) -> tuple[list[Advice], str]:
 
 
 def early(run: Run) -> Overview:
-    """The same as far as it follows from the steps alone: the ops, what is advised, and the tabs
-    that it leads to, take longer.
+    """The part that follows from the steps alone: ops, advice, and the tabs that it leads to take
+    longer.
     """
     facts = run.first_answer
     bound, probe = facts.get("bound"), facts.get("probe")
+    on_device = has_device(run)
+    middle = [_busy(run)] if on_device else [_host_compute(run), *_rate(run, facts)]
+    evidence = facts.get("confidence_evidence") or []
     return Overview(
         bound=bound if bound in BY_KEY else None,
         verdict=Verdict(
@@ -118,16 +126,9 @@ def early(run: Run) -> Overview:
         ),
         confidence=Confidence(
             level=facts.get("confidence") or "none",
-            evidence=[
-                Evidence(ok=bool(ok), text=text)
-                for ok, text in facts.get("confidence_evidence") or []
-            ],
+            evidence=[Evidence(ok=bool(ok), text=text) for ok, text in evidence],
         ),
-        figures=[
-            _average(run),
-            _waiting(run),
-            *([_busy(run)] if has_device(run) else [_host_compute(run), *_rate(run, facts)]),
-        ],
+        figures=[_average(run), _waiting(run), *middle],
         host_parts=_host_parts(run),
         advice=[],
         contention=facts.get("contention") or "",
@@ -136,7 +137,7 @@ def early(run: Run) -> Overview:
         code=None,
         ranges=None,
         top_ops=table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
-        top_ops_where="device" if has_device(run) else "host",
+        top_ops_where="device" if on_device else "host",
         run=_facts(facts),
         checks=[],
     )
@@ -146,9 +147,7 @@ def _host_parts(run: Run) -> list[HostPart]:
     """Rows below a category in the breakdown; none below one that is not split further."""
     frame = run.host_parts
     split = set(frame.loc[frame["part"] != "host", "category"])
-    shown = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)].sort_values(
-        "percent", ascending=False
-    )
+    rows = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)]
     return [
         HostPart(
             category=str(row["category"]),
@@ -156,7 +155,7 @@ def _host_parts(run: Run) -> list[HostPart]:
             ms=float(row["ms"]),
             percent=float(row["percent"]),
         )
-        for row in shown.to_dict("records")
+        for row in rows.sort_values("percent", ascending=False).to_dict("records")
     ]
 
 
@@ -179,81 +178,90 @@ _CHECKS = {
 """Names of the checks on screen; one that is missing here is shown by its key."""
 
 
+def _text(value: Any) -> str:
+    """A text of a frame; "" where it is missing."""
+    return value if isinstance(value, str) else ""
+
+
 def _checks(run: Run, checks: Any) -> list[CheckResult]:
-    """What was looked at: every check with its percentage and what follows from it."""
+    """Every check with its percentage and the conclusion."""
     if not isinstance(checks, pd.DataFrame):
         return []
-    return [
-        CheckResult(
-            label=_CHECKS.get(str(row["check"]), str(row["check"]).replace("_", " ").capitalize()),
-            percent=wording.real(row["percent"]),
-            level=str(row["level"]),
-            statement=str(row["statement"]),
-            view=_place(run, str(row["view"])),
+    results = []
+    for row in checks.to_dict("records"):
+        key = str(row["check"])
+        results.append(
+            CheckResult(
+                label=_CHECKS.get(key, key.replace("_", " ").capitalize()),
+                percent=wording.real(row["percent"]),
+                level=str(row["level"]),
+                statement=str(row["statement"]),
+                view=_tab_with_data(run, str(row["view"])),
+            )
         )
-        for row in checks.to_dict("records")
-    ]
+    return results
 
 
 def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the run ran on: as the run states it, with what the recording itself knows of devices,
-    versions and time.
+    """Facts of the run as it states them, with devices, versions and time from the recording
+    itself.
     """
-    known = facts.get("environment") or {}
-    stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
-    if devices := [_device(group) for group in known.get("devices") or []]:
-        stated["Device"] = "; ".join(devices)
-    # JAX states the platform "cpu" as the version of itself.
-    versions = [
-        f"{name} {version}"
-        for name, version in (known.get("versions") or {}).items()
-        if version != name
-    ]
-    # A run that nbprof recorded has those of its framework in its name.
-    if versions := [one for one in versions if one not in stated.get("Framework", "").split(", ")]:
-        stated["Versions"] = ", ".join(versions)
-    return [(label, wording.one_line(value)) for label, value in stated.items()]
+    environment = facts.get("environment") or {}
+    values = {str(label): str(value) for label, value in facts.get("run_facts") or []}
+    if devices := [_device(group) for group in environment.get("devices") or []]:
+        values["Device"] = "; ".join(devices)
+    if versions := _versions(environment, values.get("Framework", "")):
+        values["Versions"] = ", ".join(versions)
+    return [(label, wording.one_line(value)) for label, value in values.items()]
+
+
+def _versions(environment: Mapping[str, Any], framework: str) -> list[str]:
+    """Recorded versions, except those that the name of the framework states already."""
+    stated_versions = framework.split(", ")
+    versions = []
+    for name, version in (environment.get("versions") or {}).items():
+        text = f"{name} {version}"
+        # JAX states the platform "cpu" as the version of itself.
+        if version != name and text not in stated_versions:
+            versions.append(text)
+    return versions
 
 
 def _of_file(run: Run) -> list[tuple[str, str]]:
-    """What a trace without a known framework is and has."""
-    lanes = asked(lambda: run.trace.lanes, otherwise=None)
-    held = wording.plural(run.as_read.receipt.events, "event")
+    """Format and size of a trace without a known framework."""
+    facts = []
+    if run.files is not None:
+        facts.append(("Format", by_name(run.files.format).label))
+    content = wording.plural(run.as_read.receipt.events, "event")
+    lanes = ask(lambda: run.trace.lanes, otherwise=None)
     if lanes is not None:
+        count = wording.plural(int((lanes["events"] > 0).sum()), "lane")
         processes = len(lanes[["host", "process"]].drop_duplicates())
-        held += (
-            f" on {wording.plural(int((lanes['events'] > 0).sum()), 'lane')} of"
-            f" {wording.plural(processes, 'process', 'processes')}"
-        )
-    names = [by_name(run.files.format).label] if run.files is not None else []
-    return [*(("Format", name) for name in names), ("Holds", held)]
+        content += f" on {count} of {wording.plural(processes, 'process', 'processes')}"
+    return [*facts, ("Holds", content)]
 
 
 def _device(group: Mapping[str, Any]) -> str:
-    """`4 × Tesla T4 (sm_75), 40 cores, 14.56 GiB` of what is known of a kind of device."""
-    count, capability, cores = (
-        group.get("count") or 1,
-        group.get("compute_capability"),
-        wording.real(group.get("cores")),
-    )
+    """`4 × Tesla T4 (sm_75), 40 cores, 14.56 GiB` from the facts about a kind of device."""
     name = str(group.get("name") or group.get("kind") or "device")
-    unit = unit_of_gpu([name])
+    capability, unit = group.get("compute_capability"), unit_of_gpu([name])
+    parts = [name]
     # A number of CUDA's: the names of AMD's have the architecture.
-    short = (
-        f"sm_{str(capability).replace('.', '')}" if capability and unit == "multiprocessor" else ""
-    )
-    parts = [f"{name} ({short})" if short and short not in name else name]
-    if cores:
-        parts.append(
-            wording.plural(int(cores), unit) if capability else wording.plural(int(cores), "core")
-        )
+    if capability and unit == "multiprocessor":
+        architecture = f"sm_{str(capability).replace('.', '')}"
+        if architecture not in name:
+            parts = [f"{name} ({architecture})"]
+    if cores := wording.real(group.get("cores")):
+        parts.append(wording.plural(int(cores), unit if capability else "core"))
     if memory := wording.real(group.get("memory_bytes")):
         parts.append(wording.size(memory))
     if group.get("megacore"):
         parts.append("Megacore")
-    if beside := wording.real(group.get("sparse_cores")):
-        parts.append(wording.plural(int(beside), "SparseCore"))
-    return (f"{count} × " if count > 1 else "") + ", ".join(parts)
+    if sparse_cores := wording.real(group.get("sparse_cores")):
+        parts.append(wording.plural(int(sparse_cores), "SparseCore"))
+    count = group.get("count") or 1
+    text = ", ".join(parts)
+    return f"{count} × {text}" if count > 1 else text
 
 
 def figures(run: Run) -> list[Figure]:
@@ -261,16 +269,17 @@ def figures(run: Run) -> list[Figure]:
     one.
     """
     facts = run.answer
-    on_device = has_device(run)
-    of_tpu = (
-        facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
-    )
-    of_device = [
-        _busy(run),
-        *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(run), _precision(facts)]),
-    ]
-    middle = of_device if on_device else [_host_compute(run), *_rate(run, facts), _eager(run)]
+    if not has_device(run):
+        middle = [_host_compute(run), *_rate(run, facts), _eager(run)]
+    elif facts.get("flops_utilization_percent") is not None and _of_tpu(run):
+        middle = [_busy(run), _flops(run), _bandwidth(run)]
+    else:
+        middle = [_busy(run), _op_time(run), _precision(facts)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
+
+
+def _of_tpu(run: Run) -> bool:
+    return bool((run.devices["kind"] == "TPU").any())
 
 
 def _summary(run: Run, category: str) -> dict[Any, Any]:
@@ -280,30 +289,36 @@ def _summary(run: Run, category: str) -> dict[Any, Any]:
 
 
 def _average(run: Run) -> Figure:
-    row = _summary(run, "step_time")
+    facts = run.first_answer
     mean, spread = (
-        wording.real(run.first_answer.get("step_time_ms")),
-        wording.real(run.first_answer.get("step_time_sd_ms")),
+        wording.real(facts.get("step_time_ms")),
+        wording.real(facts.get("step_time_sd_ms")),
     )
-    unit_of_work = unit_of(run)
-    note = "no steps" if mean is None else ""
+    label = unit_of(run).average
+    if mean is None:
+        return figure("step_time", label, None, "ms", 2, "no steps")
     # All of the card in one unit.
     unit, size = wording.time_unit(mean)
-    if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
-        high = wording.real(row.get("max_ms"))
-        median, p95 = (wording.number(float(row[key]) / size, 2) for key in ("median_ms", "p95_ms"))
-        note = (
-            f"median {median}, p95 {p95}, range"
-            f" {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
-        )
-        if len(run.steps) == 1:
-            note = "first to last event" if unit_of_work.whole else f"one {unit_of_work.noun}"
     deviation = None
-    if spread is not None and mean is not None and len(run.steps) > 1:
+    if spread is not None and len(run.steps) > 1:
         deviation = f"± {wording.number(spread / size, 2)}"
-    return figure(
-        "step_time", unit_of_work.average, mean and mean / size, unit, 2, note, spread=deviation
-    )
+    note = _average_note(run, size)
+    return figure("step_time", label, mean / size, unit, 2, note, spread=deviation)
+
+
+def _average_note(run: Run, size: float) -> str:
+    """Median, p95 and range of the steps, in a unit of so many ms."""
+    row = _summary(run, "step_time")
+    low, high = wording.real(row.get("min_ms")), wording.real(row.get("max_ms"))
+    if low is None:
+        return ""
+    unit = unit_of(run)
+    if len(run.steps) == 1:
+        return "first to last event" if unit.whole else f"one {unit.noun}"
+    median = wording.number(float(row["median_ms"]) / size, 2)
+    p95 = wording.number(float(row["p95_ms"]) / size, 2)
+    longest = wording.number(None if high is None else high / size, 2)
+    return f"median {median}, p95 {p95}, range {wording.number(low / size, 2)}–{longest}"
 
 
 def _of_each(run: Run, ms: Any) -> str:
@@ -313,106 +328,80 @@ def _of_each(run: Run, ms: Any) -> str:
 
 
 def _waiting(run: Run) -> Figure:
+    facts = run.first_answer
     percent, mean = (
-        wording.real(run.first_answer.get("input_percent")),
-        wording.real(run.first_answer.get("step_time_ms")),
+        wording.real(facts.get("input_percent")),
+        wording.real(facts.get("step_time_ms")),
     )
-    note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
-        note = _of_each(run, percent * mean / 100) if mean is not None else ""
-    hot = run.first_answer.get("bound") == "input"
+        note = "" if mean is None else _of_each(run, percent * mean / 100)
+    else:
+        note = "no steps" if mean is None else "input was not traced"
+    hot = facts.get("bound") == "input"
     return figure(
         "input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)), hot=hot
     )
 
 
 def _busy(run: Run) -> Figure:
-    percent = run.first_answer.get("device_busy_percent")
-    note = "no steps" if run.steps.empty else "not recorded"
-    if wording.real(percent) is not None:
-        devices, used = len(run.devices), run.busy_devices
-        note = f"of {unit_of(run).time}"
-        if devices > 1:
-            # A device that ran nothing may not have been traced: it is in no mean.
-            note += (
-                f", mean of {devices:,} devices"
-                if used in (0, devices)
-                else f", {_that_worked(used, devices)}"
-            )
-        note += (
-            "; copies and infeed count"
-            if (run.devices["kind"] == "TPU").any()
-            else "; copies count"
-        )
+    percent = wording.real(run.first_answer.get("device_busy_percent"))
+    if percent is not None:
+        note = _busy_note(run)
+    else:
+        note = "no steps" if run.steps.empty else "not recorded"
     return figure(
         "device_busy", "Device busy", percent, "%", 1, note, bar=bar(("device_compute", percent))
     )
 
 
-def _that_worked(used: int, devices: int) -> str:
-    """The devices that ran anything, where others ran nothing."""
-    return (
-        f"the one of {devices:,} devices that ran"
-        if used == 1
-        else f"mean of the {used:,} of {devices:,} devices that ran"
-    )
+def _busy_note(run: Run) -> str:
+    devices, used = len(run.devices), run.busy_devices
+    note = f"of {unit_of(run).time}"
+    # A device that ran nothing may not have been traced: it is in no mean.
+    if devices > 1 and used in (0, devices):
+        note += f", mean of {devices:,} devices"
+    elif devices > 1 and used == 1:
+        note += f", the one of {devices:,} devices that ran"
+    elif devices > 1:
+        note += f", mean of the {used:,} of {devices:,} devices that ran"
+    return note + ("; copies and infeed count" if _of_tpu(run) else "; copies count")
 
 
 def _flops(run: Run) -> Figure:
-    """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many
-    bits, says little.)
+    """FLOP rate of TPUs by their peak. (Their ops are compiled, so their place and precision say
+    little.)
     """
-    rate, peak = (
-        wording.real(value)
-        for value in (
-            run.answer.get("flops_per_second"),
-            run.devices["peak_flops_per_second"].max(),
-        )
-    )
-    note = (
-        f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s"
-        " per device"
-    )
+    rate = wording.real(run.answer.get("flops_per_second")) or 0
+    peak = wording.real(run.devices["peak_flops_per_second"].max()) or 0
+    note = f"{wording.number(rate / 1e12, 3)} of {wording.number(peak / 1e12)} TFLOP/s per device"
     if (counter := wording.real(run.answer.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
-    percent = run.answer.get("flops_utilization_percent")
-    note += _unknown(run)
-    return figure(
+    return _used(
         "flops_utilization",
         "FLOPS utilization",
-        percent,
-        "%",
-        1,
-        note,
-        bar=bar(("device_compute", percent)),
+        run.answer.get("flops_utilization_percent"),
+        note + _unknown(run),
     )
+
+
+def _used(key: str, label: str, percent: Any, note: str) -> Figure:
+    """The utilization of a resource of the devices."""
+    return figure(key, label, percent, "%", 1, note, bar=bar(("device_compute", percent)))
 
 
 def _bandwidth(run: Run) -> Figure:
-    percent, rate = (
-        run.answer.get("memory_bandwidth_utilization_percent"),
-        run.answer.get("memory_bytes_per_second"),
-    )
-    known = wording.real(percent) is not None
-    peak = wording.real(run.devices["memory_bytes_per_second"].max())
-    stated = (
-        f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per"
-        " device"
-    )
-    note = f"{stated}{_unknown(run)}" if known else "not recorded"
-    return figure(
-        "memory_bandwidth",
-        "Memory bandwidth",
-        percent,
-        "%",
-        1,
-        note,
-        bar=bar(("device_compute", percent)),
-    )
+    percent = wording.real(run.answer.get("memory_bandwidth_utilization_percent"))
+    note = "not recorded"
+    if percent is not None:
+        rate = run.answer.get("memory_bytes_per_second") or 0
+        peak = wording.real(run.devices["memory_bytes_per_second"].max()) or 0
+        note = f"{wording.number(rate / 1e9, 2)} of {wording.number(peak / 1e9)} GB/s per device"
+        note += _unknown(run)
+    return _used("memory_bandwidth", "Memory bandwidth", percent, note)
 
 
 def _unknown(run: Run) -> str:
-    """How much of op time is of ops whose FLOPs and bytes nobody knows."""
+    """The share of op time whose FLOPs and bytes are unknown, as the end of a note."""
     percent = wording.real(run.answer.get("unknown_cost_percent")) or 0.0
     return f"; cost unknown for {wording.percent(percent)} of op time" if percent >= 0.05 else ""
 
@@ -422,11 +411,9 @@ def _no_ops(run: Run) -> str:
     activity = run.activity
     if without := len(activity.hosts_without_ops):
         return f"no ops recorded on {without:,} of {len(activity.hosts):,} hosts"
-    return (
-        "no ops recorded on the host"
-        if run.answer.get("top_ops_where") == "device"
-        else "no ops recorded"
-    )
+    if run.answer.get("top_ops_where") == "device":
+        return "no ops recorded on the host"
+    return "no ops recorded"
 
 
 def _op_time(run: Run) -> Figure:
@@ -446,20 +433,12 @@ def _op_time(run: Run) -> Figure:
 
 
 def _precision(facts: Mapping[str, Any]) -> Figure:
-    half, full = (
-        wording.real(facts.get("compute_16bit_percent")),
-        wording.real(facts.get("compute_32bit_percent")),
-    )
-    note = (
-        f"32-bit {wording.percent(full)}"
-        if half is not None
-        else "precision not recorded"
-        if facts.get("steps")
-        else "no steps"
-    )
-    return figure(
-        "compute_16bit", "16-bit compute", half, "%", 1, note, bar=bar(("device_compute", half))
-    )
+    half = wording.real(facts.get("compute_16bit_percent"))
+    if half is not None:
+        note = f"32-bit {wording.percent(wording.real(facts.get('compute_32bit_percent')))}"
+    else:
+        note = "precision not recorded" if facts.get("steps") else "no steps"
+    return _used("compute_16bit", "16-bit compute", half, note)
 
 
 def _host_compute(run: Run) -> Figure:
@@ -474,101 +453,107 @@ def _host_compute(run: Run) -> Figure:
 
 
 def _rate(run: Run, facts: Mapping[str, Any]) -> list[Figure]:
-    """How many of them in a second; nothing of a recording, of which there is one."""
+    """Units of work per second; none for a recording that is not divided."""
     unit = unit_of(run)
     if unit.whole:
         return []
-    mean = wording.real(facts.get("step_time_ms"))
-    note = "no accelerator" if mean else "no steps"
-    covered = covered_by_steps(run.steps)
-    if mean and covered is not None and covered < COVERED:
-        note = f"without the time between {unit.plural}"
     label = f"{unit.plural.capitalize()} per second"
-    return [figure("steps_per_second", label, 1000 / mean if mean else None, "", 1, note)]
+    mean = wording.real(facts.get("step_time_ms"))
+    if not mean:
+        return [figure("steps_per_second", label, None, "", 1, "no steps")]
+    note = "no accelerator"
+    covered = covered_by_steps(run.steps)
+    if covered is not None and covered < COVERED:
+        note = f"without the time between {unit.plural}"
+    return [figure("steps_per_second", label, 1000 / mean, "", 1, note)]
 
 
 def _eager(run: Run) -> Figure:
     percent = wording.real(run.answer.get("eager_host_percent"))
-    outside = "of op time, not compiled" if by_torch(run) else "of op time on host"
-    note = outside if percent is not None else _no_ops(run)
+    if percent is None:
+        note = _no_ops(run)
+    elif by_torch(run):
+        note = "of op time, not compiled"
+    else:
+        note = "of op time on host"
     return figure("eager", "Eager ops", percent, "%", 1, note, bar=bar(("host_compute", percent)))
 
 
 def _memory(run: Run) -> Figure:
     peak = wording.real(run.answer.get("peak_memory_bytes"))
-    if peak is None:
-        return bytes_figure("peak_memory", "Peak memory", None, "")
     note = ""
-    summary = run.known_memory
-    if len(summary):
-        shown = summary[summary["peak_bytes"] == peak]
-        largest = (
-            shown
-            if len(shown)
-            else summary.sort_values("peak_bytes", ascending=False, kind="stable")
-        ).iloc[0]
-        note = str(largest["memory_id"])
-        capacity = wording.real(largest["capacity_bytes"])
-        # Host allocators state no limit, or one so large that a part of it says nothing.
-        if capacity and peak <= capacity < 2**44:
-            note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
-        if not largest["whole"]:
-            note = "lower bound: earlier allocations are not included"
+    if peak is not None and len(run.known_memory):
+        note = _peak_note(run.known_memory, peak)
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
 
-# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where
-# the device was idle.
+def _peak_note(summary: pd.DataFrame, peak: float) -> str:
+    """The allocator with the peak, or its capacity."""
+    rows = summary[summary["peak_bytes"] == peak]
+    if rows.empty:
+        rows = summary.sort_values("peak_bytes", ascending=False, kind="stable")
+    largest = rows.iloc[0]
+    if not largest["whole"]:
+        return "lower bound: earlier allocations are not included"
+    capacity = wording.real(largest["capacity_bytes"])
+    # Host allocators state no limit, or one so large that a share of it says nothing.
+    if capacity and peak <= capacity < 2**44:
+        return f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
+    return str(largest["memory_id"])
+
+
+# Rules whose evidence in the trace is the longest copy to the device, or the time when it was idle.
 _COPIES = ("pinned_memory", "input_ahead", "input_copies", "copies_exposed")
 _IDLE = ("waits", "other", "between_steps", "host_bound")
 # Rules whose evidence is calls of one kind, by how their names begin.
 _CALLS = {"optimizer_loop": "Optimizer.step#", "gloo": "gloo:"}
-# What XLA's and TensorFlow's tracer of a GPU calls a copy to it.
+# The name of a copy to a GPU in traces of XLA and TensorFlow.
 _COPY = "MemcpyH2D"
 
 
 def _target(run: Run, rule: str) -> TraceTarget | None:
-    """Where in the trace the evidence of a rule is; None where that is all of it, or in the trace
-    of a host that was read separately.
+    """The place in the trace that shows the evidence of a rule; None if all of the trace is
+    evidence, or if it is in the trace of a host that was read separately.
     """
     if run.parts is not None:
         return None
     if rule in _IDLE:
         return TraceTarget(kind="gap") if run.activity.has_device else None
-    if begin := _CALLS.get(rule):
-        named = next((str(name) for name in run.trace.names if str(name).startswith(begin)), "")
-        return TraceTarget(kind="name", name=named) if named else None
+    if rule in _CALLS:
+        for name in map(str, run.trace.names):
+            if name.startswith(_CALLS[rule]):
+                return TraceTarget(kind="name", name=name)
+        return None
     if rule not in _COPIES:
         return None
     copies = run.input_ops[run.input_ops["category"] == "enqueue"]
     if len(copies):
-        return TraceTarget(
-            kind="input", name=str(copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())])
-        )
+        longest_copy = copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())]
+        return TraceTarget(kind="input", name=str(longest_copy))
     return TraceTarget(kind="name", name=_COPY) if _COPY in set(run.trace.names) else None
 
 
-def _place(run: Run, view: str) -> str:
+def _tab_with_data(run: Run, view: str) -> str:
     """A tab, or the one that shows the same where the dashboard of this run lacks it or has nothing
     on it.
     """
 
     def shows(tab: str) -> bool:
-        return (
-            tab in NAMES
-            and asked(register.tool(tab).has, run, otherwise=False)
-            and register.tool(tab).count(run) != 0
-        )
+        if tab not in NAMES:
+            return False
+        tool = register.tool(tab)
+        return ask(tool.has, run, otherwise=False) and tool.count(run) != 0
 
     # Kernels are ops, and so is what ran in compiled programs.
     return next(tab for tab in (view, "ops", "op_profile", "trace") if shows(tab))
 
 
 def _advice(run: Run, row: dict[Any, Any]) -> Advice:
-    view, link = row.get("view"), row.get("link")
-    if isinstance(view, str) and view and (place := _place(run, view)) != view:
-        view, link = place, NAMES[place].label
+    view, link = _text(row.get("view")), _text(row.get("link"))
+    if view and (tab := _tab_with_data(run, view)) != view:
+        view, link = tab, NAMES[tab].label
     unit = gain_unit(run.first_answer, row.get("gain_ms_per_step"))
+    target = _target(run, str(row.get("rule") or "")) if view == "trace" else None
     return Advice(
         severity=str(row.get("severity") or "low"),
         title=str(row["title"]),
@@ -580,9 +565,9 @@ def _advice(run: Run, row: dict[Any, Any]) -> Advice:
         certainty=str(row.get("certainty") or ""),
         refuted_by=str(row.get("refuted_by") or ""),
         fix=fix_lines(row.get("fix")),
-        view=view if isinstance(view, str) and view else "overview",
-        link=link.replace("GPU kernels", f"{chip(run)} kernels") if isinstance(link, str) else "",
-        target=_target(run, str(row.get("rule") or "")) if view == "trace" else None,
+        view=view or "overview",
+        link=link.replace("GPU kernels", f"{chip(run)} kernels"),
+        target=target,
     )
 
 
@@ -600,30 +585,26 @@ _TOP = ("rank", "op", "type", "ms_per_step", "percent", "cumulative_percent")
 
 
 def _top_ops(run: Run) -> Table:
-    frame = run.answer["top_ops"]
+    frame, side = run.answer["top_ops"], _top_ops_side(run)
     keys = [*_TOP]
     if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
         frame = frame.assign(gflops_per_second=floats(frame["flops_per_second"]) / 1e9)
         keys.append("gflops_per_second")
+    devices = 1
     if run.steps.empty and len(frame):
         # The screen has one column for both, and calls it "ms".
         frame = frame.assign(ms_per_step=frame["self_ms"])
-    # Beside the time of a step stands what one device takes of it, not the sum of all.
-    devices = (
-        len(run.activity.device_extents)
-        if len(run.steps) and run.answer.get("top_ops_where") == "device"
-        else 1
-    )
+    elif len(run.steps) and run.answer.get("top_ops_where") == "device":
+        # The table shows the time on one device, like the time of a step, not the sum of all.
+        devices = len(run.activity.device_extents)
     if devices > 1 and len(frame):
-        # Each host has steps of its own, by all of which the sum was divided already.
+        # The sum was divided by the steps of all hosts, and each host has its own.
         hosts = run.steps["host"].nunique()
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
-    where = ("host" if run.answer.get("top_ops_where") == "host" else "device",)
-    top_ops = hidden(
-        table(frame.head(10), "overview.top_ops", keys),
-        *longest(frame.head(10), run.longest_calls, where),
-    )
-    top_ops.head("percent").label = f"% of {where[0]}"
+    frame = frame.head(10)
+    top_ops = table(frame, "overview.top_ops", keys)
+    top_ops = hidden(top_ops, *longest(frame, run.longest_calls, (side,)))
+    top_ops.head("percent").label = f"% of {side}"
     head = top_ops.head("ms_per_step")
     if run.steps.empty:
         head.label = "ms"

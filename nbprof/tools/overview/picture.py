@@ -24,6 +24,8 @@ _HEIGHT = 2400
 _GAP = 44
 _GRAPH = 300
 _SPLIT = 850
+_LOGO = (("#CF4A1A", 0, 18), ("#23896A", 6, 24), ("#184A95", 0, 14))
+"""Bars of the logo: colour, left, width."""
 
 
 def png(payload: Payload) -> bytes:
@@ -64,30 +66,28 @@ def steps_png(payload: Payload) -> bytes | None:
 
 
 def _header(sheet: Canvas, meta: Meta, y: float) -> float:
-    for i, (colour, width) in enumerate((("#CF4A1A", 18), ("#23896A", 24), ("#184A95", 14))):
-        sheet.box(
-            _LEFT + 6 * (i == 1), y + 2 + 8 * i, _LEFT + 6 * (i == 1) + width, y + 7 + 8 * i, colour
-        )
+    for row, (colour, left, width) in enumerate(_LOGO):
+        top = y + 2 + 8 * row
+        sheet.box(_LEFT + left, top, _LEFT + left + width, top + 5, colour)
     x = sheet.text(_LEFT + 44, y, "nbprof", 24, INK, bold=True)
     x = sheet.text(x + 22, y, sheet.fit(meta.label, 24, 500), 24, TEXT, bold=True)
-    sheet.text(
-        x + 10,
-        y + 2,
-        sheet.fit(" · ".join(["", *meta.facts]).strip(), 22, _RIGHT - x - 10),
-        22,
-        SOFT,
-    )
+    facts = " · ".join(["", *meta.facts]).strip()
+    sheet.text(x + 10, y + 2, sheet.fit(facts, 22, _RIGHT - x - 10), 22, SOFT)
     sheet.rule(_LEFT, _RIGHT, y + 42)
     notice = meta.notice
     if not notice:
         return y + 66
-    y += 58
-    # What a notice says above a snippet makes no sense without it.
+    # The text of a notice leads to its snippet, which the picture lacks.
     text = notice.title if notice.code else f"{notice.title} {notice.text}"
-    for line in sheet.wrap(text, 22, _RIGHT - _LEFT, 2):
+    return _paragraph(sheet, sheet.wrap(text, 22, _RIGHT - _LEFT, 2), y + 58) + 18
+
+
+def _paragraph(sheet: Canvas, lines: list[str], y: float) -> float:
+    """Lines of small text; gives the y below them."""
+    for line in lines:
         sheet.text(_LEFT, y, line, 22, SOFT)
         y += 30
-    return y + 18
+    return y
 
 
 def _verdict(sheet: Canvas, overview: Overview, y: float) -> float:
@@ -137,7 +137,7 @@ def _average_bar(sheet: Canvas, rows: list[Row], y: float) -> float:
 
 
 def _facts(sheet: Canvas, facts: list[tuple[str, str]], y: float) -> float:
-    """What the file is and holds, a line each."""
+    """Format and size of the file, one line each."""
     sheet.rule(_LEFT, _RIGHT, y)
     y += 20
     x = _LEFT + max((sheet.measure(label, 22) for label, _ in facts), default=0) + 30
@@ -152,32 +152,38 @@ def _figures(sheet: Canvas, figures: list[Figure], y: float) -> float:
     sheet.rule(_LEFT, _RIGHT, y)
     width = (_RIGHT - _LEFT) / len(figures)
     for i, figure in enumerate(figures):
-        x = _LEFT + i * width + (16 if i else 0)
-        room = width - 28
+        x = _LEFT + i * width
         if i:
+            x += 16
             sheet.box(x - 16, y, x - 14, y + 136, LINE)
-        sheet.text(x, y + 16, sheet.fit(figure.label, 22, room), 22, SOFT)
-        colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.hot else INK
-        end = sheet.text(
-            x, y + 46, wording.number(figure.value, figure.digits), 36, colour, bold=True
-        )
-        unit, note = figure.unit if figure.value is not None else "", figure.note
-        if spread := figure.spread:
-            fits = sheet.measure(f"{unit} {spread}", 22) <= x + room - end
-            unit, note = (f"{unit} {spread}", note) if fits else (unit, f"{spread}, {note}")
-        sheet.text(end + 6, y + 58, unit, 22, SOFT)
-        if figure.key == "step_time":
-            note = _clauses(sheet, note, room + 8)
-        sheet.text(x, y + 92, sheet.fit(note, 20, room + 8), 20, SOFT)
-        if figure.bar:
-            sheet.box(x, y + 122, x + room - 8, y + 129, TRACK)
-            left = x
-            for part in figure.bar:
-                right = left + (room - 8) * min(part.percent, 100) / 100
-                sheet.box(left, y + 122, right, y + 129, BY_KEY[part.category].colour)
-                left = right
+        _figure(sheet, figure, x, y, width - 28)
     sheet.rule(_LEFT, _RIGHT, y + 144)
     return y + 146
+
+
+def _figure(sheet: Canvas, figure: Figure, x: float, y: float, room: float) -> None:
+    """A key figure in a column of some width: label, value, note and bar."""
+    sheet.text(x, y + 16, sheet.fit(figure.label, 22, room), 22, SOFT)
+    colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.hot else INK
+    value = wording.number(figure.value, figure.digits)
+    end = sheet.text(x, y + 46, value, 36, colour, bold=True)
+    unit, note = figure.unit if figure.value is not None else "", figure.note
+    if figure.spread:
+        if sheet.measure(f"{unit} {figure.spread}", 22) <= x + room - end:
+            unit = f"{unit} {figure.spread}"
+        else:
+            note = f"{figure.spread}, {note}"
+    sheet.text(end + 6, y + 58, unit, 22, SOFT)
+    if figure.key == "step_time":
+        note = _clauses(sheet, note, room + 8)
+    sheet.text(x, y + 92, sheet.fit(note, 20, room + 8), 20, SOFT)
+    if not figure.bar:
+        return
+    sheet.box(x, y + 122, x + room - 8, y + 129, TRACK)
+    for part in figure.bar:
+        right = x + (room - 8) * min(part.percent, 100) / 100
+        sheet.box(x, y + 122, right, y + 129, BY_KEY[part.category].colour)
+        x = right
 
 
 def _clauses(sheet: Canvas, note: str, room: float) -> str:
@@ -189,25 +195,20 @@ def _clauses(sheet: Canvas, note: str, room: float) -> str:
 
 
 def _middle(figure: Figure) -> list[str]:
-    """What the note of the average says of the median and p95, with their unit unless it is that of
-    the axis.
-    """
+    """Median and p95 from the note of the average, with their unit unless the axis has it."""
     parts = [part for part in figure.note.split(", ") if part.startswith(("median", "p95"))]
     return parts if figure.unit == "ms" else [f"{part} {figure.unit}" for part in parts]
 
 
 def _borders(sheet: Canvas, steps: Steps, area: tuple[float, float, float]) -> str:
-    """Dashed lines where something else than the next step begins; what they are, as the end of the
-    caption.
-    """
+    """Dashed lines at boundaries between steps; their kinds, as the end of the caption."""
     left, top, right = area
-    borders = steps.boundaries or []
-    for border in borders:
+    kinds: dict[str, None] = {}
+    for border in steps.boundaries or []:
         x = left + (right - left) * border.row / len(steps.step)
         for dash in range(0, _GRAPH, 10):
             sheet.box(x - 1, top + dash, x + 1, top + min(dash + 6, _GRAPH), SOFT)
-    texts = [re.sub(r" \(.*?\)", "", border.text) for border in borders]
-    kinds = list(dict.fromkeys(kind for text in texts for kind in text.split(", ")))
+        kinds |= dict.fromkeys(re.sub(r" \(.*?\)", "", border.text).split(", "))
     return f"; dashed: {', '.join(kinds)}" if kinds else ""
 
 
@@ -215,24 +216,12 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     steps, unit, average = payload.steps, unit_in(payload.meta), payload.overview.figures[0]
     mean = average.value
     times = [float(t) for t in steps.step_time_ms]
-    scope = steps.count or wording.plural(len(times), unit.noun)
-    end = sheet.text(
-        _LEFT, y, "The recording" if unit.whole else unit.time.capitalize(), 25, INK, bold=True
-    )
-    numbers = (
-        f"{steps.prefix} {steps.step[0]}-{steps.step[-1]}".strip()
-        if len(times) > 1
-        else str(steps.step[0])
-    )
-    # Recordings have no numbers: there is one, or one of each host.
-    about = (
-        [scope, numbers, "ms", *_middle(average)]
-        if not unit.whole
-        else [*([scope] if len(times) > 1 else []), "ms"]
-    )
-    sheet.text(end + 14, y + 3, sheet.fit(", ".join(about), 22, _SPLIT - end - 14), 22, SOFT)
+    title = "The recording" if unit.whole else unit.time.capitalize()
+    end = sheet.text(_LEFT, y, title, 25, INK, bold=True)
+    about = ", ".join(_about_steps(steps, average, unit))
+    sheet.text(end + 14, y + 3, sheet.fit(about, 22, _SPLIT - end - 14), 22, SOFT)
     top, left, right = y + 52, _LEFT + 66, _SPLIT
-    ceiling, cut = scale(times)
+    ceiling, truncated = scale(times)
     for i in range((parts := _ticks(ceiling)) + 1):
         level = top + _GRAPH * (1 - i / parts)
         sheet.rule(left, right, level, LINE if i == 0 else TRACK)
@@ -241,20 +230,32 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     borders = _borders(sheet, steps, (left, top, right))
     if mean is not None and mean < ceiling and not unit.whole:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
-    middle = (
-        f"axis cut: longest {unit.noun} {wording.millis(max(times))}"
-        if cut
-        else f"{unit.noun} number"
-    )
+    below = top + _GRAPH + 10
     if unit.whole:
-        middle = "one bar per host" if len(times) > 1 else "the recording"
-    elif len(times) > 1:
-        sheet.text(left, top + _GRAPH + 10, str(steps.step[0]), 20, SOFT)
-        sheet.text(right, top + _GRAPH + 10, str(steps.step[-1]), 20, SOFT, align="r")
+        caption = "one bar per host" if len(times) > 1 else "the recording"
+    elif len(times) == 1:
+        caption = f"{unit.noun} {steps.step[0]}"
     else:
-        middle = f"{unit.noun} {steps.step[0]}"
-    sheet.text((left + right) / 2, top + _GRAPH + 10, middle + borders, 20, SOFT, align="c")
+        caption = f"{unit.noun} number"
+        if truncated:
+            caption = f"axis cut: longest {unit.noun} {wording.millis(max(times))}"
+        sheet.text(left, below, str(steps.step[0]), 20, SOFT)
+        sheet.text(right, below, str(steps.step[-1]), 20, SOFT, align="r")
+    sheet.text((left + right) / 2, below, caption + borders, 20, SOFT, align="c")
     return top + _GRAPH + 40
+
+
+def _about_steps(steps: Steps, average: Figure, unit: Unit) -> list[str]:
+    """The small text behind the title: number of steps, their numbers, unit, median and p95."""
+    count = len(steps.step_time_ms)
+    scope = steps.count or wording.plural(count, unit.noun)
+    # Recordings have no numbers: there is one, or one of each host.
+    if unit.whole:
+        return [scope, "ms"] if count > 1 else ["ms"]
+    numbers = str(steps.step[0])
+    if count > 1:
+        numbers = f"{steps.prefix} {numbers}-{steps.step[-1]}".strip()
+    return [scope, numbers, "ms", *_middle(average)]
 
 
 def scale(times: list[float]) -> tuple[float, bool]:
@@ -265,14 +266,14 @@ def scale(times: list[float]) -> tuple[float, bool]:
     """
     ordered = sorted(times)
     top = ordered[-1]
-    cut = len(ordered) > 2 and top > 4 * ordered[len(ordered) // 2] > 0
-    if cut:
+    truncated = len(ordered) > 2 and top > 4 * ordered[len(ordered) // 2] > 0
+    if truncated:
         top = ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)]
-        cut = top < ordered[-1]
+        truncated = top < ordered[-1]
     if top <= 0:
         return 1.0, False
     power = 10.0 ** math.floor(math.log10(top))
-    return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= top), cut
+    return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= top), truncated
 
 
 def _ticks(ceiling: float) -> int:
@@ -291,31 +292,22 @@ def _bars(
     left, top, right = area
     # More steps than columns of 2 pixels: each column shows the longest of its steps.
     group = math.ceil(len(times) / ((right - left) / 3))
-    shown = [
-        max(range(i, min(i + group, len(times))), key=times.__getitem__)
-        for i in range(0, len(times), group)
-    ]
-    pitch = (right - left) / len(shown)
+    drawn = []
+    for first in range(0, len(times), group):
+        drawn.append(max(range(first, min(first + group, len(times))), key=times.__getitem__))
+    pitch = (right - left) / len(drawn)
     width = min(max(pitch * 0.82, 2), 64)
-    for k, i in enumerate(shown):
-        x = left + pitch * (k + 0.5) - width / 2
+    recorded = [category for category in CATEGORIES if category.key in steps.categories]
+    for position, step in enumerate(drawn):
+        x = left + pitch * (position + 0.5) - width / 2
+        stack = [(c.colour, float(steps.categories[c.key][step])) for c in recorded]
         base = 0.0
-        stack = [
-            (c.colour, float(steps.categories[c.key][i]))
-            for c in CATEGORIES
-            if c.key in steps.categories
-        ]
-        for colour, value in stack or [(OTHER, times[i])]:
+        for colour, value in stack or [(OTHER, times[step])]:
             if not value > 0:
                 continue
             high = min(base + value, ceiling)
-            sheet.box(
-                x,
-                top + _GRAPH * (1 - high / ceiling),
-                x + width,
-                top + _GRAPH * (1 - base / ceiling),
-                colour,
-            )
+            high_y, base_y = (top + _GRAPH * (1 - ms / ceiling) for ms in (high, base))
+            sheet.box(x, high_y, x + width, base_y, colour)
             base = high
 
 
@@ -353,13 +345,13 @@ def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
     table = overview.top_ops
     if not table.rows:
         return y - _GAP
-    where = overview.top_ops_where
-    end = sheet.text(_LEFT, y, f"Top ops on {where}", 25, INK, bold=True)
+    side = overview.top_ops_where
+    end = sheet.text(_LEFT, y, f"Top ops on {side}", 25, INK, bold=True)
     sheet.text(end + 14, y + 3, "self time, idle excluded", 22, SOFT)
     sheet.text(700, y + 3, table.head("ms_per_step").label, 20, SOFT, align="r")
     sheet.text(_SPLIT, y + 3, "%", 20, SOFT, align="r")
     y += 44
-    colour = DEVICE if where == "device" else HOST
+    colour = DEVICE if side == "device" else HOST
     shares = [table.cell("percent", i) for i in range(table.rows)]
     widest = max((share for share in shares if share > 0), default=1.0)
     for i in range(min(table.rows, 10)):
@@ -381,24 +373,20 @@ def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
 
 def _next_steps(sheet: Canvas, overview: Overview, y: float) -> float:
     left = _SPLIT + 56 if overview.top_ops.rows else _LEFT
+    width = _RIGHT - left
     sheet.text(left, y, "Next steps", 25, INK, bold=True)
     y += 44
     if not overview.advice:
-        for line in sheet.wrap(overview.no_advice, 22, _RIGHT - left, 4):
+        for line in sheet.wrap(overview.no_advice, 22, width, 4):
             sheet.text(left, y, line, 22, SOFT)
             y += 31
         return y
     for item in overview.advice[:3]:
         sheet.rule(left, _RIGHT, y - 5, TRACK)
-        gain = gain_text(item)
-        sheet.text(left, y + 2, sheet.fit(item.title, 22, _RIGHT - left), 22, INK, bold=True)
+        sheet.text(left, y + 2, sheet.fit(item.title, 22, width), 22, INK, bold=True)
         y += 32
-        for line in sheet.wrap(
-            ". ".join(part for part in (gain, wording.plain(item.evidence)) if part),
-            20,
-            _RIGHT - left,
-            3,
-        ):
+        sentences = filter(None, (gain_text(item), wording.plain(item.evidence)))
+        for line in sheet.wrap(". ".join(sentences), 20, width, 3):
             sheet.text(left, y, line, 20, SOFT)
             y += 27
         y += 14

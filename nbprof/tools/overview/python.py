@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
@@ -19,6 +21,16 @@ _MISSING = (
 )
 _LEAST = 0.001
 """Share of the time below which a call is not drawn."""
+_CARD_COLUMNS = (
+    "left",
+    "right",
+    "function",
+    "file",
+    "line",
+    "self_ms",
+    "total_ms",
+    "percent",
+)
 _COLOURS = ("#E8A33D", "#DD7F3B", "#D9A066", "#C96F4A", "#E3B778", "#B9784E")
 
 
@@ -119,59 +131,27 @@ class PythonView(View):
 
 def _flame(tree: pd.DataFrame, **options: Any) -> Model:
     """Calls as boxes, those of one caller side by side, the longest first."""
-    total, parent = tree["total_ms"].to_numpy(float), tree["parent"].tolist()
-    whole = float(total[tree["depth"] == 0].sum())
-    left = [0.0] * len(tree)
-    used = dict.fromkeys(range(-1, len(tree)), 0.0)
-    for row in sorted(range(len(tree)), key=lambda row: (tree["depth"].iloc[row], -total[row])):
-        caller = parent[row]
-        left[row] = (left[caller] if caller >= 0 else 0.0) + used[caller]
-        used[caller] += total[row]
-    shown = tree.assign(
-        left=left, right=[start + width for start, width in zip(left, total, strict=True)]
-    )
-    shown = shown[shown["total_ms"] >= _LEAST * whole]
     plotting, models = bokeh()
-    colours = [
-        _COLOURS[sum(map(ord, f"{file}{name}")) % len(_COLOURS)]
-        for file, name in zip(shown["file"], shown["function"], strict=True)
-    ]
-    characters = (110 * (shown["right"] - shown["left"]) / whole).astype(int)
-    labels = [
-        name[:most] if most > 2 else ""
-        for name, most in zip(shown["function"], characters, strict=True)
-    ]
+    total = float(tree.loc[tree["depth"] == 0, "total_ms"].sum())
+    left = _left_edges(tree)
+    calls = tree.assign(left=left, right=left + tree["total_ms"].to_numpy(float))
+    calls = calls[calls["total_ms"] >= _LEAST * total]
     source = models.ColumnDataSource(
         {
-            **{
-                key: shown[key].tolist()
-                for key in (
-                    "left",
-                    "right",
-                    "function",
-                    "file",
-                    "line",
-                    "self_ms",
-                    "total_ms",
-                    "percent",
-                )
-            },
-            "bottom": shown["depth"].tolist(),
-            "top": (shown["depth"] + 0.92).tolist(),
-            "colour": colours,
-            "label": labels,
+            **{key: calls[key].tolist() for key in _CARD_COLUMNS},
+            "bottom": calls["depth"].tolist(),
+            "top": (calls["depth"] + 0.92).tolist(),
+            "colour": [_colour(call) for call in calls.to_dict("records")],
+            "label": _labels(calls, total),
         }
     )
-    height = 60 + 18 * (int(shown["depth"].max()) + 1)
-    plot = plotting.figure(
-        **{
-            "height": height,
-            "width": 900,
-            "tools": "xwheel_zoom,xpan,reset",
-            "toolbar_location": None,
-            **options,
-        }
-    )
+    defaults = {
+        "height": 60 + 18 * (int(calls["depth"].max()) + 1),
+        "width": 900,
+        "tools": "xwheel_zoom,xpan,reset",
+        "toolbar_location": None,
+    }
+    plot = plotting.figure(**defaults | options)
     boxes = plot.quad(
         "left",
         "right",
@@ -185,14 +165,44 @@ def _flame(tree: pd.DataFrame, **options: Any) -> Model:
     plot.text(
         "left", "bottom", "label", source=source, text_font_size="10px", x_offset=3, y_offset=-2
     )
-    about = [
+    card = [
         ("", "@function"),
         ("", "@file:@line"),
         ("total", "@total_ms{0,0.0} ms (@percent{0.0}%)"),
         ("self", "@self_ms{0,0.0} ms"),
     ]
-    plot.add_tools(models.HoverTool(renderers=[boxes], tooltips=about))
+    plot.add_tools(models.HoverTool(renderers=[boxes], tooltips=card))
     plot.xaxis.axis_label, plot.yaxis.visible = "ms", False
     plot.grid.grid_line_color = plot.outline_line_color = None
     flame: Model = plot
     return flame
+
+
+def _left_edges(tree: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Left edge of the box of each call: right of the longer calls of its caller."""
+    total, parent = tree["total_ms"].to_numpy(float), tree["parent"].tolist()
+    depth = tree["depth"].tolist()
+    left = np.zeros(len(tree))
+    used = dict.fromkeys(range(-1, len(tree)), 0.0)
+    for row in sorted(range(len(tree)), key=lambda row: (depth[row], -total[row])):
+        caller = parent[row]
+        left[row] = used[caller]
+        if caller >= 0:
+            left[row] += left[caller]
+        used[caller] += total[row]
+    return left
+
+
+def _colour(call: dict[Any, Any]) -> str:
+    """The same for each box of a function."""
+    letters = f"{call['file']}{call['function']}"
+    return _COLOURS[sum(map(ord, letters)) % len(_COLOURS)]
+
+
+def _labels(calls: pd.DataFrame, total_ms: float) -> list[str]:
+    """Names of functions, cut to the width of their boxes."""
+    letters = (110 * (calls["right"] - calls["left"]) / total_ms).astype(int)
+    labels = []
+    for name, count in zip(calls["function"], letters, strict=True):
+        labels.append(name[:count] if count > 2 else "")
+    return labels

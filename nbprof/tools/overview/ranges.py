@@ -80,17 +80,17 @@ def payload(run: Run) -> Ranges | None:
     if not len(frame):
         return None
     step_ms = wording.real(run.first_answer.get("step_time_ms")) or 0.0
-    shown: list[pd.DataFrame] = []
+    parts: list[pd.DataFrame] = []
     groups: list[RangeGroup] = []
     for thread, title in _TITLES.items():
         rows = frame[frame["thread"] == thread]
         largest = rows.iloc[_largest(rows, step_ms)] if len(rows) else rows
         if len(largest):
-            groups.append(RangeGroup(title=title, row=sum(len(part) for part in shown)))
-            shown.append(largest)
-    if not shown:
+            groups.append(RangeGroup(title=title, row=sum(len(part) for part in parts)))
+            parts.append(largest)
+    if not parts:
         return None
-    rows = pd.concat(shown, ignore_index=True)
+    rows = pd.concat(parts, ignore_index=True)
     return Ranges(
         step_ms=step_ms,
         groups=groups,
@@ -110,27 +110,27 @@ def _largest(rows: pd.DataFrame, step_ms: float) -> list[int]:
     time = rows[columns].fillna(0.0).max(axis=1).to_numpy(np.float64)
     depth = rows["depth"].to_numpy(np.int64)
     above = _above(depth)
-    shown: set[int] = set()
-    for at in np.argsort(-time, kind="stable").tolist():
-        if depth[at] >= _DEEPEST or time[at] < step_ms * _LEAST_PERCENT / 100:
+    selected: set[int] = set()
+    for row in np.argsort(-time, kind="stable").tolist():
+        if depth[row] >= _DEEPEST or time[row] < step_ms * _LEAST_PERCENT / 100:
             continue
-        chain = {at}
-        while above[at] >= 0:
-            at = int(above[at])
-            chain.add(at)
-        if len(shown | chain) > MOST_ROWS:
+        chain = {row}
+        while above[row] >= 0:
+            row = int(above[row])
+            chain.add(row)
+        if len(selected | chain) > MOST_ROWS:
             break
-        shown |= chain
-    return sorted(shown)
+        selected |= chain
+    return sorted(selected)
 
 
 def _above(depth: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The row around each row of a tree in preorder, -1."""
     result = np.full(len(depth), -1, np.int64)
     last: dict[int, int] = {}
-    for at, level in enumerate(depth.tolist()):
-        result[at] = last.get(level - 1, -1)
-        last[level] = at
+    for row, level in enumerate(depth.tolist()):
+        result[row] = last.get(level - 1, -1)
+        last[level] = row
     return result
 
 

@@ -51,25 +51,26 @@ def html(payload: Payload) -> str:
 def _verdict(overview: Overview) -> str:
     verdict = overview.verdict
     colour = f";color:{BY_KEY[overview.bound].colour}" if overview.bound else ""
-    word = (
-        "<span"
-        f' style="font-weight:600{colour}">{markup.text(verdict.word)}{":" if verdict.text else ""}</span>'
-    )
+    colon = ":" if verdict.text else ""
+    word = f'<span style="font-weight:600{colour}">{markup.text(verdict.word)}{colon}</span>'
     html = (
         f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{word}'
         f" {markup.text(verdict.text)}</p>"
     )
-    html += markup.paragraph(markup.text(verdict.detail)) if verdict.detail else ""
+    if verdict.detail:
+        html += markup.paragraph(markup.text(verdict.detail))
     level = overview.confidence.level
     if level == "none":
         return html
     evidence = " · ".join(
         ("✓ " if item.ok else "– ") + item.text for item in overview.confidence.evidence
     )
-    return html + markup.paragraph(
-        f"<b>Confidence: {markup.text(level)}</b> <span"
-        f' style="{markup.SOFT}">{markup.text(evidence)}</span>'
-    )
+    return html + markup.paragraph(f"<b>Confidence: {markup.text(level)}</b> {_soft(evidence)}")
+
+
+def _soft(text: str) -> str:
+    """A text in a softer colour."""
+    return f'<span style="{markup.SOFT}">{markup.text(text)}</span>'
 
 
 def _figures(figures: list[Figure]) -> str:
@@ -91,13 +92,11 @@ def _breakdown(payload: Payload) -> str:
 
 def _breakdown_row(row: Row) -> list[str]:
     name = markup.text(row.label)
-    label = (
-        f'<span style="padding-left:18px;{markup.SOFT}">{name}</span>'
-        if row.part
-        else markup.swatch(row.colour) + name
-    )
-    bar = "" if row.part else markup.bar(row.percent, row.colour)
-    return [label, wording.number(row.ms, 2), bar, wording.percent(row.percent)]
+    numbers = [wording.number(row.ms, 2), "", wording.percent(row.percent)]
+    if row.part:
+        return [f'<span style="padding-left:18px;{markup.SOFT}">{name}</span>', *numbers]
+    numbers[1] = markup.bar(row.percent, row.colour)
+    return [markup.swatch(row.colour) + name, *numbers]
 
 
 def _ranges(ranges: Ranges | None, unit: Unit) -> str:
@@ -132,25 +131,22 @@ def _range_cell(table: Table, head: Column, row: int) -> str:
         return f'<span style="padding-left:{indent}px">{name}</span>' if indent else name
     if key == "top":
         return markup.name(value, 60) if value else ""
-    return (
-        "" if np.isnan(value) else wording.number(value, 2 if head.digits is None else head.digits)
-    )
+    if np.isnan(value):
+        return ""
+    return wording.number(value, 2 if head.digits is None else head.digits)
 
 
 def advice(overview: Overview) -> str:
-    """What to change, with its evidence and the code."""
-    html = markup.heading(
-        "Next steps", "largest expected gain first; gains do not add up" if overview.advice else ""
-    )
+    """Recommended changes with their evidence and code."""
+    scope = "largest expected gain first; gains do not add up" if overview.advice else ""
+    html = markup.heading("Next steps", scope)
     if overview.contention:
         html += markup.paragraph(f"<b>{markup.text(overview.contention)}</b>")
     if probe := overview.probe:
-        detail = (
-            f'<br><span style="{markup.SOFT}">{markup.text(probe.detail)}</span>'
-            if probe.detail
-            else ""
-        )
-        html += markup.paragraph(f"<b>{markup.text(probe.text)}</b>{detail}")
+        text = f"<b>{markup.text(probe.text)}</b>"
+        if probe.detail:
+            text += f"<br>{_soft(probe.detail)}"
+        html += markup.paragraph(text)
     if not overview.advice:
         return html + markup.paragraph(markup.text(overview.no_advice))
     return html + findings(overview.advice)
@@ -158,49 +154,43 @@ def advice(overview: Overview) -> str:
 
 def findings(advice: list[Advice]) -> str:
     """Findings with their evidence and the code."""
-    html = ""
-    for item in advice:
-        saved = gain_text(item)
-        gain = f' <span style="{markup.SOFT}">{saved}</span>' if saved else ""
-        title = f"<b>{markup.text(item.severity.capitalize())}: {markup.text(item.title)}</b>"
-        sure = (
-            f'<br><span style="{markup.SOFT}">{markup.text(certainty(item))}</span>'
-            if item.certainty
-            else ""
-        )
-        html += markup.paragraph(f"{title}{gain}<br>{markup.marked(item.evidence)}{sure}")
-        html += markup.diff(item.fix)
-    return html
+    return "".join(_finding(item) + markup.diff(item.fix) for item in advice)
+
+
+def _finding(item: Advice) -> str:
+    text = f"<b>{markup.text(item.severity.capitalize())}: {markup.text(item.title)}</b>"
+    if gain := gain_text(item):
+        text += f" {_soft(gain)}"
+    text += f"<br>{markup.marked(item.evidence)}"
+    if item.certainty:
+        text += f"<br>{_soft(certainty(item))}"
+    return markup.paragraph(text)
 
 
 def certainty(item: Advice) -> str:
     """`Measured. Wrong if the step takes as long …`."""
-    return f"{item.certainty.capitalize()}." + (
-        f" Wrong if {item.refuted_by}." if item.refuted_by else ""
-    )
+    text = f"{item.certainty.capitalize()}."
+    return f"{text} Wrong if {item.refuted_by}." if item.refuted_by else text
 
 
 def _top_ops(overview: Overview) -> str:
-    table, where = overview.top_ops, overview.top_ops_where
-    colour = DEVICE if where == "device" else HOST
-    rows = [
-        [
-            markup.name(table.cell("op", i), 90),
-            markup.name(table.cell("type", i), 40),
-            wording.number(table.cell("ms_per_step", i), 3),
-            markup.bar(table.cell("percent", i), colour),
-            wording.percent(table.cell("percent", i)),
-        ]
-        for i in range(min(table.rows, _ROWS))
-    ]
-    heads = [
-        "Operation",
-        table.head("type").label,
-        table.head("ms_per_step").label,
-        "",
-        f"% of {where}",
-    ]
-    return markup.table(f"Top ops on {where}", "self time, idle excluded", heads, rows, "llrlr")
+    table, side = overview.top_ops, overview.top_ops_where
+    colour = DEVICE if side == "device" else HOST
+    rows = []
+    for row in range(min(table.rows, _ROWS)):
+        percent = table.cell("percent", row)
+        rows.append(
+            [
+                markup.name(table.cell("op", row), 90),
+                markup.name(table.cell("type", row), 40),
+                wording.number(table.cell("ms_per_step", row), 3),
+                markup.bar(percent, colour),
+                wording.percent(percent),
+            ]
+        )
+    type_head, time_head = table.head("type").label, table.head("ms_per_step").label
+    heads = ["Operation", type_head, time_head, "", f"% of {side}"]
+    return markup.table(f"Top ops on {side}", "self time, idle excluded", heads, rows, "llrlr")
 
 
 class _Line(NamedTuple):

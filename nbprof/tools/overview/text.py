@@ -25,31 +25,31 @@ _PART = 90
 """Characters of the name of a part."""
 
 
-def lines(payload: Payload, most: int) -> list[str]:
+def lines(payload: Payload, limit: int) -> list[str]:
     """So many lines at most: as many parts of the step as there is room for."""
     notice, overview = payload.meta.notice, payload.overview
     if overview.only == "advice":
-        return _findings(overview)[:most]
+        return _findings(overview)[:limit]
     if overview.plain:
         return [
             verdict(overview),
             overview.verdict.detail,
-            *(f"{label:<19} {value}" for label, value in overview.run),
-        ][:most]
+            *(_line(label, value) for label, value in overview.run),
+        ][:limit]
     head = [verdict(overview)]
     if notice and notice.kind != "no_steps":
         head.append(f"Note: {notice.title} {notice.text}")
     tail = [*_ranges(overview), *_top_op(overview), _figures(overview), *_advice(overview)]
-    return [*head, _average(overview), *_parts(payload, most - len(head) - len(tail) - 1), *tail]
+    return [*head, _average(overview), *_parts(payload, limit - len(head) - len(tail) - 1), *tail]
 
 
 def verdict(overview: Overview) -> str:
     """`Input-bound: 61% of step time is spent waiting for data (confidence high)`."""
     word, text = overview.verdict.word, overview.verdict.text
     level = overview.confidence.level
-    return (
-        f"{word}: {text}" + (f" (confidence {level})" if level != "none" else "") if text else word
-    )
+    if not text:
+        return word
+    return f"{word}: {text}" if level == "none" else f"{word}: {text} (confidence {level})"
 
 
 class CategoryMean(NamedTuple):
@@ -65,9 +65,11 @@ def means(payload: Payload) -> list[CategoryMean]:
     steps = payload.steps
     counted = np.ones(len(steps.step), np.bool_) if steps.warmup is None else steps.warmup == 0
     total = float(np.nansum(steps.step_time_ms[counted]))
+    if not total > 0:
+        return []
     rows = []
     for category in CATEGORIES:
-        if category.key in steps.categories and total > 0:
+        if category.key in steps.categories:
             part = float(np.nansum(steps.categories[category.key][counted]))
             rows.append(CategoryMean(category, part / int(counted.sum()), 100 * part / total))
     return sorted(rows, key=lambda row: -row.ms)
@@ -98,14 +100,17 @@ def breakdown(payload: Payload) -> list[Row]:
     labels = payload.steps.labels or {}
     rows = []
     for category, ms, percent in means(payload):
-        rows.append(
-            Row(labels.get(category.key, category.label), category.colour, ms, percent, part=False)
-        )
-        parts = [part for part in payload.overview.host_parts if part.category == category.key]
-        rows.extend(
-            Row(part.text, category.colour, part.ms, part.percent, part=True) for part in parts
-        )
+        label = labels.get(category.key, category.label)
+        rows.append(Row(label, category.colour, ms, percent, part=False))
+        for part in payload.overview.host_parts:
+            if part.category == category.key:
+                rows.append(Row(part.text, category.colour, part.ms, part.percent, part=True))
     return rows
+
+
+def _line(label: str, text: str) -> str:
+    """A line of the summary: its label in a column, then the text."""
+    return f"{label:<19} {text}"
 
 
 def where_it_goes(unit: Unit) -> str:
@@ -123,25 +128,21 @@ def figure_text(figure: Figure) -> str:
 
 def _average(overview: Overview) -> str:
     average = overview.figures[0]
-    return f"{average.label:<19} {figure_text(average)}" + (
-        f", {average.note}" if average.note else ""
-    )
+    line = _line(average.label, figure_text(average))
+    return f"{line}, {average.note}" if average.note else line
 
 
-def _parts(payload: Payload, most: int) -> list[str]:
+def _parts(payload: Payload, limit: int) -> list[str]:
     rows = [row for row in breakdown(payload) if row.ms > 0]
-    return [_row(row) for row in rows[: max(most, 0)]]
+    return [_row(row) for row in rows[: max(limit, 0)]]
 
 
 def _row(row: Row) -> str:
+    percent = f"{wording.percent(row.percent):>7}"
     if row.part:
-        label = shorten(row.label, _PART, placeholder="…")
-        return f"    {wording.percent(row.percent):>7}  {label}"
+        return f"    {percent}  {shorten(row.label, _PART, placeholder='…')}"
     bar = "█" * round(row.percent * _BAR / 100)
-    return (
-        f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {wording.percent(row.percent):>7} "
-        f" {bar}".rstrip()
-    )
+    return f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {percent}  {bar}".rstrip()
 
 
 def _ranges(overview: Overview) -> list[str]:
@@ -156,7 +157,7 @@ def _ranges(overview: Overview) -> list[str]:
     for side in ("host", "device"):
         largest = _largest_ranges(table, outer, f"{side}_ms_per_step")
         if largest:
-            return [f"{'Your ranges, ' + side:<19} {', '.join(largest)}"]
+            return [_line(f"Your ranges, {side}", ", ".join(largest))]
     return []
 
 
@@ -173,16 +174,11 @@ def _largest_ranges(table: Table, rows: list[int], key: str) -> list[str]:
 
 
 def _top_op(overview: Overview) -> list[str]:
-    table, where = overview.top_ops, overview.top_ops_where
+    table, side = overview.top_ops, overview.top_ops_where
     if not table.rows:
         return []
-    op, share = table.cell("op", 0), table.cell("percent", 0)
-    return [
-        (
-            f"{'Top op on ' + where:<19} {wording.tail(op, 60)}, {wording.percent(share)} of {where}"
-            " time"
-        )
-    ]
+    op, share = wording.tail(table.cell("op", 0), 60), wording.percent(table.cell("percent", 0))
+    return [_line(f"Top op on {side}", f"{op}, {share} of {side} time")]
 
 
 def _figures(overview: Overview) -> str:
@@ -191,16 +187,17 @@ def _figures(overview: Overview) -> str:
 
 def _notes(overview: Overview) -> list[str]:
     """That other processes ran beside the recording, and the result of a probe."""
-    return [
-        text
-        for text in (overview.contention, overview.probe.text if overview.probe else "")
-        if text
-    ]
+    notes = [overview.contention] if overview.contention else []
+    if overview.probe and overview.probe.text:
+        notes.append(overview.probe.text)
+    return notes
 
 
 def _advice(overview: Overview) -> list[str]:
-    first = [f"{'Do first':<19} {_finding(advice)}" for advice in overview.advice[:1]]
-    return [f"{'Note':<19} {text}" for text in _notes(overview)] + first
+    lines = [_line("Note", text) for text in _notes(overview)]
+    if overview.advice:
+        lines.append(_line("Do first", _finding(overview.advice[0])))
+    return lines
 
 
 def _findings(overview: Overview) -> list[str]:

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from nbprof.tools.payloads import Payload
 
 
-def _png(whole: Payload) -> bytes:
-    # Imported here, as below: what is only read as text needs no Pillow.
+def _png(dashboard: Payload) -> bytes:
+    # Imported here, as below: plain text needs no Pillow.
     from nbprof.tools.overview import picture
 
-    return picture.png(whole)
+    return picture.png(dashboard)
 
 
-def _steps_png(whole: Payload) -> bytes | None:
+def _steps_png(dashboard: Payload) -> bytes | None:
     from nbprof.tools.overview import picture
 
-    return picture.steps_png(whole)
+    return picture.steps_png(dashboard)
 
 
 TOOL = Tool(

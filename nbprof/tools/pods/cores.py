@@ -30,20 +30,20 @@ _COLUMNS = {col.name: col for col in frames.SCHEMA["pods.cores"]}
 
 
 def several(run: Run) -> bool:
-    """Whether there are several cores of TPUs to compare, SparseCores among them."""
+    """True if there are several cores of TPUs to compare, SparseCores among them."""
     return bool(run.pods_cores["worker"].nunique() > 1)
 
 
-def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores | None:
+def payload(run: Run, steps_of_hosts: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores | None:
     """The cores of TPUs; None where none has steps.
 
     Parameters
     ----------
     run : Run
-    at : DataFrame
+    steps_of_hosts : DataFrame
         `host group at`: which step of the view each step of a host is.
     steps : int64[drawn]
-        The steps that are drawn, as `at` counts them.
+        The steps that are drawn, as its column `at` counts them.
     """
     frame = run.pods_cores
     if frame.empty:
@@ -66,11 +66,13 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores |
         parts={},
         note=_note(run, frame, kinds, len(means)),
     )
-    rows = frame.merge(at, on=["host", "group"])
-    place = np.full(int(at["at"].to_numpy(np.int64).max(initial=-1)) + 1, -1, np.int64)
-    place[steps] = np.arange(len(steps))
+    rows = frame.merge(steps_of_hosts, on=["host", "group"])
+    position = np.full(
+        int(steps_of_hosts["at"].to_numpy(np.int64).max(initial=-1)) + 1, -1, np.int64
+    )
+    position[steps] = np.arange(len(steps))
     rows = rows.assign(
-        at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"])
+        at=position[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"])
     )
     rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
     if len(rows) > MOST_ROWS:
@@ -89,10 +91,11 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores |
 
 
 def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
-    """What the table leaves to know, in sentences."""
+    """Notes on the table of cores, in sentences."""
     none = [_COLUMNS[kind].label.lower() for kind in KINDS if kind not in kinds]
     parts = [f"No core spent time on {wording.listed(none, 'or')}."] if none else []
-    if (run.devices["megacore"] == True).any():  # noqa: E712 - a column of objects, which may be missing
+    # A column of objects, which may be missing.
+    if (run.devices["megacore"] == True).any():  # noqa: E712
         parts.append("Megacore: the two cores of a chip work as one and share a row.")
     if frame["worker"].str.contains(" SparseCore ", regex=False).any():
         parts.append("A SparseCore works alongside the core of its chip, in the same step.")

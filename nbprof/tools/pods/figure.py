@@ -10,7 +10,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, MIDDLE, OVER, UNDER, mix
 from nbprof.tools.common import unit_of
-from nbprof.tools.plot import bokeh, stacked_rows, style
+from nbprof.tools.plot import RowLook, bokeh, stacked_rows, style
 from nbprof.tools.pods.grid import Grid
 from nbprof.tools.pods.heat import binned, limit
 from nbprof.tools.steps.payload import recorded
@@ -56,7 +56,7 @@ def pods(
     Raises
     ------
     NbprofError
-        Bokeh is not installed, the run has no steps, or there is no such step or category.
+        Bokeh is not installed, the run has no steps, or no such step or category exists.
     """
     plotting, models = bokeh()
     if run.pods.empty:
@@ -92,7 +92,7 @@ def pods(
     plot: Any = plotting.figure(
         **defaults | {"tools": "save", "toolbar_location": "right"} | options
     )
-    stacked_rows(plot, models, categories, data, "Worker", 0.72, 2)
+    stacked_rows(plot, models, categories, data, RowLook("Worker", height=0.72, digits=2))
     return cast("Figure", plot)
 
 
@@ -121,22 +121,24 @@ def _heat(run: Run, key: str, width: int, height: int, options: dict[str, Any]) 
     plot: Any = plotting.figure(
         **defaults | {"tools": "save", "toolbar_location": "right"} | options
     )
-    most = limit(cells, over)
+    colour_limit = limit(cells, over)
     palette = [
         *(mix(UNDER, p, MIDDLE) for p in range(100, 0, -1)),
         *(mix(OVER, p, MIDDLE) for p in range(101)),
     ]
-    colours = models.LinearColorMapper(palette=palette, low=-most, high=most, nan_color="#FFFFFF00")
+    colours = models.LinearColorMapper(
+        palette=palette, low=-colour_limit, high=colour_limit, nan_color="#FFFFFF00"
+    )
     plot.image(image=[over[rows]], x=0, y=0, dw=columns, dh=count, color_mapper=colours)
     plot.add_tools(models.HoverTool(tooltips=[("From the median", "@image{+0.0} %")]))
     plot.add_layout(models.ColorBar(color_mapper=colours, width=8), "right")
     style(plot, "step", None)
     every = -(-count // _NAMES)
-    shown = list(range(count - 1, -1, -every))
-    plot.yaxis.ticker = [i + 0.5 for i in shown]
-    plot.yaxis.major_label_overrides = {i + 0.5: names[i] for i in shown}
-    at = list(range(0, columns, -(-columns // 12)))
-    plot.xaxis.ticker = [i + 0.5 for i in at]
-    plot.xaxis.major_label_overrides = {i + 0.5: str(grid.steps[cells.first[i]]) for i in at}
+    labelled = list(range(count - 1, -1, -every))
+    plot.yaxis.ticker = [i + 0.5 for i in labelled]
+    plot.yaxis.major_label_overrides = {i + 0.5: names[i] for i in labelled}
+    marked = list(range(0, columns, -(-columns // 12)))
+    plot.xaxis.ticker = [i + 0.5 for i in marked]
+    plot.xaxis.major_label_overrides = {i + 0.5: str(grid.steps[cells.first[i]]) for i in marked}
     plot.grid.visible = False
     return cast("Figure", plot)

@@ -21,39 +21,17 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200
 """Rows of a table in a report; the frames have all."""
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 _MOST_LINES = 2
 _CHANCE = 0.01
 _LEAST_PERCENT = 1.0
 _TABLES = {
     "stragglers": (
-        *(
-            "host",
-            "device",
-            "straggler",
-            "own_ms",
-            "excess_ms",
-            "slowest_in",
-            "steps",
-            "chance",
-            "pauses",
-            "last_in",
-            "collectives",
-        ),
-        *("cost_ms", "saved_ms", "cause", "cause_ms"),
+        "host device straggler own_ms excess_ms slowest_in steps chance pauses last_in collectives"
+        " cost_ms saved_ms cause cause_ms"
     ),
     "outliers": (
-        "name",
-        "where",
-        "kind",
-        "host",
-        "time_ms",
-        "median_ms",
-        "excess_ms",
-        "ratio",
-        "deviations",
-        "hosts_out",
-        "hosts",
+        "name where kind host time_ms median_ms excess_ms ratio deviations hosts_out hosts"
     ),
 }
 
@@ -63,34 +41,33 @@ def table_of(run: Run, name: str) -> Table | None:
     frame: pd.DataFrame = getattr(run.pod_frames, name)
     if frame.empty:
         return None
-    keys = [key for key in _TABLES[name] if key != "device" or frame["host"].duplicated().any()]
+    keys = _TABLES[name].split()
+    if "device" in keys and not frame["host"].duplicated().any():
+        keys.remove("device")
     return table(frame.head(MOST_ROWS), f"pods.{name}", keys)
 
 
 def left_out(run: Run, name: str) -> str | None:
-    """How many rows `table_of` leaves out, in a sentence; None where it has all."""
+    """A sentence on the rows that `table_of` omits; None if it has all."""
     count = len(getattr(run.pod_frames, name))
-    return (
-        f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all."
-        if count > MOST_ROWS
-        else None
-    )
+    if count <= MOST_ROWS:
+        return None
+    return f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all."
 
 
-def text(payload: Payload, most: int) -> list[str]:
+def text(payload: Payload, limit: int) -> list[str]:
     """For the console: who holds the others up, and whether hosts are missing."""
-    # The first sentence of each: the tab has the rest.
-    told = [
-        wording.plain(finding)
-        for finding in payload.pods.findings or ()
-        if finding.startswith("**")
-    ]
-    named = [f"{said.partition('. ')[0].removesuffix('.')}." for said in told]
-    return named[: max(0, min(most, _MOST_LINES))]
+    lines = []
+    for finding in payload.pods.findings or ():
+        if finding.startswith("**"):
+            # The first sentence; the tab has the rest.
+            sentence = wording.plain(finding).partition(". ")[0]
+            lines.append(f"{sentence.removesuffix('.')}.")
+    return lines[: max(0, min(limit, _MOST_LINES))]
 
 
 def sentences(run: Run) -> list[str]:
-    """What stands above the map, most important first; **bold** where it matters."""
+    """Sentences above the map, most important first; **bold** where it matters."""
     frames = run.pod_frames
     ranks, unit = frames.stragglers, unit_of(run)
     if ranks.empty:
@@ -98,18 +75,19 @@ def sentences(run: Run) -> list[str]:
     slow = ranks[ranks["straggler"].astype(bool)]
     several = bool(ranks["host"].duplicated().any())
     measured = _measured(frames.what_if)
-    said = [
-        _straggler(row, several, measured, unit) for row in slow.head(_MOST_TOLD).to_dict("records")
+    sentences = [
+        _straggler(row, several, measured, unit)
+        for row in slow.head(_MOST_NAMED).to_dict("records")
     ]
-    if len(slow) > _MOST_TOLD:
-        said.append(f"{len(slow) - _MOST_TOLD:,} more delay the others; see the table below.")
+    if len(slow) > _MOST_NAMED:
+        sentences.append(f"{len(slow) - _MOST_NAMED:,} more delay the others; see the table below.")
     if slow.empty:
-        said.append(
+        sentences.append(
             f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that"
             " of the others, beyond noise."
         )
-        said += _barely_slow(ranks, measured, several, unit)
-    return [*said, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
+        sentences += _barely_slow(ranks, measured, several, unit)
+    return [*sentences, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
 
 
 def _barely_slow(
@@ -124,32 +102,29 @@ def _barely_slow(
     if beyond_chance.empty:
         return []
     row = beyond_chance.iloc[int(beyond_chance["slowest_in"].to_numpy().argmax())]
-    behind = (
-        f"only {wording.millis(row['excess_ms'])} behind" if row["excess_ms"] > 0 else "not behind"
-    )
-    often = (
-        f"**{_name(row, several)}**, the slowest in {row['slowest_in']:,} of {row['steps']:,}"
-        f" {unit.plural}"
-    )
-    return [f"Beyond chance, but on average {behind} the median of the others: {often}."]
+    behind = "not behind"
+    if row["excess_ms"] > 0:
+        behind = f"only {wording.millis(row['excess_ms'])} behind"
+    often = f"the slowest in {row['slowest_in']:,} of {row['steps']:,} {unit.plural}"
+    worker = f"**{_name(row, several)}**, {often}"
+    return [f"Beyond chance, but on average {behind} the median of the others: {worker}."]
 
 
 def _missing(run: Run) -> list[str]:
-    """How many hosts, and files of hosts, should be here and are not, or only in part."""
+    """Sentences on the number of missing hosts, files and partly read hosts."""
     part = len(run.hosts_in_part)
     away = len(run.hosts_missing) - part
-    said = []
+    see = "see p.pods.missing."
+    sentences = []
     if away:
-        what = "host or file is" if away == 1 else "hosts or files are"
-        said.append(f"**{away:,}** {what} missing and not compared; see p.pods.missing.")
+        subject = "host or file is" if away == 1 else "hosts or files are"
+        sentences.append(f"**{away:,}** {subject} missing and not compared; {see}")
     if part:
-        what = (
-            "host was read only in part, and is"
-            if part == 1
-            else "hosts were read only in part, and are"
-        )
-        said.append(f"**{part:,}** {what} compared as far as possible; see p.pods.missing.")
-    return said
+        subject = "hosts were read only in part, and are"
+        if part == 1:
+            subject = "host was read only in part, and is"
+        sentences.append(f"**{part:,}** {subject} compared as far as possible; {see}")
+    return sentences
 
 
 def _measured(what_if: pd.DataFrame) -> float | None:
@@ -165,27 +140,27 @@ def _straggler(
     behind, steps = wording.millis(row["excess_ms"]), f"{row['steps']:,}"
     if row["chance"] > _CHANCE:
         pauses = f"one {unit.noun}" if row["pauses"] == 1 else f"{row['pauses']:,} {unit.plural}"
-        most = f"**{wording.millis(row['worst_ms'])}**"
-        said = (
+        worst = f"**{wording.millis(row['worst_ms'])}**"
+        text = (
             f"**{name}** pauses in **{pauses}** of {steps}; in {unit.noun} {row['worst_step']} it"
-            f" is {most} behind."
+            f" is {worst} behind."
         )
     elif row["by"] != COLLECTIVES:
-        said = (
+        text = (
             f"**{name}** is slow: {unit.a} takes **{behind}** longer than the median of the others,"
             f" and is the longest in {row['slowest_in']:,} of {steps} {unit.plural}. No"
             " communication was recorded, so whether the others wait for it is unknown."
         )
     else:
-        said = (
+        text = (
             f"**{name}** delays the others: its own work in {unit.a} takes **{behind}** longer than"
             f" the median of the others, and is the longest in {row['slowest_in']:,} of {steps}"
             f" {unit.plural}."
         )
     if row["why"]:
-        said += f" {wording.one_line(row['why'])}"
+        text += f" {wording.one_line(row['why'])}"
     if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
-        said += f" In total, the others wait {wording.millis(cost)} {unit.per} for it."
+        text += f" In total, the others wait {wording.millis(cost)} {unit.per} for it."
     saved = wording.real(row["saved_ms"])
     if (
         row["by"] == COLLECTIVES
@@ -193,11 +168,11 @@ def _straggler(
         and measured
         and 100 * saved / measured >= _LEAST_PERCENT
     ):
-        said += (
+        text += (
             f" If it were as fast as they are, {unit.a} would take about"
             f" **{wording.percent(100 * saved / measured)}** less."
         )
-    return said
+    return text
 
 
 def _name(row: Any, several: bool) -> str:
@@ -207,8 +182,8 @@ def _name(row: Any, several: bool) -> str:
 
 
 def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> list[str]:
-    """What a slow group and the network cost, where that is known and more than 1% of a step."""
-    said = []
+    """Costs of a slow group and of the network, if known and more than 1% of a step."""
+    sentences = []
     for row in rows.to_dict("records"):
         percent = wording.real(row["saved_percent"])
         if percent is None or percent < _LEAST_PERCENT:
@@ -218,25 +193,20 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> l
             f" {wording.millis(row['step_time_ms'])}"
         )
         if row["what"] == "slow_group":
-            said.append(
+            sentences.append(
                 f"Collectives {_group(row['which'], groups)} take longer than those of similar"
                 f" groups: with a typical link {unit.a} would take {gain}."
             )
         elif row["what"] == "network_free":
-            said.append(f"If communication took no time, {unit.a} would take {gain}.")
-    return said
+            sentences.append(f"If communication took no time, {unit.a} would take {gain}.")
+    return sentences
 
 
 def _group(members: str, groups: pd.DataFrame) -> str:
-    """Of whom collectives are: by the program's word for the group, too, where that is the only one
-    for these ranks.
-    """
+    """The ranks of collectives, with the program's word for the group if it is the only one."""
     ranks = wording.one_line(members)
-    words = set(
-        groups.loc[groups["slow"].astype(bool) & (groups["members"] == members), "description"]
-    ) - {""}
-    return (
-        f"of **{wording.one_line(words.pop())}** (ranks {ranks})"
-        if len(words) == 1
-        else f"among ranks **{ranks}**"
-    )
+    same = groups["slow"].astype(bool) & (groups["members"] == members)
+    names = set(groups.loc[same, "description"]) - {""}
+    if len(names) == 1:
+        return f"of **{wording.one_line(names.pop())}** (ranks {ranks})"
+    return f"among ranks **{ranks}**"

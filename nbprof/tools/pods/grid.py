@@ -51,12 +51,12 @@ class Grid:
         self.categories: list[Category] = recorded(frame)
         self.row, steps = pd.factorize(frame["step"])
         self.steps = np.asarray(steps, np.int64)
-        found = pd.unique(frame["worker"])
-        self.workers = sorted((str(name) for name in found), key=wording.natural)
-        of = dict(zip(frame["worker"], frame["host"], strict=True)) if "host" in frame else {}
-        self.hosts = [str(of.get(name, name)) for name in self.workers]
-        place = {name: i for i, name in enumerate(self.workers)}
-        self.column = frame["worker"].map(place).to_numpy(np.int64)
+        workers = pd.unique(frame["worker"])
+        self.workers = sorted((str(name) for name in workers), key=wording.natural)
+        host_of = dict(zip(frame["worker"], frame["host"], strict=True)) if "host" in frame else {}
+        self.hosts = [str(host_of.get(name, name)) for name in self.workers]
+        columns = {name: i for i, name in enumerate(self.workers)}
+        self.column = frame["worker"].map(columns).to_numpy(np.int64)
         shape = (len(self.steps), len(self.workers))
         self.time, self.start = np.full(shape, np.nan), np.full(shape, np.nan)
         self.time[self.row, self.column] = floats(frame["step_time_ms"])
@@ -75,9 +75,11 @@ class Grid:
         ).T
         self.one_slowest = np.isfinite(second) & (np.nan_to_num(first - second) > _NOTHING_MS)
         self.median = np.nanmedian(self.time, axis=1)
-        most, least = np.nanmax(self.time, axis=1), np.nanmin(self.time, axis=1)
+        slowest_ms, fastest_ms = np.nanmax(self.time, axis=1), np.nanmin(self.time, axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            self.spread = np.where(self.known.sum(axis=1) > 1, 100 * (most - least) / most, np.nan)
+            self.spread = np.where(
+                self.known.sum(axis=1) > 1, 100 * (slowest_ms - fastest_ms) / slowest_ms, np.nan
+            )
         self.counted = self._counted(run, frame)
 
     def _counted(self, run: Run, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
@@ -87,19 +89,19 @@ class Grid:
         ):
             return every
         flags = run.steps.set_index(["host", "group"])["counted"].astype(bool)
-        out = (
+        counted = (
             flags[~flags.index.duplicated()]
             .reindex(pd.MultiIndex.from_frame(frame[["host", "group"]]))
             .fillna(True)
             .to_numpy(np.bool_)
         )
-        every[self.row[~out]] = False
+        every[self.row[~counted]] = False
         # A job of warm-up alone still has its means.
         return every if every.any() else ~every
 
     def cause(self) -> tuple[npt.NDArray[np.uint8], Floats]:
-        """By step: in which category the slowest worker lies furthest over the median of all, and
-        by how many ms.
+        """By step: the category in which the slowest worker exceeds the median of all most, and by
+        how many ms.
 
         The category is an index into CATEGORIES + 1; 0 where it is over the median in none.
         """
@@ -109,22 +111,22 @@ class Grid:
         for i in range(len(self.categories)):
             values = np.where(np.isfinite(self.of_time[:, :, i]), self.of_time[:, :, i], 0.0)
             middle[:, i] = np.nanmedian(np.where(self.known, values, np.nan), axis=1)
-        own = np.nan_to_num(self.of_time[np.arange(len(self.steps)), self.slowest])
-        over = own - middle
-        which = over.argmax(axis=1)
-        more = over[np.arange(len(over)), which]
-        codes = np.array([CATEGORIES.index(c) + 1 for c in self.categories], np.uint8)[which]
+        slowest_ms = np.nan_to_num(self.of_time[np.arange(len(self.steps)), self.slowest])
+        over = slowest_ms - middle
+        largest = over.argmax(axis=1)
+        more = over[np.arange(len(over)), largest]
+        codes = np.array([CATEGORIES.index(c) + 1 for c in self.categories], np.uint8)[largest]
         none = ~(more > 0)
         return np.where(none, 0, codes).astype(np.uint8), np.where(none, np.nan, more)
 
-    def widest(self, most: int) -> npt.NDArray[np.int64]:
+    def widest(self, limit: int) -> npt.NDArray[np.int64]:
         """Steps to draw, in order: all, or the `most` with the largest spread."""
-        if len(self.steps) <= most:
+        if len(self.steps) <= limit:
             return np.arange(len(self.steps))
-        return np.sort(np.argsort(-np.nan_to_num(self.spread), kind="stable")[:most])
+        return np.sort(np.argsort(-np.nan_to_num(self.spread), kind="stable")[:limit])
 
     def bars(
-        self, steps: npt.NDArray[np.int64], most: int
+        self, steps: npt.NDArray[np.int64], limit: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows of the frame to draw, by step and then by worker, and where the rows of each step
         begin and the last ones end.
@@ -132,24 +134,26 @@ class Grid:
         position = np.full(len(self.steps), -1)
         position[steps] = np.arange(len(steps))
         rows = np.flatnonzero(position[self.row] >= 0)
-        at, time = position[self.row[rows]], self.time[self.row[rows], self.column[rows]]
-        order = np.lexsort((self.column[rows], -np.nan_to_num(time, nan=-np.inf), at))
-        count = np.bincount(at, minlength=len(steps))
-        rank = np.arange(len(rows)) - (np.cumsum(count) - count)[at[order]]
-        if len(rows) > most:
+        bar_step, time = position[self.row[rows]], self.time[self.row[rows], self.column[rows]]
+        order = np.lexsort((self.column[rows], -np.nan_to_num(time, nan=-np.inf), bar_step))
+        count = np.bincount(bar_step, minlength=len(steps))
+        rank = np.arange(len(rows)) - (np.cumsum(count) - count)[bar_step[order]]
+        if len(rows) > limit:
             # The fastest shows how far apart they are.
-            keep = max(2, most // len(steps))
-            stays = (rank < keep - 1) | (rank == count[at[order]] - 1)
+            keep = max(2, limit // len(steps))
+            stays = (rank < keep - 1) | (rank == count[bar_step[order]] - 1)
             order = order[stays]
-        kept = order[np.lexsort((self.column[rows[order]], at[order]))]
-        first = np.concatenate(([0], np.cumsum(np.bincount(at[kept], minlength=len(steps)))))
-        return rows[kept], first
+        ordered = order[np.lexsort((self.column[rows[order]], bar_step[order]))]
+        first = np.concatenate(
+            ([0], np.cumsum(np.bincount(bar_step[ordered], minlength=len(steps))))
+        )
+        return rows[ordered], first
 
 
 def mean(values: Floats) -> Floats:
     """Mean of each column of what is known; NaN where nothing is."""
-    known = np.isfinite(values)
-    count = known.sum(axis=0)
+    finite = np.isfinite(values)
+    count = finite.sum(axis=0)
     means: Floats = np.full(values.shape[1], np.nan)
-    np.divide(np.where(known, values, 0.0).sum(axis=0), count, out=means, where=count > 0)
+    np.divide(np.where(finite, values, 0.0).sum(axis=0), count, out=means, where=count > 0)
     return means

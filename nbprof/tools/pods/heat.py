@@ -73,9 +73,7 @@ class Heat:
         return np.where(np.isfinite(self.time), np.nan_to_num(self.parts[:, :, category]), np.nan)
 
     def over(self, category: int | None) -> Floats:
-        """How far each cell is from the median of its column, in percent of the median step
-        time.
-        """
+        """Distance of each cell from the median of its column in percent of the median step."""
         values = self.values(category)
         with np.errstate(invalid="ignore", divide="ignore"):
             return 100 * (values - median(values)) / median(self.time)
@@ -101,20 +99,20 @@ def binned(grid: Grid, most_cells: int = MOST_CELLS, most_rows: int = MOST_ROWS)
     per = -(-steps * len(rows) // most_cells)
     first = np.arange(0, steps, per)
     last = np.minimum(first + per, steps) - 1
-    place = first[None, :, None] + np.arange(per)[None, None, :]
-    mine = np.where(
-        place < steps,
-        np.nan_to_num(time[np.minimum(place, steps - 1), rows[:, None, None]], nan=-1.0),
+    step = first[None, :, None] + np.arange(per)[None, None, :]
+    durations = np.where(
+        step < steps,
+        np.nan_to_num(time[np.minimum(step, steps - 1), rows[:, None, None]], nan=-1.0),
         -2.0,
     )
-    at = first[None, :] + mine.argmax(axis=2)
+    slowest = first[None, :] + durations.argmax(axis=2)
     return Heat(
         rows=rows,
         first=first,
         last=last,
-        at=at,
-        time=time[at, rows[:, None]],
-        parts=grid.of_time[at, rows[:, None]],
+        at=slowest,
+        time=time[slowest, rows[:, None]],
+        parts=grid.of_time[slowest, rows[:, None]],
         counted=np.add.reduceat(grid.counted, first) > 0,
     )
 
@@ -134,8 +132,8 @@ def payload(grid: Grid, most_cells: int = MOST_CELLS) -> parts.Heat:
         layers.append(_layer(category.key, heat, i, unit))
     recorded = len(layers)
     if heat.time.size > FEW_CELLS:
-        others = sorted(layers[1:], key=lambda layer: -layer.limit_percent)[: MOST_LAYERS - 1]
-        layers = [layers[0], *(layer for layer in others if layer.limit_percent > _LEAST_PERCENT)]
+        telling = sorted(layers[1:], key=lambda layer: -layer.limit_percent)[: MOST_LAYERS - 1]
+        layers = [layers[0], *(layer for layer in telling if layer.limit_percent > _LEAST_PERCENT)]
     return parts.Heat(
         rows=smallest(heat.rows),
         first=grid.steps[heat.first].astype(np.int32),
@@ -152,35 +150,35 @@ def payload(grid: Grid, most_cells: int = MOST_CELLS) -> parts.Heat:
 
 def _unit(middle: Floats, largest: Floats) -> Floats:
     """By column: 1, 2 or 5 × 10ⁿ ms, so that a value has no more digits than it is known to."""
-    # A step of which one worker takes a hundred times as long as the others is told more coarsely.
-    wanted = np.fmax(middle / _PARTS, largest / (MISSING - 1) * 2.5)
-    wanted = np.where(wanted > 0, wanted, 1.0)
-    power = 10.0 ** np.floor(np.log10(wanted))
+    # Steps in which one worker takes a hundred times as long as the others are coarser.
+    resolution = np.fmax(middle / _PARTS, largest / (MISSING - 1) * 2.5)
+    resolution = np.where(resolution > 0, resolution, 1.0)
+    power = 10.0 ** np.floor(np.log10(resolution))
     return np.asarray(
-        power * np.select([wanted >= 5 * power, wanted >= 2 * power], [5.0, 2.0], 1.0)
+        power * np.select([resolution >= 5 * power, resolution >= 2 * power], [5.0, 2.0], 1.0)
     )
 
 
 def median(values: Floats) -> Floats:
     """Over the workers; of a column that nobody recorded NaN."""
-    out: Floats = np.full(values.shape[1], np.nan)
-    known = np.isfinite(values).any(axis=0)
-    out[known] = np.nanmedian(values[:, known], axis=0)
-    return out
+    medians: Floats = np.full(values.shape[1], np.nan)
+    recorded = np.isfinite(values).any(axis=0)
+    medians[recorded] = np.nanmedian(values[:, recorded], axis=0)
+    return medians
 
 
 def limit(heat: Heat, over: Floats) -> float:
-    """Where the colours of a layer end: at what one cell in a hundred exceeds, or the farthest
+    """End of the colours of a layer: the value that one cell in a hundred exceeds, or the farthest
     worker on average.
 
     A single slow cell is then as dark as it gets, and does not bleach all others.
     """
-    known = np.abs(over[:, heat.counted])
-    known = known[np.isfinite(known)]
+    distances = np.abs(over[:, heat.counted])
+    distances = distances[np.isfinite(distances)]
     by_worker = np.abs(heat.mean(over))
     by_worker = by_worker[np.isfinite(by_worker)]
     return max(
-        float(np.percentile(known, 99)) if len(known) else 0.0,
+        float(np.percentile(distances, 99)) if len(distances) else 0.0,
         float(by_worker.max(initial=0.0)),
         _LEAST_PERCENT,
     )
@@ -207,13 +205,13 @@ def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> parts.He
 
 
 def _telling(layers: list[parts.HeatLayer]) -> str:
-    """What is shown first: the step time, unless workers hardly differ in it (they wait for each
-    other) and one is slow in a category.
+    """The layer that is shown first: the step time, unless workers hardly differ in it (they wait
+    for each other) and one is slow in a category.
     """
-    most = [float(np.nanmax(layer.mean_percent, initial=0.0)) for layer in layers]
-    if most[0] >= _TELLING_PERCENT or max(most) < max(_TELLING_PERCENT, 3 * most[0]):
+    largest = [float(np.nanmax(layer.mean_percent, initial=0.0)) for layer in layers]
+    if largest[0] >= _TELLING_PERCENT or max(largest) < max(_TELLING_PERCENT, 3 * largest[0]):
         return layers[0].key
-    return layers[int(np.argmax(most))].key
+    return layers[int(np.argmax(largest))].key
 
 
 def _note(grid: Grid, heat: Heat, layers: int) -> str:
@@ -227,10 +225,10 @@ def _note(grid: Grid, heat: Heat, layers: int) -> str:
             f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers."
         )
     if layers:
-        what = (
+        subject = (
             "category in which workers differ least is"
             if layers == 1
             else "categories in which workers differ least are"
         )
-        sentences.append(f"{layers:,} {what} left out.")
+        sentences.append(f"{layers:,} {subject} left out.")
     return " ".join([*sentences, "p.pods.frame has all."]) if sentences else ""

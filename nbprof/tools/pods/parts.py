@@ -74,7 +74,7 @@ class Cores(Part):
 
 
 class Pods(Tab):
-    """Each step on each worker (host, or device with steps of its own)."""
+    """Each step on each worker (a host, or a device that has its own steps)."""
 
     statement: Marked
     """Who is slow, and how far apart the workers are."""

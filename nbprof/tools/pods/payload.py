@@ -24,6 +24,25 @@ if TYPE_CHECKING:
 
 MOST_BARS = 4_000
 """Bars of one worker and step in a report: of each step the slowest workers, and the fastest."""
+
+
+def _slowest(grid: Grid, counted: npt.NDArray[np.bool_], with_waiting: bool, unit: Unit) -> str:
+    """A sentence on the worker that is the slowest most often."""
+    count, slowest_in = int(counted.sum()), _times_slowest(grid, counted)
+    worst, times = int(slowest_in.argmax()), int(slowest_in.max())
+    name = wording.one_line(grid.workers[worst])
+    if not times and count == 1:
+        return "Several workers are equally slow."
+    if not times:
+        return f"In each {unit.noun}, several workers are equally slow."
+    if count == 1:
+        return f"**{name}** is the slowest in the only {unit.noun}."
+    if 2 * times > count:
+        return f"**{name}** is the slowest in **{times:,} of {count:,}** {unit.plural}."
+    no_worker = "With waiting included, no worker" if with_waiting else "No worker"
+    return f"{no_worker} is the slowest in most {unit.plural}; {name} is in {times:,} of {count:,}."
+
+
 MOST_STEPS = 4000
 MOST_WORKERS = 3000
 
@@ -85,18 +104,18 @@ def payload(run: Run) -> Pods:
 
 
 def several(run: Run) -> bool:
-    """Whether there is anyone to compare."""
+    """True if there are several workers to compare."""
     return len(run.pods) > 0 and run.pods["worker"].nunique() > 1
 
 
 def has(run: Run) -> bool:
-    """Whether there is anyone to compare: workers, or cores of one."""
+    """True if there are several workers, or several cores of one, to compare."""
     return several(run) or cores.several(run)
 
 
 def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Which step each step of a host is: ``host group at``; empty where the frame does not say or
-    no step is drawn.
+    """The step of the view for each step of a host: ``host group at``; empty if the frame does not
+    state it or no step is drawn.
     """
     if not {"host", "group"} <= set(run.pods.columns) or len(row) != len(run.pods):
         return pd.DataFrame(
@@ -110,8 +129,8 @@ def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
 
 
 def _with_waiting(run: Run) -> bool:
-    """Whether another sentence says who is slow at its own part of a step, as workers wait for each
-    other in the rest.
+    """True if a finding already names who is slow at its own part of a step, since workers wait for
+    each other in the rest.
     """
     ranks = run.pod_frames.stragglers
     return len(ranks) > 0 and bool(
@@ -125,46 +144,26 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     counted = grid.counted if grid.counted.any() else ~grid.counted
     if unit.whole:
         return _of_recordings(grid)
-    n, which = int(counted.sum()), _times_slowest(grid, counted)
-    worst, times = int(which.argmax()), int(which.max())
-    name = wording.one_line(grid.workers[worst])
-    if not times:
-        who = (
-            "Several workers are equally slow."
-            if n == 1
-            else f"In each {unit.noun}, several workers are equally slow."
-        )
-    elif n == 1:
-        who = f"**{name}** is the slowest in the only {unit.noun}."
-    elif 2 * times > n:
-        who = f"**{name}** is the slowest in **{times:,} of {n:,}** {unit.plural}."
-    else:
-        who = (
-            f"{'With waiting included, no' if with_waiting else 'No'} worker is the slowest in most"
-            f" {unit.plural}; {name} is in {times:,} of {n:,}."
-        )
+    n = int(counted.sum())
+    who = _slowest(grid, counted, with_waiting, unit)
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
         return f"No {unit.noun} was recorded by more than one worker."
-    # What rounds to nothing is no difference, and then nobody is the slowest.
+    # A spread that rounds to 0 is not a difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
         return f"All workers take the same time in {'the only' if n == 1 else 'every'} {unit.noun}."
-    mean, most = (
-        float(np.nanmean(spread)),
-        int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan))),
-    )
+    mean = float(np.nanmean(spread))
+    widest = int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan)))
     if n == 1:
         return f"{who} The fastest takes **{wording.percent(mean)}** less."
     return (
         f"{who} The fastest takes **{wording.percent(mean)}** less than the slowest on average, "
-        f"{wording.percent(grid.spread[most])} in {unit.noun} {grid.steps[most]}."
+        f"{wording.percent(grid.spread[widest])} in {unit.noun} {grid.steps[widest]}."
     )
 
 
 def _of_recordings(grid: Grid) -> str:
-    """How long each worker recorded, where nothing divides the recordings: that is no measure of
-    who is slow.
-    """
+    """Lengths of recordings that are not divided into steps, which do not show who is slow."""
     longest, shortest = float(np.nanmax(grid.time)), float(np.nanmin(grid.time))
     return (
         f"The recordings of **{len(grid.workers):,}** workers take"

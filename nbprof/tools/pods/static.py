@@ -23,26 +23,29 @@ def html(payload: Payload) -> str:
 def _workers(pods: Pods) -> str:
     table = pods.table
     worst = [table.cell("mean_step_ms", i) for i in range(min(table.rows, _ROWS))]
-    most = max((ms for ms in worst if ms == ms), default=0.0)
-    rows = [
-        [
-            markup.name(table.cell("worker", i), 60),
-            wording.number(ms, 2),
-            markup.bar(100 * ms / most if most else 0.0, OTHER),
-            wording.percent(table.cell("over_median_percent", i)),
-            wording.number(table.cell("times_slowest", i)),
-            _over(pods, i),
-        ]
-        for i, ms in enumerate(worst)
-    ]
-    if not rows:
+    if not worst:
         return ""
+    longest = max((ms for ms in worst if ms == ms), default=0.0)
+    rows = [_worker(pods, row, longest) for row in range(len(worst))]
     scope = "slowest first" if table.rows <= _ROWS else f"the {_ROWS} slowest of {pods.total:,}"
     heads = ["Worker", "Step ms", "", "Over the median", "Slowest in", "Most over the median in"]
-    said = "".join(
-        markup.paragraph(markup.marked(text)) for text in (*(pods.findings or ()), pods.statement)
-    )
-    return markup.table("Workers", scope, heads, rows, "lrlrrl") + said
+    html = markup.table("Workers", scope, heads, rows, "lrlrrl")
+    for sentence in (*(pods.findings or ()), pods.statement):
+        html += markup.paragraph(markup.marked(sentence))
+    return html
+
+
+def _worker(pods: Pods, row: int, longest: float) -> list[str]:
+    table = pods.table
+    ms = table.cell("mean_step_ms", row)
+    return [
+        markup.name(table.cell("worker", row), 60),
+        wording.number(ms, 2),
+        markup.bar(100 * ms / longest if longest else 0.0, OTHER),
+        wording.percent(table.cell("over_median_percent", row)),
+        wording.number(table.cell("times_slowest", row)),
+        _over(pods, row),
+    ]
 
 
 def _over(pods: Pods, row: int) -> str:
@@ -50,17 +53,17 @@ def _over(pods: Pods, row: int) -> str:
     that is less than 1% of the step.
     """
     typical = pods.typical or {}
-    over = {
-        c: pods.table.cell(c.column, row) - typical[c.column]
-        for c in CATEGORIES
-        if c.column in typical
-    }
-    known = {c: ms for c, ms in over.items() if ms > _LEAST * typical["mean_step_ms"]}
-    if not known:
-        return "–"
-    worst = max(known, key=lambda c: known[c])
+    excess = {}
+    for category in CATEGORIES:
+        if category.column in typical:
+            over = pods.table.cell(category.column, row) - typical[category.column]
+            if over > _LEAST * typical["mean_step_ms"]:
+                excess[category] = over
+    if not excess:
+        return wording.MISSING
+    worst = max(excess, key=lambda category: excess[category])
     return (
-        f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(known[worst])}"
+        f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(excess[worst])}"
     )
 
 
@@ -68,21 +71,13 @@ def _cores(cores: Cores | None) -> str:
     if not cores:
         return ""
     table, labels = cores.table, {head.key: head.label for head in cores.heads}
-    rows = [
-        [
-            markup.name(table.cell("worker", i), 60),
-            wording.number(table.cell("chip", i)),
-            *(wording.number(table.cell(key, i), 2) for key in ("mean_step_ms", *cores.kinds)),
-        ]
-        for i in range(min(table.rows, _ROWS))
-    ]
-    scope = "means over the steps in averages, ms" + (
-        f"; {_ROWS} of {table.rows:,} cores" if table.rows > _ROWS else ""
-    )
-    return markup.table(
-        "TPU cores",
-        scope,
-        ["Core", "Chip", "Step ms", *(labels[key] for key in cores.kinds)],
-        rows,
-        "lr" + "r" * (1 + len(cores.kinds)),
-    )
+    rows = []
+    for row in range(min(table.rows, _ROWS)):
+        times = [table.cell(key, row) for key in ("mean_step_ms", *cores.kinds)]
+        core = [markup.name(table.cell("worker", row), 60), wording.number(table.cell("chip", row))]
+        rows.append([*core, *(wording.number(ms, 2) for ms in times)])
+    scope = "means over the steps in averages, ms"
+    if table.rows > _ROWS:
+        scope += f"; {_ROWS} of {table.rows:,} cores"
+    heads = ["Core", "Chip", "Step ms", *(labels[key] for key in cores.kinds)]
+    return markup.table("TPU cores", scope, heads, rows, "lr" + "r" * (1 + len(cores.kinds)))

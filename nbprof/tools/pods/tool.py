@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.pods import figure, findings, payload, static
-from nbprof.tools.tool import Tool, Top, kept
+from nbprof.tools.tool import Tool, Top, cached_part
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -17,7 +17,7 @@ def _count(run: Run) -> int:
 
 
 TOOL = Tool(
-    payload=kept("pods", payload.payload),
+    payload=cached_part("pods", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
     count=_count,

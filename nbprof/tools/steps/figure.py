@@ -10,7 +10,14 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis.steps.boundaries import boundaries
 from nbprof.core.errors import NbprofError
 from nbprof.tools.common import unit_of
-from nbprof.tools.plot import bokeh, hover_times, legend_beside, stacked_columns, style
+from nbprof.tools.plot import (
+    bokeh,
+    hover_times,
+    legend_right,
+    number_bars,
+    stacked_columns,
+    style,
+)
 from nbprof.tools.steps.payload import recorded
 from nbprof.tools.tables import floats
 
@@ -57,7 +64,7 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         "step": frame["step"].to_numpy(),
         "total": floats(frame["step_time_ms"]),
     }
-    columns, said = stacked_columns({c.key: floats(frame[c.column]) for c in categories})
+    columns, card_columns = stacked_columns({c.key: floats(frame[c.column]) for c in categories})
     data |= columns
     plot: Any = plotting.figure(
         **{
@@ -77,8 +84,8 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         source=source,
         legend_label=[c.label for c in categories],
     )
-    rows = [(c.label, f"@{said[c.key]}{{custom}}") for c in reversed(categories)]
-    formatters = hover_times(models, "total", *said.values())
+    rows = [(c.label, f"@{card_columns[c.key]}{{custom}}") for c in reversed(categories)]
+    formatters = hover_times(models, "total", *card_columns.values())
     plot.add_tools(models.HoverTool(tooltips=[*_head(unit_of(run)), *rows], formatters=formatters))
     unit = unit_of(run)
     for border in boundaries(
@@ -91,15 +98,8 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         )
     style(plot, "recording" if unit.whole else f"{unit.noun} number", "ms")
     plot.y_range.start = 0
-    plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
-    labels = (
-        frame["host"].astype(str).tolist() if unit.whole else [str(step) for step in frame["step"]]
-    )
-    plot.xaxis.formatter = models.CustomJSTickFormatter(
-        args={"labels": labels}, code="return labels[tick] ?? ''"
-    )
-    plot.xgrid.visible = False
+    number_bars(plot, models, frame["host" if unit.whole else "step"].astype(str).tolist())
     if plot.legend:
         plot.legend[0].items = plot.legend[0].items[::-1]
-    legend_beside(plot)
+    legend_right(plot)
     return cast("Figure", plot)

@@ -10,8 +10,8 @@ from nbprof.tools.parts import Tab, Table
 
 
 class Boundary(Part):
-    """Where an epoch, another loop or steps of another kind begin, or an evaluation ran: before the
-    step of a row.
+    """A boundary before the step of a row: an epoch, another loop, steps of another kind, or an
+    evaluation.
     """
 
     row: int

@@ -132,11 +132,11 @@ def _over_hosts(steps: pd.DataFrame) -> pd.DataFrame:
     counted = steps["counted"].astype(bool)
     used = steps[counted | ~counted.groupby([steps[key] for key in keys]).transform("any")]
     by_number = used.groupby(keys, sort=True)
-    out = by_number.first()
+    means = by_number.first()
     times = ["step_time_ms", *(c.column for c in CATEGORIES)]
-    out[times] = by_number[times].mean()
-    out["start_ms"] = by_number["start_ms"].min()
-    return out.reset_index().drop(columns="turn")
+    means[times] = by_number[times].mean()
+    means["start_ms"] = by_number["start_ms"].min()
+    return means.reset_index().drop(columns="turn")
 
 
 def _typical(steps: pd.DataFrame) -> int | None:
@@ -156,13 +156,11 @@ def recorded(steps: pd.DataFrame) -> list[Any]:
 
 
 def prefix(names: list[str]) -> str:
-    """What all step names have in front of their number: "train" for "train 500", "train 501"; else
-    the empty text.
+    """The common text before the number of all step names: "train" for "train 500", "train 501";
+    else "".
     """
-    heads = {
-        match.group(1) if (match := re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL)) else ""
-        for name in names
-    }
+    matches = [re.fullmatch(r"(.*?)[\s_#:]*\d+", name, re.DOTALL) for name in names]
+    heads = {match.group(1) if match else "" for match in matches}
     return heads.pop() if len(heads) == 1 else ""
 
 
@@ -171,7 +169,7 @@ def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64
 
 
 def _of_each(chosen: Flags, steps: pd.DataFrame) -> int:
-    """How many steps are chosen, of several hosts those of the one with the most."""
+    """The number of chosen steps; for several hosts that of the host with the most."""
     return max(Counter(steps["host"].to_numpy(object)[chosen].tolist()).values(), default=0)
 
 
@@ -182,49 +180,58 @@ def _named(rows: Flags, steps: pd.DataFrame, unit: Unit) -> str:
 
 
 def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
-    """What the averages leave out, in a sentence."""
+    """A sentence on the steps that averages exclude."""
     warm, recorder_lost, incomplete, counted = (
         steps[name].to_numpy(np.bool_) for name in ("warmup", "lost", "cut", "counted")
     )
-    kind, host = steps["kind"].to_numpy(object), steps["host"].to_numpy(object)
+    kind = steps["kind"].to_numpy(object)
     main = kind == kind[counted][0]
-    first = _of_each(warm & main, steps)
-    parts = (
-        [f"{_named(warm & main, steps, unit) or f'the first {first} {unit.plural}'} (warm-up)"]
-        if first
-        else []
-    )
-    parts += [
-        f"{count} {name} {unit.plural}"
-        for name, count in Counter(kind[~main].tolist()).most_common()
-    ]
+    parts = []
+    if first := _of_each(warm & main, steps):
+        name = _named(warm & main, steps, unit) or f"the first {first} {unit.plural}"
+        parts.append(f"{name} (warm-up)")
+    for name, count in Counter(kind[~main].tolist()).most_common():
+        parts.append(f"{count} {name} {unit.plural}")
     of_kind = ~warm & main
     lost = recorder_lost & of_kind
-    cut = incomplete & of_kind & ~lost
-    full = crowded(steps).to_numpy(np.bool_) & of_kind & ~lost & ~cut & ~counted
-    # Of each host those before its first step that counts, and those behind its last.
-    early, late = np.zeros((2, len(steps)), np.bool_)
-    for name in dict.fromkeys(host.tolist()):
-        rows_of_host = np.flatnonzero(host == name)
-        before = np.cumsum(counted[rows_of_host])
-        early[rows_of_host] = cut[rows_of_host] & (before == 0) & (before[-1] > 0)
-        late[rows_of_host] = cut[rows_of_host] & ~early[rows_of_host] & (before == before[-1])
-    for which, rows, why in (
+    truncated = incomplete & of_kind & ~lost
+    full = crowded(steps).to_numpy(np.bool_) & of_kind & ~lost & ~truncated & ~counted
+    early, late = _at_the_ends(truncated, counted, steps["host"].to_numpy(object))
+    groups = (
         ("", lost & ~counted, "the recorder lost device work"),
         ("the first", early, "start not recorded"),
-        ("another", cut & ~early & ~late, "between two loops"),
+        ("another", truncated & ~early & ~late, "between two loops"),
         ("the last", late, "cut off by the end of the recording"),
-    ):
-        count = _of_each(rows, steps)
-        if count:
-            hosts = steps.loc[rows, "host"].unique().tolist()
-            of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
-            counted_noun = (
-                unit.noun if count == 1 and which else wording.plural(count, unit.noun, unit.plural)
-            )
-            parts.append(
-                f"{_named(rows, steps, unit) or f'{which} {counted_noun}'.lstrip()}{of} ({why})"
-            )
+    )
+    for position, rows, reason in groups:
+        if rows.any():
+            parts.append(f"{_excluded(position, rows, steps, unit)} ({reason})")
     if full.any():
         parts.append(about_crowded(steps, unit))
     return f"Averages exclude {' and '.join(parts)}."
+
+
+def _at_the_ends(truncated: Flags, counted: Flags, host: npt.NDArray[Any]) -> tuple[Flags, Flags]:
+    """Of each host the truncated steps before its first step that counts, and those behind its
+    last.
+    """
+    early, late = np.zeros((2, len(truncated)), np.bool_)
+    for name in dict.fromkeys(host.tolist()):
+        rows = np.flatnonzero(host == name)
+        before = np.cumsum(counted[rows])
+        early[rows] = truncated[rows] & (before == 0) & (before[-1] > 0)
+        late[rows] = truncated[rows] & ~early[rows] & (before == before[-1])
+    return early, late
+
+
+def _excluded(position: str, rows: Flags, steps: pd.DataFrame, unit: Unit) -> str:
+    """`step 7`, or `the last 2 steps`, with the host if the steps of only one are excluded."""
+    count = _of_each(rows, steps)
+    noun = wording.plural(count, unit.noun, unit.plural)
+    if count == 1 and position:
+        noun = unit.noun
+    text = _named(rows, steps, unit) or f"{position} {noun}".lstrip()
+    hosts = steps.loc[rows, "host"].unique().tolist()
+    if len(hosts) == 1 and steps["host"].nunique() > 1:
+        text += f" of {hosts[0]}"
+    return text

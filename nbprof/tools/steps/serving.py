@@ -75,7 +75,7 @@ class Serving(Framed):
     def parts(self) -> pd.DataFrame:
         """Kernel time by kind of iteration and part of the model; empty without a device.
 
-        Parts are told by the names of kernels and, where these say nothing, of the ops that
+        Parts follow from the names of kernels and, where these say nothing, of the ops that
         launched them: a fused kernel whose name tells no part is in `other`. Kernels may overlap,
         so the parts add up to more than the busy time where they do.
         """

@@ -10,7 +10,7 @@ from nbprof.tools.accessor import Framed
 
 
 class TorchOps(Framed):
-    """What `torch.profiler`'s `key_averages()` shows, for any file, with the modules and the
+    """The table of `torch.profiler`'s `key_averages()`, for any file, with the modules and the
     backward pass.
 
     `frame` has one row per op, annotation or runtime call (`kind`), most self time first: on the
@@ -45,7 +45,7 @@ class TorchOps(Framed):
             The columns of `frame` and `input_shapes`, `call_stack` (one call a line, innermost
             first), `module` (outermost first), or `source` and `aten_ops`. These are exact for what
             `torch.compile` made with `INDUCTOR_PROVENANCE=1`, if the log that `TORCH_TRACE` names,
-            or a file that TORCH_COMPILE_DEBUG or tlparse made of it, lies in the folder of the
+            or a file that TORCH_COMPILE_DEBUG or tlparse made of it, is in the folder of the
             trace. Else a line is the one in which the function begins.
 
         Raises

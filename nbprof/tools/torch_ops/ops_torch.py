@@ -51,10 +51,10 @@ def modules(run: Run) -> Table | None:
     if not len(frame):
         return None
     device = bool(frame["device_total_us"].notna().any())
-    kept = largest_modules(frame)
-    time = _time(kept, device=device)
-    whole = float(time[kept["depth"].to_numpy() == 0].sum())
-    kept = kept.assign(percent=100 * time / whole if whole > 0 else np.nan)
+    listed = largest_modules(frame)
+    time = _time(listed, device=device)
+    total = float(time[listed["depth"].to_numpy() == 0].sum())
+    listed = listed.assign(percent=100 * time / total if total > 0 else np.nan)
     keys = ("calls", *(_PARTS if device else _PARTS[2:]))
     columns = [
         _MODULES["name"]._replace(label="Module"),
@@ -62,7 +62,7 @@ def modules(run: Run) -> Table | None:
         *(_MODULES[key] for key in keys),
         _MODULES["module"],
     ]
-    return table_of(kept, columns).with_columns({"_depth": kept["depth"].to_numpy(np.uint16)})
+    return table_of(listed, columns).with_columns({"_depth": listed["depth"].to_numpy(np.uint16)})
 
 
 def _percent(table: str, *, device: bool) -> Col:
@@ -70,17 +70,17 @@ def _percent(table: str, *, device: bool) -> Col:
     return Col("percent", "float64", "percent", label, _PERCENT[device, table], "percent", 1)
 
 
-def largest_modules(frame: pd.DataFrame, most: int = MOST_MODULES) -> pd.DataFrame:
+def largest_modules(frame: pd.DataFrame, limit: int = MOST_MODULES) -> pd.DataFrame:
     """The modules with the most time and those around them; below each module the sum of those in
     it that are left out, in a row.
     """
-    if len(frame) <= most:
+    if len(frame) <= limit:
         return frame
     time = _time(frame, device=bool(frame["device_total_us"].notna().any()))
     depth = frame["depth"].to_numpy(np.int64)
     parent = _parents(depth)
     keep = np.zeros(len(frame), np.bool_)
-    keep[np.argsort(-time, kind="stable")[:most]] = True
+    keep[np.argsort(-time, kind="stable")[:limit]] = True
     # A module takes at least the time of those in it, but an equal one may stand behind it.
     for row in np.flatnonzero(keep).tolist():
         while (row := int(parent[row])) >= 0 and not keep[row]:
@@ -90,12 +90,12 @@ def largest_modules(frame: pd.DataFrame, most: int = MOST_MODULES) -> pd.DataFra
     rest = frame.iloc[rows].groupby(around)[[key for key in _SUMS if key in frame]].sum(min_count=1)
     count = pd.Series(around).value_counts()
     extra = rest.assign(
-        name=[f"({count[at]:,} more with less time)" for at in rest.index],
+        name=[f"({count[row]:,} more with less time)" for row in rest.index],
         module="",
-        depth=[0 if at < 0 else int(depth[at]) + 1 for at in rest.index],
+        depth=[0 if row < 0 else int(depth[row]) + 1 for row in rest.index],
     )
     # Behind the last row of the module's subtree.
-    ends = [_end(depth, at) for at in rest.index.tolist()]
+    ends = [_end(depth, row) for row in rest.index.tolist()]
     order = np.concatenate(
         [
             np.flatnonzero(keep).astype(np.float64),
@@ -108,29 +108,29 @@ def largest_modules(frame: pd.DataFrame, most: int = MOST_MODULES) -> pd.DataFra
 
 def _parents(depth: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The row around each row of a tree in preorder, -1 for none."""
-    out = np.full(len(depth), -1, np.int64)
+    parents = np.full(len(depth), -1, np.int64)
     open_: list[int] = []
     for row, level in enumerate(depth.tolist()):
         del open_[level:]
-        out[row] = open_[-1] if open_ else -1
+        parents[row] = open_[-1] if open_ else -1
         open_.append(row)
-    return out
+    return parents
 
 
-def _end(depth: np.ndarray[Any, Any], at: int) -> int:
+def _end(depth: np.ndarray[Any, Any], row: int) -> int:
     """The first row behind the subtree of a row; of the whole tree for -1."""
-    if at < 0:
+    if row < 0:
         return len(depth)
-    behind = np.flatnonzero(depth[at + 1 :] <= depth[at])
-    return at + 1 + int(behind[0]) if len(behind) else len(depth)
+    behind = np.flatnonzero(depth[row + 1 :] <= depth[row])
+    return row + 1 + int(behind[0]) if len(behind) else len(depth)
 
 
 def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
     names = _PARTS[:2] if device else _PARTS[2:]
-    out: np.ndarray[Any, np.dtype[np.float64]] = np.nansum(
+    time: np.ndarray[Any, np.dtype[np.float64]] = np.nansum(
         [floats(frame[name]) for name in names], axis=0
     )
-    return out
+    return time
 
 
 def shapes(run: Run) -> Table | None:
@@ -155,21 +155,21 @@ def shapes(run: Run) -> Table | None:
         *(_OPS[name] for name in names[1:]),
     ]
     key = "device_self_us" if device else "host_self_us"
-    whole = float(np.nansum(floats(frame[key])))
-    shown, rest = frame.head(MOST_SHAPES), frame.iloc[MOST_SHAPES:]
-    at, length = longest(shown, run.longest_calls, ("host", "device"))
+    total = float(np.nansum(floats(frame[key])))
+    listed, rest = frame.head(MOST_SHAPES), frame.iloc[MOST_SHAPES:]
+    start, length = longest(listed, run.longest_calls, ("host", "device"))
     if len(rest):
         sums = rest[list(names[1:])].sum(min_count=1).to_frame().T
-        shown = pd.concat(
-            [shown, sums.assign(op=f"({len(rest):,} more with less time)", input_shapes="")],
+        listed = pd.concat(
+            [listed, sums.assign(op=f"({len(rest):,} more with less time)", input_shapes="")],
             ignore_index=True,
         )
-        at, length = np.append(at, np.nan), np.append(length, np.nan)
-    shown = shown.assign(
-        percent=100 * floats(shown[key]) / whole if whole > 0 else np.nan,
-        input_shapes=shown["input_shapes"].fillna(""),
+        start, length = np.append(start, np.nan), np.append(length, np.nan)
+    listed = listed.assign(
+        percent=100 * floats(listed[key]) / total if total > 0 else np.nan,
+        input_shapes=listed["input_shapes"].fillna(""),
     )
-    return hidden(table_of(shown, columns), at, length)
+    return hidden(table_of(listed, columns), start, length)
 
 
 def by_shapes(run: Run) -> pd.DataFrame:
@@ -178,22 +178,22 @@ def by_shapes(run: Run) -> pd.DataFrame:
     """
     frame = run.torch_ops_by("shapes")
     frame = frame[frame["kind"] == "op"] if len(frame) else frame
-    known = len(frame) and frame["input_shapes"].notna().any()
-    return frame.reset_index(drop=True) if known else frame.head(0)
+    has_shapes = len(frame) and frame["input_shapes"].notna().any()
+    return frame.reset_index(drop=True) if has_shapes else frame.head(0)
 
 
 def omissions(run: Run) -> list[str]:
     """Sentences on what these tables leave out."""
-    out = []
+    sentences = []
     frame = run.torch_modules
     if count := len(frame) - int((largest_modules(frame)["module"] != "").sum()):
-        out.append(
+        sentences.append(
             f"The module tree sums up the {wording.plural(count, 'module')} with the least time;"
             " p.torch_ops.modules has all."
         )
     if (count := len(by_shapes(run)) - MOST_SHAPES) > 0:
-        out.append(
+        sentences.append(
             f"The table of ops by shape sums up the {wording.plural(count, 'row')} with the least"
             " time; p.torch_ops.by('shapes') has all."
         )
-    return out
+    return sentences

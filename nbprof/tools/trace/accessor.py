@@ -77,8 +77,8 @@ class TraceView(View):
         -------
         DataFrame
             One row per event: `host` `process` `lane` `name` (in full), `start_us` after the start
-            of the profile, `duration_us`, `depth` (how many events of its lane it lies in),
-            `self_us` (without what lies in it), `event` (its number in the profile), and the args.
+            of the profile, `duration_us`, `depth` (how many events of its lane contain it),
+            `self_us` (without the events in it), `event` (its number in the profile), and the args.
 
         Raises
         ------
@@ -87,7 +87,8 @@ class TraceView(View):
 
         Examples
         --------
-        >>> p.trace.events(lane="Stream", name="/gemm|conv/", between=(120.0, 140.0))   # doctest: +SKIP
+        >>> kernels = {"lane": "Stream", "name": "/gemm|conv/"}
+        >>> p.trace.events(**kernels, between=(120.0, 140.0))   # doctest: +SKIP
         """
         run = self._profile.run
         tracks = run.timeline.tracks
@@ -121,14 +122,14 @@ class TraceView(View):
         hits = run.timeline.finder.hits(text)
         if hits.error:
             raise NbprofError(hits.error)
-        found = select_events.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
-        return found.sort_values("start_us", kind="stable", ignore_index=True)
+        events = select_events.frame(run.trace, run.timeline.tracks, hits.ids.astype(np.int64))
+        return events.sort_values("start_us", kind="stable", ignore_index=True)
 
     def range(
         self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None
     ) -> pd.DataFrame:
-        """What took the time between two moments, by name, most self time first. Times are in µs,
-        and only what lies in the range.
+        """Time between two moments by name, most self time first. Times are in µs, and only the
+        part within the range counts.
 
         `on` is the kind of lane: a launch on the host may have the name of its kernel on the
         device; it is a separate row.
@@ -145,8 +146,8 @@ class TraceView(View):
         -------
         DataFrame
             One row per name and side: `name`, `on` (host or device), `count`, `self_us`, `total_us`
-            (with what lies in it), `percent` (`self_us` of the range; lanes run at the same time,
-            so the sum may pass 100).
+            (with nested events), `percent` (`self_us` of the range; lanes run at the same time, so
+            the sum may exceed 100).
 
         Examples
         --------
@@ -176,9 +177,11 @@ class TraceView(View):
             "self_us": names.own / 1e6,
             "total_us": names.total / 1e6,
         }
-        out = pd.DataFrame(columns)
-        out["percent"] = out["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(out))
-        return out.sort_values(
+        result = pd.DataFrame(columns)
+        result["percent"] = (
+            result["self_us"] * (1e8 / (high - low)) if high > low else np.zeros(len(result))
+        )
+        return result.sort_values(
             ["self_us", "count"], ascending=False, kind="stable", ignore_index=True
         )
 

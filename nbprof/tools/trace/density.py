@@ -1,6 +1,4 @@
-"""What a saved timeline tells of the events that it leaves out: how densely they lie, by lane and
-level.
-"""
+"""Density of the events that a saved timeline omits, by lane and level."""
 
 from __future__ import annotations
 
@@ -22,17 +20,17 @@ _BLOCK = 1 << 19
 Levels = npt.NDArray[np.uint16]
 
 
-def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
-    """How busy the events that were left out keep each lane and level.
+def rest(tracks: Tracks, retained: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
+    """The share of time that omitted events take on each lane and level.
 
-    The stretch from the first to the last event that was left out is cut into equal parts, fewer
-    where there are many rows. Of too many rows the outer levels are told: what is in them covers
-    what is inside.
+    The time from the first to the last omitted event is divided into equal parts, fewer where
+    there are many rows. Of too many rows the outer levels are listed: their events cover those
+    inside.
 
     Parameters
     ----------
     tracks : Tracks
-    kept : sequence of int64[k]
+    retained : sequence of int64[k]
         Events that are not left out, of `tracks.events` and of `tracks.extra`.
     levels : sequence of uint16[n]
         The level of every event of both.
@@ -41,7 +39,7 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     """
     tables = [
         _Left(events, rows, level)
-        for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True)
+        for events, rows, level in zip((tracks.events, tracks.extra), retained, levels, strict=True)
     ]
     size = max((len(table.depths) for table in tables), default=0)
     depths = np.max(
@@ -51,33 +49,33 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
     count = np.zeros(int(depths.sum()), np.int64)
     first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     for table in tables:
-        for part, out in table.blocks():
+        for part, stays in table.blocks():
             row = base[table.events.lane[part]] + table.level[part]
             count += np.bincount(row, minlength=len(count)) - np.bincount(
-                row[out], minlength=len(count)
+                row[stays], minlength=len(count)
             )
             start = table.events.start[part].copy()
             end = start + table.events.duration[part]
-            start[out], end[out] = first, last
+            start[stays], end[stays] = first, last
             first, last = int(start.min()), int(end.max())
     if not count.any():
         return nothing()
     last = max(last, first + 1)
     lane = np.repeat(np.arange(size), depths)
     level = np.arange(len(count)) - base[lane]
-    told = _outermost(count, level)
-    bins = int(np.clip(MOST_BYTES // len(told), _FEWEST_BINS, _MOST_BINS))
-    # What is kept, or not told of, goes to a row behind the others: to take it out of every column
-    # first would cost more.
-    place = np.full(len(count), len(told), np.int64)
-    place[told] = np.arange(len(told))
-    density = Density(len(told) + 1, bins, first, last)
+    listed = _outermost(count, level)
+    bins = int(np.clip(MOST_BYTES // len(listed), _FEWEST_BINS, _MOST_BINS))
+    # Retained events, and those of inner levels, go to one row behind the others: removing them
+    # from every column first would cost more.
+    position = np.full(len(count), len(listed), np.int64)
+    position[listed] = np.arange(len(listed))
+    density = Density(len(listed) + 1, bins, first, last)
     # An instant takes no time, and has to be seen all the same, the one at the end too.
     least = max((last - first) // bins // 1000, 1)
     for table in tables:
-        for part, out in table.blocks():
-            row = place[base[table.events.lane[part]] + table.level[part]]
-            row[out] = len(told)
+        for part, stays in table.blocks():
+            row = position[base[table.events.lane[part]] + table.level[part]]
+            row[stays] = len(listed)
             start = np.minimum(table.events.start[part], last - least)
             density.add(
                 row,
@@ -88,9 +86,9 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
         bins=bins,
         from_=(first - tracks.origin) / unit,
         to=(last - tracks.origin) / unit,
-        lane=lane[told].astype(np.uint32),
-        depth=level[told].astype(np.uint16),
-        count=count[told].astype(np.uint32),
+        lane=lane[listed].astype(np.uint32),
+        depth=level[listed].astype(np.uint16),
+        count=count[listed].astype(np.uint32),
         busy=bytes_of(density.shares()[:-1]),
     )
 
@@ -98,34 +96,34 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
 class _Left:
     """The events of a table that were left out, in blocks: a profile may have ten million."""
 
-    def __init__(self, events: Events, kept: Int64s, level: Levels) -> None:
+    def __init__(self, events: Events, retained: Int64s, level: Levels) -> None:
         self.events, self.level = events, level
-        self._kept = kept
+        self._retained = retained
         self.depths = deepest(events, level)
 
     def blocks(self) -> Iterator[tuple[slice, Int64s]]:
         """Stretches of events with something left out, and where in each those are that are
-        kept.
+        retained.
         """
-        for at in range(0, len(self.events), _BLOCK):
-            stop = min(at + _BLOCK, len(self.events))
-            first, last = np.searchsorted(self._kept, [at, stop])
-            if last - first < stop - at:
-                yield slice(at, stop), self._kept[first:last] - at
+        for start in range(0, len(self.events), _BLOCK):
+            stop = min(start + _BLOCK, len(self.events))
+            first, last = np.searchsorted(self._retained, [start, stop])
+            if last - first < stop - start:
+                yield slice(start, stop), self._retained[first:last] - start
 
 
 def deepest(events: Events, level: Levels) -> Int64s:
-    """How many levels each lane has, by lane id; 0 for a lane without events."""
-    out = np.zeros(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
+    """The number of levels of each lane, by lane id; 0 for a lane without events."""
+    depths = np.zeros(int(events.lane[-1]) + 1 if len(events) else 0, np.int64)
     if len(events):
-        first = np.searchsorted(events.lane, np.arange(len(out)))
+        first = np.searchsorted(events.lane, np.arange(len(depths)))
         used = np.flatnonzero(np.append(first[1:], len(events)) > first)
-        out[used] = np.maximum.reduceat(level, first[used]).astype(np.int64) + 1
-    return out
+        depths[used] = np.maximum.reduceat(level, first[used]).astype(np.int64) + 1
+    return depths
 
 
 def _outermost(count: Int64s, level: Int64s) -> Int64s:
-    """Rows that have something, ascending; of too many the outer levels."""
+    """Rows with omitted events, ascending; of too many the outer levels."""
     used = np.flatnonzero(count)
     order = np.argsort(level[used], kind="stable")[: MOST_BYTES // _FEWEST_BINS]
     return np.sort(used[order])

@@ -56,9 +56,7 @@ class Lane(Part):
 
 
 class Rest(Part):
-    """How busy the events that were left out keep a row: a row per lane and level with such
-    events.
-    """
+    """Density of omitted events: a row per lane and level with such events."""
 
     bins: int
     """Equal parts of `from_`…`to`."""
@@ -96,7 +94,7 @@ class Gaps(Part):
 
 
 class Links(Part):
-    """Which slices belong together, by the numbers of their events."""
+    """Arrows between slices, by the numbers of their events."""
 
     kind: npt.NDArray[np.uint8]
     """By arrow: 0 launch to work, 1 producer to consumer, 2 forward to backward, 3 any other of the

@@ -31,72 +31,72 @@ MOST_SAMPLES = 500
 _PS = 1000
 
 
-def payload(run: Run, most: int = MOST_EVENTS) -> parts.Trace:
+def payload(run: Run, limit: int = MOST_EVENTS) -> parts.Trace:
     """All lanes and step markers, of the other events the longest of each lane, and the density of
     the rest.
 
     Parameters
     ----------
     run : Run
-    most : int
+    limit : int
         Events in all; 0 leaves only the lanes and the density.
     """
     timeline = run.timeline
-    made = timeline.tracks
-    if not len(made.events) and not len(made.extra) and not made.counters:
+    tracks = timeline.tracks
+    if not len(tracks.events) and not len(tracks.extra) and not tracks.counters:
         return nothing()
     # Times count from the start of the profile, as in every frame; an event before it moves the
     # origin.
-    tick = tick_ns(made.end - made.origin)
-    always = {lane.id for lane in made.lanes if lane.kind == "steps"}
-    tables = (made.events, made.extra)
-    kept = longest([(events.lane, events.duration) for events in tables], always, most)
+    tick = tick_ns(tracks.end - tracks.origin)
+    always = {lane.id for lane in tracks.lanes if lane.kind == "steps"}
+    tables = (tracks.events, tracks.extra)
+    retained = longest([(events.lane, events.duration) for events in tables], always, limit)
     # Whoever looks at the timeline next needs the same rows.
     index = timeline.index
     stacks = [index.main.stack, index.extra.stack]
     levels = [each.level for each in stacks]
-    joined, lacks = _joined(run, made, kept[0], sum(map(len, kept)), most)
-    columns = _Columns(made, kept, levels, tick, joined)
-    counters = {counter.id: counter for counter in made.counters}
+    joined, lacks = _joined(run, tracks, retained[0], sum(map(len, retained)), limit)
+    columns = _Columns(tracks, retained, levels, tick, joined)
+    counters = {counter.id: counter for counter in tracks.counters}
     return parts.Trace(
         empty=None,
         key="",
         tick_ns=tick,
-        origin_ns=made.origin / _PS,
-        end=max((made.end - made.origin) // (tick * _PS), 0),
+        origin_ns=tracks.origin / _PS,
+        end=max((tracks.end - tracks.origin) // (tick * _PS), 0),
         names=columns.names,
         category=np.pad(
-            made.category[columns.used].astype(np.uint8),
+            tracks.category[columns.used].astype(np.uint8),
             (0, len(columns.names) - len(columns.used)),
         ),
         lanes=[
             columns.lane(lane, max(index.rows(lane.id), 1), counters.get(lane.id))
-            for lane in made.lanes
+            for lane in tracks.lanes
         ],
-        shown=sum(map(len, kept)),
-        total=len(made.events) + len(made.extra),
-        rest=density.rest(made, kept, levels, tick * _PS),
+        shown=sum(map(len, retained)),
+        total=len(tracks.events) + len(tracks.extra),
+        rest=density.rest(tracks, retained, levels, tick * _PS),
         strip=parts.Strip(**timeline.strip),
         gaps=_gaps(timeline.slices),
         links=columns.links(joined),
         lacks=lacks,
-        notes=notes(made, stacks),
+        notes=notes(tracks, stacks),
     )
 
 
 def _joined(
-    run: Run, tracks: Tracks, kept: Ints, shown: int, most: int
+    run: Run, tracks: Tracks, retained: Ints, count: int, limit: int
 ) -> tuple[Arrows, list[str]]:
     """The arrows between the kept events, and what else was recorded of them."""
 
     def make() -> tuple[Arrows, list[str]]:
         links = run.timeline.links
-        complete = shown == len(tracks.events) + len(tracks.extra)
-        joined = arrows.arrows(links, kept)
+        complete = count == len(tracks.events) + len(tracks.extra)
+        joined = arrows.arrows(links, retained)
         more = [f"{plural(joined.left_out, 'more arrow')}"] if joined.left_out else []
         return joined, [*arrows.lacks(links, complete=complete), *more]
 
-    return run.persist("timeline_arrows", make) if most == MOST_EVENTS else make()
+    return run.persist("timeline_arrows", make) if limit == MOST_EVENTS else make()
 
 
 class _Columns:
@@ -105,7 +105,7 @@ class _Columns:
     def __init__(
         self,
         tracks: Tracks,
-        kept: list[Ints],
+        retained: list[Ints],
         levels: list[density.Levels],
         tick: int,
         joined: Arrows,
@@ -114,11 +114,13 @@ class _Columns:
         unit = tick * _PS
         columns = []
         first = 0
-        for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True):
+        for events, rows, level in zip(
+            (tracks.events, tracks.extra), retained, levels, strict=True
+        ):
             start = events.start[rows] - tracks.origin
             # The end of every event is rounded like its start: what was nested stays nested.
             begin, end = start // unit, (start + np.maximum(events.duration[rows], 0)) // unit
-            own = np.minimum(
+            self_time = np.minimum(
                 np.maximum(self_times_of(rows, events.parent, events.duration), 0) // unit,
                 end - begin,
             )
@@ -127,14 +129,14 @@ class _Columns:
                     events.lane[rows],
                     begin,
                     end - begin,
-                    own,
+                    self_time,
                     level[rows],
                     events.name[rows],
                     rows + first,
                 )
             )
             first += len(events)
-        lane, self._start, self._duration, self._own, self._level, name, self._event = map(
+        lane, self._start, self._duration, self._self_time, self._level, name, self._event = map(
             np.concatenate, zip(*columns, strict=True)
         )
         self.used, names = np.unique(name, return_inverse=True)
@@ -143,23 +145,26 @@ class _Columns:
         self._op = self._ops(joined.op, joined.op_of)
         # Of all lanes at once: there may be thousands.
         self._bounds = np.searchsorted(
-            lane, np.arange(max((one.id for one in tracks.lanes), default=-1) + 2)
+            lane, np.arange(max((track.id for track in tracks.lanes), default=-1) + 2)
         ).tolist()
-        self._length, self._inside = self._duration.astype(np.uint32), self._duration - self._own
+        self._length, self._nested_time = (
+            self._duration.astype(np.uint32),
+            self._duration - self._self_time,
+        )
         self._has_op = self._op != 0
 
     def _ops(self, texts: list[str], op: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
         """The op of each event as 1 + its place among the names, 0 where none is known; ops that no
         slice is called by follow the names.
         """
-        place = {name: i for i, name in reversed(list(enumerate(self.names, 1)))}
+        position = {name: i for i, name in reversed(list(enumerate(self.names, 1)))}
         codes = [0]
         for text in texts:
             name = one_line(text)[:MOST_NAME]
-            if name not in place:
+            if name not in position:
                 self.names.append(name)
-                place[name] = len(self.names)
-            codes.append(place[name])
+                position[name] = len(self.names)
+            codes.append(position[name])
         return np.pad(smallest(np.array(codes)[op + 1]), (0, len(self._event) - len(op)))
 
     def links(self, joined: Arrows) -> parts.Links:
@@ -190,7 +195,7 @@ class _Columns:
             duration=self._length[part],
             # Of most events nothing, so that it packs better than self times, which mostly repeat
             # the durations.
-            inside=smallest(self._inside[part]),
+            inside=smallest(self._nested_time[part]),
             name_code=self._names[part],
             depth=_levels(self._level[part]),
             event=Delta(self._event[part]),
@@ -227,10 +232,10 @@ def _samples(
         time, value = time[rows], value[rows]
     # Shares are drawn, with three digits.
     values = value.astype(np.float32) if counter.unit == "percent" else numbers(value)
-    return _whole(time - origin), values
+    return _in_ns(time - origin), values
 
 
-def _whole(time: Ints) -> Delta | npt.NDArray[np.float64]:
+def _in_ns(time: Ints) -> Delta | npt.NDArray[np.float64]:
     """Times as nanoseconds: in whole ones, as the slices beside them begin, where 31 bits hold
     them.
     """
@@ -249,14 +254,14 @@ def _means(
 
 
 def _first_of(
-    wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints
+    extremes: npt.NDArray[np.float64], values: npt.NDArray[np.float64], edges: Ints
 ) -> Ints:
     """By run of values, the place of the first that is wanted there; NaN is what is found where
     there is one.
     """
-    same = values == np.repeat(wanted, np.diff(edges))
-    at = np.flatnonzero(same | np.isnan(values))
-    return at[np.searchsorted(at, edges[:-1])]
+    same = values == np.repeat(extremes, np.diff(edges))
+    rows = np.flatnonzero(same | np.isnan(values))
+    return rows[np.searchsorted(rows, edges[:-1])]
 
 
 def _gaps(slices: Slices) -> parts.Gaps:
@@ -265,10 +270,10 @@ def _gaps(slices: Slices) -> parts.Gaps:
     for (_, process), lanes in sections(slices).items():
         work = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1)
         start, length = work.end[:-1], work.start[1:] - work.end[:-1]
-        most = first_largest(length, MOST_GAPS)
+        largest = first_largest(length, MOST_GAPS)
         rows += [
             (process, slices.ns(int(start[i])), int(length[i]) / _PS)
-            for i in most.tolist()
+            for i in largest.tolist()
             if length[i] > 0
         ]
     rows.sort(key=lambda row: (-row[2], row[1]))

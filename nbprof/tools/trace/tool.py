@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbprof.display import wording
 from nbprof.tools.common import plain
-from nbprof.tools.tool import Alone, Tool, stored
+from nbprof.tools.tool import Alone, Tool, cached
 from nbprof.tools.trace import payload
 from nbprof.tools.trace.parts import Trace
 
@@ -29,7 +29,7 @@ _FOLLOWED = (
 
 def _payload(run: Run, events: int) -> Trace:
     return replace(
-        stored(run, f"trace of {events}", partial(payload.payload, most=events)),
+        cached(run, f"trace of {events}", partial(payload.payload, limit=events)),
         key=run.source.content_key(),
     )
 
@@ -38,17 +38,11 @@ def _omissions(run: Run, events: int) -> list[str]:
     total = run.persist("events", lambda: int(run.trace.lanes["events"].sum()))
     if total <= events:
         return []
-    what = (
-        f"the longest of the {total:,} events, about {events:,}, with"
-        if events
-        else f"none of the {total:,} events individually, only"
-    )
-    return [
-        (
-            f"The report holds {what} every lane and the density of the rest; set the number with"
-            " events= in p.save and for outputs."
-        )
-    ]
+    content = f"none of the {total:,} events individually, only"
+    if events:
+        content = f"the longest of the {total:,} events, about {events:,}, with"
+    sentence = f"The report holds {content} every lane and the density of the rest; set the number"
+    return [f"{sentence} with events= in p.save and for outputs."]
 
 
 def _alone(run: Run) -> Alone | None:
