@@ -47,7 +47,7 @@ def kind(name: str) -> str:
 @lru_cache(maxsize=4096)
 def _kind(name: str) -> str:
     low = name.lower()
-    return next((found for pattern, found in KINDS if pattern.match(low)), "")
+    return next((kind for pattern, kind in KINDS if pattern.match(low)), "")
 
 
 def blit(name: str) -> bool:

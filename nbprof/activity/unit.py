@@ -139,10 +139,10 @@ class Unit:
             return text
         return text if self.kind == STEP else _STEP.sub(self._instead, text)
 
-    def _instead(self, found: re.Match[str]) -> str:
-        word = self.plural if found[2].lower() == "steps" else self.noun
-        out = self.a if found[1] else word
-        return out[:1].upper() + out[1:] if found[0][0].isupper() else out
+    def _instead(self, match: re.Match[str]) -> str:
+        word = self.plural if match[2].lower() == "steps" else self.noun
+        phrase = self.a if match[1] else word
+        return phrase[:1].upper() + phrase[1:] if match[0][0].isupper() else phrase
 
     def fill(self, text: str) -> str:
         """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these

@@ -29,14 +29,16 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = 
     unit : Unit
         What times are given per.
     """
-    cores, own, others = (measured.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
+    cores, own_cores, other_cores = (
+        measured.get(key, 0.0) for key in ("cores", "own_cores", "other_cores")
+    )
     waited = measured.get("waited_percent")
-    if not cores or others < least * cores:
+    if not cores or other_cores < least * cores:
         return ""
     part = (
-        f"{others:.1f} of the {cores:.0f} cores"
+        f"{other_cores:.1f} of the {cores:.0f} cores"
         if cores > 1
-        else f"{100 * others:.0f}% of the core"
+        else f"{100 * other_cores:.0f}% of the core"
     )
     timed, faster = (
         (unit.the, "a shorter recording") if unit.whole else (unit.plural, f"faster {unit.plural}")
@@ -44,8 +46,8 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = 
     used = f"Other processes used {part} while this was recorded"
     if waited is None:
         return (
-            f"{used}, and this one {own:.1f}; {timed} may be faster on an idle machine."
-            if own + others >= FULL * cores
+            f"{used}, and this one {own_cores:.1f}; {timed} may be faster on an idle machine."
+            if own_cores + other_cores >= FULL * cores
             else ""
         )
     if waited < WAITED_PERCENT:

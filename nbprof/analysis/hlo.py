@@ -105,12 +105,12 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     return pd.DataFrame(arrays, copy=False), idle
 
 
-def unknown(found: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def unknown(ops: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Of which ops of `measured` neither FLOPs nor bytes are known, as of most custom calls: what
     is said of use leaves out their time.
     """
-    normalized, memory = (found[name].to_numpy(np.float64) for name in ("normalized", "memory"))
-    contains = np.isin(found["category"].to_numpy(object), CONTAINERS)
+    normalized, memory = (ops[name].to_numpy(np.float64) for name in ("normalized", "memory"))
+    contains = np.isin(ops["category"].to_numpy(object), CONTAINERS)
     return np.asarray(np.isnan(normalized) & np.isnan(memory) & ~contains, np.bool_)
 
 
@@ -135,7 +135,7 @@ def _on_tpu(activity: Activity) -> bool:
     return bool((activity.devices["kind"] == "TPU").any())
 
 
-def added(found: list[pd.DataFrame]) -> pd.DataFrame:
+def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """What `measured` found on several hosts, or groups of them, as if it had been asked for all at
     once.
 
@@ -145,43 +145,45 @@ def added(found: list[pd.DataFrame]) -> pd.DataFrame:
         Each with `identity`, which with its program's ident tells an op's program from others: see
         `identities`.
     """
-    every = pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True)
+    every = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     code = (
         every.groupby(["identity", "program", "name", "framework_op"], sort=False)
         .ngroup()
         .to_numpy(np.int64)
     )
-    out = every[~pd.Series(code).duplicated()].reset_index(drop=True)
+    table = every[~pd.Series(code).duplicated()].reset_index(drop=True)
     for name in (*SUMS, *(level for level in ON_CHIP if level in every.columns)):
         # What one of them does not know nobody knows of all.
-        out[name] = np.bincount(code, every[name].to_numpy(np.float64), len(out))
+        table[name] = np.bincount(code, every[name].to_numpy(np.float64), len(table))
     # A row of a table of events is none of that of the run.
-    out["part"] = -1
-    return out.sort_values(
+    table["part"] = -1
+    return table.sort_values(
         ["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True
     )
 
 
-def identities(activity: Activity, found: pd.DataFrame) -> list[str]:
+def identities(activity: Activity, table: pd.DataFrame) -> list[str]:
     """For each op what its program is known by on every host: the digest of its content.
 
     Of programs that are not in the file nothing tells: on devices those of one ident are taken for
     one, on CPUs, which number them by themselves, those of a host.
     """
-    known: dict[tuple[int, int], str] = {}
-    for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True):
-        if key not in known:
+    programs: dict[tuple[int, int], str] = {}
+    for key in zip(table["host"].tolist(), table["program"].tolist(), strict=True):
+        if key not in programs:
             digest = activity.programs.digest(*key) if activity.programs is not None else ""
-            known[key] = digest or ("" if activity.has_device else f"on {activity.hosts[key[0]]}")
+            programs[key] = digest or (
+                "" if activity.has_device else f"on {activity.hosts[key[0]]}"
+            )
     return [
-        known[key] for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True)
+        programs[key] for key in zip(table["host"].tolist(), table["program"].tolist(), strict=True)
     ]
 
 
 def frame(activity: Activity, measured: tuple[pd.DataFrame, int]) -> pd.DataFrame:
     """The public frame, `p.hlo.frame`, of what `measured` found."""
-    found, _ = measured
-    return _public(activity, found, int(found["own"].sum()), impossible=False)
+    measured_ops, _ = measured
+    return _public(activity, measured_ops, int(measured_ops["own"].sum()), impossible=False)
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
@@ -190,59 +192,61 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
     """
     if not activity.xprof:
         return frame(activity, measured(activity)).head(0)
-    found, idle = measured(activity, as_xprof=True)
-    out = _public(activity, found, int(found["own"].sum()) + idle, impossible=True)
-    numbers = [name for name in out.columns if out[name].dtype == np.float64]
-    out[numbers] = out[numbers].fillna(0.0)
-    out["bound_by"] = out["bound_by"].where(out["bound_by"] != "", "Unknown")
-    return out.drop(columns="bound")
+    measured_ops, idle = measured(activity, as_xprof=True)
+    table = _public(activity, measured_ops, int(measured_ops["own"].sum()) + idle, impossible=True)
+    numbers = [name for name in table.columns if table[name].dtype == np.float64]
+    table[numbers] = table[numbers].fillna(0.0)
+    table["bound_by"] = table["bound_by"].where(table["bound_by"] != "", "Unknown")
+    return table.drop(columns="bound")
 
 
 def _public(
-    activity: Activity, found: pd.DataFrame, whole: int, *, impossible: bool
+    activity: Activity, measured_ops: pd.DataFrame, total_ps: int, *, impossible: bool
 ) -> pd.DataFrame:
-    told = described(activity, found)
-    total, own, runs = (found[name].to_numpy(np.float64) for name in ("total", "own", "runs"))
-    share = own / whole if whole else own * 0.0
+    texts = described(activity, measured_ops)
+    total, self_ps, runs = (
+        measured_ops[name].to_numpy(np.float64) for name in ("total", "own", "runs")
+    )
+    share = self_ps / total_ps if total_ps else self_ps * 0.0
     runs = np.where(runs > 0, runs, np.nan)
     return frames.build(
         "hlo.frame",
         {
-            "rank": np.arange(1, len(found) + 1),
-            "program": told["program"],
-            "op": found["name"],
-            "category": found["category"],
-            "framework_op": [op.removesuffix(":") for op in found["framework_op"].tolist()],
-            "occurrences": np.nan_to_num(found["runs"].to_numpy(np.float64)),
+            "rank": np.arange(1, len(measured_ops) + 1),
+            "program": texts["program"],
+            "op": measured_ops["name"],
+            "category": measured_ops["category"],
+            "framework_op": [op.removesuffix(":") for op in measured_ops["framework_op"].tolist()],
+            "occurrences": np.nan_to_num(measured_ops["runs"].to_numpy(np.float64)),
             "total_us": total / 1e6,
             "avg_us": total / runs / 1e6,
-            "self_us": own / 1e6,
-            "avg_self_us": own / runs / 1e6,
+            "self_us": self_ps / 1e6,
+            "avg_self_us": self_ps / runs / 1e6,
             "self_fraction": share,
             "cumulative_fraction": np.cumsum(share),
             **rates(
-                found,
+                measured_ops,
                 *ops.peaks(activity, impossible),
                 ops.on_chip_peaks(activity),
                 impossible=impossible,
                 main=ops.HBM if impossible else ops.main_memory(activity),
             ),
-            "flops": found["flops"],
-            "bytes": found["moved"],
-            "rematerialized": [".remat" in name for name in found["name"].tolist()],
-            "expression": told["expression"],
-            "shape": told["shape"],
-            "layout": told["layout"],
-            "source": found["source"],
-            "in_file": told["in_file"],
-            "program_id": found["program"],
+            "flops": measured_ops["flops"],
+            "bytes": measured_ops["moved"],
+            "rematerialized": [".remat" in name for name in measured_ops["name"].tolist()],
+            "expression": texts["expression"],
+            "shape": texts["shape"],
+            "layout": texts["layout"],
+            "source": measured_ops["source"],
+            "in_file": texts["in_file"],
+            "program_id": measured_ops["program"],
         },
         COLUMNS,
     )
 
 
 def rates(
-    found: pd.DataFrame,
+    measured_ops: pd.DataFrame,
     peak_flops: float | Floats,
     peak_bytes: float,
     on_chip: dict[str, float] | None = None,
@@ -266,32 +270,38 @@ def rates(
     main : str
         What main memory is called where an op is bound by it.
     """
-    seconds = seconds_of(found["total"])
+    seconds = seconds_of(measured_ops["total"])
     total_flops, total_moved, total_memory = (
-        found[name].to_numpy(np.float64) for name in ("flops", "moved", "memory")
+        measured_ops[name].to_numpy(np.float64) for name in ("flops", "moved", "memory")
     )
-    flops, normalized = total_flops / seconds, found["normalized"].to_numpy(np.float64) / seconds
+    flops, normalized = (
+        total_flops / seconds,
+        measured_ops["normalized"].to_numpy(np.float64) / seconds,
+    )
     # An asynchronous copy states its bytes of main memory where it begins or where it is done, and
     # its time is elsewhere.
-    waits = np.isin(found["category"].to_numpy(object), _COPIES) & ~(total_memory > 0)
+    waits = np.isin(measured_ops["category"].to_numpy(object), _COPIES) & ~(total_memory > 0)
     moved, memory = total_moved / seconds, np.where(waits, total_moved, total_memory) / seconds
     if not impossible:
         far = (moved > ops.IMPOSSIBLE * peak_bytes) | (memory > ops.IMPOSSIBLE * peak_bytes)
         moved, memory = np.where(far, np.nan, moved), np.where(far, np.nan, memory)
     with np.errstate(divide="ignore", invalid="ignore"):
         used = {ops.COMPUTE: normalized / peak_flops, main: memory / peak_bytes}
-    known = ~np.isnan(used[ops.COMPUTE]) & ~np.isnan(used[main])
+    is_known = ~np.isnan(used[ops.COMPUTE]) & ~np.isnan(used[main])
     used |= {
-        ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()
+        ON_CHIP[level]: of_chip
+        for level, of_chip in on_chip_use(measured_ops, on_chip or {}).items()
     }
-    near = nearest(used, known)
+    near = nearest(used, is_known)
     return {
         "flops_per_second": flops,
         "normalized_flops_per_second": normalized,
         "bytes_per_second": moved,
         "memory_bytes_per_second": memory,
         # XProf's are those that the roofline is drawn with.
-        "operational_intensity": found["normalized" if impossible else "flops"].to_numpy(np.float64)
+        "operational_intensity": measured_ops["normalized" if impossible else "flops"].to_numpy(
+            np.float64
+        )
         / np.where(total_moved > 0, total_moved, np.nan),
         "bound_by": near,
         "bound": ops.bound(near, np.fmax.reduce(list(used.values()))),
@@ -304,64 +314,66 @@ def seconds_of(total_ps: pd.Series) -> Floats:
     return np.where(total > 0, total, np.nan) / 1e12
 
 
-def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, Floats]:
+def on_chip_use(ops: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, Floats]:
     """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile
     states.
     """
-    seconds = seconds_of(found["total"])
+    seconds = seconds_of(ops["total"])
     return {
-        level: found[level].to_numpy(np.float64) / seconds / peak
+        level: ops[level].to_numpy(np.float64) / seconds / peak
         for level, peak in on_chip.items()
-        if level in found.columns
+        if level in ops.columns
     }
 
 
-def nearest(used: dict[str, Floats], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
+def nearest(used: dict[str, Floats], is_known: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
     """The most used resource, the first of equal ones; '' if none is used or it is unknown."""
     table = np.nan_to_num(
         np.stack(list(used.values()), axis=1), nan=0.0, posinf=np.inf, neginf=-np.inf
     )
-    most = table.argmax(axis=1)
-    return np.where(known & (table > 0).any(axis=1), np.array(list(used), object)[most], "")
+    nearest_level = table.argmax(axis=1)
+    return np.where(
+        is_known & (table > 0).any(axis=1), np.array(list(used), object)[nearest_level], ""
+    )
 
 
-def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
+def titles(activity: Activity, ops: pd.DataFrame) -> list[tuple[str, bool]]:
     """For each op the name of its program with its id, and whether the file has the program."""
-    known: dict[tuple[int, int], str] = {}
-    out = []
+    programs: dict[tuple[int, int], str] = {}
+    names = []
     for host, ident, module in zip(
-        *(found[column].tolist() for column in ("host", "program", "module")), strict=True
+        *(ops[column].tolist() for column in ("host", "program", "module")), strict=True
     ):
-        if (host, ident) not in known:
-            known[host, ident] = (
+        if (host, ident) not in programs:
+            programs[host, ident] = (
                 activity.programs.name(host, ident) if activity.programs is not None else ""
             )
-        title = known[host, ident]
-        out.append(
+        title = programs[host, ident]
+        names.append(
             (title or (f"{module}({ident % (1 << 64)})" if ident else str(module)), bool(title))
         )
-    return out
+    return names
 
 
-def described(activity: Activity, found: pd.DataFrame) -> pd.DataFrame:
+def described(activity: Activity, ops: pd.DataFrame) -> pd.DataFrame:
     """What ops are: `program` (its name with its ident), `in_file` (whether the file has it),
     `expression`, `shape`, `layout`.
     """
     rows = []
     columns = zip(
-        *(found[column].tolist() for column in ("host", "program", "name", "expression")),
+        *(ops[column].tolist() for column in ("host", "program", "name", "expression")),
         strict=True,
     )
-    for (title, known), (host, ident, name, text) in zip(
-        titles(activity, found), columns, strict=True
+    for (title, is_titled), (host, ident, name, text) in zip(
+        titles(activity, ops), columns, strict=True
     ):
-        program = activity.programs.program(host, ident) if known else None
+        program = activity.programs.program(host, ident) if is_titled else None
         expression, shape, layout = _written(program, name)
         if text:
             expression = text
-            if not shape and (said := _SHAPE.match(text)):
-                shape = said.group(1)
-        rows.append((title, known, expression, shape, layout))
+            if not shape and (match := _SHAPE.match(text)):
+                shape = match.group(1)
+        rows.append((title, is_titled, expression, shape, layout))
     return pd.DataFrame(rows, columns=["program", "in_file", "expression", "shape", "layout"])
 
 
@@ -369,18 +381,18 @@ def _written(program: Program | None, name: str) -> tuple[str, str, str]:
     """The op as XLA writes it, the shape that it makes, and how that lies in memory; '' where the
     program does not tell.
     """
-    place = None if program is None else program.place(name)
-    if program is None or place is None:
+    position = None if program is None else program.place(name)
+    if program is None or position is None:
         return "", "", ""
-    return written(program, place)
+    return written(program, position)
 
 
-def written(program: Program, place: int) -> tuple[str, str, str]:
+def written(program: Program, position: int) -> tuple[str, str, str]:
     """The instruction at a place as HLO text, its shape and its layout; '' if damaged."""
     try:
-        shape = program.shape(place)
+        shape = program.shape(position)
         return (
-            hlo_text.expression(program, place),
+            hlo_text.expression(program, position),
             shape.short,
             "" if shape.is_tuple else shape.layout,
         )

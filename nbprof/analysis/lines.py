@@ -115,30 +115,30 @@ def lines(
         ran = _of_samples(python)
     else:
         ran = _of_stacks(activity, trace)
-    programs = [(_person(source), own) for source, own in _program_ops(activity)]
+    programs = [(_person(source), self_ps) for source, self_ps in _program_ops(activity)]
     row = {
-        place: i
-        for i, place in enumerate(
+        line: i
+        for i, line in enumerate(
             dict.fromkeys(
-                [*ran.places, *sorted({place for place, _ in programs if place is not None})]
+                [*ran.places, *sorted({line for line, _ in programs if line is not None})]
             )
         )
     }
-    known, count = len(ran.places), len(row)
+    ran_lines, count = len(ran.places), len(row)
     if not count:
         return Lines(frames.empty("lines.frame"), dict.fromkeys(PARTS, np.nan))
     sums = {part: np.full(count + 1, np.nan) for part in PARTS}
     for part, values in (("host_us", ran.host), ("device_us", ran.device)):
         # Of the lines that are known by a program alone nothing else is known.
-        sums[part][:known], sums[part][-1] = values[:-1], values[-1]
+        sums[part][:ran_lines], sums[part][-1] = values[:-1], values[-1]
     if programs:
-        at = np.array([count if place is None else row[place] for place, _ in programs], np.int64)
-        sums["program_us"] = _divided(at, np.array([own for _, own in programs]), count)
+        row_of = np.array([count if line is None else row[line] for line, _ in programs], np.int64)
+        sums["program_us"] = _divided(row_of, np.array([self_ps for _, self_ps in programs]), count)
     source = times.source if times is not None else {}
     if python is not None and sampled:
         source = python.samples.source
     texts = {cell: text.splitlines() for cell, text in source.items()}
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "file": [_name(cell, cells) for cell, _ in row],
             "line": [line for _, line in row],
@@ -146,16 +146,18 @@ def lines(
                 texts[cell][line - 1] if 0 < line <= len(texts.get(cell, ())) else None
                 for cell, line in row
             ],
-            "calls": pd.array([*ran.calls, *[None] * (count - known)], "Int64"),
+            "calls": pd.array([*ran.calls, *[None] * (count - ran_lines)], "Int64"),
             **{part: values[:-1] for part, values in sums.items()},
         }
     )
     # The cell that was recorded is the one that ran first.
     order = {cell: i for i, cell in enumerate(dict.fromkeys(cell for cell, _ in row))}
     by_cell = np.array([order[cell] for cell, _ in row], np.int64)
-    out = out.iloc[np.lexsort((out["line"].to_numpy(np.int64), by_cell))].reset_index(drop=True)
+    table = table.iloc[np.lexsort((table["line"].to_numpy(np.int64), by_cell))].reset_index(
+        drop=True
+    )
     return Lines(
-        out[frames.names("lines.frame")].astype(frames.dtypes("lines.frame")),
+        table[frames.names("lines.frame")].astype(frames.dtypes("lines.frame")),
         {part: float(values[-1]) for part, values in sums.items()},
         {_name(cell, cells): source[cell] for cell in order if cell in source},
         times is not None and times.cut,
@@ -165,22 +167,26 @@ def lines(
 
 def _of_samples(python: Python) -> _Ran:
     """By sampled stacks, which say nothing of devices, nor of how often a line was reached."""
-    found = python.host_lines
-    host = np.array([*found.values(), max(python.cell_ns - sum(found.values()), 0.0)]) / 1e3
-    return _Ran(list(found), [None] * len(found), host, np.full(len(found) + 1, np.nan))
+    host_lines = python.host_lines
+    host = (
+        np.array([*host_lines.values(), max(python.cell_ns - sum(host_lines.values()), 0.0)]) / 1e3
+    )
+    return _Ran(
+        list(host_lines), [None] * len(host_lines), host, np.full(len(host_lines) + 1, np.nan)
+    )
 
 
 def _of_times(activity: Activity, trace: Trace, times: LineTimes) -> _Ran:
     """By the changes of the line that were recorded."""
     count = len(times.lines)
-    at = np.abs(times.line).astype(np.int64) - 1
-    at[at < 0] = count
+    index = np.abs(times.line).astype(np.int64) - 1
+    index[index < 0] = count
     reached = times.line[times.line > 0].astype(np.int64) - 1
     return _Ran(
         times.lines,
         np.bincount(reached, minlength=count).tolist(),
-        _divided(at[:-1], np.diff(times.at) * 1000, count),
-        _launched(activity, trace, times, at, count),
+        _divided(index[:-1], np.diff(times.at) * 1000, count),
+        _launched(activity, trace, times, index, count),
     )
 
 
@@ -189,16 +195,16 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
     stacks, ops = activity.torch_stacks, activity.torch_ops.frame()
     if stacks is None or not len(stacks.frame):
         return _Ran([], [], np.full(1, np.nan), np.full(1, np.nan))
-    own = [
-        next((place for frame in str(said).split("\n") if (place := person_call(frame))), None)
-        for said in stacks.frame.tolist()
+    own_frames = [
+        next((call for frame in str(text).split("\n") if (call := person_call(frame))), None)
+        for text in stacks.frame.tolist()
     ]
     row = {
-        place: i
-        for i, place in enumerate(dict.fromkeys(place for place in own if place is not None))
+        line: i
+        for i, line in enumerate(dict.fromkeys(line for line in own_frames if line is not None))
     }
     count = len(row)
-    is_own = np.array([count if place is None else row[place] for place in own], np.int64)
+    is_own = np.array([count if line is None else row[line] for line in own_frames], np.int64)
     # The nearest one outwards; what is above has a lower code. The last is that of no stack.
     inner = np.append(is_own, count)
     for code, above in enumerate(stacks.above.tolist()):
@@ -216,14 +222,14 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
         alone = np.maximum(nesting.self_times(python["parent"].to_numpy(np.int32), duration), 0)
         row_of, lane = inner[stack], events.lane[python["event"].to_numpy(np.int64)]
         # Threads that only a library has are none of the person's.
-        kept = np.isin(lane, lane[row_of < count])
-        host = _divided(row_of[kept], alone[kept], count)
+        in_lanes = np.isin(lane, lane[row_of < count])
+        host = _divided(row_of[in_lanes], alone[in_lanes], count)
         calls = np.bincount(is_own[stack], minlength=count + 1)[:count].tolist()
     device = np.full(count + 1, np.nan)
     if activity.has_device:
         forward, stack = ops["forward"].to_numpy(np.int64), ops["stack"].to_numpy(np.int64)
-        of = np.where(forward >= 0, stack[forward], stack)
-        device = _divided(inner[of], ops["device_own"].to_numpy(np.float64), count)
+        stack_of = np.where(forward >= 0, stack[forward], stack)
+        device = _divided(inner[stack_of], ops["device_own"].to_numpy(np.float64), count)
         device[-1] = events.duration[_work(activity)].sum() / 1e6 - device[:-1].sum()
     return _Ran(list(row), calls, host, device)
 
@@ -241,20 +247,20 @@ def _person(source: str) -> Place | None:
     """The cell, by its stem, or the file, and the line that an op comes from; None of library code
     and where it is not known.
     """
-    found = _SOURCE.fullmatch(source)
-    if found is None or int(found[2]) < 1 or _LIBRARY.search(found[1]):
+    match = _SOURCE.fullmatch(source)
+    if match is None or int(match[2]) < 1 or _LIBRARY.search(match[1]):
         return None
-    return stem(found[1]) or found[1], int(found[2])
+    return stem(match[1]) or match[1], int(match[2])
 
 
 def person_call(frame: str) -> Place | None:
     """The same of a call in a stack. What has a folder lies in a package, which is taken for a
     library.
     """
-    found = _CALL.fullmatch(frame)
-    if found is None or _LIBRARY.search(found[1]):
+    match = _CALL.fullmatch(frame)
+    if match is None or _LIBRARY.search(match[1]):
         return None
-    path, line = found[1], max(int(found[2]), 1)
+    path, line = match[1], max(int(match[2]), 1)
     if cell := stem(path):
         return cell, line
     absolute = path.startswith(("/", "\\")) or path[1:2] == ":"
@@ -272,22 +278,22 @@ def _program_ops(activity: Activity) -> list[tuple[str, float]]:
     """The line of code that each op of a compiled program comes from, as the compiler noted it, and
     its self time in ps.
     """
-    out: list[tuple[str, float]] = []
+    lines: list[tuple[str, float]] = []
     for runs, parts in (
         (activity.device_ops.frame(), activity.op_parts.frame()),
         (activity.cpu_ops.frame(), activity.cpu_parts.frame()),
     ):
         part = runs["part"].to_numpy(np.int64)
-        known = part >= 0
-        own = np.bincount(
-            part[known], runs["own"].to_numpy(np.float64)[known], minlength=len(parts)
+        with_part = part >= 0
+        self_ps = np.bincount(
+            part[with_part], runs["own"].to_numpy(np.float64)[with_part], minlength=len(parts)
         )
         of_program = parts["hlo"].to_numpy(np.bool_)
-        out += [
-            (str(parts["source"].iloc[i] or ""), float(own[i]))
+        lines += [
+            (str(parts["source"].iloc[i] or ""), float(self_ps[i]))
             for i in np.flatnonzero(of_program).tolist()
         ]
-    return out
+    return lines
 
 
 def _launched(
@@ -311,12 +317,14 @@ def _launched(
     event, target = launched["event"].to_numpy(np.int64), launched["target"].to_numpy(np.int64)
     # In the middle of the call, which holds though the clocks are some µs apart.
     moment = events.start[event] + duration[event] // 2
-    at = np.searchsorted(changed * 1000, moment, side="right") - 1
+    index = np.searchsorted(changed * 1000, moment, side="right") - 1
     # Before the first change, and after the last, no line ran.
-    row = np.where(at >= 0, ran[at], count)
-    others = np.setdiff1d(_work(activity), target)
+    row = np.where(index >= 0, ran[index], count)
+    others_work = np.setdiff1d(_work(activity), target)
     return _divided(
-        np.append(row, np.full(len(others), count)), duration[np.append(target, others)], count
+        np.append(row, np.full(len(others_work), count)),
+        duration[np.append(target, others_work)],
+        count,
     )
 
 

@@ -261,19 +261,19 @@ class Rule(Generic[FactsT, FoundT]):
             return False
         return done is None or done.seen is None or not done.seen(facts)
 
-    def finding(self, found: Found, unit: Unit = MARKED) -> Finding:
+    def finding(self, evidence: Found, unit: Unit = MARKED) -> Finding:
         """The row of `p.advice` for a finding, in the words of the unit that its figures are given
         per.
         """
-        view, link = found.target or self.target
+        view, link = evidence.target or self.target
         return Finding(
             rule=self.name,
-            severity=found.severity,
-            title=found.title or unit.fill(self.title),
-            evidence=found.evidence,
-            gain_ms_per_step=found.gain_ms,
-            gain_is=found.gain_is or self.gain_is,
-            fix=found.fix or self.fix,
+            severity=evidence.severity,
+            title=evidence.title or unit.fill(self.title),
+            evidence=evidence.evidence,
+            gain_ms_per_step=evidence.gain_ms,
+            gain_is=evidence.gain_is or self.gain_is,
+            fix=evidence.fix or self.fix,
             view=view,
             link=link,
             certainty=self.certainty,

@@ -46,9 +46,9 @@ def of_jax(op: str) -> Scope:
     backward = False
     while (plain := _CALLED.sub("", text)) != text:
         text = plain
-    while (found := _TRANSFORMED.search(text)) is not None:
-        backward |= found[1] == "transpose"
-        text = text[: found.start()] + found[2] + text[found.end() :]
+    while (match := _TRANSFORMED.search(text)) is not None:
+        backward |= match[1] == "transpose"
+        text = text[: match.start()] + match[2] + text[match.end() :]
     parts = [part for part in text.split("/")[:-1] if part and not _OF_JAX.fullmatch(part)]
     return Scope(tuple(parts), backward)
 

@@ -17,13 +17,14 @@ import pandas as pd
 from nbprof.analysis import costs as costs_of
 from nbprof.analysis import cpu, hlo
 from nbprof.analysis import kernels as kernels_of
-from nbprof.analysis import ranges as ranges_of
 from nbprof.analysis.advice import checks
 from nbprof.analysis.device_time import use
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import ops as memory_ops_of
 from nbprof.analysis.ops import ops as ops_of
 from nbprof.analysis.ops import torch_ops as torch_ops_of
+from nbprof.analysis.ranges import ranges as ranges_of
+from nbprof.analysis.ranges.totals import Totals as RangeTotals
 from nbprof.analysis.steps import steps as steps_of
 from nbprof.core.files import join_some
 from nbprof.core.trace import Note
@@ -160,7 +161,7 @@ MeasuredSteps = tuple[pd.DataFrame, bool, list[float]]
 InSteps = tuple[list[ops_of.Side], pd.DataFrame]
 
 record(ops_of.Side)
-record(ranges_of.Totals)
+record(RangeTotals)
 
 
 def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
@@ -178,7 +179,7 @@ def cpu_totals(values: list[cpu.Totals | None], _hosts: Hosts) -> cpu.Totals | N
     return cpu.added(values)
 
 
-def ranges(values: list[ranges_of.Totals], _hosts: Hosts) -> ranges_of.Totals:
+def ranges(values: list[RangeTotals], _hosts: Hosts) -> RangeTotals:
     """Time in ranges of the program, over the steps of all hosts."""
     return added(values, ranges_of.added)
 

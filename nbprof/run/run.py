@@ -25,7 +25,6 @@ from nbprof.activity.activity import ITERATIONS, SERVING, Activity
 from nbprof.activity.unit import ANY, NAMED
 from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview, unexplained
 from nbprof.analysis import lines as lines_of
-from nbprof.analysis import ranges as ranges_of
 from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks, keras_code
 from nbprof.analysis.advice import evidence as advice_evidence
@@ -44,6 +43,8 @@ from nbprof.analysis.memory import alive as memory_alive
 from nbprof.analysis.memory import growth, memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
+from nbprof.analysis.ranges import ranges as ranges_of
+from nbprof.analysis.ranges.totals import Totals as RangeTotals
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.analysis.verdict import Breakdown, is_unrecorded, verdict
 from nbprof.core import remedies, trim
@@ -668,7 +669,7 @@ class Run(Frames):
         )
 
     @of_hosts(combine.ranges)
-    def _range_totals(self) -> ranges_of.Totals:
+    def _range_totals(self) -> RangeTotals:
         """What the counted steps spent in ranges that the program named."""
         return ranges_of.totals(
             self.activity,

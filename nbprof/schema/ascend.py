@@ -210,9 +210,9 @@ SCHEMA: dict[str, list[Col]] = {
         count("block_num", "Blocks", "Blocks the task is divided into; a core runs one at a time.", "Int64"),
         count("mix_block_num", "Mix blocks", "For mixed ops: blocks on the other kind of core.", "Int64"),
         text("hf32_eligible", "HF32", "Whether the op may compute floats in HF32."),
-        *(text(f"{side}_{what}", f"{side.capitalize()} {word}", f"{word.capitalize()} of the tensors it {does}.", "code")
+        *(text(f"{side}_{plural}", f"{side.capitalize()} {word}", f"{word.capitalize()} of the tensors it {does}.", "code")
           for side, does in (("input", "reads"), ("output", "writes"))
-          for what, word in (("shapes", "shapes"), ("data_types", "types"), ("formats", "formats"))),
+          for plural, word in (("shapes", "shapes"), ("data_types", "types"), ("formats", "formats"))),
     ],
     "ascend.op_types.cores": [*_ON, _CORE, _TASKS, _TIMES[0],
         us("busy_us", "Busy µs", "Time in which at least one such task ran."),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
-from nbprof.analysis.ranges import SEPARATOR, Totals
+from nbprof.analysis.ranges.totals import SEPARATOR, Totals
 
 PLACE_OF_RULE = {
     "other": "other",
@@ -28,7 +28,7 @@ PLACE_OF_RULE = {
         "input",
     ),
 }
-"""By rule, the kind of time that its finding speaks of, one of `nbprof.analysis.ranges.PLACES`."""
+"""By rule, the kind of time that its finding speaks of, one of `nbprof.analysis.ranges.threads.PLACES`."""
 LEAST = 0.5
 """Part of that time which a range must have to be named."""
 

@@ -72,19 +72,19 @@ class Stacks:
         """
         if code not in self._texts:
             stack = self._stacks[code]
-            shown = [frame for frame in stack if self._rank[frame]] or list(stack)
-            lines = [self._lines[frame] for frame in shown[:MOST_LINES]]
-            if len(shown) > MOST_LINES:
-                lines.append(f"and {len(shown) - MOST_LINES} more")
+            frames = [frame for frame in stack if self._rank[frame]] or list(stack)
+            lines = [self._lines[frame] for frame in frames[:MOST_LINES]]
+            if len(frames) > MOST_LINES:
+                lines.append(f"and {len(frames) - MOST_LINES} more")
             self._texts[code] = "\n".join(lines)
         return self._texts[code]
 
     def texts(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
         """The frames of each stack as text."""
-        distinct, where = np.unique(codes, return_inverse=True)
+        distinct, row = np.unique(codes, return_inverse=True)
         return text_column(
             np.array([self.text(int(code)) for code in distinct] or [""], object),
-            where.astype(np.int64),
+            row.astype(np.int64),
         )
 
 

@@ -39,7 +39,7 @@ def findings(before: Side, after: Side) -> pd.DataFrame:
     )
 
 
-def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> str:
+def sentence(rows: pd.DataFrame, verdict: Verdict, before: Side, after: Side) -> str:
     """What the findings that are gone predicted, and what came of it; '' if none is gone.
 
     The change of the step is of all that changed between the runs, so it is compared with the
@@ -49,27 +49,27 @@ def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> s
     # Another framework has other rules: a finding that it lacks was not mended.
     if not len(gone) or before.overview.get("framework") != after.overview.get("framework"):
         return ""
-    stated = gone.sort_values("before_ms", ascending=False, kind="stable")
+    largest = gone.sort_values("before_ms", ascending=False, kind="stable")
     unit = unit_of(before, after)
-    gain, kind = stated["before_ms"].iloc[0], stated["gain_is"].iloc[0]
+    gain, kind = largest["before_ms"].iloc[0], largest["gain_is"].iloc[0]
     gain_text = f"predicted {kind} **{wording.millis(-gain)}** {unit.per}"
     if len(gone) == 1:
-        said = (
+        sentence = (
             "The finding"
             f" **{gone['title'].iloc[0]}**{'' if np.isnan(gain) else f', which {gain_text},'} is"
             " gone"
         )
     else:
-        said = (
+        sentence = (
             f"**{len(gone)}** findings are"
             f" gone{'' if np.isnan(gain) else f', the largest of which {gain_text}'}"
         )
-    change = found.difference.change
-    if np.isnan(change) or found.kind == "unknown":
+    change = verdict.difference.change
+    if np.isnan(change) or verdict.kind == "unknown":
         return (
-            f"{said}; what that saved is unknown without"
+            f"{sentence}; what that saved is unknown without"
             f" {'the durations' if unit.whole else f'{unit.time}s'} of both runs."
         )
-    real = found.kind in ("real", "some", "typical")
+    real = verdict.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed within noise:"
-    return f"{said}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."
+    return f"{sentence}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."

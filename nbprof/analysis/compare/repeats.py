@@ -76,20 +76,24 @@ class Slowdown(NamedTuple):
 def repeat(times: Floats) -> Repeat:
     """What a gate needs of the step times of one recording, in time order."""
     count = len(times)
-    cut = int(TRIM * count)
+    trimmed = int(TRIM * count)
     ordered = np.sort(times)
-    kept = ordered[cut : count - cut]
+    remaining = ordered[trimmed : count - trimmed]
     worth = effective_size(times)
-    bounded = np.clip(ordered, kept[0], kept[-1])
-    known = count > 1 and len(kept) > 1
+    bounded = np.clip(ordered, remaining[0], remaining[-1])
+    has_spread = count > 1 and len(remaining) > 1
     return Repeat(
         mean=float(times.mean()),
-        typical=float(kept.mean()),
-        error=math.sqrt(float(times.var(ddof=1)) / worth) if known else math.nan,
+        typical=float(remaining.mean()),
+        error=math.sqrt(float(times.var(ddof=1)) / worth) if has_spread else math.nan,
         typical_error=math.sqrt(
-            (count - 1) * float(bounded.var(ddof=1)) / (len(kept) * (len(kept) - 1)) * count / worth
+            (count - 1)
+            * float(bounded.var(ddof=1))
+            / (len(remaining) * (len(remaining) - 1))
+            * count
+            / worth
         )
-        if known
+        if has_spread
         else math.nan,
         steps=count,
     )
@@ -119,23 +123,27 @@ def slowdown(
 
 
 def _one(
-    before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], of: str, error: str, allowed: float
+    before: Sequence[Sequence[Repeat]],
+    after: Sequence[Repeat],
+    figure: str,
+    error: str,
+    allowed: float,
 ) -> Slowdown:
     runs = [run for run in before if run]
-    means = np.array([np.mean([getattr(one, of) for one in run]) for run in runs])
+    means = np.array([np.mean([getattr(repeat, figure) for repeat in run]) for run in runs])
     was = float(means.mean()) if len(runs) else math.nan
-    now = float(np.mean([getattr(one, of) for one in after])) if len(after) else math.nan
+    now = float(np.mean([getattr(repeat, figure) for repeat in after])) if len(after) else math.nan
     change = now / was - 1
     if len(runs) < LEAST or not len(after):
-        return Slowdown(UNKNOWN, of, was, now, change, math.nan)
+        return Slowdown(UNKNOWN, figure, was, now, change, math.nan)
     between = float(means.var(ddof=1)), float(len(runs) - 1)
     # The repeats within the runs cannot make these less certain than they are.
-    each = [_variance(run, of, error) for run in runs]
+    each = [_variance(run, figure, error) for run in runs]
     floor = float(np.mean([variance for variance, _ in each])), sum(freedom for _, freedom in each)
     noise = max(between, floor)
-    own = _variance(after, of, error)
-    if own[0] > noise[0]:
-        parts, freedoms = [noise[0] / len(runs), own[0]], [noise[1], own[1]]
+    within = _variance(after, figure, error)
+    if within[0] > noise[0]:
+        parts, freedoms = [noise[0] / len(runs), within[0]], [noise[1], within[1]]
     else:
         # One run more, drawn from the same noise.
         parts, freedoms = [noise[0] * (1 + 1 / len(runs))], [noise[1]]
@@ -147,17 +155,19 @@ def _one(
         if change + margin < allowed
         else UNKNOWN
     )
-    return Slowdown(kind, of, was, now, change, margin)
+    return Slowdown(kind, figure, was, now, change, margin)
 
 
-def _variance(run: Sequence[Repeat], of: str, error: str) -> tuple[float, float]:
+def _variance(run: Sequence[Repeat], figure: str, error: str) -> tuple[float, float]:
     """The variance of the mean of a run by its own repeats, not below that by their steps, and its
     degrees of freedom.
     """
-    values, errors = (np.array([getattr(one, name) for one in run]) for name in (of, error))
+    values, errors = (
+        np.array([getattr(repeat, name) for repeat in run]) for name in (figure, error)
+    )
     within = (
         float(np.nanmean(errors**2)) / len(run) if not np.isnan(errors).all() else 0.0,
-        float(max(sum(one.steps for one in run) - len(run), 1)),
+        float(max(sum(repeat.steps for repeat in run) - len(run), 1)),
     )
     between = (
         (float(values.var(ddof=1)) / len(run), float(len(run) - 1)) if len(run) > 1 else (0.0, 1.0)

@@ -118,7 +118,7 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
     """
     a, b = (of_side[STEP] for of_side in times(before, after))
     unit = unit_of(before, after)
-    kind, found = _judge(a, b)
+    kind, difference = _judge(a, b)
     digits = digits_of(a, b)
     taken = ""
     if len(a) and len(b):
@@ -128,9 +128,9 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
         kind,
         _headline(kind, before, after, a, b, digits),
         f"{_detail(kind, categories, a, b, digits, unit)} {taken}".strip(),
-        found,
+        difference,
         [
-            *_steps_evidence(kind, found, a, b, digits, unit),
+            *_steps_evidence(kind, difference, a, b, digits, unit),
             *_alike(before, after),
             *_compute(categories, before, after, digits),
         ],
@@ -177,9 +177,9 @@ def _change(value: float, digits: int) -> str:
     return wording.rise(wording.millis(value, digits), value)
 
 
-def _give_or_take(found: Difference, digits: int) -> str:
+def _give_or_take(difference: Difference, digits: int) -> str:
     """A change and the half of its confidence interval."""
-    change, margin = _change(found.change, digits), wording.millis(found.margin, digits)
+    change, margin = _change(difference.change, digits), wording.millis(difference.margin, digits)
     number, _, unit = change.rpartition(" ")
     return f"{number if margin.endswith(f' {unit}') else change} ± {margin}"
 
@@ -272,13 +272,13 @@ def _detail(
         largest = max(shares, key=shares.__getitem__)
         share = f"{100 * shares[largest]:.0f}% of {unit.time}"
         again = len(told) == 1 and told[0][1].lower().startswith(label(largest))
-        what = (
+        subject = (
             f"That is {'still' if told[0][2] else 'now'} the largest avoidable part"
             if again
             else ""
         )
         sentences.append(
-            f"{what or f'The largest avoidable part is now {label(largest)}'}: {share}."
+            f"{subject or f'The largest avoidable part is now {label(largest)}'}: {share}."
         )
     return " ".join(sentences)
 
@@ -304,51 +304,55 @@ def _told(name: str, row: Any, digits: int) -> tuple[float, str, bool]:
 def _typical_steps(a: Floats, b: Floats, digits: int) -> str:
     """`Median 34.61 ms before, 35.02 ms after; p95 38.85 ms before, 39.10 ms after`."""
     middle = [wording.millis(float(np.median(times)), digits) for times in (a, b)]
-    most = [
+    changes = [
         wording.millis(float(np.percentile(times, 95, method="inverted_cdf")), digits)
         for times in (a, b)
     ]
-    return f"Median {middle[0]} before, {middle[1]} after; p95 {most[0]} before, {most[1]} after"
+    return (
+        f"Median {middle[0]} before, {middle[1]} after; p95 {changes[0]} before, {changes[1]} after"
+    )
 
 
 def _steps_evidence(
-    kind: str, found: Difference, a: Floats, b: Floats, digits: int, unit: Unit
+    kind: str, difference: Difference, a: Floats, b: Floats, digits: int, unit: Unit
 ) -> list[tuple[bool, str]]:
     if not len(a) or not len(b):
         return []
     if unit.whole:
         text = (
-            f"Difference {_change(found.change, digits)} of the durations: one recording each"
+            f"Difference {_change(difference.change, digits)} of the durations: one recording each"
             " cannot show the spread"
         )
         return [
             (False, text),
             (False, "The recordings are not divided into steps and may differ in content"),
         ]
-    out: list[tuple[bool, str]] = []
+    evidence: list[tuple[bool, str]] = []
     count = (
         f"{len(a):,} {unit.plural} each"
         if len(a) == len(b)
         else f"{len(a):,} and {len(b):,} {unit.plural}"
     )
-    what = (
+    subject = (
         f"Difference in the typical {unit.noun}"
-        if kind == "typical" and found.real
+        if kind == "typical" and difference.real
         else "Difference"
     )
-    if found.known:
-        out.append((found.real, f"{what} {_give_or_take(found, digits)} (95%), {count}"))
+    if difference.known:
+        evidence.append(
+            (difference.real, f"{subject} {_give_or_take(difference, digits)} (95%), {count}")
+        )
     else:
-        out.append(
+        evidence.append(
             (
                 False,
                 (
-                    f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show"
+                    f"Difference {_change(difference.change, digits)}; a single {unit.noun} cannot show"
                     " the spread"
                 ),
             )
         )
-    out.append((True, _typical_steps(a, b, digits)))
+    evidence.append((True, _typical_steps(a, b, digits)))
     if kind == "serial":
         worth = [effective_size(times) for times in (a, b)]
         r = max(
@@ -359,10 +363,10 @@ def _steps_evidence(
             f"Consecutive {unit.plural} are correlated ({r:.2f}): equivalent to {least:.0f}"
             " independent ones"
         )
-        out.append((False, f"{text}; record longer, or several times"))
-    if kind == "typical" and not found.real:
+        evidence.append((False, f"{text}; record longer, or several times"))
+    if kind == "typical" and not difference.real:
         word = "slower" if a.max() < b.min() else "faster"
-        out.append(
+        evidence.append(
             (
                 True,
                 (
@@ -377,30 +381,30 @@ def _steps_evidence(
             f"A few slow {unit.plural} hide the difference in the mean:"
             f" {_give_or_take(mean, digits)}"
         )
-        out.append((False, text))
+        evidence.append((False, text))
     if kind == "some":
         middle = trimmed(a, b)
         text = f"Without the fastest and slowest 20%: {_give_or_take(middle, digits)}"
-        out.append((False, text))
-    few = [(n, where) for n, where in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
+        evidence.append((False, text))
+    few = [(n, side_name) for n, side_name in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
     if few and kind != "same":
-        text = ", ".join(f"{wording.plural(n, unit.noun)} {where}" for n, where in few)
-        out.append((False, f"Only {text}: record {ENOUGH} or more"))
+        text = ", ".join(f"{wording.plural(n, unit.noun)} {side_name}" for n, side_name in few)
+        evidence.append((False, f"Only {text}: record {ENOUGH} or more"))
     elif len(a) != len(b):
-        out.append(
+        evidence.append(
             (False, f"The number of {unit.plural} differs: {len(a):,} before, {len(b):,} after")
         )
-    return out
+    return evidence
 
 
 def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     """What the runs have in common, what differs and what is unknown."""
     same: list[str] = []
     unknown: list[str] = []
-    out: list[tuple[bool, str]] = []
+    evidence: list[tuple[bool, str]] = []
     for name, a, b in [*_facts(before, after), *_versions(before, after)]:
         if a and b and a != b:
-            out.append(
+            evidence.append(
                 (
                     False,
                     (
@@ -416,7 +420,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     lines = [(True, f"Same {wording.listed(same)}")] if same else []
     half = [side.overview.get("compute_16bit_percent") for side in (before, after)]
     if half[0] is not None and half[1] is not None and abs(half[0] - half[1]) > _PRECISION_POINTS:
-        out.append(
+        evidence.append(
             (
                 False,
                 f"The share of 16-bit compute differs: {half[0]:.0f}% before, {half[1]:.0f}% after",
@@ -424,7 +428,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         )
     kinds = [_kind(side) for side in (before, after)]
     if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
-        out.append(
+        evidence.append(
             (
                 False,
                 (
@@ -435,29 +439,29 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         )
     units = [Unit.of(side.overview) for side in (before, after)]
     if units[0].kind != units[1].kind and comparable(before, after):
-        out.append((False, f"Times are {units[0].per} before, {units[1].per} after"))
-    for side, where in ((before, "before"), (after, "after")):
+        evidence.append((False, f"Times are {units[0].per} before, {units[1].per} after"))
+    for side, side_name in ((before, "before"), (after, "after")):
         if side.dropped:
-            out.append(
+            evidence.append(
                 (
                     False,
                     (
                         f"{wording.plural(side.dropped, 'event')}"
-                        f" {'was' if side.dropped == 1 else 'were'} dropped {where}"
+                        f" {'was' if side.dropped == 1 else 'were'} dropped {side_name}"
                     ),
                 )
             )
         if probe := side.overview.get("probe"):
-            out.append(
+            evidence.append(
                 (
                     probe["measured_ms"] is not None,
-                    f"{where.capitalize()}: {str(probe['text']).rstrip('.')}",
+                    f"{side_name.capitalize()}: {str(probe['text']).rstrip('.')}",
                 )
             )
         if side.failed:
-            out.append((False, f'The "{where}" cell failed, so its recording is partial'))
+            evidence.append((False, f'The "{side_name}" cell failed, so its recording is partial'))
     if not per_step(before, after):
-        out.append(
+        evidence.append(
             (
                 False,
                 (
@@ -468,7 +472,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         )
     if unknown:
         text = wording.listed(unknown)
-        out.append(
+        evidence.append(
             (
                 False,
                 (
@@ -477,7 +481,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
                 ),
             )
         )
-    return lines + out
+    return lines + evidence
 
 
 def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
@@ -490,9 +494,9 @@ def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
         ("batch size", [f"{size:g}" if (size := batch_size(side)) > 0 else "" for side in sides]),
         ("precision", [side.precision for side in sides]),
     ]
-    out = [(name, a, b) for name, (a, b) in rows]
+    figures = [(name, a, b) for name, (a, b) in rows]
     # One host each goes without saying.
-    out = [row for row in out if row[0] != "number of hosts" or row[1:] != ("1", "1")]
+    figures = [row for row in figures if row[0] != "number of hosts" or row[1:] != ("1", "1")]
     names = [
         ", ".join(
             sorted(
@@ -501,9 +505,9 @@ def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
         )
         for side in sides
     ]
-    if names[0] and names[1] and names[0] != names[1] and out[0][1] == out[0][2]:
-        out.append(("host", names[0], names[1]))
-    return out
+    if names[0] and names[1] and names[0] != names[1] and figures[0][1] == figures[0][2]:
+        figures.append(("host", names[0], names[1]))
+    return figures
 
 
 def _host(name: object) -> str:
@@ -563,18 +567,18 @@ def _compute(
     ]
 
 
-def record(found: Verdict, before: Side, after: Side) -> dict[str, Any]:
+def record(verdict: Verdict, before: Side, after: Side) -> dict[str, Any]:
     """The row of `Comparison.verdict`."""
     a, b = (of_side[STEP] for of_side in times(before, after))
     means = [float(each.mean()) if len(each) else np.nan for each in (a, b)]
     return {
-        "verdict": found.kind,
-        "headline": found.headline,
-        "detail": found.detail,
+        "verdict": verdict.kind,
+        "headline": verdict.headline,
+        "detail": verdict.detail,
         "before_ms": means[0],
         "after_ms": means[1],
-        "change_ms": found.difference.change,
-        "margin_ms": found.difference.margin,
+        "change_ms": verdict.difference.change,
+        "margin_ms": verdict.difference.margin,
         "speedup": means[0] / means[1] if means[1] > 0 else np.nan,
         "before_steps": len(a),
         "after_steps": len(b),

@@ -102,8 +102,8 @@ def kind_of(name: str) -> str:
     "%all-reduce.3 = ..."; else the name.
     """
     letters = re.sub(r"[^a-z]", "", name.partition("(")[0].lower())
-    found = next((kind for kind in _KINDS if kind in letters), "")
-    return _ALIKE.get(found, found) or name.partition("(")[0][:80]
+    collective = next((kind for kind in _KINDS if kind in letters), "")
+    return _ALIKE.get(collective, collective) or name.partition("(")[0][:80]
 
 
 def bus_factor(kind: str, ranks: Floats) -> Floats:
@@ -144,31 +144,31 @@ def each(
     notes: list[Note] = []
     match = _matched(calls.assign(turn=turn), hosts, ranks, notes)
     length = (calls["end"] - calls["start"]).to_numpy(np.int64)
-    known = match >= 0
+    matched = match >= 0
     count = int(match.max(initial=-1)) + 1
     shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(shortest, match[known], length[known])
-    np.maximum.at(longest, match[known], length[known])
-    seen = np.bincount(match[known], minlength=count)
+    np.minimum.at(shortest, match[matched], length[matched])
+    np.maximum.at(longest, match[matched], length[matched])
+    seen = np.bincount(match[matched], minlength=count)
     real, late = np.full(len(calls), np.nan), np.full(len(calls), np.nan)
-    real[known] = shortest[match[known]]
-    late[known] = longest[match[known]] - length[known]
+    real[matched] = shortest[match[matched]]
+    late[matched] = longest[match[matched]] - length[matched]
     # Of several that took equally short only one is the last: the one that began last.
     last = _last(match, length, calls["start"].to_numpy(np.int64))
     size = calls["bytes"].to_numpy(np.float64)
     group_size = calls["group_size"].to_numpy(np.float64)
-    whole = np.where(size >= 0, size, np.nan)
+    bytes_ = np.where(size >= 0, size, np.nan)
     gathered = calls["collective"].isin(_GATHERS).to_numpy()
     out_size = calls["out_bytes"].to_numpy(np.float64)
-    whole = np.where(
+    bytes_ = np.where(
         gathered & (size >= 0),
         np.where(out_size >= 0, out_size, np.where(group_size > 0, size * group_size, np.nan)),
-        whole,
+        bytes_,
     )
     # Without the other ranks the time has waiting in it, and the bandwidth would be too low without
     # saying so.
     rate = np.divide(
-        whole * 1e3,
+        bytes_ * 1e3,
         real,
         out=np.full(len(calls), np.nan),
         where=(real > 0) & (seen[np.maximum(match, 0)] > 1 if count else False),
@@ -176,10 +176,10 @@ def each(
     of_group = np.where(group_size > 0, group_size, np.nan)
     factor = np.full(len(calls), np.nan)
     for kind in calls["collective"].unique().tolist():
-        mine = (calls["collective"] == kind).to_numpy()
-        factor[mine] = bus_factor(str(kind), of_group[mine])
+        of_kind = (calls["collective"] == kind).to_numpy()
+        factor[of_kind] = bus_factor(str(kind), of_group[of_kind])
     host, sequence = (calls[key].to_numpy(np.int64) for key in ("host", "sequence"))
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "host": np.array(hosts, object)[host],
             "rank": rank_column(ranks, host),
@@ -190,12 +190,12 @@ def each(
             "description": calls["description"].to_numpy(object),
             "group_size": missing(group_size, group_size <= 0),
             "sequence": missing(sequence, sequence < 0),
-            "bytes": missing(np.nan_to_num(whole), np.isnan(whole)),
+            "bytes": missing(np.nan_to_num(bytes_), np.isnan(bytes_)),
             "start_ms": calls["start"].to_numpy(np.float64) / _MS,
             "time_us": length / 1e6,
-            "ranks_seen": np.where(known, seen[np.maximum(match, 0)] if count else 1, 1),
+            "ranks_seen": np.where(matched, seen[np.maximum(match, 0)] if count else 1, 1),
             "real_us": real / 1e6,
-            "wait_us": np.where(known, length - real, np.nan) / 1e6,
+            "wait_us": np.where(matched, length - real, np.nan) / 1e6,
             "late_us": late / 1e6,
             "last": last,
             "algorithm_gb_per_second": rate,
@@ -204,7 +204,7 @@ def each(
             "turn": turn,
         }
     )
-    return out, notes
+    return table, notes
 
 
 def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
@@ -245,17 +245,19 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
         ):
             runs[key] = -1
         parts.append(runs)
-    out = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
-    out = out.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
+    table = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
+    table = table.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
     named = np.array([*map(str, texts), ""], object)
     # The last one is that of -1.
-    out = out.assign(
+    table = table.assign(
         **{
-            key: named[out[key].to_numpy(np.int64)]
+            key: named[table[key].to_numpy(np.int64)]
             for key in ("process_group", "description", "members")
         }
     )
-    return out.assign(host=np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)])[CALLS]
+    return table.assign(host=np.array(activity.hosts, object)[table["host"].to_numpy(np.int64)])[
+        CALLS
+    ]
 
 
 def _numbers(steps: pd.DataFrame) -> Int64s:
@@ -270,7 +272,7 @@ def _matched(
     """
     host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
     _, member = unique_rows(host, device)
-    out = np.full(len(calls), -1, np.int64)
+    matches = np.full(len(calls), -1, np.int64)
     single = calls["collective"].isin(_ONE_SIDED).to_numpy()
     # A rank that several files claim to be can't be told from its double.
     doubles = [i for i, rank in enumerate(ranks) if rank is not None and ranks.index(rank) < i]
@@ -285,7 +287,7 @@ def _matched(
         )
     usable = ~single & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
-        return out
+        return matches
     kind = pd.factorize(calls["collective"])[0].astype(np.int64)
     step = calls["step"].fillna(-1).to_numpy(np.int64)
     group, members = (
@@ -298,7 +300,7 @@ def _matched(
     turn = calls["turn"].to_numpy(np.int64)
     unnumbered = np.where(counted, -1, step), np.where(counted, -1, turn)
     _, key = unique_rows(group, members, kind, np.where(counted, sequence, -1), *unnumbered)
-    place = _place(key, member)
+    index = _place(key, member)
     per_member = np.bincount(
         key * (member.max() + 1) + member,
         weights=usable,
@@ -319,14 +321,14 @@ def _matched(
             )
         )
     good = usable & even[key]
-    first, match = unique_rows(key[good], place[good])
+    first, match = unique_rows(key[good], index[good])
     count = np.bincount(match)
     size = calls["group_size"].to_numpy(np.int64)[good][first]
     # One name may stand for several groups: more ranks than the group has are no one collective.
     several = (count > 1) & ((size <= 0) | (count <= size))
     number = np.where(several, np.cumsum(several) - 1, -1)
-    out[good] = number[match]
-    return out
+    matches[good] = number[match]
+    return matches
 
 
 def _place(key: Int64s, member: npt.NDArray[np.integer]) -> Int64s:
@@ -336,17 +338,17 @@ def _place(key: Int64s, member: npt.NDArray[np.integer]) -> Int64s:
         True, (key[order][1:] != key[order][:-1]) | (member[order][1:] != member[order][:-1])
     )
     index = np.arange(len(key))
-    out = np.empty(len(key), np.int64)
-    out[order] = index - np.maximum.accumulate(np.where(new, index, 0))
-    return out
+    numbers = np.empty(len(key), np.int64)
+    numbers[order] = index - np.maximum.accumulate(np.where(new, index, 0))
+    return numbers
 
 
 def _last(match: Int64s, length: Int64s, start: Int64s) -> npt.NDArray[np.bool_]:
-    out = np.zeros(len(match), np.bool_)
+    ambiguous = np.zeros(len(match), np.bool_)
     rows = np.flatnonzero(match >= 0)
     order = rows[np.lexsort((-start[rows], length[rows], match[rows]))]
-    out[order[np.flatnonzero(np.diff(match[order], prepend=-1))]] = True
-    return out
+    ambiguous[order[np.flatnonzero(np.diff(match[order], prepend=-1))]] = True
+    return ambiguous
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
@@ -358,17 +360,17 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """
     if not len(rows):
         return pd.DataFrame(columns=COLLECTIVES)
-    known = rows["match"] >= 0
-    one = rows[known].drop_duplicates("match")
+    match_rows = rows["match"] >= 0
+    calls = rows[match_rows].drop_duplicates("match")
     keys = ["collective", "process_group", "group_size", "bytes"]
     by = rows.groupby(keys, sort=False, dropna=False)
-    out = by.agg(
+    table = by.agg(
         calls=("time_us", "size"),
         time_ms=("time_us", "sum"),
         wait_ms=("wait_us", lambda v: v.sum(min_count=1)),
     ).reset_index()
-    own = one.groupby(keys, sort=False, dropna=False)
-    each_ = own.agg(
+    by_call = calls.groupby(keys, sort=False, dropna=False)
+    each_ = by_call.agg(
         collectives=("real_us", "size"),
         real_us=("real_us", "mean"),
         min_real_us=("real_us", "min"),
@@ -376,28 +378,30 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         algorithm_gb_per_second=("algorithm_gb_per_second", _harmonic),
         bus_gb_per_second=("bus_gb_per_second", _harmonic),
     ).reset_index()
-    out = out.merge(each_, on=keys, how="left")
-    out["time_ms"] /= 1e3
-    out["wait_ms"] /= 1e3
+    table = table.merge(each_, on=keys, how="left")
+    table["time_ms"] /= 1e3
+    table["wait_ms"] /= 1e3
     matched = (
-        rows[known]
+        rows[match_rows]
         .groupby(keys, sort=False, dropna=False)["time_us"]
         .sum()
         .rename("_matched")
         .reset_index()
     )
-    out = out.merge(matched, on=keys, how="left")
-    out["wait_percent"] = 100 * out["wait_ms"] / (out["_matched"] / 1e3).where(out["_matched"] > 0)
-    out["collectives"] = out["collectives"].astype("Int64")
-    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)[
+    table = table.merge(matched, on=keys, how="left")
+    table["wait_percent"] = (
+        100 * table["wait_ms"] / (table["_matched"] / 1e3).where(table["_matched"] > 0)
+    )
+    table["collectives"] = table["collectives"].astype("Int64")
+    return table.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)[
         COLLECTIVES
     ]
 
 
 def _harmonic(rates: pd.Series) -> float:
     """The rate of several transfers of one size together."""
-    known = rates[rates > 0]
-    return float(len(known) / (1 / known).sum()) if len(known) else float("nan")
+    positive = rates[rates > 0]
+    return float(len(positive) / (1 / positive).sum()) if len(positive) else float("nan")
 
 
 STRAGGLERS = frames.names("device_time.stragglers")
@@ -436,7 +440,7 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) ->
     ):
         if not len(frame):
             continue
-        out = (
+        table = (
             frame.groupby(keys, sort=False, dropna=False)
             .agg(
                 collectives=("time_us", "size"),
@@ -448,39 +452,39 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) ->
             )
             .reset_index()
         )
-        if "step" not in out.columns:
-            out["step"] = missing(np.zeros(len(out)), np.ones(len(out), np.bool_))
-        parts.append(out)
-    out = pd.concat(parts, ignore_index=True)
-    out[["late_ms", "wait_ms", "cost_ms", "time"]] /= 1e3
-    out["wait_percent"] = 100 * out["wait_ms"] / out["time"].where(out["time"] > 0)
-    out["_number"] = out["step"].fillna(-1).astype("int64")
+        if "step" not in table.columns:
+            table["step"] = missing(np.zeros(len(table)), np.ones(len(table), np.bool_))
+        parts.append(table)
+    table = pd.concat(parts, ignore_index=True)
+    table[["late_ms", "wait_ms", "cost_ms", "time"]] /= 1e3
+    table["wait_percent"] = 100 * table["wait_ms"] / table["time"].where(table["time"] > 0)
+    table["_number"] = table["step"].fillna(-1).astype("int64")
     same_step = ["_number", "turn"]
     if len(steps):
         length = steps.groupby([steps["step"].to_numpy(np.int64), turns(steps)])[
             "step_time_ms"
         ].max()
-        whole = (
-            length.reindex(pd.MultiIndex.from_frame(out[same_step]))
+        total = (
+            length.reindex(pd.MultiIndex.from_frame(table[same_step]))
             .fillna(float(length.sum()))
             .to_numpy(np.float64)
         )
     else:
         # Without steps the time in collectives is what a delay is measured by.
-        whole = out.groupby(same_step)["time"].transform("max").to_numpy(np.float64)
-    most = out.groupby(same_step)["cost_ms"].transform("max")
-    out["waited_for"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
-    known = (
+        total = table.groupby(same_step)["time"].transform("max").to_numpy(np.float64)
+    largest = table.groupby(same_step)["cost_ms"].transform("max")
+    table["waited_for"] = (table["cost_ms"] == largest) & (table["cost_ms"] > LATE * total)
+    is_known = (
         judged.drop_duplicates(["host", "device"])
         .set_index(["host", "device"])["straggler"]
         .astype("boolean")
     )
-    named = known.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).array
+    named = is_known.reindex(pd.MultiIndex.from_frame(table[["host", "device"]])).array
     # Of single steps those in which it was the one that the others waited for.
-    out["straggler"] = pd.Series(named, out.index, "boolean") & (
-        out["waited_for"] | out["step"].isna()
+    table["straggler"] = pd.Series(named, table.index, "boolean") & (
+        table["waited_for"] | table["step"].isna()
     )
-    return out.sort_values(
+    return table.sort_values(
         ["turn", "_number", "rank", "host", "device"], kind="stable", ignore_index=True
     )[STRAGGLERS]
 
@@ -489,10 +493,10 @@ def ranks_missing(hosts: list[str], processes: object) -> list[int]:
     """The ranks of a job of so many processes of which no file is there; none where the job or the
     ranks are not known.
     """
-    known = {rank for host in hosts if (rank := rank_of(host)) is not None}
+    ranks = {rank for host in hosts if (rank := rank_of(host)) is not None}
     return (
-        sorted(set(range(processes)) - known)
-        if isinstance(processes, int) and known and processes < MOST_RANKS
+        sorted(set(range(processes)) - ranks)
+        if isinstance(processes, int) and ranks and processes < MOST_RANKS
         else []
     )
 
@@ -501,9 +505,9 @@ def completeness(hosts: list[str], processes: object) -> list[Note]:
     """What the receipt says of ranks that are not there."""
     if not ranks_missing(hosts, processes):
         return []
-    known = sorted({rank for host in hosts if (rank := rank_of(host)) is not None})
-    listed = ", ".join(str(r) for r in known[:8]) + (" …" if len(known) > 8 else "")
-    here = f"rank {listed} is" if len(known) == 1 else f"ranks {listed} are"
+    ranks = sorted({rank for host in hosts if (rank := rank_of(host)) is not None})
+    listed = ", ".join(str(r) for r in ranks[:8]) + (" …" if len(ranks) > 8 else "")
+    here = f"rank {listed} is" if len(ranks) == 1 else f"ranks {listed} are"
     return [
         Note(
             "warning",
@@ -520,9 +524,9 @@ def lengths(steps: pd.DataFrame) -> list[Note]:
     count = steps.groupby("host", sort=False).size()
     if count.nunique() < 2:
         return []
-    least, most = count.idxmin(), count.idxmax()
+    least, largest = count.idxmin(), count.idxmax()
     text = (
         f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to"
-        f" {count.max():,} ({most})"
+        f" {count.max():,} ({largest})"
     )
     return [Note("warning", f"{text}: only steps that several hosts recorded are compared.")]

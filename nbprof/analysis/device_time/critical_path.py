@@ -62,12 +62,12 @@ class _Last:
     def __init__(self, threads: dict[int, _Thread]) -> None:
         self.lanes = list(threads)
         spans = sorted(
-            (s, e, -at)
-            for at, thread in enumerate(threads.values())
+            (s, e, -index)
+            for index, thread in enumerate(threads.values())
             for s, e in zip(thread.start, thread.end, strict=True)
         )
         self.start = [start for start, _, _ in spans]
-        self.ended = list(accumulate(((end, at) for _, end, at in spans), max))
+        self.ended = list(accumulate(((end, index) for _, end, index in spans), max))
         """The latest end of what began until then, and whose it is."""
         self.moments = sorted({moment for start, end, _ in spans for moment in (start, end)})
         self.working: list[int] = []
@@ -84,13 +84,13 @@ class _Last:
 
     def before(self, time: int) -> tuple[int, int]:
         """Until when it worked, `time` at most, and its lane."""
-        at = bisect_left(self.moments, time) - 1
-        if at < 0:
+        index = bisect_left(self.moments, time) - 1
+        if index < 0:
             return _NONE, -1
-        if self.working[at] >= 0:
-            return time, self.lanes[self.working[at]]
-        end, place = self.ended[bisect_left(self.start, time) - 1]
-        return end, self.lanes[-place]
+        if self.working[index] >= 0:
+            return time, self.lanes[self.working[index]]
+        end, last = self.ended[bisect_left(self.start, time) - 1]
+        return end, self.lanes[-last]
 
 
 @dataclass
@@ -110,13 +110,13 @@ class _Walk:
 
     def __init__(self, done: Work, activity: Activity, trace: Trace, window: Window) -> None:
         self.window = window
-        mine = (
+        of_host = (
             (done.host == window.host)
             & (done.end > window.start)
             & (done.start < window.end)
             & (done.end > done.start)
         )
-        self.rows = np.flatnonzero(mine)
+        self.rows = np.flatnonzero(of_host)
         self.start, self.end = (column[self.rows].tolist() for column in (done.start, done.end))
         self.before = _previous(done.lane[self.rows]).tolist()
         call = done.launch[self.rows]
@@ -137,15 +137,15 @@ class _Walk:
     def last(self) -> _Last:
         return _Last(self.threads)
 
-    def piece(self, what: str, of: int, start: int, end: int) -> None:
+    def piece(self, kind: str, lane: int, start: int, end: int) -> None:
         start = max(start, self.window.start)
         if end > start:
-            self.pieces.append((what, of, start, end))
+            self.pieces.append((kind, lane, start, end))
 
     def latest(self, moment: int) -> int:
         """The work that ended last, not after a given time; -1 if there is none."""
-        at = bisect_right(self.ends, moment) - 1
-        return self.by_end[at] if at >= 0 else -1
+        index = bisect_right(self.ends, moment) - 1
+        return self.by_end[index] if index >= 0 else -1
 
     def run(self) -> None:
         time, begin = self.window.end, self.window.start
@@ -193,18 +193,18 @@ class _Walk:
         # The work that ended last before this one began, on any stream: the one before on its own
         # where nothing came between.
         other = self.latest(start)
-        known = self.caller[work] >= 0
+        has_caller = self.caller[work] >= 0
         if (
             other >= 0
             and other != before
             and self.end[other] > ready
-            and (start - self.end[other] < FOLLOWS_PS or not known)
+            and (start - self.end[other] < FOLLOWS_PS or not has_caller)
         ):
             before, ready = other, self.end[other]
         if before >= 0:
             # What a work waited for whose launch is not known, when nothing ran for long, is not
             # known either.
-            waited = known or start - ready < FOLLOWS_PS
+            waited = has_caller or start - ready < FOLLOWS_PS
             self.piece("gap" if waited else "unknown", work, ready, start)
             return ready, before, lane
         if self.caller[work] >= 0:
@@ -217,19 +217,19 @@ class _Walk:
     def _host(self, lane: int, time: int) -> tuple[int, int, int]:
         """From a moment on a thread back to what it waited for, or to the start of its work."""
         thread = self.threads.get(lane)
-        at = bisect_left(thread.start, time) - 1 if thread else -1
-        if thread and at >= 0 and thread.end[at] >= time:
-            low = thread.start[at]
+        index = bisect_left(thread.start, time) - 1 if thread else -1
+        if thread and index >= 0 and thread.end[index] >= time:
+            low = thread.start[index]
             sync = bisect_right(thread.released, time) - 1
             if sync >= 0 and thread.released[sync] > low:
                 self.piece("host", lane, thread.released[sync], time)
                 return thread.released[sync], thread.by[sync], lane
             self.piece("host", lane, low, time)
             return low, -1, lane
-        own = thread.end[at] if thread and at >= 0 else _NONE
+        thread_end = thread.end[index] if thread and index >= 0 else _NONE
         best, to = self.last.before(time)
-        if best <= own:
-            best, to = own, lane
+        if best <= thread_end:
+            best, to = thread_end, lane
         if best == _NONE:
             best = self.window.start
         self.piece("host", lane, best, time)
@@ -238,11 +238,11 @@ class _Walk:
 
 def _previous(lane: Int64s | Any) -> Int64s:
     """Of works in time order, the one before on the same lane, -1."""
-    out = np.full(len(lane), -1, np.int64)
+    callers = np.full(len(lane), -1, np.int64)
     order = np.argsort(lane, kind="stable")
     same = lane[order][1:] == lane[order][:-1]
-    out[order[1:][same]] = order[:-1][same]
-    return out
+    callers[order[1:][same]] = order[:-1][same]
+    return callers
 
 
 def _threads(
@@ -281,11 +281,11 @@ def _threads(
         events.start[event],
         events.start[event] + events.duration[event],
     )
-    out: dict[int, _Thread] = {}
+    threads: dict[int, _Thread] = {}
     for rows_of_lane in rows_by_value(lane):
         # Touching ops are merged: a thread waits for nothing between them.
         working = Intervals.union(start[rows_of_lane], end[rows_of_lane])
-        out[int(lane[rows_of_lane[0]])] = _Thread(working.start.tolist(), working.end.tolist())
+        threads[int(lane[rows_of_lane[0]])] = _Thread(working.start.tolist(), working.end.tolist())
     # Calls that ended because a device did: those that say so, and those whose own work was done
     # before they returned.
     name, names = pd.factorize(events.name[event])
@@ -295,18 +295,18 @@ def _threads(
     waits: list[tuple[int, int, int]] = []
     for one in event[blocked[name]].tolist():
         begin, stop = int(events.start[one]), int(events.start[one] + events.duration[one])
-        at = bisect_right(ends, stop + _SLACK_PS) - 1
-        if at >= 0 and ends[at] > begin:
-            waits.append((int(events.lane[one]), min(ends[at], stop), by_end[at]))
+        index = bisect_right(ends, stop + _SLACK_PS) - 1
+        if index >= 0 and ends[index] > begin:
+            waits.append((int(events.lane[one]), min(ends[index], stop), by_end[index]))
     call = done.launch[rows]
     returned = np.where(call >= 0, events.start[call] + events.duration[call], _NONE)
-    for at in np.flatnonzero((call >= 0) & (done.end[rows] <= returned)).tolist():
-        waits.append((int(events.lane[call[at]]), int(done.end[rows[at]]), at))
+    for index in np.flatnonzero((call >= 0) & (done.end[rows] <= returned)).tolist():
+        waits.append((int(events.lane[call[index]]), int(done.end[rows[index]]), index))
     for on_lane, released, by in sorted(waits, key=lambda wait: wait[1]):
-        if on_lane in out:
-            out[on_lane].released.append(released)
-            out[on_lane].by.append(by)
-    return out
+        if on_lane in threads:
+            threads[on_lane].released.append(released)
+            threads[on_lane].by.append(by)
+    return threads
 
 
 def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd.DataFrame:
@@ -320,12 +320,12 @@ def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd
     parts = [part for part in parts if len(part)]
     if not parts:
         return pd.DataFrame(columns=SEGMENTS)
-    out = pd.concat(parts, ignore_index=True).sort_values(
+    table = pd.concat(parts, ignore_index=True).sort_values(
         "_start", kind="stable", ignore_index=True
     )
-    out["start_ms"] = out["_start"] / 1e9
-    out["duration_us"] = (out["_end"] - out["_start"]) / 1e6
-    return out[SEGMENTS]
+    table["start_ms"] = table["_start"] / 1e9
+    table["duration_us"] = (table["_end"] - table["_start"]) / 1e6
+    return table[SEGMENTS]
 
 
 _BARE = ["kind", "name", "op", "where", "_start", "_end"]
@@ -338,12 +338,13 @@ def _plain(pieces: list[tuple[str, int, int, int]]) -> pd.DataFrame:
 
 
 def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
-    mine = [p for p in walk.pieces if p[0] in ("device", "delay", "gap")]
-    if not mine:
+    device_pieces = [p for p in walk.pieces if p[0] in ("device", "delay", "gap")]
+    if not device_pieces:
         return pd.DataFrame(columns=_BARE)
-    row = walk.rows[np.array([p[1] for p in mine], np.int64)]
+    row = walk.rows[np.array([p[1] for p in device_pieces], np.int64)]
     kind = np.array(
-        [{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in mine], object
+        [{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in device_pieces],
+        object,
     )
     on = kind == ""
     kind[on] = [CLASS_NAMES[c] for c in done.cls[row[on]].tolist()]
@@ -355,15 +356,17 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
     names = trace.names
     lanes = trace.lanes
     lane = done.lane[row]
-    where = (lanes["process"].astype(str) + " · " + lanes["thread"].astype(str)).to_numpy(object)
+    thread_names = (lanes["process"].astype(str) + " · " + lanes["thread"].astype(str)).to_numpy(
+        object
+    )
     return pd.DataFrame(
         {
             "kind": kind,
             "name": trace.display[done.name[row]],
             "op": np.where(op >= 0, names[trace.events.name[np.maximum(op, 0)]], ""),
-            "where": where[lane],
-            "_start": [p[2] for p in mine],
-            "_end": [p[3] for p in mine],
+            "where": thread_names[lane],
+            "_start": [p[2] for p in device_pieces],
+            "_end": [p[3] for p in device_pieces],
         }
     )
 
@@ -371,8 +374,8 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
 def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
     """Pieces on threads, cut into what ran innermost."""
     by_lane: dict[int, list[tuple[int, int]]] = {}
-    for what, lane, first, last in walk.pieces:
-        if what == "host":
+    for kind, lane, first, last in walk.pieces:
+        if kind == "host":
             by_lane.setdefault(lane, []).append((first, last))
     if not by_lane:
         return pd.DataFrame(columns=_BARE)
@@ -381,8 +384,8 @@ def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
     for lane, spans in by_lane.items():
         # Backwards as the walk went.
         begin, end = (np.array(column, np.int64)[::-1] for column in zip(*spans, strict=True))
-        cut = seen.cut(lane, begin, end)
-        parts.append({**cut, "where": np.full(len(cut["kind"]), str(names[lane]), object)})
+        pieces = seen.cut(lane, begin, end)
+        parts.append({**pieces, "where": np.full(len(pieces["kind"]), str(names[lane]), object)})
     return pd.DataFrame(
         {column: np.concatenate([part[column] for part in parts]) for column in _BARE}
     )
@@ -401,8 +404,8 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
     # The first of the longest pieces of each row.
     order = np.lexsort((-time, row))
     longest = order[np.flatnonzero(np.diff(row[order], prepend=-1))]
-    out = pieces[keys].iloc[longest].reset_index(drop=True)
-    out = out.assign(
+    table = pieces[keys].iloc[longest].reset_index(drop=True)
+    table = table.assign(
         pieces=np.bincount(row),
         total_us=total,
         longest_us=time[longest],
@@ -410,7 +413,7 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
         _for_ms=time[longest] / 1e3,
         percent=100 * total / total.sum(),
     )
-    return out.sort_values(
+    return table.sort_values(
         ["total_us", "name"], ascending=[False, True], kind="stable", ignore_index=True
     )[PATH]
 
@@ -421,32 +424,32 @@ def choose(
     """The row of a step; by default, the step of median length among those in the averages, on the
     first host that has any.
     """
-    mine = steps[
+    host_steps = steps[
         steps["host"]
         == (
             host if host is not None else next((h for h in hosts if (steps["host"] == h).any()), "")
         )
     ]
     if step is not None:
-        mine = mine[mine["step"] == step]
-    elif "counted" in mine.columns and mine["counted"].any():
-        mine = mine[mine["counted"]]
-    if not len(mine):
+        host_steps = host_steps[host_steps["step"] == step]
+    elif "counted" in host_steps.columns and host_steps["counted"].any():
+        host_steps = host_steps[host_steps["counted"]]
+    if not len(host_steps):
         return None
-    return mine.sort_values("step_time_ms", kind="stable").iloc[(len(mine) - 1) // 2]
+    return host_steps.sort_values("step_time_ms", kind="stable").iloc[(len(host_steps) - 1) // 2]
 
 
 def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) -> Window:
     """The window of a step, or the whole recording of the first host with work."""
     if row is None:
         host = int(done.host[0])
-        mine = done.host == host
-        called = done.launch[mine]
+        of_host = done.host == host
+        called = done.launch[of_host]
         events = trace.events
-        first = int(done.start[mine].min())
+        first = int(done.start[of_host].min())
         if (called >= 0).any():
             first = min(first, int(events.start[called[called >= 0]].min()))
-        return Window(host, first, int(done.end[mine].max()))
+        return Window(host, first, int(done.end[of_host].max()))
     host = done.hosts.index(str(row["host"]))
     start = round(float(row["start_ms"]) * 1e9)
     marks = activity.markers.frame()

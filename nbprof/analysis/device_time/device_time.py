@@ -102,13 +102,13 @@ class Work:
 
 def rank_of(host: str) -> int | None:
     """The rank that the name of a host or file states: 3 of "rank 3" and "sampled_rank-3"."""
-    found = re.search(r"rank[ _-]?(\d{1,7})(?!\d)", host, re.IGNORECASE)
-    return int(found[1]) if found else None
+    match = re.search(r"rank[ _-]?(\d{1,7})(?!\d)", host, re.IGNORECASE)
+    return int(match[1]) if match else None
 
 
-def missing(values: npt.NDArray[Any], where: npt.NDArray[np.bool_]) -> Any:
+def missing(values: npt.NDArray[Any], is_missing: npt.NDArray[np.bool_]) -> Any:
     """Integers as a nullable column."""
-    return pd.arrays.IntegerArray(np.asarray(values, np.int64), np.asarray(where, np.bool_))
+    return pd.arrays.IntegerArray(np.asarray(values, np.int64), np.asarray(is_missing, np.bool_))
 
 
 def rank_column(ranks: list[int | None], host: npt.NDArray[np.integer]) -> Any:
@@ -149,8 +149,8 @@ def work(activity: Activity, trace: Trace) -> Work:
     cores = activity.core_spans.frame()
     if len(cores):
         if len(rows):
-            told = pd.MultiIndex.from_arrays([parts["host"], parts["device"]])
-            cores = cores[~pd.MultiIndex.from_frame(cores[["host", "device"]]).isin(told)]
+            device_keys = pd.MultiIndex.from_arrays([parts["host"], parts["device"]])
+            cores = cores[~pd.MultiIndex.from_frame(cores[["host", "device"]]).isin(device_keys)]
         kind = np.array([_CORE_CLASS.get(name, MEMORY) for name in CORE_KINDS], np.int64)[
             cores["kind"].to_numpy(np.int64)
         ]
@@ -187,9 +187,11 @@ def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
     """
     code = trace.events.name[rows]
     table = np.zeros(len(trace.names), np.bool_)
-    for one in pd.unique(code).tolist():
-        name = str(trace.names[one])
-        table[one] = bool(copies.kind(name)) or copies.blit(name) or bool(_CALLED_COPY.match(name))
+    for device in pd.unique(code).tolist():
+        name = str(trace.names[device])
+        table[device] = (
+            bool(copies.kind(name)) or copies.blit(name) or bool(_CALLED_COPY.match(name))
+        )
     return np.asarray(table[code], np.bool_)
 
 
@@ -207,8 +209,8 @@ class Mix:
     def __init__(self, start: Int64s, end: Int64s, cls: Int64s) -> None:
         times, switches = [], []
         for bit in CLASS_NAMES:
-            mine = cls == bit
-            of_class = Intervals.union(start[mine], end[mine])
+            has_class = cls == bit
+            of_class = Intervals.union(start[has_class], end[has_class])
             times += [of_class.start, of_class.end]
             switches += [
                 np.full(len(of_class), bit, np.int8),
@@ -237,23 +239,23 @@ class Mix:
         and after the last work too.
         """
         end = np.maximum(end, start)
-        out = (
+        changes = (
             self._upto(end) - self._upto(start)
             if len(self.time)
             else np.zeros((8, len(start)), np.int64)
         )
-        out[0] = (end - start) - out[1:].sum(axis=0)
-        return out
+        changes[0] = (end - start) - changes[1:].sum(axis=0)
+        return changes
 
     def _upto(self, moment: Int64s) -> Int64s:
-        at = np.clip(np.searchsorted(self.time, moment, side="right") - 1, 0, len(self.time) - 1)
-        out = np.zeros((8, len(moment)), np.int64)
+        index = np.clip(np.searchsorted(self.time, moment, side="right") - 1, 0, len(self.time) - 1)
+        totals = np.zeros((8, len(moment)), np.int64)
         for bits, sums in self._sums.items():
-            out[bits] = sums[at]
-        inside = np.flatnonzero((at < len(self.bits)) & (moment > self.time[0]))
-        if len(inside):
-            out[self.bits[at[inside]], inside] += moment[inside] - self.time[at[inside]]
-        return out
+            totals[bits] = sums[index]
+        within = np.flatnonzero((index < len(self.bits)) & (moment > self.time[0]))
+        if len(within):
+            totals[self.bits[index[within]], within] += moment[within] - self.time[index[within]]
+        return totals
 
 
 @dataclass
@@ -271,19 +273,19 @@ class _Windows:
 
     def labels(self, done: Work, steps: pd.DataFrame) -> dict[str, object]:
         """The columns `KEYS` and `STEP`."""
-        whole = self.step < 0
-        number, name = np.zeros(len(whole), np.int64), np.full(len(whole), "", object)
-        of = self.step[~whole]
-        if len(of):
-            number[~whole], name[~whole] = (
-                steps["step"].to_numpy(np.int64)[of],
-                steps["name"].to_numpy(object)[of],
+        is_total = self.step < 0
+        number, name = np.zeros(len(is_total), np.int64), np.full(len(is_total), "", object)
+        step_of_row = self.step[~is_total]
+        if len(step_of_row):
+            number[~is_total], name[~is_total] = (
+                steps["step"].to_numpy(np.int64)[step_of_row],
+                steps["name"].to_numpy(object)[step_of_row],
             )
         return {
             "host": np.array(done.hosts, object)[self.host],
             "rank": rank_column(done.ranks, self.host),
             "device": self.device,
-            "step": missing(number, whole),
+            "step": missing(number, is_total),
             "name": name,
             "start_ms": self.start / _MS,
         }
@@ -297,17 +299,21 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
         of_host = dict(zip(map(str, names), rows_by_code(code), strict=True))
         begin, stop = step_bounds(steps)
     none, devices = np.zeros(0, np.int64), done.devices()
-    mine = [of_host.get(done.hosts[host], none) for host, _, _ in devices]
+    rows_of_device = [of_host.get(done.hosts[host], none) for host, _, _ in devices]
     first = np.array([done.start[rows.start] for _, _, rows in devices], np.int64)
     last = np.array([done.end[rows].max() for _, _, rows in devices], np.int64)
 
-    def joined(whole: Int64s, of_steps: Int64s) -> Int64s:
+    def joined(totals: Int64s, of_steps: Int64s) -> Int64s:
         return np.concatenate(
-            [part for at, rows in enumerate(mine) for part in (whole[at : at + 1], of_steps[rows])]
+            [
+                part
+                for index, rows in enumerate(rows_of_device)
+                for part in (totals[index : index + 1], of_steps[rows])
+            ]
             or [none]
         )
 
-    count = [1 + len(rows) for rows in mine]
+    count = [1 + len(rows) for rows in rows_of_device]
     return _Windows(
         host=np.repeat(np.array([host for host, _, _ in devices], np.int64), count),
         device=np.repeat(np.array([device for _, device, _ in devices], np.int64), count),
@@ -337,23 +343,23 @@ class Spent:
 def spent(done: Work, steps: pd.DataFrame) -> Spent:
     """What `frame` and `overlap` are made of."""
     windows = _windows(done, steps)
-    out = np.zeros((8, len(windows.start)), np.int64)
+    spent = np.zeros((8, len(windows.start)), np.int64)
     edges = np.flatnonzero(np.append(windows.step < 0, True))
     for (_, _, rows), low, high in zip(done.devices(), edges[:-1], edges[1:], strict=True):
-        of = Mix(done.start[rows], done.end[rows], done.cls[rows])
-        out[:, low:high] = of.within(windows.start[low:high], windows.end[low:high])
-    return Spent(windows.labels(done, steps), out)
+        mix = Mix(done.start[rows], done.end[rows], done.cls[rows])
+        spent[:, low:high] = mix.within(windows.start[low:high], windows.end[low:high])
+    return Spent(windows.labels(done, steps), spent)
 
 
 TIMES = ["time_ms", "compute_ms", "communication_ms", "memory_ms", "idle_ms"]
 PERCENTS = ["compute_percent", "communication_percent", "memory_percent", "idle_percent"]
 
 
-def frame(found: Spent) -> pd.DataFrame:
+def frame(spent_time: Spent) -> pd.DataFrame:
     """Temporal breakdown: one row per device for the whole recording, and one for each step: the
     columns of `p.device_time.frame`.
     """
-    spent = found.ps
+    spent = spent_time.ps
     if not spent.size:
         return pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
     # Exclusive: what runs beside computation counts as computation, a copy beside communication as
@@ -364,12 +370,12 @@ def frame(found: Spent) -> pd.DataFrame:
         spent[MEMORY],
         spent[0],
     )
-    whole = spent.sum(axis=0)
-    columns = found.labels | dict(
-        zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True)
+    total = spent.sum(axis=0)
+    columns = spent_time.labels | dict(
+        zip(TIMES, (v / _MS for v in (total, compute, communication, memory, idle)), strict=True)
     )
     columns |= {
-        key: _percent(v, whole)
+        key: _percent(v, total)
         for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)
     }
     return pd.DataFrame(columns)
@@ -387,15 +393,15 @@ OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
 }
 
 
-def overlap(found: Spent) -> pd.DataFrame:
+def overlap(spent_time: Spent) -> pd.DataFrame:
     """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as
     those of `frame`.
     """
-    if not found.ps.size:
+    if not spent_time.ps.size:
         more = ["communication_overlap_percent", "memory_overlap_percent"]
         return pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
-    sums = {key: of(found.ps) for key, of in OVERLAPS.items()}
-    columns = found.labels | {key: value / _MS for key, value in sums.items()}
+    sums = {key: measure(spent_time.ps) for key, measure in OVERLAPS.items()}
+    columns = spent_time.labels | {key: value / _MS for key, value in sums.items()}
     # Of no communication nothing can be hidden: not 0 %.
     columns["communication_overlap_percent"] = _percent(
         sums["compute_communication_ms"], sums["communication_ms"]
@@ -406,9 +412,9 @@ def overlap(found: Spent) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _percent(part: npt.NDArray[np.integer], whole: npt.NDArray[np.integer]) -> Floats:
+def _percent(part: npt.NDArray[np.integer], total: npt.NDArray[np.integer]) -> Floats:
     return np.asarray(
-        np.divide(100.0 * part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+        np.divide(100.0 * part, total, out=np.full(len(part), np.nan), where=total > 0)
     )
 
 
@@ -450,7 +456,7 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     longest = first[order[stop - 1]]
     rows = first[group_first]
     host = done.host[rows]
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "host": np.array(done.hosts, object)[host],
             "rank": rank_column(done.ranks, host),
@@ -469,13 +475,13 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
             "_host": host,
         }
     )
-    out = out.sort_values(
+    table = table.sort_values(
         ["_host", "device", "total_us", "kernel"],
         ascending=[True, True, False, True],
         kind="stable",
         ignore_index=True,
     )
-    by_device = out.groupby(["_host", "device"], sort=False)["total_us"]
-    out["percent"] = 100 * out["total_us"] / by_device.transform("sum")
-    out["cumulative_percent"] = out.groupby(["_host", "device"], sort=False)["percent"].cumsum()
-    return out[[*KERNELS, "_at_ms", "_for_ms"]]
+    by_device = table.groupby(["_host", "device"], sort=False)["total_us"]
+    table["percent"] = 100 * table["total_us"] / by_device.transform("sum")
+    table["cumulative_percent"] = table.groupby(["_host", "device"], sort=False)["percent"].cumsum()
+    return table[[*KERNELS, "_at_ms", "_for_ms"]]

@@ -91,18 +91,18 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
     for host, device, rows in done.devices():
         streams = done.streams(rows)
         every = np.arange(rows.start, rows.stop)
-        for stream, mine in [("", every), *((threads[lane], mine) for lane, mine in streams)]:
-            begin, end, category = _gaps(done, mine, begun)
+        for stream, of_stream in [("", every), *((threads[lane], rows) for lane, rows in streams)]:
+            begin, end, category = _gaps(done, of_stream, begun)
             if follows_ps != FOLLOWS_PS:
                 category = np.where(category == 0, 0, np.where(end - begin < follows_ps, 1, 2))
             length = end - begin
-            whole = int(length.sum())
+            total = int(length.sum())
             # Where no launch is known, nothing tells what the host was waited for.
             for code, name in enumerate(CATEGORIES):
-                if code == 0 and not (done.launch[mine] >= 0).any():
+                if code == 0 and not (done.launch[of_stream] >= 0).any():
                     continue
-                of = length[category == code]
-                some = len(of) > 0
+                lengths = length[category == code]
+                some = len(lengths) > 0
                 rows_.append(
                     (
                         done.hosts[host],
@@ -110,12 +110,12 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
                         device,
                         stream,
                         name,
-                        len(of),
-                        of.sum() / _MS,
-                        100 * of.sum() / whole if whole else np.nan,
-                        of.mean() / 1e6 if some else np.nan,
-                        float(np.median(of)) / 1e6 if some else np.nan,
-                        of.max() / 1e6 if some else np.nan,
+                        len(lengths),
+                        lengths.sum() / _MS,
+                        100 * lengths.sum() / total if total else np.nan,
+                        lengths.mean() / 1e6 if some else np.nan,
+                        float(np.median(lengths)) / 1e6 if some else np.nan,
+                        lengths.max() / 1e6 if some else np.nan,
                     )
                 )
     return pd.DataFrame(rows_, columns=IDLE).astype({"rank": "Int64"})
@@ -140,8 +140,8 @@ def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
         return float("inf")
     begun, time = _launched(done, trace), 0
     for host, name in enumerate(done.hosts):
-        mine = steps[steps["host"] == name]
-        of_host = Intervals.union(*step_bounds(mine))
+        host_steps = steps[steps["host"] == name]
+        of_host = Intervals.union(*step_bounds(host_steps))
         if not len(of_host):
             continue
         first, last = of_host.start[0], of_host.end[-1]
@@ -190,18 +190,18 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     segments: dict[int, tuple[Int64s, Int64s, npt.NDArray[np.int16]]] = {}
     for host, device, rows in done.devices():
         if host not in segments:
-            mine, called, known = (
+            host_rows, called, is_known = (
                 np.flatnonzero(of_op == host),
                 np.flatnonzero(of_call == host),
                 np.flatnonzero(of_work == host),
             )
-            start = np.concatenate([op_start[mine], call_start[called], work_start[known]])
-            end = np.concatenate([op_end[mine], call_end[called], work_end[known]])
+            start = np.concatenate([op_start[host_rows], call_start[called], work_start[is_known]])
+            end = np.concatenate([op_end[host_rows], call_end[called], work_end[is_known]])
             cls = np.concatenate(
                 [
-                    np.where(loading[mine], _LOADING, _OP),
+                    np.where(loading[host_rows], _LOADING, _OP),
                     of_kind[call_kind[called]],
-                    work_cls[known],
+                    work_cls[is_known],
                 ]
             ).astype(np.int16)
             if not len(calls):
@@ -212,17 +212,17 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
                     [end, trace.events.start[event] + trace.events.duration[event]]
                 )
                 cls = np.concatenate([cls, np.full(len(event), _OF_CALL["launch"], np.int16)])
-            told = cls > 0
-            segments[host] = flatten(start[told], end[told], cls[told])
+            has_class = cls > 0
+            segments[host] = flatten(start[has_class], end[has_class], cls[has_class])
         begin, end, category = _gaps(done, np.arange(rows.start, rows.stop), begun)
         waits = Intervals(begin[category == 0], end[category == 0])
-        whole = waits.total()
-        if not whole:
+        total = waits.total()
+        if not total:
             continue
         low, high, cls = segments[host]
         by_cause = [Intervals(low[cls == code], high[cls == code]) for code in range(len(CAUSES))]
         spent = np.array([cause.overlap(waits) for cause in by_cause])
-        spent[0] = whole - spent[1:].sum()
+        spent[0] = total - spent[1:].sum()
         for code in np.argsort(-spent, kind="stable").tolist():
             if spent[code] > 0:
                 out.append(
@@ -232,7 +232,7 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
                         device,
                         CAUSES[code],
                         spent[code] / _MS,
-                        100 * spent[code] / whole,
+                        100 * spent[code] / total,
                     )
                 )
     return pd.DataFrame(out, columns=CAUSE).astype(

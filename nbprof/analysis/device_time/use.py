@@ -47,15 +47,15 @@ def costs(activity: Activity) -> dict[str, float | None]:
         else parts["bytes"]
     )
     computed = parts["normalized_flops"]
-    out: dict[str, float | None] = dict.fromkeys(("flops", "bytes", "seconds", "unknown_seconds"))
-    out |= {
+    sums: dict[str, float | None] = dict.fromkeys(("flops", "bytes", "seconds", "unknown_seconds"))
+    sums |= {
         key: float(of_part.sum())
         for key, of_part in (("flops", computed), ("bytes", moved))
         if of_part.notna().any()
     }
     if len(parts) and parts["hlo"].any():
         runs = activity.device_ops.frame()
-        own = (
+        self_ps = (
             np.bincount(
                 runs["part"].to_numpy(np.int64),
                 runs["own"].to_numpy(np.float64),
@@ -63,18 +63,20 @@ def costs(activity: Activity) -> dict[str, float | None]:
             )
             / 1e12
         )
-        known = computed.notna() | moved.notna()
-        out |= {
-            "seconds": float(own.sum()),
-            "unknown_seconds": float(own[parts.index[~known]].sum()),
+        is_known = computed.notna() | moved.notna()
+        sums |= {
+            "seconds": float(self_ps.sum()),
+            "unknown_seconds": float(self_ps[parts.index[~is_known]].sum()),
         }
-    return out
+    return sums
 
 
 def added(hosts: list[dict[str, float | None]]) -> dict[str, float | None]:
     """The costs of several hosts together."""
-    known = {key: [value for host in hosts if (value := host[key]) is not None] for key in hosts[0]}
-    return {key: sum(values) if values else None for key, values in known.items()}
+    stated = {
+        key: [value for host in hosts if (value := host[key]) is not None] for key in hosts[0]
+    }
+    return {key: sum(values) if values else None for key, values in stated.items()}
 
 
 def use(
@@ -102,8 +104,8 @@ def use(
         out. The keys of `COUNTERS`, as recorded.
     """
     out: dict[str, float | None] = dict.fromkeys(KEYS)
-    stated = activity.environment.get("counters")
-    counters = stated if isinstance(stated, dict) else {}
+    reported = activity.environment.get("counters")
+    counters = reported if isinstance(reported, dict) else {}
     out |= {key: counters.get(stat) for key, stat in COUNTERS.items()}
     idle = {side: _idle(ops_with_idle, side) for side in ("device", "host")}
     out["device_duty_cycle_percent"] = None if idle["device"] is None else 100 - idle["device"]
@@ -145,11 +147,13 @@ def use(
 
 def _idle(ops: pd.DataFrame, side: str) -> float | None:
     """Percent of the time of a side in which it ran no op; None where it was not recorded."""
-    mine = ops[ops["where"] == side]
-    idle = mine["type"] == "IDLE"
-    whole = float(mine["self_us"].sum())
+    side_ops = ops[ops["where"] == side]
+    idle = side_ops["type"] == "IDLE"
+    total = float(side_ops["self_us"].sum())
     return (
-        100 * float(mine.loc[idle, "self_us"].sum()) / whole if idle.any() and whole > 0 else None
+        100 * float(side_ops.loc[idle, "self_us"].sum()) / total
+        if idle.any() and total > 0
+        else None
     )
 
 
@@ -162,9 +166,9 @@ def _leaves(activity: Activity) -> pd.DataFrame:
         # PyTorch's ops are of no compiled program.
         return parts
     part = runs["part"].to_numpy(np.int64)
-    known = part >= 0
+    with_part = part >= 0
     around = (runs["end"] - runs["start"]).to_numpy(np.int64) > runs["own"].to_numpy(np.int64)
-    outer = np.bincount(part[known & around], minlength=len(parts)) > 0
-    own = np.bincount(part[known], minlength=len(parts)) > 0
+    outer = np.bincount(part[with_part & around], minlength=len(parts)) > 0
+    has_time = np.bincount(part[with_part], minlength=len(parts)) > 0
     tpu = (activity.devices["kind"] == "TPU").any()
-    return parts[own & ~outer] if tpu else parts[own]
+    return parts[has_time & ~outer] if tpu else parts[has_time]

@@ -134,24 +134,24 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[looked_at[code]]
     if len(loops):
         rows = pd.concat([rows, loops], ignore_index=True)
-    code, start, end, own = (
+    code, start, end, self_ps = (
         rows[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
     )
-    first, of = unique_rows(code)
+    first, group = unique_rows(code)
     total, self_time = np.zeros((2, len(first)), np.int64)
-    np.add.at(total, of, end - start)
-    np.add.at(self_time, of, own)
+    np.add.at(total, group, end - start)
+    np.add.at(self_time, group, self_ps)
     op = [str(names[c]) for c in code[first].tolist()]
     # An op may be called as a kind of stage is; only a stage is one.
-    stage = np.bincount(of[rows["dataset"].to_numpy(np.bool_)], minlength=len(first)) > 0
+    stage = np.bincount(group[rows["dataset"].to_numpy(np.bool_)], minlength=len(first)) > 0
     kind = [str(types[c]) for c in rows["type"].to_numpy(np.int64)[first].tolist()]
     kind = ["" if k in _KINDS and not s else k for k, s in zip(kind, stage.tolist(), strict=True)]
-    found = [category(o, k) for o, k in zip(op, kind, strict=True)]
+    categories = [category(o, k) for o, k in zip(op, kind, strict=True)]
     table = pd.DataFrame(
         {
             "op": op,
-            "category": found,
-            "occurrences": np.bincount(of, minlength=len(first)),
+            "category": categories,
+            "occurrences": np.bincount(group, minlength=len(first)),
             "total_ms": total / 1e9,
             "self_ms": self_time / 1e9,
         }
@@ -165,12 +165,12 @@ def _loops(activity: Activity) -> pd.DataFrame:
     """
     rows = activity.iterators.frame()
     names = activity.ops.values
-    inside = {
+    durations = {
         code
         for code in rows["name"].unique().tolist()
         if not str(names[code]).startswith("Iterator::")
     }
-    if not inside:
+    if not durations:
         return pd.DataFrame(
             {"op": [], "type": [], "start": [], "end": [], "own": [], "dataset": []}
         ).astype(np.int64)
@@ -178,27 +178,27 @@ def _loops(activity: Activity) -> pd.DataFrame:
         rows["start"].to_numpy(np.int64),
         (rows["end"] - rows["start"]).to_numpy(np.int64),
     )
-    own = nesting.self_times(
+    self_ps = nesting.self_times(
         nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length
     )
     kind = activity.types.code("Dataset")
-    return rows.assign(op=rows["name"], type=kind, own=own, dataset=True).loc[
-        rows["name"].isin(inside), ["op", "type", "start", "end", "own", "dataset"]
+    return rows.assign(op=rows["name"], type=kind, own=self_ps, dataset=True).loc[
+        rows["name"].isin(durations), ["op", "type", "start", "end", "own", "dataset"]
     ]
 
 
 def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
-    inside = rows[rows["dataset"]]
-    code, start, end, own = (
-        inside[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
+    dataset_ops = rows[rows["dataset"]]
+    code, start, end, self_ps = (
+        dataset_ops[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
     )
     first, of_op = unique_rows(code)
     total, self_time = np.zeros((2, len(first)), np.int64)
     np.add.at(total, of_op, end - start)
-    np.add.at(self_time, of_op, own)
+    np.add.at(self_time, of_op, self_ps)
     names, types, texts = activity.ops.values, activity.types.values, activity.texts.values
     op = [str(names[c]) for c in code[first].tolist()]
-    of_first = inside["type"].to_numpy(np.int64)[first].tolist()
+    of_first = dataset_ops["type"].to_numpy(np.int64)[first].tolist()
     kind = [_torch_category(o, str(types[c])) for o, c in zip(op, of_first, strict=True)]
     calls = activity.calls
     copies = calls.take(
@@ -241,9 +241,9 @@ def _torch_category(op: str, kind: str) -> str:
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
     # Shares are of the self time of all input ops, so total shares of nested iterators add up to
     # more than 100.
-    whole = float(table["self_ms"].sum()) or np.nan
+    total = float(table["self_ms"].sum()) or np.nan
     table = table.assign(
-        total_percent=100 * table["total_ms"] / whole, self_percent=100 * table["self_ms"] / whole
+        total_percent=100 * table["total_ms"] / total, self_percent=100 * table["self_ms"] / total
     )
     columns = [
         "op",
@@ -306,21 +306,21 @@ def categories(
         Why steps wait for input: if not for this work, nothing of it needs help.
     """
     time = table.groupby("category")["self_ms"].sum()
-    whole = float(time.sum())
+    total = float(time.sum())
     kinds = {tf_data.base(str(op)) for op in table["op"]}
     rows = []
-    known = TORCH_CATEGORIES if framework is PYTORCH else CATEGORIES
+    categories = TORCH_CATEGORIES if framework is PYTORCH else CATEGORIES
     if framework is JAX:
-        known = {**known, "other": (known["other"][0], _READ_AHEAD)}
+        categories = {**categories, "other": (categories["other"][0], _READ_AHEAD)}
     unknown = unrecorded(table, framework)
-    for key, (label, advice) in known.items():
+    for key, (label, advice) in categories.items():
         value = np.nan if key in unknown else float(time.get(key, 0.0))
         rows.append(
             {
                 "category": key,
                 "label": label,
                 "time_ms": value,
-                "percent": 100 * value / whole if whole else np.nan,
+                "percent": 100 * value / total if total else np.nan,
                 "advice": (
                     _helps(key, advice, kinds) if value > 0 and not _excused(key, why) else ""
                 ),
@@ -360,25 +360,29 @@ def summary(
         What `enqueues` gives.
     """
     used = counted(steps)
-    out: dict[str, Any] = {"steps": len(used), **_shares_of_steps(used)}
+    summary: dict[str, Any] = {"steps": len(used), **_shares_of_steps(used)}
     waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
     other = None if other is None else other - waiting_percent(steps)
-    place, how = checks.input_class(waits, other)
-    out |= {
-        "bound": place,
+    classification, how = checks.input_class(waits, other)
+    summary |= {
+        "bound": classification,
         "level": how,
         "statement": checks.input_statement(waits, other, activity.unit),
     }
-    if out["input_percent"] is not None and not traced(activity, used, table):
-        out |= dict.fromkeys(_SHARES)
+    if summary["input_percent"] is not None and not traced(activity, used, table):
+        summary |= dict.fromkeys(_SHARES)
         if how != "potential":
-            place = "unknown"
-            out |= {"bound": place, "level": place, "statement": checks.UNTRACED}
+            classification = "unknown"
+            summary |= {
+                "bound": classification,
+                "level": classification,
+                "statement": checks.UNTRACED,
+            }
     elif how == "no" and not waits_traced(activity, table):
-        place = "unknown"
-        out |= {
-            "bound": place,
-            "level": place,
+        classification = "unknown"
+        summary |= {
+            "bound": classification,
+            "level": classification,
             "statement": checks.copies_statement(waits or 0.0, activity.unit),
         }
     time = {
@@ -387,34 +391,38 @@ def summary(
     }
     ratio, source = _enqueue_ratio(used, enqueued)
     parts = scaled(time, ratio)
-    whole = sum(parts.values())
-    out["enqueue_ratio"], out["enqueue_ratio_from"] = ratio, source
+    total = sum(parts.values())
+    summary["enqueue_ratio"], summary["enqueue_ratio_from"] = ratio, source
     count = len(steps)
-    out["breakdown"] = pd.DataFrame(
+    summary["breakdown"] = pd.DataFrame(
         {
             "category": list(parts),
             "us": list(parts.values()),
             "us_per_step": [value / count if count else np.nan for value in parts.values()],
-            "percent": [100 * value / whole if whole else np.nan for value in parts.values()],
+            "percent": [100 * value / total if total else np.nan for value in parts.values()],
         }
     )
     share = (
-        100 * parts["enqueue"] / whole
-        if whole and "enqueue" not in unrecorded(table, activity.framework)
+        100 * parts["enqueue"] / total
+        if total and "enqueue" not in unrecorded(table, activity.framework)
         else None
     )
-    out["copy_percent"] = share
-    out["copy_level"] = None if share is None else copy_level(share)
+    summary["copy_percent"] = share
+    summary["copy_level"] = None if share is None else copy_level(share)
     unit = activity.unit
-    of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole
-    out["next_step"] = (
+    of_graph = (
+        ITERATIONS in activity.traits and classification not in ("unknown", "device") and not total
+    )
+    summary["next_step"] = (
         _OF_GRAPH
         if of_graph
-        else _next_step(place, whole, parts["enqueue"], activity.framework.words, activity.unit)
+        else _next_step(
+            classification, total, parts["enqueue"], activity.framework.words, activity.unit
+        )
     )
     if (
-        place in ("host", "both")
-        and not whole
+        classification in ("host", "both")
+        and not total
         and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2
     ):
         who, when = (
@@ -422,11 +430,11 @@ def summary(
             if unit.whole
             else (f"{unit.plural.capitalize()} wait", f"{unit.the} needs them")
         )
-        out["next_step"] = (
+        summary["next_step"] = (
             f"{who} for arrays copied from host memory to the device: keep in device memory what"
             f" fits, and start the other copies before {when}."
         )
-    return out
+    return summary
 
 
 def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool:
@@ -481,19 +489,19 @@ def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
     pipeline analyzer.
     """
     enqueue = float(time.get("enqueue", 0.0))
-    own = {kind: float(time.get(kind, 0.0)) for kind in READING}
-    total = sum(own.values())
+    self_ms = {kind: float(time.get(kind, 0.0)) for kind in READING}
+    total = sum(self_ms.values())
     rest = enqueue * (1 - ratio) / ratio if ratio else total
-    out = {
+    table = {
         "enqueue": enqueue,
-        **{kind: rest * value / total if total else 0.0 for kind, value in own.items()},
+        **{kind: rest * value / total if total else 0.0 for kind, value in self_ms.items()},
     }
     # The last bits of a float are no input work.
-    left = rest - sum(out[kind] for kind in READING)
-    out["other"] = (left if left > 1e-9 * rest else 0.0) + (
+    left = rest - sum(table[kind] for kind in READING)
+    table["other"] = (left if left > 1e-9 * rest else 0.0) + (
         0.0 if ratio else float(time.get("other", 0.0))
     )
-    return out
+    return table
 
 
 Enqueued = tuple[int, int, bool]
@@ -511,10 +519,10 @@ def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
         for code in rows["type"].unique().tolist()
         if str(types[code]).startswith("InfeedEnqueue")
     ]
-    mine = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
-    if len(mine):
-        same = mine["lane"].to_numpy()[1:] == mine["lane"].to_numpy()[:-1]
-        start, end = mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
+    infeed_ops = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
+    if len(infeed_ops):
+        same = infeed_ops["lane"].to_numpy()[1:] == infeed_ops["lane"].to_numpy()[:-1]
+        start, end = infeed_ops["start"].to_numpy(np.int64), infeed_ops["end"].to_numpy(np.int64)
         if between := int((start[1:] - start[:-1])[same].sum()):
             return int((end - start)[:-1][same].sum()), between, True
     copies = [
@@ -522,18 +530,18 @@ def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
         for code in rows["op"].unique().tolist()
         if str(names[code]).upper().startswith("MEMCPYHTOD")
     ]
-    return 0, 0, bool(len(mine) or copies)
+    return 0, 0, bool(len(infeed_ops) or copies)
 
 
 def _enqueue_ratio(used: pd.DataFrame, enqueued: Enqueued) -> tuple[float, str | None]:
     """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was
     made from; 0 where nothing enqueues.
     """
-    time, between, found = enqueued
+    time, between, infeed_rows = enqueued
     if between:
         return min(1.0, time / between), "enqueue starts"
     mean = _ratio(used, "host_to_device_ms")
-    if found and mean:
+    if infeed_rows and mean:
         return min(1.0, mean / 100), "copies of a step"
     return 0.0, None
 
@@ -576,18 +584,18 @@ _OF_GRAPH = (
 )
 
 
-def _next_step(place: str, whole: float, enqueue: float, words: Words, unit: Unit) -> str:
+def _next_step(classification: str, total: float, enqueue: float, words: Words, unit: Unit) -> str:
     """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the
     device in it.
     """
-    if place == "unknown":
+    if classification == "unknown":
         return "Loop over nbprof.steps(data): the wait for each batch then counts as input."
-    if place == "device":
+    if classification == "device":
         return f"The input keeps up: look at the rest of {unit.the}."
-    if whole > enqueue:
+    if total > enqueue:
         return "See below which input work takes time, and what helps."
     reads = f"The work of {words.loader} would be shown here."
-    if whole:
+    if total:
         ahead = f" {words.copy_ahead}" if words.copy_ahead else ""
         return f"Only copies to the device were recorded as input work.{ahead} {reads}"
     return f"No input work was recorded. {reads}"

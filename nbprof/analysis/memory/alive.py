@@ -32,18 +32,18 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     seen = _Timeline(rows)
     parts = []
     for total in totals[totals["peak_bytes"].notna()].to_dict("records"):
-        mine = seen.of(total["memory_id"])
+        memory_rows = seen.of(total["memory_id"])
         equal = np.flatnonzero(
-            (seen.time_ms[mine] == total["peak_time_ms"])
-            & (seen.in_use[mine] == total["peak_bytes"])
+            (seen.time_ms[memory_rows] == total["peak_time_ms"])
+            & (seen.in_use[memory_rows] == total["peak_bytes"])
         )
-        last = int(equal[np.argmax(seen.order[mine[equal]])])
-        parts.append(seen.alive(mine, last))
+        last = int(equal[np.argmax(seen.order[memory_rows[equal]])])
+        parts.append(seen.alive(memory_rows, last))
     return _table(rows, parts)
 
 
 def at(
-    rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False
+    rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, total: bool = False
 ) -> pd.DataFrame:
     """The same at any moment: after the last event at or before it, of one allocator or of all in
     the order of their names.
@@ -53,10 +53,10 @@ def at(
     seen = _Timeline(rows)
     parts = []
     for ident in sorted(rows["memory_id"].unique()) if memory_id is None else [memory_id]:
-        mine = seen.of(ident)
-        last = int(np.searchsorted(seen.time_ms[mine], time_ms, side="right")) - 1
+        memory_rows = seen.of(ident)
+        last = int(np.searchsorted(seen.time_ms[memory_rows], time_ms, side="right")) - 1
         if last >= 0:
-            parts.append(seen.alive(mine, last, whole))
+            parts.append(seen.alive(memory_rows, last, total))
     return _table(rows, parts)
 
 
@@ -99,26 +99,26 @@ class _Timeline:
             else np.zeros(0, np.int64)
         )
 
-    def alive(self, mine: Int64s, last: int, whole: bool = False) -> _Alive:
+    def alive(self, memory_rows: Int64s, last: int, total: bool = False) -> _Alive:
         """Blocks alive after one of the events `mine` of an allocator, and rows for what else is in
         use then.
 
         With `whole` those of the whole recording, else of the step of the event, where the recorder
         states more than blocks.
         """
-        event, until = mine[last], mine[: last + 1]
-        whole = whole or not self._more_than_blocks[mine].any()
-        blocks, rest = np.zeros(0, np.int64), EARLIER if whole else UNUSED
+        event, until = memory_rows[last], memory_rows[: last + 1]
+        total = total or not self._more_than_blocks[memory_rows].any()
+        blocks, rest = np.zeros(0, np.int64), EARLIER if total else UNUSED
         if self._placed[until].all():
             blocks = until[last_at_address(self._address[until], self._allocation[until])]
-            if not whole:
+            if not total:
                 blocks = blocks[self._group[blocks] == self._group[event]]
         else:
             # Which block a deallocation frees is not known, so neither is which ones are alive.
             rest = UNTOLD
         heap, stack = (
-            int(values[event]) if known[event] else None
-            for values, known in (self._heap, self._stack)
+            int(values[event]) if is_known[event] else None
+            for values, is_known in (self._heap, self._stack)
         )
         more: list[list[Any]] = []
         unmapped = 0 if heap is None else heap - int(self._allocated[blocks].sum())
@@ -150,10 +150,12 @@ def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:
         columns=table.columns,
     )
     # Sizes may be missing where one is, or could be.
-    told = any(not part.rest for part in parts)
+    has_listed = any(not part.rest for part in parts)
     kinds = {
         c: "Int64"
-        if table[c].isna().any() or rest[c].isna().any() or (told and table[c].dtype == "Int64")
+        if table[c].isna().any()
+        or rest[c].isna().any()
+        or (has_listed and table[c].dtype == "Int64")
         else "int64"
         for c in _ALIKE[:2]
     }
@@ -230,7 +232,7 @@ class Moments(NamedTuple):
 
 
 def moments(
-    rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int64s | None = None
+    rows: pd.DataFrame, positions: Int64s, limit: int = 10_000, memory_rows: Int64s | None = None
 ) -> Moments | None:
     """What `at` finds at several moments of one allocator, small enough to be sent; None where
     blocks cannot be told apart.
@@ -246,57 +248,61 @@ def moments(
     mine : int64[n], optional
         Its events, where the timeline has those of others too; `positions` are among these.
     """
-    mine = np.arange(len(rows)) if mine is None else mine
-    if not len(mine) or not len(positions) or rows["address"].iloc[mine].isna().any():
+    memory_rows = np.arange(len(rows)) if memory_rows is None else memory_rows
+    if not len(memory_rows) or not len(positions) or rows["address"].iloc[memory_rows].isna().any():
         return None
-    whole = from_the_begin(rows[["stack_bytes", "requested_bytes"]].take(mine))
-    step = np.zeros(len(mine), np.int64) if whole else rows["group"].to_numpy(np.int64)[mine]
-    known, rank = np.unique(step[positions], return_inverse=True)
+    total = from_the_begin(rows[["stack_bytes", "requested_bytes"]].take(memory_rows))
+    step = (
+        np.zeros(len(memory_rows), np.int64)
+        if total
+        else rows["group"].to_numpy(np.int64)[memory_rows]
+    )
+    steps_used, rank = np.unique(step[positions], return_inverse=True)
     sort = np.lexsort((positions, rank.reshape(-1)))
-    at = positions[sort]
+    index = positions[sort]
     # Moments and blocks on one axis: their step, then their position.
-    width = len(mine) + 1
-    axis = rank.reshape(-1)[sort] * width + at
-    begun = np.flatnonzero(allocating(rows[["event"]].take(mine)))
-    row = np.minimum(np.searchsorted(known, step[begun]), len(known) - 1)
+    width = len(memory_rows) + 1
+    axis = rank.reshape(-1)[sort] * width + index
+    begun = np.flatnonzero(allocating(rows[["event"]].take(memory_rows)))
+    row = np.minimum(np.searchsorted(steps_used, step[begun]), len(steps_used) - 1)
     first = np.searchsorted(axis, row * width + begun)
     stop = np.searchsorted(
-        axis, row * width + _until(rows["address"].iloc[mine].to_numpy(np.int64))[begun]
+        axis, row * width + _until(rows["address"].iloc[memory_rows].to_numpy(np.int64))[begun]
     )
-    seen = np.flatnonzero((known[row] == step[begun]) & (stop > first))
-    sizes = rows["allocated_bytes"].iloc[mine[begun[seen]]].to_numpy(np.float64, na_value=0)
+    seen = np.flatnonzero((steps_used[row] == step[begun]) & (stop > first))
+    sizes = rows["allocated_bytes"].iloc[memory_rows[begun[seen]]].to_numpy(np.float64, na_value=0)
     large = np.argsort(-sizes, kind="stable")
-    told, small = np.sort(large[:most]), large[most:]
-    alive = rows[_ALIKE].take(mine[begun[seen[told]]]).reset_index(drop=True)
+    listed, small = np.sort(large[:limit]), large[limit:]
+    alive = rows[_ALIKE].take(memory_rows[begun[seen[listed]]]).reset_index(drop=True)
     first_of_kind, kind = unique_rows(
         *(pd.factorize(alive[column])[0].astype(np.int64) for column in _ALIKE)
     )
     blocks = alive.iloc[first_of_kind].reset_index(drop=True)
-    when = np.concatenate([first[seen[told]], stop[seen[told]]])
+    when = np.concatenate([first[seen[listed]], stop[seen[listed]]])
     keys, back = np.unique(when * max(len(blocks), 1) + np.tile(kind, 2), return_inverse=True)
     change = np.bincount(
         back.reshape(-1), weights=np.repeat([1, -1], len(kind)), minlength=len(keys)
     ).astype(np.int32)
     moment, block = np.divmod(keys, max(len(blocks), 1))
     # Blocks that are alive at the last moment end behind it.
-    told_ = (change != 0) & (moment < len(at))
+    told_ = (change != 0) & (moment < len(index))
 
     def running(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         ends = [
-            np.bincount(w[seen[small]], weights=weights, minlength=len(at) + 1)
+            np.bincount(w[seen[small]], weights=weights, minlength=len(index) + 1)
             for w in (first, stop)
         ]
-        return np.asarray(np.cumsum(ends[0] - ends[1])[: len(at)])
+        return np.asarray(np.cumsum(ends[0] - ends[1])[: len(index)])
 
     of_small = running(sizes[small]), running(np.ones(len(small)))
     return Moments(
-        at,
+        index,
         blocks,
         moment[told_].astype(np.int32),
         block[told_].astype(np.int32),
         change[told_],
         *of_small,
-        whole,
+        total,
     )
 
 
@@ -307,6 +313,6 @@ def _until(address: Int64s) -> Int64s:
     order = np.argsort(address, kind="stable")
     following = np.append(order[1:], len(order))
     following[np.append(address[order][1:] != address[order][:-1], True)] = len(order)
-    out = np.empty(len(order), np.int64)
-    out[order] = following
-    return out
+    result = np.empty(len(order), np.int64)
+    result[order] = following
+    return result

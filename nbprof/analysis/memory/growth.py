@@ -59,9 +59,13 @@ def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> G
     # Of the rows only the columns that are asked for are taken, an allocator at a time.
     code, _ = pd.factorize(timeline["memory_id"].to_numpy(object))
     by_memory = rows_by_code(code)
-    mine = counted(steps)
-    found = [one for rows in by_memory if (one := _of(mine, timeline, rows, hosts)) is not None]
-    return max(found, key=lambda one: one.rising * one.each / one.peak, default=None)
+    host_steps = counted(steps)
+    growths = [
+        growth
+        for rows in by_memory
+        if (growth := _of(host_steps, timeline, rows, hosts)) is not None
+    ]
+    return max(growths, key=lambda growth: growth.rising * growth.each / growth.peak, default=None)
 
 
 def _of(
@@ -73,28 +77,28 @@ def _of(
     rows = rows[(of("in_use_bytes").notna() & of("host").notna()).to_numpy(np.bool_)]
     if not len(rows) or not len(steps):
         return None
-    mine = steps[steps["host"] == hosts[int(of("host").iloc[0])]].sort_values(
+    host_steps = steps[steps["host"] == hosts[int(of("host").iloc[0])]].sort_values(
         "start_ms", kind="stable"
     )
-    if len(mine) < 3:
+    if len(host_steps) < 3:
         return None
     used = of("in_use_bytes").to_numpy(np.int64)
     # By the step that asked for it: a host that launches ahead allocates for steps of which its
     # device has not begun any. Numbers of steps may repeat, as in a second loop; groups do not.
-    step = pd.Index(mine["group"].to_numpy(np.int64)).get_indexer(
+    step = pd.Index(host_steps["group"].to_numpy(np.int64)).get_indexer(
         pd.Index(of("group").to_numpy(np.int64, na_value=-1))
     )
-    inside = np.flatnonzero(step >= 0)
-    least = np.full(len(mine), np.iinfo(np.int64).max)
-    np.minimum.at(least, step[inside], used[inside])
+    in_steps = np.flatnonzero(step >= 0)
+    least = np.full(len(host_steps), np.iinfo(np.int64).max)
+    np.minimum.at(least, step[in_steps], used[in_steps])
     if (least == np.iinfo(np.int64).max).any() or not (peak := int(used.max())):
         return None
-    one, other = (
+    first_step, other = (
         np.triu_indices(len(least), 1)
         if len(least) <= 500
         else (np.arange(len(least) - 1), np.arange(1, len(least)))
     )
-    each = float(np.median((least[other] - least[one]) / (other - one)))
+    each = float(np.median((least[other] - least[first_step]) / (other - first_step)))
     capacity = of("capacity_bytes").iloc[0]
     grown = int(least[-1] - least[0])
     return Growth(
@@ -105,17 +109,17 @@ def _of(
         grown=grown,
         peak=peak,
         capacity=None if pd.isna(capacity) else int(capacity),
-        **_kept(timeline, rows[inside], grown),
+        **_kept(timeline, rows[in_steps], grown),
     )
 
 
-def _kept(timeline: pd.DataFrame, inside: Int64s, grown: int) -> dict[str, str]:
+def _kept(timeline: pd.DataFrame, in_steps: Int64s, grown: int) -> dict[str, str]:
     """Op and shape of the blocks that hold most of what was never freed, if it is at least half of
     the growth.
     """
     if grown <= 0:
         return {}
-    rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[inside]
+    rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[in_steps]
     if rows["address"].isna().any():
         return {}
     left = rows.iloc[

@@ -107,16 +107,16 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     # The recording as a whole is no step that anything could be in.
     if "name" in steps.columns:
         steps = steps[steps["name"] != RECORDING]
-    of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
-    steps, of = steps[of >= 0], of[of >= 0]
-    listed = pd.MultiIndex.from_arrays([of, steps["group"].to_numpy(np.int64)])
-    at = listed.get_indexer(
+    host_of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    steps, host_of = steps[host_of >= 0], host_of[host_of >= 0]
+    listed = pd.MultiIndex.from_arrays([host_of, steps["group"].to_numpy(np.int64)])
+    row = listed.get_indexer(
         pd.MultiIndex.from_arrays(
             [rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group")]
         )
     )
-    number = np.append(steps["step"].to_numpy(np.int64), 0)[at]
-    return rows.assign(step=pd.arrays.IntegerArray(number, at < 0))
+    number = np.append(steps["step"].to_numpy(np.int64), 0)[row]
+    return rows.assign(step=pd.arrays.IntegerArray(number, row < 0))
 
 
 def allocated_bytes(activity: Activity) -> pd.Series:
@@ -130,10 +130,10 @@ def _sized(size: pd.Series, freed: Int64s, source: Int64s) -> pd.Series:
     """Sizes, where a deallocation that states none has that of the block it frees."""
     if not size.isna().any():
         return size
-    out = size.copy()
-    open_ = freed[out.iloc[freed].isna().to_numpy(np.bool_)]
-    out.iloc[open_] = size.iloc[source[open_]].to_numpy()
-    return out
+    offset = size.copy()
+    open_ = freed[offset.iloc[freed].isna().to_numpy(np.bool_)]
+    offset.iloc[open_] = size.iloc[source[open_]].to_numpy()
+    return offset
 
 
 def _in_use(heap: pd.Series, stack: pd.Series) -> pd.Series:
@@ -147,21 +147,21 @@ def _in_use(heap: pd.Series, stack: pd.Series) -> pd.Series:
     )
 
 
-def _addresses(stated: pd.Series) -> Int64s:
+def _addresses(addresses: pd.Series) -> Int64s:
     """The address of each event; one that is not known equals no other."""
-    unknown = stated.isna().to_numpy(np.bool_)
-    out: Int64s = stated.fillna(0).to_numpy(np.int64).copy()
+    unknown = addresses.isna().to_numpy(np.bool_)
+    result: Int64s = addresses.fillna(0).to_numpy(np.int64).copy()
     if unknown.any():
         # Real addresses are even.
-        out[unknown] = -1 - 2 * np.arange(int(unknown.sum()))
-    return out
+        result[unknown] = -1 - 2 * np.arange(int(unknown.sum()))
+    return result
 
 
 def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> Int64s:
     """The allocation that each deallocation frees, -1 where none was seen: the first at its address
     since the last one there.
     """
-    out = np.full(len(memory), -1, np.int64)
+    result = np.full(len(memory), -1, np.int64)
     order = np.lexsort((address, memory))
     alloc = is_alloc[order]
     moved = (np.diff(memory[order], prepend=-1) != 0) | (np.diff(address[order], prepend=0) != 0)
@@ -171,25 +171,25 @@ def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> 
     frees = np.flatnonzero(~alloc)
     first = begins[np.searchsorted(begins, frees, side="right") - 1]
     pairs = first < frees
-    out[order[frees[pairs]]] = order[first[pairs]]
-    return out
+    result[order[frees[pairs]]] = order[first[pairs]]
+    return result
 
 
-def _step(memory: Int32s, stated: Int64s) -> Int64s:
+def _step(memory: Int32s, addresses: Int64s) -> Int64s:
     """The step of each event: the one stated, else the one after the last that its allocator stated
     before.
     """
     order = np.argsort(memory, kind="stable")
-    ident = stated[order]
-    place = np.where(ident >= 0, np.arange(len(order)), -1)
-    seen = np.maximum.accumulate(place) if len(place) else place
+    ident = addresses[order]
+    position = np.where(ident >= 0, np.arange(len(order)), -1)
+    seen = np.maximum.accumulate(position) if len(position) else position
     begins = run_starts(memory[order])
     before = np.repeat(begins, np.diff(np.append(begins, len(order))))
-    known = seen >= before
-    filled = np.where(ident >= 0, ident, np.where(known, ident[np.maximum(seen, 0)], -1) + 1)
-    out = np.empty_like(stated)
-    out[order] = filled
-    return out
+    is_known = seen >= before
+    filled = np.where(ident >= 0, ident, np.where(is_known, ident[np.maximum(seen, 0)], -1) + 1)
+    result = np.empty_like(addresses)
+    result[order] = filled
+    return result
 
 
 _OF_PEAK = [
@@ -214,7 +214,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     PyTorch's have no stack, no peak of the time before the recording, and as capacity that of their
     device. `whole` says whether the bytes in use have what was allocated before the recording.
     """
-    out = []
+    parts = []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
     in_use_of, is_alloc = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1), allocating(rows)
     order = rows["order"].to_numpy()
@@ -229,7 +229,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         counts["whole"] = bool(whole_use[at].any())
         lifetime = _whole(taken["lifetime_peak_bytes"][at].max())
         if used.max() < 0:
-            out.append({**counts, "lifetime_peak_bytes": lifetime})
+            parts.append({**counts, "lifetime_peak_bytes": lifetime})
             continue
         equal = at[used == used.max()]
         # Of equal peaks the last in the order of the file counts, for the step as well: XProf's
@@ -239,13 +239,15 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         peak = {name: values[last] for name, values in taken.items()}
         stack, heap, free = (_whole(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
         # What PyTorch calls free is a reserve; it can take more from the device.
-        whole = stack is not None or lifetime is not None
+        has_calls = stack is not None or lifetime is not None
         in_use = int(peak["in_use_bytes"])
-        out.append(
+        parts.append(
             {
                 **counts,
                 "capacity_bytes": (
-                    in_use + free if whole and free is not None else _whole(peak["capacity_bytes"])
+                    in_use + free
+                    if has_calls and free is not None
+                    else _whole(peak["capacity_bytes"])
                 ),
                 "lifetime_peak_bytes": None if lifetime is None else max(lifetime, in_use),
                 "peak_bytes": in_use,
@@ -258,7 +260,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "peak_host": int(peak["host"]),
             }
         )
-    frame = pd.DataFrame(out, columns=SUMMARY)
+    frame = pd.DataFrame(parts, columns=SUMMARY)
     for column in SUMMARY[1:]:
         if (
             column not in ("peak_time_ms", "peak_fragmentation", "whole")
@@ -274,34 +276,36 @@ def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.Data
 
     What an allocator of the host holds says nothing of the memory of a GPU.
     """
-    known = summary[summary["peak_bytes"].notna()]
+    stated_peaks = summary[summary["peak_bytes"].notna()]
     if on_device:
-        label = _without(known["memory_id"].tolist(), hosts)
-        known = known[
+        label = _without(stated_peaks["memory_id"].tolist(), hosts)
+        stated_peaks = stated_peaks[
             np.array([not re.search("cpu|host", text, re.IGNORECASE) for text in label], np.bool_)
         ]
-    return known.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
+    return stated_peaks.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
 
 
 def _without(labels: list[Any], hosts: list[str]) -> list[str]:
     """The labels without the names of hosts: as many as there are labels, so that each is looked
     for only where it is.
     """
-    place = {host: number for number, host in enumerate(hosts) if host}
-    lengths = sorted({len(host) for host in place})
-    out = []
+    number_of = {host: number for number, host in enumerate(hosts) if host}
+    lengths = sorted({len(host) for host in number_of})
+    names = []
     for text in map(str, labels):
         parts = {
-            text[at : at + length] for length in lengths for at in range(len(text) - length + 1)
+            text[start : start + length]
+            for length in lengths
+            for start in range(len(text) - length + 1)
         }
-        out.append(
+        names.append(
             reduce(
                 lambda rest, host: rest.replace(host, ""),
-                sorted(parts & place.keys(), key=place.__getitem__),
+                sorted(parts & number_of.keys(), key=number_of.__getitem__),
                 text,
             )
         )
-    return out
+    return names
 
 
 _STATED = {
@@ -320,15 +324,16 @@ def notes(rows: pd.DataFrame) -> list[Note]:
     if not len(rows):
         return []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
-    known = {c: rows[c].notna().to_numpy() for c in _STATED}
-    stated = {
-        c: known[c].all() or np.bincount(code[known[c]], minlength=len(idents)) > 0 for c in _STATED
+    is_stated = {c: rows[c].notna().to_numpy() for c in _STATED}
+    stated_values = {
+        c: is_stated[c].all() or np.bincount(code[is_stated[c]], minlength=len(idents)) > 0
+        for c in _STATED
     }
-    absent = ~pd.DataFrame(stated, index=idents)
-    out = []
-    for which, group in absent.groupby(list(_STATED), sort=False):
+    absent = ~pd.DataFrame(stated_values, index=idents)
+    notes = []
+    for values, group in absent.groupby(list(_STATED), sort=False):
         lacking = [
-            text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)
+            text for text, lacks in zip(_STATED.values(), tuple(values), strict=True) if bool(lacks)
         ]
         if lacking:
             who = (
@@ -336,14 +341,14 @@ def notes(rows: pd.DataFrame) -> list[Note]:
                 if len(group) == 1
                 else f"{group.index[0]} and {len(group) - 1} more"
             )
-            out.append(
+            notes.append(
                 Note(
                     "info",
                     f"Allocator events of {who} do not include {wording.listed(lacking)}: these"
                     " columns are empty.",
                 )
             )
-    return out
+    return notes
 
 
 def _whole(value: object) -> int | None:

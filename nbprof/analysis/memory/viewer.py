@@ -159,13 +159,13 @@ class _Player:
                 " are ignored."
             )
         if self._newer:
-            what = (
+            title = (
                 "1 buffer has an element type"
                 if self._newer == 1
                 else f"{self._newer:,} buffers have element types"
             )
             self._notes.append(
-                f"{what} unknown to this version of nbprof: padding is unknown there and counted"
+                f"{title} unknown to this version of nbprof: padding is unknown there and counted"
                 " as 0."
             )
         size = allocations.size
@@ -194,14 +194,16 @@ class _Player:
             | allocations.thread_local
             | allocations.tuple_
         )
-        wanted = set(allocations.index[temporary & (allocations.colour == self._space)].tolist())
+        temporaries = set(
+            allocations.index[temporary & (allocations.colour == self._space)].tolist()
+        )
         for trace in self._plan.traces:
-            if trace.allocation in wanted:
+            if trace.allocation in temporaries:
                 return trace
         colour = dict(
             zip(self._plan.buffers.ident.tolist(), self._plan.buffers.colour.tolist(), strict=True)
         )
-        best, most = None, 0
+        best, largest = None, 0
         for trace in self._plan.traces:
             ids, counts = np.unique(trace.buffer, return_counts=True)
             count = sum(
@@ -209,8 +211,8 @@ class _Player:
                 for ident, n in zip(ids.tolist(), counts.tolist(), strict=True)
                 if colour.get(ident) == self._space
             )
-            if count > most:
-                best, most = trace, count
+            if count > largest:
+                best, largest = trace, count
         return best
 
     def _play(self, trace: HeapTrace) -> _Played:
@@ -234,7 +236,7 @@ class _Player:
             if ident not in rows or (kind == SHARE and other not in rows):
                 self._unknown += 1
                 continue
-            at = len(allocated)
+            count = len(allocated)
             allocated.append(now)
             unpadded.append(bare)
             codes.append(code)
@@ -244,7 +246,7 @@ class _Player:
                 if users[root] == 0:
                     now -= size[rows[root]]
                     bare -= self._bare(rows[root])
-                    end[open_span.pop(root)] = at
+                    end[open_span.pop(root)] = count
                 continue
             root = root_of.get(other, other) if kind == SHARE else ident
             root_of[ident] = root
@@ -256,10 +258,10 @@ class _Player:
             # Memory that was given back and taken up again is the second one's from here on.
             open_span[root] = len(who)
             who.append(ident)
-            start.append(at)
+            start.append(count)
             end.append(-1)
             if now > peak:
-                peak, peak_bare, position = now, bare, at
+                peak, peak_bare, position = now, bare, count
         names = [trace.names[code] if code >= 0 else "" for code in codes]
         ends = np.array(end, np.int64)
         return _Played(
@@ -282,11 +284,11 @@ class _Player:
         return self._unpadded[row]
 
     def _shape(self, row: int) -> Shape:
-        place = int(self._plan.buffers.instruction[row])
-        if place < 0:
+        position = int(self._plan.buffers.instruction[row])
+        if position < 0:
             return EMPTY
         try:
-            return self._program.shape(place).at(self._plan.buffers.index.get(row, ()))
+            return self._program.shape(position).at(self._plan.buffers.index.get(row, ()))
         except IndexError:
             return EMPTY
 
@@ -317,10 +319,12 @@ class _Player:
         """
         plan = self._plan
         owner, buffer = plan.assigned.allocation, plan.assigned.buffer
-        known = np.flatnonzero(buffer >= 0)
+        assigned = np.flatnonzero(buffer >= 0)
         # The largest first; of several as large the first in the file.
-        order = known[
-            np.lexsort((np.arange(len(known)), -plan.buffers.size[buffer[known]], owner[known]))
+        order = assigned[
+            np.lexsort(
+                (np.arange(len(assigned)), -plan.buffers.size[buffer[assigned]], owner[assigned])
+            )
         ]
         first = {int(owner[row]): int(buffer[row]) for row in reversed(order.tolist())}
         for at in fixed.tolist():
@@ -343,11 +347,19 @@ class _Player:
         if row < 0:
             return "", category, size, size, 1.0, "", "", allocation, start, end, "", "", -1
         shape, bare = self._shape(row), self._bare(row)
-        place = int(self._plan.buffers.instruction[row])
-        made = self._program.instruction(place) if place >= 0 else None
-        name, opcode, op = (made.name, made.opcode, made.op_name) if made else ("", "", "")
+        position = int(self._plan.buffers.instruction[row])
+        instruction = self._program.instruction(position) if position >= 0 else None
+        name, opcode, op = (
+            (instruction.name, instruction.opcode, instruction.op_name)
+            if instruction
+            else ("", "", "")
+        )
         index = self._plan.buffers.index.get(row, ())
-        source = f"{made.source_file}:{made.source_line}" if made and made.source_file else ""
+        source = (
+            f"{instruction.source_file}:{instruction.source_line}"
+            if instruction and instruction.source_file
+            else ""
+        )
         label = name + "".join(f"{{{number}}}" for number in index)
         ratio = size / bare if bare else np.nan
         return (

@@ -48,19 +48,20 @@ class _Node:
 
     def add(self, children: Iterable[_Node]) -> _Node:
         """Takes nodes as its children, most time first, equal ones by name; its sums are theirs."""
-        self.children = sorted(children, key=lambda one: (-one.time, one.name))
-        self.time = sum(one.time for one in self.children)
-        self.unknown = sum(one.unknown for one in self.children)
+        self.children = sorted(children, key=lambda node: (-node.time, node.name))
+        self.time = sum(node.time for node in self.children)
+        self.unknown = sum(node.unknown for node in self.children)
         self.flops, self.moved, self.runs = (
-            _known(getattr(one, key) for one in self.children) for key in ("flops", "moved", "runs")
+            _known(getattr(node, key) for node in self.children)
+            for key in ("flops", "moved", "runs")
         )
         return self
 
 
 def _known(values: Iterable[float]) -> float:
     """The sum of those that are known; NaN where none is."""
-    known = [value for value in values if value == value]
-    return sum(known) if known else float("nan")
+    known_values = [value for value in values if value == value]
+    return sum(known_values) if known_values else float("nan")
 
 
 def frame(
@@ -86,15 +87,15 @@ def frame(
     fused : bool
         Whether ops inside fusions have rows.
     """
-    found, idle = measured
-    if not len(found):
+    ops, idle = measured
+    if not len(ops):
         return _typed(pd.DataFrame(columns=COLUMNS))
-    told = hlo.described(activity, found)
-    leaves = _leaves(activity, found, told, fused)
+    texts = hlo.described(activity, ops)
+    leaves = _leaves(activity, ops, texts, fused)
     tops = (
-        _in_scopes(leaves, found["framework_op"])
+        _in_scopes(leaves, ops["framework_op"])
         if by == PROVENANCE
-        else _in_categories(found, leaves, told, by)
+        else _in_categories(ops, leaves, texts, by)
     )
     root = _Node(_ROOTS[by], "total").add(tops)
     for node in [root, *(tops if by == PROGRAM else [])]:
@@ -104,28 +105,28 @@ def frame(
     if with_idle and activity.has_device:
         root.children = sorted(
             [*root.children, _Node(IDLE, "idle", IDLE, float(idle))],
-            key=lambda one: (-one.time, one.name),
+            key=lambda node: (-node.time, node.name),
         )
         root.time += idle
-    return _rows(activity, root, found, working)
+    return _rows(activity, root, ops, working)
 
 
 def _in_categories(
-    found: pd.DataFrame, leaves: list[_Node], told: pd.DataFrame, by: str
+    ops: pd.DataFrame, leaves: list[_Node], texts: pd.DataFrame, by: str
 ) -> list[_Node]:
     groups: dict[str, list[int]] = {}
-    for row, program in enumerate(told["program"].tolist()):
+    for row, program in enumerate(texts["program"].tolist()):
         groups.setdefault(program if by == PROGRAM else "", []).append(row)
     tops = []
     for name, rows in groups.items():
         by_category: dict[str, list[int]] = {}
         for row in rows:
             by_category.setdefault(leaves[row].category, []).append(row)
-        made = [
-            _Node(key, "category", key).add(_with_duplicates(found, leaves, mine))
-            for key, mine in by_category.items()
+        categories = [
+            _Node(key, "category", key).add(_with_duplicates(ops, leaves, nodes))
+            for key, nodes in by_category.items()
         ]
-        tops += [_Node(name, "program").add(made)] if by == PROGRAM else made
+        tops += [_Node(name, "program").add(categories)] if by == PROGRAM else categories
     return tops
 
 
@@ -134,28 +135,26 @@ def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
     of their whole path.
     """
     top = _Node("", "scope")
-    inside: dict[tuple[str, ...], _Node] = {(): top}
+    nodes: dict[tuple[str, ...], _Node] = {(): top}
     for leaf, text in zip(leaves, framework.str.removesuffix(":").tolist(), strict=True):
         path = tuple(scopes(text))
         for deep in range(1, len(path) + 1):
-            if path[:deep] not in inside:
-                node = inside[path[:deep]] = _Node(path[deep - 1], "scope")
-                inside[path[: deep - 1]].children.append(node)
-        inside[path].children.append(leaf)
+            if path[:deep] not in nodes:
+                node = nodes[path[:deep]] = _Node(path[deep - 1], "scope")
+                nodes[path[: deep - 1]].children.append(node)
+        nodes[path].children.append(leaf)
     # Those that are made last lie deepest on their path.
-    for node in reversed(inside.values()):
+    for node in reversed(nodes.values()):
         node.add(node.children)
     return top.children
 
 
-def _leaves(
-    activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: bool
-) -> list[_Node]:
-    out = []
-    unknown = hlo.unknown(found).tolist()
+def _leaves(activity: Activity, ops: pd.DataFrame, told: pd.DataFrame, fused: bool) -> list[_Node]:
+    nodes = []
+    unknown = hlo.unknown(ops).tolist()
     columns = zip(
         *(
-            found[name].tolist()
+            ops[name].tolist()
             for name in (
                 "name",
                 "category",
@@ -170,15 +169,17 @@ def _leaves(
         *(told[name].tolist() for name in ("expression", "shape", "layout")),
         strict=True,
     )
-    for row, (name, category, own, flops, moved, runs, host, ident, *texts) in enumerate(columns):
+    for row, (name, category, self_ps, flops, moved, runs, host, ident, *texts) in enumerate(
+        columns
+    ):
         if category in hlo.CONTAINERS:
             flops = moved = float("nan")
-        lost = own if unknown[row] else 0.0
+        lost = self_ps if unknown[row] else 0.0
         node = _Node(
             name,
             "op",
             category or "unknown",
-            own,
+            self_ps,
             lost,
             flops,
             moved,
@@ -188,8 +189,8 @@ def _leaves(
         )
         if fused and activity.programs is not None:
             node.children = inside(activity.programs, host, ident, name, runs)
-        out.append(node)
-    return out
+        nodes.append(node)
+    return nodes
 
 
 def inside(programs: Programs, host: int, ident: int, name: str, runs: float) -> list[_Node]:
@@ -207,45 +208,47 @@ def inside(programs: Programs, host: int, ident: int, name: str, runs: float) ->
     computation = program.computation(called[0]) if called else None
     if computation is None:
         return []
-    out = []
-    for place in range(computation.first, computation.first + computation.count):
-        if program.opcodes[place] != "parameter":
-            cost = costs.at(place)
+    instructions = []
+    for position in range(computation.first, computation.first + computation.count):
+        if program.opcodes[position] != "parameter":
+            cost = costs.at(position)
             flops = float("nan") if cost is None else cost.normalized_flops * runs
-            out.append((-flops if flops == flops else 0.0, place, flops))
+            instructions.append((-flops if flops == flops else 0.0, position, flops))
     none = float("nan")
     return [
         _Node(
-            program.names[place],
+            program.names[position],
             "fused",
-            hlo_category.category(program, place),
+            hlo_category.category(program, position),
             none,
             flops=flops,
-            text=hlo.written(program, place),
+            text=hlo.written(program, position),
         )
-        for _, place, flops in sorted(out)[:MOST_FUSED]
+        for _, position, flops in sorted(instructions)[:MOST_FUSED]
     ]
 
 
-def _with_duplicates(found: pd.DataFrame, leaves: list[_Node], rows: list[int]) -> list[_Node]:
+def _with_duplicates(ops: pd.DataFrame, leaves: list[_Node], rows: list[int]) -> list[_Node]:
     """Ops of a category; those that the compiler made of one and the same code lie in a node of
     their own.
     """
     # The one that the others are duplicates of may state nothing.
-    names = found["duplicate"].where(found["duplicate"] != "", found["name"]).to_numpy(object)
-    stated = set(found["duplicate"])
+    names = ops["duplicate"].where(ops["duplicate"] != "", ops["name"]).to_numpy(object)
+    originals = set(ops["duplicate"])
     alike: dict[str, list[int]] = {}
     for row in rows:
-        if names[row] in stated:
+        if names[row] in originals:
             alike.setdefault(names[row], []).append(row)
-    several = {name: mine for name, mine in alike.items() if len(mine) > 1}
-    grouped = {row for mine in several.values() for row in mine}
-    out = [leaves[row] for row in rows if row not in grouped]
-    for mine in several.values():
-        node = _Node("", "duplicates", leaves[mine[0]].category).add(leaves[row] for row in mine)
+    several = {name: copies for name, copies in alike.items() if len(copies) > 1}
+    grouped = {row for copies in several.values() for row in copies}
+    nodes = [leaves[row] for row in rows if row not in grouped]
+    for copies in several.values():
+        node = _Node("", "duplicates", leaves[copies[0]].category).add(
+            leaves[row] for row in copies
+        )
         node.name = f"{node.children[0].name} and its duplicate(s)"
-        out.append(node)
-    return out
+        nodes.append(node)
+    return nodes
 
 
 def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) -> pd.DataFrame:
@@ -284,7 +287,7 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
         values = found[column].tolist()
         return [values[row] if row >= 0 else "" for row in rows.tolist()]
 
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "path": paths,
             "depth": depth,
@@ -311,11 +314,11 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
             "parent": parent,
         }
     )
-    return _typed(out)
+    return _typed(table)
 
 
-def _typed(out: pd.DataFrame) -> pd.DataFrame:
-    return frames.typed("op_profile.frame", out, COLUMNS)
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    return frames.typed("op_profile.frame", table, COLUMNS)
 
 
 MOST_DEEP = 40
@@ -329,18 +332,18 @@ def scopes(path: str) -> list[str]:
 
     Empty ones are left out; an op without a name is in a scope that says so.
     """
-    out, depth, begin = [], 0, 0
-    for at, letter in enumerate(path):
+    parts, depth, begin = [], 0, 0
+    for index, letter in enumerate(path):
         if letter in "([{":
             depth += 1
         elif letter in ")]}":
             depth = max(0, depth - 1)
         elif letter == "/" and depth == 0:
-            out.append(path[begin:at])
-            begin = at + 1
-    out = [part for part in (*out, path[begin:]) if part]
+            parts.append(path[begin:index])
+            begin = index + 1
+    parts = [part for part in (*parts, path[begin:]) if part]
     return (
-        [*out[: MOST_DEEP - 1], "/".join(out[MOST_DEEP - 1 :])]
-        if len(out) > MOST_DEEP
-        else out or [NONE]
+        [*parts[: MOST_DEEP - 1], "/".join(parts[MOST_DEEP - 1 :])]
+        if len(parts) > MOST_DEEP
+        else parts or [NONE]
     )

@@ -35,11 +35,13 @@ class Innermost:
 
     def _calls(self, activity: Activity, kind: str) -> npt.NDArray[np.bool_]:
         """By event: whether it is a call of a kind into the device's runtime."""
-        out, calls = np.zeros(len(self.trace.events) + 1, np.bool_), activity.calls.frame()
+        is_call, calls = np.zeros(len(self.trace.events) + 1, np.bool_), activity.calls.frame()
         if len(calls):
             kinds = np.array([str(text) == kind for text in activity.texts.values], np.bool_)
-            out[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = True
-        return out
+            is_call[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = (
+                True
+            )
+        return is_call
 
     def cut(self, lane: int, begin: Int64s, end: Int64s) -> dict[str, npt.NDArray[Any]]:
         """Spans of one thread, in time order and apart, cut where its innermost event changes:
@@ -59,19 +61,21 @@ class Innermost:
         # Each span from boundary to boundary.
         first = np.searchsorted(time, begin, side="right") - 1
         after = np.maximum(np.searchsorted(time, end, side="left"), first + 1)
-        span, at = expand(first, after - first)
+        span, row = expand(first, after - first)
         ends = np.append(time[1:], np.iinfo(np.int64).max) if len(time) else time
-        known = at >= 0
-        place = np.maximum(at, 0)
+        has_row = row >= 0
+        safe_row = np.maximum(row, 0)
         from_ = (
-            np.where(known, np.maximum(begin[span], time[place]), begin[span])
+            np.where(has_row, np.maximum(begin[span], time[safe_row]), begin[span])
             if len(time)
             else begin[span]
         )
         to = (
-            np.minimum(end[span], np.where(known, ends[place], time[0])) if len(time) else end[span]
+            np.minimum(end[span], np.where(has_row, ends[safe_row], time[0]))
+            if len(time)
+            else end[span]
         )
-        who = np.where(known, owner[place], -1) if len(time) else np.full(len(span), -1)
+        who = np.where(has_row, owner[safe_row], -1) if len(time) else np.full(len(span), -1)
         op = self._op(who)
         kind = np.full(len(who), "host", object)
         kind[op >= 0] = "op"
@@ -81,7 +85,7 @@ class Innermost:
         kind[self.waits[who] & (who >= 0)] = "wait"
         names, code = self.trace.names, events.name
         named = np.where((kind == "op") | (kind == "input"), op, who)
-        out = {
+        columns = {
             "kind": kind,
             "name": np.where(named >= 0, names[code[np.maximum(named, 0)]], ""),
             "op": np.where(
@@ -91,7 +95,7 @@ class Innermost:
             "_end": to,
         }
         some = to > from_
-        return {column: values[some] for column, values in out.items()}
+        return {column: values[some] for column, values in columns.items()}
 
     def _op(self, who: Int64s) -> Int64s:
         """The innermost op that each event is or is in, -1."""
@@ -113,13 +117,13 @@ def _boundaries(
     above = parent[rows].astype(np.int64)
     begin, stop = start[rows], end[rows].copy()
     # Rounding lets a child end after its parent, and that after its own.
-    inside = np.flatnonzero(above >= 0)
+    nested = np.flatnonzero(above >= 0)
     ends = end.copy()
     while True:
-        cut = np.minimum(stop[inside], np.maximum(ends[above[inside]], begin[inside]))
-        if (cut == stop[inside]).all():
+        truncated = np.minimum(stop[nested], np.maximum(ends[above[nested]], begin[nested]))
+        if (truncated == stop[nested]).all():
             break
-        stop[inside] = cut
+        stop[nested] = truncated
         ends[rows] = stop
     some = stop > begin
     rows, above, begin, stop = rows[some], above[some], begin[some], stop[some]

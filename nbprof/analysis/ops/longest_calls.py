@@ -55,10 +55,10 @@ def ops(activity: Activity, start: Int64s) -> pd.DataFrame:
 
 
 def _named(
-    where: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, column: str, start: Int64s
+    side: str, names: npt.NDArray[np.object_], rows: pd.DataFrame, column: str, start: Int64s
 ) -> pd.DataFrame:
-    code, at, event = (rows[key].to_numpy(np.int64) for key in (column, "start", "event"))
-    length = rows["end"].to_numpy(np.int64) - at
+    code, time, event = (rows[key].to_numpy(np.int64) for key in (column, "start", "event"))
+    length = rows["end"].to_numpy(np.int64) - time
     first = longest(code, length)
     used = np.flatnonzero(first >= 0)
     # In the order of the calls: codes are given in the order in which tables are asked for.
@@ -66,24 +66,24 @@ def _named(
     row = first[used]
     op = names[used] if len(used) else np.zeros(0, object)
     # What was made of several events is no event itself.
-    shown = at[row]
-    known = np.flatnonzero(event[row] >= 0)
-    shown[known] = start[event[row][known]]
+    longest_time = time[row]
+    has_event = np.flatnonzero(event[row] >= 0)
+    longest_time[has_event] = start[event[row][has_event]]
     return pd.DataFrame(
-        {"where": where, "op": op, "at_ms": shown / 1e9, "for_ms": length[row] / 1e9}
+        {"where": side, "op": op, "at_ms": longest_time / 1e9, "for_ms": length[row] / 1e9}
     )
 
 
 def longest(code: Int64s, length: Int64s) -> Int64s:
     """By code: the first row of the greatest length, -1 where no row has the code."""
     size = int(code.max(initial=-1)) + 1
-    most = np.full(size, np.iinfo(np.int64).min)
-    np.maximum.at(most, code, length)
-    rows = np.flatnonzero(length == most[code])
-    out = np.full(size, -1, np.int64)
+    maximum = np.full(size, np.iinfo(np.int64).min)
+    np.maximum.at(maximum, code, length)
+    rows = np.flatnonzero(length == maximum[code])
+    result = np.full(size, -1, np.int64)
     # The last assignment wins.
-    out[code[rows][::-1]] = rows[::-1]
-    return out
+    result[code[rows][::-1]] = rows[::-1]
+    return result
 
 
 def kernels(activity: Activity, frame: pd.DataFrame, start: Int64s) -> tuple[Floats, Floats]:
@@ -93,10 +93,10 @@ def kernels(activity: Activity, frame: pd.DataFrame, start: Int64s) -> tuple[Flo
     A row's longest launch is the first of its kernel and op that takes as long as the row says.
     `start` int64[events] is in ps.
     """
-    at, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
+    start_us, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
     launches = activity.kernels
     if not len(frame) or not len(launches):
-        return at, length
+        return start_us, length
     kernel_codes, op_codes = activity.kernel_names.codes, activity.ops.codes
     wanted = [
         (kernel_codes.get(kernel, -1), op_codes.get(op, -1), round(longest * 1000))
@@ -112,7 +112,7 @@ def kernels(activity: Activity, frame: pd.DataFrame, start: Int64s) -> tuple[Flo
     # Of several the first stays.
     first = dict(zip(keys, rows.tolist(), strict=True))
     launch = np.array([first.get(key, -1) for key in wanted], np.int64)
-    known = np.flatnonzero(launch >= 0)
-    at[known] = start[launches.event[launch[known]]] / 1e9
-    length[known] = launches.duration[launch[known]] / 1e9
-    return at, length
+    launched = np.flatnonzero(launch >= 0)
+    start_us[launched] = start[launches.event[launch[launched]]] / 1e9
+    length[launched] = launches.duration[launch[launched]] / 1e9
+    return start_us, length

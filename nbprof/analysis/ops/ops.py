@@ -92,27 +92,29 @@ def host_self_times(
         ops, lane, start, end = ops.iloc[order], lane[order], start[order], end[order]
     duration = end - start
     parent = nesting.parents(lane, start, duration)
-    own = nesting.self_times(parent, duration)
-    kept = np.ones(len(lane), np.bool_)
+    self_ps = nesting.self_times(parent, duration)
+    retained = np.ones(len(lane), np.bool_)
     overlaps = self_time.overlapping(lane, start, end, parent)
     if as_xprof:
         for rows in self_time.stretches(
             lane, start, end, overlaps | self_time.ends_with_its_parent(end, parent)
         ):
-            kept[rows], own[rows] = self_time.stacked(start[rows], end[rows])
+            retained[rows], self_ps[rows] = self_time.stacked(start[rows], end[rows])
     else:
-        self_time.share_out(own, lane, start, end, overlaps)
+        self_time.share_out(self_ps, lane, start, end, overlaps)
         if activity.framework is PYTORCH:
-            own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, own)
+            self_ps, retained = _without_repeats(ops["op"].to_numpy(np.int64), parent, self_ps)
     first = run_starts(lane)
     extent = np.maximum.reduceat(end, first) - start[first]
-    busy = np.add.reduceat(np.where(kept, own, 0), first)
-    out = ops.assign(own=own, overlaps=overlaps)
-    return (out if kept.all() else out[kept]), int((np.maximum(busy, extent) - busy).sum())
+    busy = np.add.reduceat(np.where(retained, self_ps, 0), first)
+    table = ops.assign(own=self_ps, overlaps=overlaps)
+    return (table if retained.all() else table[retained]), int(
+        (np.maximum(busy, extent) - busy).sum()
+    )
 
 
 def _without_repeats(
-    op: Int64s, parent: Int32s, own: Int64s
+    op: Int64s, parent: Int32s, self_ps: Int64s
 ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
     """Calls of PyTorch's ops without those that are the same call once more, whose self time goes
     to the call around them.
@@ -121,18 +123,18 @@ def _without_repeats(
     the call around it, and nothing beside it there. `key_averages()` of torch.profiler counts the
     two as one.
     """
-    inside = np.flatnonzero(parent >= 0)
-    children = np.bincount(parent[inside], minlength=len(parent))
+    nested = np.flatnonzero(parent >= 0)
+    children = np.bincount(parent[nested], minlength=len(parent))
     again = np.zeros(len(parent), np.bool_)
-    again[inside] = (op[inside] == op[parent[inside]]) & (children[parent[inside]] == 1)
+    again[nested] = (op[nested] == op[parent[nested]]) & (children[parent[nested]] == 1)
     head = np.arange(len(parent))
     moving = np.flatnonzero(again)
     while len(moving):
         head[moving] = parent[head[moving]]
         moving = moving[again[head[moving]]]
-    out = np.zeros(len(own), np.int64)
-    np.add.at(out, head, own)
-    return out, ~again
+    result = np.zeros(len(self_ps), np.int64)
+    np.add.at(result, head, self_ps)
+    return result, ~again
 
 
 @dataclass
@@ -146,11 +148,11 @@ class Side:
     idle: int | None
 
 
-def frames(found: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def frames(side_tables: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`; `found` is
     what `with_rates` gives.
     """
-    return table(found, with_idle=False), table(found, with_idle=True)
+    return table(side_tables, with_idle=False), table(side_tables, with_idle=True)
 
 
 def in_steps(activity: Activity) -> pd.DataFrame:
@@ -168,11 +170,11 @@ def host_us_in_steps(
     `self_us`.
     """
     rows = host_rows[begin_in_steps(host_rows, steps, activity.hosts)]
-    own = rows.groupby("op", sort=False)["own"].sum()
+    self_ps = rows.groupby("op", sort=False)["own"].sum()
     return pd.DataFrame(
         {
-            "op": activity.ops.values[own.index.to_numpy(np.int64)],
-            "self_us": own.to_numpy(np.float64) / 1e6,
+            "op": activity.ops.values[self_ps.index.to_numpy(np.int64)],
+            "self_us": self_ps.to_numpy(np.float64) / 1e6,
         }
     )
 
@@ -191,17 +193,17 @@ def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[flo
 
     Of an op of which some runs were compiled the others alone are eager.
     """
-    out = {}
-    for where, rows in (("device", activity.device_ops.frame()), ("host", host_rows)):
-        own = rows["own"].to_numpy(np.int64)
-        if where == "device" and UNKNOWN_EAGER in activity.traits:
-            out[where] = float("nan"), float(own.sum()) / 1e6
+    shares = {}
+    for side, rows in (("device", activity.device_ops.frame()), ("host", host_rows)):
+        self_ps = rows["own"].to_numpy(np.int64)
+        if side == "device" and UNKNOWN_EAGER in activity.traits:
+            shares[side] = float("nan"), float(self_ps.sum()) / 1e6
             continue
-        out[where] = (
-            float(own[rows["eager"].to_numpy(np.bool_)].sum()) / 1e6,
-            float(own.sum()) / 1e6,
+        shares[side] = (
+            float(self_ps[rows["eager"].to_numpy(np.bool_)].sum()) / 1e6,
+            float(self_ps.sum()) / 1e6,
         )
-    return out
+    return shares
 
 
 def sides(
@@ -258,24 +260,26 @@ def _added(sides: list[Side]) -> Side:
         *(c for c in ("of_kernels", "on_tensor_cores") if c in rows),
     ]
     by_op = rows.groupby("op", sort=False)
-    out = by_op[sums].sum()
+    sums_by_op = by_op[sums].sum()
     for column in ("flops", "bytes"):
         if column in rows:
             # One host that does not know leaves the rate unknown, as one part of an op does.
-            out[column] = (
+            sums_by_op[column] = (
                 by_op[column].sum().mask(rows[column].isna().groupby(rows["op"], sort=False).any())
             )
-    out["eager"] = by_op["eager"].any()
-    out["type"] = (
+    sums_by_op["eager"] = by_op["eager"].any()
+    sums_by_op["type"] = (
         rows[rows["type"] != ""]
         .groupby("op", sort=False)["type"]
         .first()
-        .reindex(out.index)
+        .reindex(sums_by_op.index)
         .fillna("")
     )
-    out = out.reset_index()
-    order = _by_time(out["own"].to_numpy(np.int64), out["op"].to_numpy(object))
-    return Side(sides[0].where, out.iloc[order].reset_index(drop=True), sum(idle) if idle else None)
+    sums_by_op = sums_by_op.reset_index()
+    order = _by_time(sums_by_op["own"].to_numpy(np.int64), sums_by_op["op"].to_numpy(object))
+    return Side(
+        sides[0].where, sums_by_op.iloc[order].reset_index(drop=True), sum(idle) if idle else None
+    )
 
 
 def with_rates(sides: list[Side], activity: Activity, *, as_xprof: bool = False) -> list[Side]:
@@ -308,38 +312,38 @@ def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Da
     code = rows["op"].to_numpy(np.int64)
     count = np.bincount(code)
     used = np.flatnonzero(count)
-    total, own = np.zeros(len(count), np.int64), np.zeros(len(count), np.int64)
+    total, self_ps = np.zeros(len(count), np.int64), np.zeros(len(count), np.int64)
     eager = np.zeros(len(count), np.bool_)
     np.add.at(total, code, rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64))
-    np.add.at(own, code, self_time)
+    np.add.at(self_ps, code, self_time)
     eager[code[rows["eager"].to_numpy(np.bool_)]] = True
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "code": used,
             "op": activity.ops.values[used] if len(used) else np.zeros(0, object),
             "type": _types(activity, code, rows["type"].to_numpy(np.int64), len(count))[used],
             "occurrences": count[used],
             "total": total[used],
-            "own": own[used],
+            "own": self_ps[used],
             "eager": eager[used],
         }
     )
-    return out.iloc[_by_time(out["own"].to_numpy(), out["op"].to_numpy(object))].reset_index(
+    return table.iloc[_by_time(table["own"].to_numpy(), table["op"].to_numpy(object))].reset_index(
         drop=True
     )
 
 
-def _by_time(own: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.object_]) -> Int64s:
+def _by_time(self_ps: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.object_]) -> Int64s:
     """The order by self time, most first, and of equal ones by name; names are compared only where
     times are equal.
     """
-    order = np.argsort(-own, kind="stable")
-    equal = np.append(False, own[order][1:] == own[order][:-1])[: len(own)]
-    tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(own)])
+    order = np.argsort(-self_ps, kind="stable")
+    equal = np.append(False, self_ps[order][1:] == self_ps[order][:-1])[: len(self_ps)]
+    tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(self_ps)])
     if len(tied):
         rows = order[tied]
         rank, _ = pd.factorize(name[rows], sort=True)
-        order[tied] = rows[np.lexsort((rank, -own[rows]))]
+        order[tied] = rows[np.lexsort((rank, -self_ps[rows]))]
     return order
 
 
@@ -357,15 +361,17 @@ def _types(activity: Activity, op: Int64s, kind: Int64s, count: int) -> npt.NDAr
 
 def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.DataFrame:
     """Device ops by name, with what they computed and moved."""
-    out = _grouped(activity, rows, rows["own"].to_numpy(np.int64))
-    if not len(out):
-        return out
+    table = _grouped(activity, rows, rows["own"].to_numpy(np.int64))
+    if not len(table):
+        return table
     part, op = rows["part"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
     size = int(op.max()) + 1
     op_of_part = np.full(int(part.max()) + 1, -1, np.int64)
     op_of_part[part] = op
     used = np.flatnonzero(op_of_part >= 0)
-    out["occurrences"] = _runs(rows["host"].to_numpy(np.int64), part, op_of_part, size)[out["code"]]
+    table["occurrences"] = _runs(rows["host"].to_numpy(np.int64), part, op_of_part, size)[
+        table["code"]
+    ]
     parts = activity.op_parts.frame()
     for column in ("flops", "bytes"):
         sums = np.full(size, np.nan)
@@ -378,12 +384,12 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
             if as_xprof:
                 values = np.nan_to_num(values * parts["xprof_runs"].to_numpy(np.float64))
             np.add.at(sums, op_of_part[used], values[used])
-        out[column] = sums[out["code"]]
+        table[column] = sums[table["code"]]
     tells = rows["tensor_core"].to_numpy(np.int8)
     time = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)
-    out["of_kernels"] = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
-    out["on_tensor_cores"] = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
-    return out
+    table["of_kernels"] = np.bincount(op, np.where(tells >= 0, time, 0), size)[table["code"]]
+    table["on_tensor_cores"] = np.bincount(op, np.where(tells == 1, time, 0), size)[table["code"]]
+    return table
 
 
 def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:
@@ -391,10 +397,10 @@ def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:
     each host may have parts of its own.
     """
     ran, runs = np.unique(host * len(op_of_part) + part, return_counts=True)
-    at, which = np.divmod(ran, len(op_of_part))
-    most = np.zeros((int(at.max()) + 1, count), np.int64)
-    np.maximum.at(most, (at, op_of_part[which]), runs)
-    return np.asarray(most.sum(axis=0), np.int64)
+    host_of, part_of = np.divmod(ran, len(op_of_part))
+    most_runs = np.zeros((int(host_of.max()) + 1, count), np.int64)
+    np.maximum.at(most_runs, (host_of, op_of_part[part_of]), runs)
+    return np.asarray(most_runs.sum(axis=0), np.int64)
 
 
 def _rates(
@@ -406,8 +412,8 @@ def _rates(
     ops["bytes_per_second"] = rate if any_rate else rate.mask(rate > IMPOSSIBLE * peak_bytes)
     ops["operational_intensity"] = ops["flops"] / ops["bytes"].where(ops["bytes"] > 0)
     computing, moving = ops["flops_per_second"] / peak_flops, ops["bytes_per_second"] / peak_bytes
-    known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
-    ops["bound_by"] = np.where(known, np.where(moving > computing, memory, COMPUTE), "")
+    is_known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
+    ops["bound_by"] = np.where(is_known, np.where(moving > computing, memory, COMPUTE), "")
     return ops
 
 
@@ -464,8 +470,8 @@ def on_chip_peaks(activity: Activity) -> dict[str, float]:
     """Bytes a second that each memory on the chip can move at most, by the names of
     `given_peaks.ON_CHIP`; those that are known.
     """
-    found = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
-    return {level: peak for level, peak in found.items() if peak > 0}
+    peaks_by_level = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
+    return {level: peak for level, peak in peaks_by_level.items() if peak > 0}
 
 
 def _one(activity: Activity, column: str) -> float:
@@ -486,66 +492,66 @@ def _one(activity: Activity, column: str) -> float:
 
 def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
     """The time in which the devices ran no ops, in ps."""
-    own = rows["own"].to_numpy(np.int64)
+    self_ps = rows["own"].to_numpy(np.int64)
     idle = 0
-    where = rows["host"].to_numpy(), rows["device"].to_numpy()
+    row_host = rows["host"].to_numpy(), rows["device"].to_numpy()
     for host, device, start, end in (
         activity.device_extents.frame()[["host", "device", "start", "end"]]
         .to_numpy(np.int64)
         .tolist()
     ):
-        mine = (where[0] == host) & (where[1] == device)
+        of_device = (row_host[0] == host) & (row_host[1] == device)
         used = (
-            Intervals.of_rows(rows[mine]).total()
+            Intervals.of_rows(rows[of_device]).total()
             if activity.framework is PYTORCH
-            else int(own[mine].sum())
+            else int(self_ps[of_device].sum())
         )
         idle += max(used, end - start) - used
     return idle
 
 
-def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.DataFrame:
+def table(sides: list[Side], *, with_idle: bool, limit: int = sys.maxsize) -> pd.DataFrame:
     """The public frame of some sides; at most `most` rows of each, which are counted before idle is
     left out.
     """
-    parts = [part for side in sides if len(part := _rows(side, with_idle, most))]
-    out = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
-    out["rank"] = np.arange(1, len(out) + 1)
+    parts = [part for side in sides if len(part := _rows(side, with_idle, limit))]
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+    table["rank"] = np.arange(1, len(table) + 1)
     rates = [
         c
         for c in RATES
-        if c in out and (out[c].fillna("") != "" if c == "bound_by" else out[c].notna()).any()
+        if c in table and (table[c].fillna("") != "" if c == "bound_by" else table[c].notna()).any()
     ]
     if "bound_by" in rates:
-        out["bound_by"] = out["bound_by"].fillna("")
-    return out[COLUMNS + rates]
+        table["bound_by"] = table["bound_by"].fillna("")
+    return table[COLUMNS + rates]
 
 
-def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
-    ops, own = side.ops, side.ops["own"].to_numpy(np.int64)
-    whole, rows = int(own.sum()), np.arange(len(ops))
+def _rows(side: Side, with_idle: bool, limit: int) -> pd.DataFrame:
+    ops, self_ps = side.ops, side.ops["own"].to_numpy(np.int64)
+    total_ps, rows = int(self_ps.sum()), np.arange(len(ops))
     if side.idle is not None:
         # Where the idle row has its place: ops are sorted by self time, equal ones by name.
-        above = int((own > side.idle).sum()) + int(
-            (ops["op"].to_numpy(object)[own == side.idle] < "IDLE").sum()
+        above = int((self_ps > side.idle).sum()) + int(
+            (ops["op"].to_numpy(object)[self_ps == side.idle] < "IDLE").sum()
         )
         if with_idle:
-            whole += side.idle
+            total_ps += side.idle
             # The place behind the last op is that of the idle row.
             rows = np.insert(rows, above, len(ops))
-        elif above < most:
-            most -= 1
-    rows = rows[:most]
+        elif above < limit:
+            limit -= 1
+    rows = rows[:limit]
 
     def column(name: str, of_idle: Any) -> npt.NDArray[Any]:
         values = ops[name].to_numpy()
         return np.append(values, np.array([of_idle], values.dtype))[rows]
 
-    count, total, own = (
+    count, total, self_ps = (
         column(*pair)
         for pair in (("occurrences", 0), ("total", side.idle or 0), ("own", side.idle or 0))
     )
-    share = own / whole if whole else own * 0.0
+    share = self_ps / total_ps if total_ps else self_ps * 0.0
     occurrences = np.where(count == 0, np.nan, count)
     eager = ops["eager"].array
     unknown = bool(len(rows) and eager.isna().any())
@@ -558,8 +564,8 @@ def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
             "occurrences": count.astype(np.int64),
             "total_us": total / 1e6,
             "avg_us": total / occurrences / 1e6,
-            "self_us": own / 1e6,
-            "avg_self_us": own / occurrences / 1e6,
+            "self_us": self_ps / 1e6,
+            "avg_self_us": self_ps / occurrences / 1e6,
             "self_fraction": share,
             "cumulative_fraction": np.cumsum(share),
             "eager": pd.array(column("eager", False), dtype="boolean")
@@ -594,8 +600,8 @@ def scope(op: str, level: int | None = None) -> str:
     "::".
     """
     for mark in ("/", "::"):
-        if (cut := op.rfind(mark)) > 0:
-            return mark.join(op[:cut].split(mark)[:level])
+        if (position := op.rfind(mark)) > 0:
+            return mark.join(op[:position].split(mark)[:level])
     return ""
 
 
@@ -604,21 +610,21 @@ def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
         "ops": ("op", "size"),
         **{c: (c, "sum") for c in ("occurrences", "total_us", "self_us", "self_fraction")},
     }
-    out = (
+    table = (
         frame.assign(**{name: key})
         .groupby(["where", name], sort=False)
         .agg(**columns)
         .reset_index()
     )
     # Device first, as in the frame; of equal times in the order of the names.
-    return out.sort_values(
+    return table.sort_values(
         ["where", "self_us", name], ascending=[True, False, True], kind="stable", ignore_index=True
     )
 
 
-def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
+def distribution(frame: pd.DataFrame, side: str, by: str) -> pd.DataFrame:
     """How the self time of a side is distributed: `p.ops.distribution()`."""
-    rows = np.flatnonzero(frame["where"].to_numpy(object) == where)
+    rows = np.flatnonzero(frame["where"].to_numpy(object) == side)
     names, time, share = (
         frame[column].to_numpy()[rows] for column in (by, "self_us", "self_fraction")
     )

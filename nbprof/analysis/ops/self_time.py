@@ -25,21 +25,21 @@ def overlapping(lane: Int32s, start: Int64s, end: Int64s, parent: Int32s) -> Fla
     """
     # It then outlasts the sibling before it: all that lies between the two ends before that one
     # does.
-    out = np.zeros(len(lane), np.bool_)
+    flags = np.zeros(len(lane), np.bool_)
     siblings = np.lexsort((np.arange(len(lane)), parent, lane))
     same = (parent[siblings][1:] == parent[siblings][:-1]) & (
         lane[siblings][1:] == lane[siblings][:-1]
     )
-    out[siblings[1:][same & (start[siblings][1:] < end[siblings][:-1])]] = True
-    return out
+    flags[siblings[1:][same & (start[siblings][1:] < end[siblings][:-1])]] = True
+    return flags
 
 
 def ends_with_its_parent(end: Int64s, parent: Int32s) -> Flags:
     """Which events end at the instant in which the event around them does."""
-    out = np.zeros(len(end), np.bool_)
-    inside = np.flatnonzero(parent >= 0)
-    out[inside] = end[inside] == end[parent[inside]]
-    return out
+    flags = np.zeros(len(end), np.bool_)
+    nested = np.flatnonzero(parent >= 0)
+    flags[nested] = end[nested] == end[parent[nested]]
+    return flags
 
 
 def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slice]:
@@ -57,7 +57,7 @@ def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slic
     ]
 
 
-def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: Flags) -> None:
+def share_out(self_ps: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: Flags) -> None:
     """Self times, in place, of events in stretches where some overlap partly: of each instant that
     of the event which began last.
 
@@ -70,12 +70,12 @@ def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: F
     overlaps : bool[n]
         What `overlapping` gives.
     """
-    found = stretches(lane, start, end, overlaps)
-    if not found:
+    spans = stretches(lane, start, end, overlaps)
+    if not spans:
         return
     # The stretches are laid end to end, as one lane.
-    rows = np.concatenate([np.arange(s.start, s.stop) for s in found])
-    many = np.array([s.stop - s.start for s in found])
+    rows = np.concatenate([np.arange(s.start, s.stop) for s in spans])
+    many = np.array([s.stop - s.start for s in spans])
     first = np.cumsum(many) - many
     begin, stop = start[rows], end[rows]
     shift = np.repeat(end_to_end(begin[first], np.maximum.reduceat(stop, first)), many)
@@ -85,14 +85,14 @@ def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: F
     outer = nesting.parents(np.zeros(len(rows), np.int32), begin, stop - begin)
     # Of each piece between two times: the last event that had begun, or if it has ended, the
     # nearest before it that ends later.
-    at = np.searchsorted(begin, times[:-1], side="right") - 1
-    over = np.flatnonzero(stop[at] <= times[:-1])
+    segment = np.searchsorted(begin, times[:-1], side="right") - 1
+    over = np.flatnonzero(stop[segment] <= times[:-1])
     while len(over):
-        at[over] = outer[at[over]]
-        over = over[stop[at[over]] <= times[:-1][over]]
-    mine = np.zeros(len(rows), np.int64)
-    np.add.at(mine, at, np.diff(times))
-    own[rows] = mine
+        segment[over] = outer[segment[over]]
+        over = over[stop[segment[over]] <= times[:-1][over]]
+    shares = np.zeros(len(rows), np.int64)
+    np.add.at(shares, segment, np.diff(times))
+    self_ps[rows] = shares
 
 
 def stacked(start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], Int64s]:
@@ -101,27 +101,27 @@ def stacked(start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], Int64s]:
     Begins and ends are walked in time order with a stack. An end takes away what lies on the stack
     above its own begin; an op whose begin is gone by the time it ends does not count.
     """
-    kept = np.zeros(len(start), np.bool_)
-    own = np.zeros(len(start), np.int64)
+    retained = np.zeros(len(start), np.bool_)
+    self_ps = np.zeros(len(start), np.int64)
     times = np.empty(2 * len(start), np.int64)
     times[0::2], times[1::2] = start, end
     stack: list[list[int]] = []
     open_: set[int] = set()
-    for at in np.argsort(times, kind="stable").tolist():
-        which = at >> 1
-        if not at & 1:
-            stack.append([which, 0])
-            open_.add(which)
+    for edge in np.argsort(times, kind="stable").tolist():
+        call = edge >> 1
+        if not edge & 1:
+            stack.append([call, 0])
+            open_.add(call)
             continue
-        if which not in open_:
+        if call not in open_:
             continue
         while stack:
             top, inner = stack.pop()
             open_.discard(top)
-            if top == which:
-                length = int(times[at] - times[at - 1])
+            if top == call:
+                length = int(times[edge] - times[edge - 1])
                 if stack:
                     stack[-1][1] += length
-                kept[which], own[which] = True, length - inner
+                retained[call], self_ps[call] = True, length - inner
                 break
-    return kept, own
+    return retained, self_ps

@@ -53,16 +53,16 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
         )
     # Work is counted for the op that launched it: without ops it counts for none.
     on_device = activity.has_device and activity.has_host_ops
-    kept, facts = _runs(table, on_device)
-    rows = table.loc[kept, ["kind", "op", "shape", "stack"]].reset_index(drop=True)
+    retained, facts = _runs(table, on_device)
+    rows = table.loc[retained, ["kind", "op", "shape", "stack"]].reset_index(drop=True)
     keys = ["kind", "op"]
     if by == "shapes":
         keys.append("shape")
     elif by in ("stack", "module"):
-        rows[by] = _of_forward(table, activity.torch_stacks, by)[kept]
+        rows[by] = _of_forward(table, activity.torch_stacks, by)[retained]
         keys.append(by)
     elif by == "source":
-        rows = table.loc[kept, ["kind", "op", *KEYS[by]]].reset_index(drop=True)
+        rows = table.loc[retained, ["kind", "op", *KEYS[by]]].reset_index(drop=True)
         keys += KEYS[by]
     first, of_row = unique_rows(*(rows[key].to_numpy(np.int64) for key in keys))
     out = rows[keys].iloc[first].reset_index(drop=True)
@@ -100,19 +100,19 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
 _SUMS = ["calls", "host_self_us", "host_total_us", "device_self_us", "device_total_us"]
 
 
-def _shares(out: pd.DataFrame) -> pd.DataFrame:
+def _shares(table: pd.DataFrame) -> pd.DataFrame:
     """The sums with what follows from them."""
     for side in ("host", "device"):
-        whole = out[f"{side}_self_us"].sum()
-        out[f"{side}_self_fraction"] = out[f"{side}_self_us"] / whole if whole else np.nan
-        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
-    return out
+        total = table[f"{side}_self_us"].sum()
+        table[f"{side}_self_fraction"] = table[f"{side}_self_us"] / total if total else np.nan
+        table[f"{side}_avg_us"] = table[f"{side}_total_us"] / table["calls"]
+    return table
 
 
-def _in_order(out: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.DataFrame:
+def _in_order(table: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.DataFrame:
     order = ["device_self_us", "host_self_us"] if has_device else ["host_self_us"]
     return _typed(
-        out.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"),
+        table.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"),
         columns,
     )
 
@@ -143,8 +143,8 @@ def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
     sums = [column for column in rows.columns if column == "calls" or column.endswith("_us")]
     by_path = rows.groupby("module", sort=False)
     out = by_path[["name", "depth"]].first().join(by_path[sums].sum(min_count=1))
-    place = {path: i for i, path in enumerate(out.index.tolist())}
-    parent = np.array([place.get(path.rpartition("/")[0], -1) for path in place], np.int32)
+    row_of = {path: i for i, path in enumerate(out.index.tolist())}
+    parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in row_of], np.int32)
     order = _preorder(parent, np.arange(len(out)))
     columns = list(tables[0].columns)
     return _typed(out.reset_index().iloc[order], columns, "torch_ops.modules")
@@ -170,30 +170,33 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     # Paths as codes, the empty one among them.
     path, paths = pd.factorize(np.append(stacks.path, ""))
     nowhere = path[-1]
-    at = path[calls["stack"]]
-    own = pd.DataFrame(
+    path_of = path[calls["stack"]]
+    self_times = pd.DataFrame(
         {
-            "path": at,
+            "path": path_of,
             "calls": 1,
             "host_total": calls["end"] - calls["start"],
             "host_self": calls["own"],
         }
     )
-    host = own.groupby("path", sort=False).sum()
-    first = pd.Series(calls["start"].to_numpy()).groupby(at).min()
+    host = self_times.groupby("path", sort=False).sum()
+    first = pd.Series(calls["start"].to_numpy()).groupby(path_of).min()
     # Work of each op, by the module that the op, or its op of the forward pass, ran in.
-    where = path[_of_forward(table, stacks, "stack")]
+    path_of_forward = path[_of_forward(table, stacks, "stack")]
     backward = table["forward"].to_numpy() >= 0
     work = pd.DataFrame(
         {
-            "path": where,
+            "path": path_of_forward,
             "forward_device": np.where(backward, 0, table["device_own"]),
             "backward_device": np.where(backward, table["device_own"], 0),
             "backward_host": np.where(backward & (table["kind"] == act.TORCH_OP), table["own"], 0),
         }
     )
     device = (
-        work[where != nowhere].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
+        work[path_of_forward != nowhere]
+        .groupby("path", sort=False)
+        .sum()
+        .reindex(host.index, fill_value=0)
     )
     out = host.join(device)
     out["first"] = first.reindex(out.index)
@@ -203,26 +206,26 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     )
 
 
-def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:
+def _tree(table: pd.DataFrame, has_device: bool) -> pd.DataFrame:
     """Rows in the order of a tree, times of the modules inside added to those around them."""
-    paths = out.index.tolist()
-    place = {path: i for i, path in enumerate(paths)}
-    parent = np.array([place.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
+    paths = table.index.tolist()
+    row_of = {path: i for i, path in enumerate(paths)}
+    parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
     device, backward, back_host = (
-        out[name].to_numpy(np.float64)
+        table[name].to_numpy(np.float64)
         for name in ("forward_device", "backward_device", "backward_host")
     )
     totals = [nesting.totals(parent, values) for values in (device, backward, back_host)]
-    order = _preorder(parent, out["first"].to_numpy())
+    order = _preorder(parent, table["first"].to_numpy())
     unknown = 1.0 if has_device else np.nan
     result = pd.DataFrame(
         {
             "module": paths,
             "name": [path.rpartition("/")[2] for path in paths],
             "depth": nesting.depths(parent).astype(np.int64),
-            "calls": out["calls"].to_numpy(),
-            "host_total_us": out["host_total"].to_numpy() / 1e6,
-            "host_self_us": out["host_self"].to_numpy() / 1e6,
+            "calls": table["calls"].to_numpy(),
+            "host_total_us": table["host_total"].to_numpy() / 1e6,
+            "host_self_us": table["host_self"].to_numpy() / 1e6,
             "device_total_us": totals[0] / 1e6 * unknown,
             "device_self_us": device / 1e6 * unknown,
             "backward_host_us": totals[2] / 1e6,
@@ -237,36 +240,41 @@ def _preorder(parent: Int32s, first: npt.NDArray[np.int64]) -> list[int]:
     children: dict[int, list[int]] = {}
     for i in np.argsort(first, kind="stable").tolist():
         children.setdefault(int(parent[i]), []).append(i)
-    out: list[int] = []
+    order: list[int] = []
     open_ = list(reversed(children.get(-1, [])))
     while open_:
-        at = open_.pop()
-        out.append(at)
-        open_.extend(reversed(children.get(at, [])))
-    return out
+        row = open_.pop()
+        order.append(row)
+        open_.extend(reversed(children.get(row, [])))
+    return order
 
 
 def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, dict[str, Int64s]]:
     """Rows that are runs of their own, and their times in ps."""
     parent = table["parent"].to_numpy()
-    inside = np.flatnonzero(parent >= 0)
-    inner = np.bincount(parent[inside], minlength=len(table))
+    nested = np.flatnonzero(parent >= 0)
+    inner = np.bincount(parent[nested], minlength=len(table))
     same = np.zeros(len(table), np.bool_)
-    above = parent[inside]
+    above = parent[nested]
     name, kind = table["op"].to_numpy(), table["kind"].to_numpy()
-    same[inside] = (
-        (name[inside] == name[above]) & (kind[inside] == kind[above]) & (inner[above] == 1)
+    same[nested] = (
+        (name[nested] == name[above]) & (kind[nested] == kind[above]) & (inner[above] == 1)
     )
-    own, device = table["own"].to_numpy().copy(), table["device_own"].to_numpy().copy()
+    self_ps, device = table["own"].to_numpy().copy(), table["device_own"].to_numpy().copy()
     total = nesting.totals(parent, device) if has_device else device.copy()
     for level in reversed(nesting.levels(parent.astype(np.int32))[1:]):
         twin = level[same[level]]
-        own[parent[twin]] += own[twin]
+        self_ps[parent[twin]] += self_ps[twin]
         device[parent[twin]] += device[twin]
-    kept = np.flatnonzero(~same)
+    retained = np.flatnonzero(~same)
     length = (table["end"] - table["start"]).to_numpy()
-    times = {"host_self": own, "host_total": length, "device_self": device, "device_total": total}
-    return kept, {column: values[kept] for column, values in times.items()}
+    times = {
+        "host_self": self_ps,
+        "host_total": length,
+        "device_self": device,
+        "device_total": total,
+    }
+    return retained, {column: values[retained] for column, values in times.items()}
 
 
 def _of_forward(table: pd.DataFrame, stacks: Stacks | None, by: str) -> Int32s:
@@ -275,10 +283,10 @@ def _of_forward(table: pd.DataFrame, stacks: Stacks | None, by: str) -> Int32s:
     """
     stack = table["stack"].to_numpy()
     forward = table["forward"].to_numpy()
-    of = np.where(forward >= 0, stack[forward], stack)
+    stack_of = np.where(forward >= 0, stack[forward], stack)
     if by == "stack" or stacks is None:
-        return of
-    return np.append(stacks.module, np.int32(-1))[of]
+        return stack_of
+    return np.append(stacks.module, np.int32(-1))[stack_of]
 
 
 def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
@@ -286,26 +294,26 @@ def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
     return np.append(stacks.path, "") if stacks is not None else np.array([""], object)
 
 
-def _same_path(out: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+def _same_path(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """One row for each op and path: the same module may have been called from several lines."""
     sums = [
         c for c in columns if c.endswith(("_self_us", "_total_us", "_fraction")) or c == "calls"
     ]
-    out = (
-        out.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums]
+    table = (
+        table.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums]
         .sum(min_count=1)
         .reset_index()
     )
     for side in ("host", "device"):
-        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
-    return out
+        table[f"{side}_avg_us"] = table[f"{side}_total_us"] / table["calls"]
+    return table
 
 
-def _typed(out: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame") -> pd.DataFrame:
+def _typed(table: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame") -> pd.DataFrame:
     kinds = {column.name: column.dtype for column in [*frames.SCHEMA[name], *schema.KEYS]}
     arrays: dict[str, Any] = {}
     for column in columns:
-        values = out[column]
+        values = table[column]
         if kinds[column] == "object":
             arrays[column] = pd.Index(
                 [

@@ -44,12 +44,12 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
     # An event that is an op and names another one includes that one.
     host = host.iloc[np.lexsort((host["tagged"], host["event"]))].reset_index(drop=True)
-    found = ops.sides(
+    sides = ops.sides(
         activity, device, *ops.host_self_times(activity, host, as_xprof=True), as_xprof=True
     )
-    found[0].ops = _with_tensor_cores(activity, found[0].ops)
-    return _filled(ops.table(found, with_idle=False, most=MOST_ROWS)), _filled(
-        ops.table(found, with_idle=True, most=MOST_ROWS)
+    sides[0].ops = _with_tensor_cores(activity, sides[0].ops)
+    return _filled(ops.table(sides, with_idle=False, limit=MOST_ROWS)), _filled(
+        ops.table(sides, with_idle=True, limit=MOST_ROWS)
     )
 
 
@@ -60,10 +60,12 @@ def _with_tensor_cores(activity: Activity, device: pd.DataFrame) -> pd.DataFrame
         return device
     op, time = kernels["op"].to_numpy(np.int64), kernels["duration"].to_numpy(np.int64)
     size = max(int(op.max()), int(device["code"].max())) + 1
-    whole = np.bincount(op, time, size)[device["code"]]
+    kernel_time = np.bincount(op, time, size)[device["code"]]
     on = np.bincount(op, np.where(kernels["tensor_core"] == 1, time, 0), size)[device["code"]]
     return device.assign(
-        tensor_core_fraction=np.divide(on, whole, out=np.zeros(len(device)), where=whole > 0)
+        tensor_core_fraction=np.divide(
+            on, kernel_time, out=np.zeros(len(device)), where=kernel_time > 0
+        )
     )
 
 

@@ -75,27 +75,27 @@ def clocks(
         return frames.empty("pods.clocks")
     number = {name: i for i, name in enumerate(hosts)}
     ends = _ends(each, number)
-    shown = _shown(ends)
+    corrected = _shown(ends)
     offset, drift, leaving, count = _laid(ends, len(hosts))
     ahead, residual = offset.copy(), leaving.copy()
-    if not shown.all():
-        ahead = _laid(ends[shown | ends["numbered"].to_numpy(np.bool_)], len(hosts))[0]
-        offset, drift, residual, count = _laid(ends[shown], len(hosts))
+    if not corrected.all():
+        ahead = _laid(ends[corrected | ends["numbered"].to_numpy(np.bool_)], len(hosts))[0]
+        offset, drift, residual, count = _laid(ends[corrected], len(hosts))
     by = np.where(np.isnan(offset), "", "collectives").astype(object)
     # Collectives without a number are matched by their place: those that are not may be the same.
     placed = set(each.loc[each["sequence"].isna(), "host"].map(number)) if len(each) else set()
     placed = placed if len(placed) > 1 else set()
-    untold = set(ends["host"][~shown])
+    untold = set(ends["host"][~corrected])
     if len(pods) and np.isnan(offset).all() and not (placed | untold):
         begins = pods.groupby([pods["host"].map(number), "step"])["start_ms"].min().unstack(level=0)
         away = begins.sub(begins[0], axis=0) if 0 in begins.columns else begins * np.nan
-        found = away.columns.to_numpy(np.int64)
-        offset[found] = away.median().to_numpy(np.float64)
+        step_numbers = away.columns.to_numpy(np.int64)
+        offset[step_numbers] = away.median().to_numpy(np.float64)
         off = (away - away.median()).abs().quantile(WITHIN / 100).to_numpy(np.float64)
-        residual[found] = off + float(pods["step_time_ms"].median()) * (
-            1 + _misnumbered(pods, steps, number, len(hosts))[found]
+        residual[step_numbers] = off + float(pods["step_time_ms"].median()) * (
+            1 + _misnumbered(pods, steps, number, len(hosts))[step_numbers]
         )
-        count[found] = away.notna().sum().to_numpy(np.int64)
+        count[step_numbers] = away.notna().sum().to_numpy(np.int64)
         by[~np.isnan(offset)] = "steps"
         residual[np.isnan(offset)] = np.nan
     lacking = np.isnan(offset)
@@ -124,29 +124,30 @@ def _ends(each: pd.DataFrame, number: dict[str, int]) -> pd.DataFrame:
     """When each host left each of the collectives that were matched: `host match end step
     numbered`, hosts as numbers.
     """
-    known = (
+    is_known = (
         each[each["match"] >= 0]
         if len(each)
         else pd.DataFrame(columns=["host", "match", "start_ms", "time_us", "step", "sequence"])
     )
-    if (together := known.get("collective", pd.Series(dtype=object)).isin(_TOGETHER)).any():
-        known = known[together]
+    if (together := is_known.get("collective", pd.Series(dtype=object)).isin(_TOGETHER)).any():
+        is_known = is_known[together]
     rows = pd.DataFrame(
         {
-            "host": known["host"].map(number).to_numpy(np.int64),
-            "match": known["match"].to_numpy(np.int64),
+            "host": is_known["host"].map(number).to_numpy(np.int64),
+            "match": is_known["match"].to_numpy(np.int64),
             "end": (
-                known["start_ms"].to_numpy(np.float64) + known["time_us"].to_numpy(np.float64) / 1e3
+                is_known["start_ms"].to_numpy(np.float64)
+                + is_known["time_us"].to_numpy(np.float64) / 1e3
             ),
-            "step": known["step"].astype("float64").to_numpy(np.float64),
-            "numbered": known["sequence"].notna().to_numpy(np.bool_),
+            "step": is_known["step"].astype("float64").to_numpy(np.float64),
+            "numbered": is_known["sequence"].notna().to_numpy(np.bool_),
         }
     )
     # One end a host: the devices of a host have one clock.
-    out = rows.groupby(["host", "match"], sort=True).agg(
+    table = rows.groupby(["host", "match"], sort=True).agg(
         end=("end", "median"), step=("step", "first"), numbered=("numbered", "first")
     )
-    return out.reset_index()
+    return table.reset_index()
 
 
 def _laid(ends: pd.DataFrame, hosts: int) -> tuple[Floats, Floats, Floats, Int64s]:
@@ -167,7 +168,7 @@ def _shown(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Of each end, whether times show that the collective is that of the hosts that it was matched
     with.
     """
-    out = np.zeros(len(ends), np.bool_)
+    flags = np.zeros(len(ends), np.bool_)
     if len(ends):
         host, end, step = (
             ends[name].to_numpy(kind)
@@ -177,12 +178,12 @@ def _shown(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
         counted = ends["numbered"].to_numpy(np.bool_)
         for rows in ends.groupby([same, counted], sort=False).indices.values():
             # They are all of the same hosts, and in the order of hosts: a column each.
-            found = np.unique(host[rows])
-            left, of_step = (values[rows].reshape(len(found), -1).T for values in (end, step))
-            out[rows] = np.isin(
-                host[rows], found[_told(left, of_step[:, 0], numbered=bool(counted[rows[0]]))]
+            hosts_seen = np.unique(host[rows])
+            left, of_step = (values[rows].reshape(len(hosts_seen), -1).T for values in (end, step))
+            flags[rows] = np.isin(
+                host[rows], hosts_seen[_told(left, of_step[:, 0], numbered=bool(counted[rows[0]]))]
             )
-    return out
+    return flags
 
 
 def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_]:
@@ -202,30 +203,30 @@ def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_
     left, step = left[order], step[order]
     # Within a step, all runs of a program have the same pattern: the time from one to the next is
     # compared with that of other steps.
-    at = pd.factorize(step)[0]
-    place = pd.Series(at).groupby(at).cumcount().to_numpy(np.int64)
-    took = np.full((int(at.max()) + 1, int(place.max()) + 1, left.shape[1]), np.nan)
-    took[at[1:], place[1:]] = np.diff(left, axis=0)
+    code = pd.factorize(step)[0]
+    position = pd.Series(code).groupby(code).cumcount().to_numpy(np.int64)
+    took = np.full((int(code.max()) + 1, int(position.max()) + 1, left.shape[1]), np.nan)
+    took[code[1:], position[1:]] = np.diff(left, axis=0)
     usual = of_others(took.reshape(-1, left.shape[1])).reshape(took.shape)
-    told = np.array(
+    agrees = np.array(
         [_as_others(took[:, :, i], usual[:, :, i]) for i in range(left.shape[1])], np.bool_
     )
-    return told if told.sum() > 1 else np.zeros_like(told)
+    return agrees if agrees.sum() > 1 else np.zeros_like(agrees)
 
 
-def _as_others(mine: Floats, usual: Floats) -> bool:
+def _as_others(host_errors: Floats, usual: Floats) -> bool:
     """Whether the times between the collectives of a host are those of the others (float64[steps,
     places], NaN where unknown).
     """
     spreads = []
     for lag in (0, *_LAGS):
         # The steps before and behind, each centred by itself.
-        both = [mine[lag:] - usual[: len(usual) - lag]]
-        both += [mine[: len(mine) - lag] - usual[lag:]] if lag else []
-        known = [away[~np.isnan(away)] for away in both]
-        if min(map(len, known)) < _LEAST_STEPS - 1 - lag:
+        both = [host_errors[lag:] - usual[: len(usual) - lag]]
+        both += [host_errors[: len(host_errors) - lag] - usual[lag:]] if lag else []
+        known_errors = [away[~np.isnan(away)] for away in both]
+        if min(map(len, known_errors)) < _LEAST_STEPS - 1 - lag:
             return False
-        off = np.abs(np.concatenate([away - np.median(away) for away in known]))
+        off = np.abs(np.concatenate([away - np.median(away) for away in known_errors]))
         spreads.append(float(np.percentile(off, _MOST, method="lower")))
     return spreads[0] < _ALIKE * min(spreads[1:])
 
@@ -270,26 +271,26 @@ def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floa
             break
         away = pd.Series((end - moment[match])[more]).groupby(host[more]).median()
         offset[away.index.to_numpy(np.int64)] = away.to_numpy(np.float64)
-    rows = [np.flatnonzero(host == one) for one in range(hosts)]
+    rows = [np.flatnonzero(host == number) for number in range(hosts)]
     for _ in range(_ROUNDS):
         straight = (end - base - offset[host]) / (1 + drift[host] * 1e-6) + base
         moment = _moments(match, straight)
-        for one in np.flatnonzero(~np.isnan(offset)).tolist():
-            mine = rows[one]
-            if one == first or not len(mine):
+        for number in np.flatnonzero(~np.isnan(offset)).tolist():
+            host_rows = rows[number]
+            if number == first or not len(host_rows):
                 continue
-            time, ahead = moment[match[mine]] - base, end[mine] - moment[match[mine]]
+            time, ahead = moment[match[host_rows]] - base, end[host_rows] - moment[match[host_rows]]
             slope = _slope(time, ahead)
-            drift[one] = slope * 1e6
-            offset[one] = float(np.median(ahead - slope * time))
+            drift[number] = slope * 1e6
+            offset[number] = float(np.median(ahead - slope * time))
     straight = (end - base - offset[host]) / (1 + drift[host] * 1e-6) + base
     off = np.abs(straight - _moments(match, straight)[match])
-    for one in range(hosts):
-        if len(rows[one]) and not np.isnan(offset[one]):
-            residual[one] = float(np.percentile(off[rows[one]], WITHIN))
+    for number in range(hosts):
+        if len(rows[number]) and not np.isnan(offset[number]):
+            residual[number] = float(np.percentile(off[rows[number]], WITHIN))
     # The first has none by definition; a drift that cannot be told from noise is not known.
-    known = (drift != 0) | (np.arange(hosts) == first)
-    return offset, np.where(np.isnan(offset) | ~known, np.nan, drift), residual
+    is_known = (drift != 0) | (np.arange(hosts) == first)
+    return offset, np.where(np.isnan(offset) | ~is_known, np.nan, drift), residual
 
 
 def _slope(time: Floats, ahead: Floats) -> float:
@@ -308,14 +309,14 @@ def _slope(time: Floats, ahead: Floats) -> float:
 
 def _moments(match: Int64s, end: Floats) -> Floats:
     """When each collective ended: the median of those whose clock is known, NaN where none is."""
-    known = ~np.isnan(end)
-    out = np.full(int(match.max()) + 1, np.nan)
-    order = np.lexsort((end[known], match[known]))
-    number, values = match[known][order], end[known][order]
-    count = np.bincount(number, minlength=len(out))
+    is_known = ~np.isnan(end)
+    result = np.full(int(match.max()) + 1, np.nan)
+    order = np.lexsort((end[is_known], match[is_known]))
+    number, values = match[is_known][order], end[is_known][order]
+    count = np.bincount(number, minlength=len(result))
     begin = np.cumsum(count) - count
     there = np.flatnonzero(count)
-    out[there] = (
+    result[there] = (
         values[begin[there] + (count[there] - 1) // 2] + values[begin[there] + count[there] // 2]
     ) / 2
-    return out
+    return result

@@ -53,17 +53,17 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     rows["_group"] = rows.groupby(
         ["collective", "_members", "group_size", "bytes"], sort=False, dropna=False
     ).ngroup()
-    out = collectives.summary(rows.assign(process_group=rows["_group"])).rename(
+    table = collectives.summary(rows.assign(process_group=rows["_group"])).rename(
         columns={"process_group": "_group"}
     )
-    group = out["_group"]
+    group = table["_group"]
     first = rows.drop_duplicates("_group").set_index("_group")
-    out["spread_us"] = group.map(
+    table["spread_us"] = group.map(
         rows.groupby(["_group", "match"])["late_us"].max().groupby(level=0).mean()
     )
     for key in ("process_group", "description"):
         names = rows[rows[key] != ""].drop_duplicates(["_group", key]).groupby("_group")[key]
-        out[key] = (
+        table[key] = (
             group.map({number: join_some(list(part), _NAMED) for number, part in names})
             .astype(object)
             .fillna("")
@@ -78,40 +78,45 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     often = came.reset_index(name="last_in").drop_duplicates("_group").set_index("_group")
     who = rows.drop_duplicates("_rank").set_index("_rank")
     last = group.map(often["_rank"])
-    out["last"] = last.map(who["host"]).astype(object).where(last.notna(), "")
-    out["last_rank"] = last.map(who["rank"]).astype("Int64")
-    out["last_in"] = group.map(often["last_in"]).fillna(0).astype("int64")
+    table["last"] = last.map(who["host"]).astype(object).where(last.notna(), "")
+    table["last_rank"] = last.map(who["rank"]).astype("Int64")
+    table["last_in"] = group.map(often["last_in"]).fillna(0).astype("int64")
     sets = (
         rows.drop_duplicates(["_members", "_rank"])
         .sort_values(["rank", "host", "device"], kind="stable")
         .groupby("_members", sort=False)
     )
     told = {key: (len(part), _listed(part)) for key, part in sets}
-    out["ranks"], out["members"] = zip(
+    table["ranks"], table["members"] = zip(
         *(told[key] for key in group.map(first["_members"])), strict=True
     )
-    out["usual_us"], out["slow"] = np.nan, False
-    for _, mine in out.groupby(
+    table["usual_us"], table["slow"] = np.nan, False
+    for _, host_rows in table.groupby(
         ["collective", "group_size", "bytes", "ranks"], sort=False, dropna=False
     ):
-        if len(mine) < LEAST_GROUPS:
+        if len(host_rows) < LEAST_GROUPS:
             continue
-        own = mine["real_us"].to_numpy(np.float64)[None, :]
-        usual, median = of_others(own)[0], float(np.nanmedian(own))
-        spread = max(float(deviation(own)[0, 0]), SPREAD * median)
-        excess = (own[0] - median) / 1e3 * mine["collectives"].to_numpy(np.float64) / max(steps, 1)
-        out.loc[mine.index, "usual_us"] = usual
-        far = (own[0] - median) / spread > threshold(len(mine), len(mine))
-        out.loc[mine.index, "slow"] = (
-            far & (own[0] > SLOWER * usual) & (excess > OF_STEP * measured) & (steps > 0)
+        waits = host_rows["real_us"].to_numpy(np.float64)[None, :]
+        usual, median = of_others(waits)[0], float(np.nanmedian(waits))
+        spread = max(float(deviation(waits)[0, 0]), SPREAD * median)
+        excess = (
+            (waits[0] - median)
+            / 1e3
+            * host_rows["collectives"].to_numpy(np.float64)
+            / max(steps, 1)
         )
-    out = out.sort_values(
+        table.loc[host_rows.index, "usual_us"] = usual
+        far = (waits[0] - median) / spread > threshold(len(host_rows), len(host_rows))
+        table.loc[host_rows.index, "slow"] = (
+            far & (waits[0] > SLOWER * usual) & (excess > OF_STEP * measured) & (steps > 0)
+        )
+    table = table.sort_values(
         ["slow", "wait_ms", "time_ms"],
         ascending=[False, False, False],
         kind="stable",
         ignore_index=True,
     )
-    return frames.shaped("pods.collectives", out)
+    return frames.shaped("pods.collectives", table)
 
 
 def members(match: Int64s, rank: Int64s) -> Int64s:

@@ -43,22 +43,22 @@ def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.Da
     spread = np.maximum(deviation(times), np.maximum(SPREAD * median, 0.1 * least))
     beyond = (times - median) / spread
     more = times - median
-    found = (
+    outliers = (
         (beyond > threshold(times.size, table.shape[1])) & (more > PART * median) & (more > least)
     )
-    row, column = np.nonzero(found)
-    where, kind, name = (
+    row, column = np.nonzero(outliers)
+    side, kind, name = (
         table.index.get_level_values(key).to_numpy(object)[row] for key in ("where", "kind", "name")
     )
     host = table.columns.to_numpy(object)[column]
-    known = ranks.drop_duplicates("host").set_index("host")["rank"]
+    rank_of = ranks.drop_duplicates("host").set_index("host")["rank"]
     out = pd.DataFrame(
         {
             "name": name,
-            "where": where,
+            "where": side,
             "kind": kind,
             "host": host,
-            "rank": pd.Series(host, dtype=object).map(known).astype("Int64").array,
+            "rank": pd.Series(host, dtype=object).map(rank_of).astype("Int64").array,
             "time_ms": times[row, column],
             "median_ms": median[row, 0],
             "excess_ms": more[row, column],
@@ -69,7 +69,7 @@ def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.Da
                 where=median[row, 0] > 0,
             ),
             "deviations": beyond[row, column],
-            "hosts_out": found.sum(axis=1)[row],
+            "hosts_out": outliers.sum(axis=1)[row],
             "hosts": table.shape[1],
         }
     )

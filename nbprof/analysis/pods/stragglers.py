@@ -50,7 +50,7 @@ _CALLED = {
 
 
 def stragglers(
-    own: OwnTime | None,
+    own_times: OwnTime | None,
     each: pd.DataFrame,
     steps: pd.DataFrame,
     table: pd.DataFrame,
@@ -70,21 +70,23 @@ def stragglers(
     memory : DataFrame
         Of `memory.calls`, the rows of all hosts.
     """
-    if own is None:
+    if own_times is None:
         return frames.empty("pods.stragglers")
-    beyond = own.own - of_others(own.own)
-    known = ~np.isnan(beyond)
-    count = known.sum(axis=0)
+    beyond = own_times.own - of_others(own_times.own)
+    is_known = ~np.isnan(beyond)
+    count = is_known.sum(axis=0)
     slowest = slowest_of(beyond)
     often = np.bincount(slowest[slowest >= 0], minlength=beyond.shape[1])
     excess = _mean(beyond)
-    typical = own.measured
+    typical = own_times.measured
     pauses = _pauses(beyond, typical)
     chance = _chance(beyond, often)
     # Own time is of one clock. But ranks that do not leave a collective together are not known to
     # be behind by less than that.
-    apart = clocks.set_index("host")[LEAVING] if LEAVING in clocks else pd.Series(dtype=np.float64)
-    limit = np.fmax(LATE * typical, own.ranks["host"].map(apart).to_numpy(np.float64))
+    offsets = (
+        clocks.set_index("host")[LEAVING] if LEAVING in clocks else pd.Series(dtype=np.float64)
+    )
+    limit = np.fmax(LATE * typical, own_times.ranks["host"].map(offsets).to_numpy(np.float64))
     in_pauses = np.nansum(np.where(pauses, beyond, 0.0), axis=0) / np.maximum(count, 1)
     steady = (excess > limit) & (chance <= LEVEL)
     many = pauses.sum(axis=0)
@@ -97,21 +99,23 @@ def stragglers(
     straggler = steady | paused
     # Without communication it is unknown whether the others wait, and so whether steps would be
     # shorter.
-    saved = gains(own) if own.by == COLLECTIVES else np.full(len(own.ranks), np.nan)
-    worst = np.where(known, beyond, -np.inf).argmax(axis=0)
-    out = own.ranks.assign(
-        by=own.by,
+    saved = (
+        gains(own_times) if own_times.by == COLLECTIVES else np.full(len(own_times.ranks), np.nan)
+    )
+    worst = np.where(is_known, beyond, -np.inf).argmax(axis=0)
+    out = own_times.ranks.assign(
+        by=own_times.by,
         steps=count,
-        own_ms=_mean(own.own),
+        own_ms=_mean(own_times.own),
         excess_ms=excess,
         slowest_in=often,
         chance=chance,
         pauses=pauses.sum(axis=0),
         worst_step=pd.array(
-            [own.step[s] if n else pd.NA for s, n in zip(worst, count, strict=True)], "Int64"
+            [own_times.step[s] if n else pd.NA for s, n in zip(worst, count, strict=True)], "Int64"
         ),
         worst_ms=np.where(count > 0, beyond[worst, np.arange(len(worst))], np.nan),
-        cost_ms=costs(own, slowest),
+        cost_ms=costs(own_times, slowest),
         saved_ms=saved,
         step_time_ms=typical - saved,
         straggler=straggler,
@@ -120,7 +124,7 @@ def stragglers(
     out = out.merge(_last(each), on=["host", "device"], how="left")
     reasons = [
         (
-            _reason(own, r, steady[r], pauses[:, r], steps, table, devices, memory)
+            _reason(own_times, r, steady[r], pauses[:, r], steps, table, devices, memory)
             if straggler[r]
             else ("", np.nan, "")
         )
@@ -141,16 +145,16 @@ def slowest_of(beyond: Floats) -> Int64s:
     are alike.
     """
     filled = np.where(np.isnan(beyond), -np.inf, beyond)
-    found = filled.argmax(axis=1).astype(np.int64)
-    return np.where(filled.max(axis=1) > _NOTHING, found, -1)
+    slowest = filled.argmax(axis=1).astype(np.int64)
+    return np.where(filled.max(axis=1) > _NOTHING, slowest, -1)
 
 
-def gains(own: OwnTime) -> Floats:
+def gains(own_times: OwnTime) -> Floats:
     """How much shorter steps were, on average and in ms, if a rank were as fast as the median of
     the others.
     """
     # Then the next slowest is what counts, which is no faster than the median.
-    values = np.where(np.isnan(own.own), -np.inf, own.own)
+    values = np.where(np.isnan(own_times.own), -np.inf, own_times.own)
     if values.shape[1] < 2 or not len(values):
         return np.full(values.shape[1], np.nan)
     top = np.sort(values, axis=1)[:, -2:]
@@ -159,18 +163,18 @@ def gains(own: OwnTime) -> Floats:
     return np.asarray(np.where(np.isfinite(ahead), ahead, 0.0).mean(axis=0))
 
 
-def costs(own: OwnTime, slowest: Int64s) -> Floats:
+def costs(own_times: OwnTime, slowest: Int64s) -> Floats:
     """What a rank costs the others in ms a step: their waiting where it is the slowest, summed,
     each at most as far as it is slower.
 
     NaN where waiting is not known.
     """
-    ranks = own.own.shape[1]
-    if np.isnan(own.waited).all():
+    ranks = own_times.own.shape[1]
+    if np.isnan(own_times.waited).all():
         return np.full(ranks, np.nan)
     rows = np.flatnonzero(slowest >= 0)
-    behind = own.own[rows, slowest[rows]][:, None] - own.own[rows]
-    cost = np.nansum(np.clip(np.minimum(own.waited[rows], behind), 0, None), axis=1)
+    behind = own_times.own[rows, slowest[rows]][:, None] - own_times.own[rows]
+    cost = np.nansum(np.clip(np.minimum(own_times.waited[rows], behind), 0, None), axis=1)
     return np.asarray(np.bincount(slowest[rows], cost, ranks) / max(len(slowest), 1))
 
 
@@ -187,15 +191,15 @@ def _chance(beyond: Floats, often: Int64s) -> Floats:
     """The probability that equal ranks would have one that is the slowest as often, or as far
     behind on average.
     """
-    known = ~np.isnan(beyond)
-    steps, ranks = known.sum(axis=0), beyond.shape[1]
+    is_known = ~np.isnan(beyond)
+    steps, ranks = is_known.sum(axis=0), beyond.shape[1]
     mean, worth = _mean(beyond), _worth(beyond)
     spread = np.array(
         [np.nanvar(beyond[:, r], ddof=1) if n > 1 else np.nan for r, n in enumerate(steps.tolist())]
     )
     # A rank that pauses varies more than the others; that others pause does not make it vary.
     spread = np.fmax(spread, np.nanmedian(spread) if (steps > 1).any() else np.nan)
-    out = np.full(ranks, np.nan)
+    result = np.full(ranks, np.nan)
     for rank, count in enumerate(steps.tolist()):
         if not count:
             continue
@@ -208,8 +212,8 @@ def _chance(beyond: Floats, often: Int64s) -> Floats:
             tails += (
                 [max(1 - t_probability(far, (times - 1) * (ranks - 1)), _FLOAT)] if far > 0 else []
             )
-        out[rank] = min(1.0, 2 * ranks * min(tails))
-    return out
+        result[rank] = min(1.0, 2 * ranks * min(tails))
+    return result
 
 
 def _worth(beyond: Floats) -> float:
@@ -237,17 +241,17 @@ def _pauses(beyond: Floats, typical: float) -> np.ndarray[tuple[int, int], np.dt
     """bool[steps, ranks]: steps in which a rank was behind by more than the ranks vary, and than it
     usually is.
     """
-    known = ~np.isnan(beyond).all(axis=0)
+    is_known = ~np.isnan(beyond).all(axis=0)
     usual = np.zeros(beyond.shape[1])
-    usual[known] = np.clip(np.nanmedian(beyond[:, known], axis=0), 0, None)
-    sigma = NORMAL * float(np.nanmedian(np.abs(beyond))) if known.any() else 0.0
+    usual[is_known] = np.clip(np.nanmedian(beyond[:, is_known], axis=0), 0, None)
+    sigma = NORMAL * float(np.nanmedian(np.abs(beyond))) if is_known.any() else 0.0
     return np.nan_to_num(beyond - usual) > max(PAUSE * typical, DEVIATIONS * sigma)
 
 
 def _last(each: pd.DataFrame) -> pd.DataFrame:
     """How often each rank was the last into a collective."""
-    known = each[each["match"] >= 0] if len(each) else each
-    if not len(known):
+    matched = each[each["match"] >= 0] if len(each) else each
+    if not len(matched):
         return pd.DataFrame(
             {
                 "host": [],
@@ -257,9 +261,9 @@ def _last(each: pd.DataFrame) -> pd.DataFrame:
             }
         )
     # All of equal ones came last, or none.
-    came = known["last"] & (known["late_us"] > 0)
+    came = matched["last"] & (matched["late_us"] > 0)
     sums = (
-        came.groupby([known["host"], known["device"]], sort=False)
+        came.groupby([matched["host"], matched["device"]], sort=False)
         .agg(["size", "sum"])
         .reset_index()
     )
@@ -269,7 +273,7 @@ def _last(each: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reason(
-    own: OwnTime,
+    own_times: OwnTime,
     rank: int,
     steady: bool,
     paused: np.ndarray[tuple[int], np.dtype[np.bool_]],
@@ -279,51 +283,55 @@ def _reason(
     memory: pd.DataFrame,
 ) -> tuple[str, float, str]:
     """What makes a rank slow: the cause, how many ms a step it is, and a sentence."""
-    host = str(own.ranks["host"].iloc[rank])
+    host = str(own_times.ranks["host"].iloc[rank])
     counted = steps[steps["counted"].astype(bool)]
     if not steady:
-        numbers = own.numbers[own.numbers["number"].isin(own.step[paused].tolist())]
+        numbers = own_times.numbers[
+            own_times.numbers["number"].isin(own_times.step[paused].tolist())
+        ]
         counted = counted.merge(numbers[["host", "start_ms"]], on=["host", "start_ms"])
-    delay = own.own[:, rank] - of_others(own.own)[:, rank]
+    delay = own_times.own[:, rank] - of_others(own_times.own)[:, rank]
     delay_ms = float(np.nanmean(delay if steady else delay[paused]))
     columns = [f"{name}_ms" for name in CATEGORIES if name in _CALLED]
     means = (
-        counted[counted["host"].isin(own.ranks["host"])].groupby("host", sort=False)[columns].mean()
+        counted[counted["host"].isin(own_times.ranks["host"])]
+        .groupby("host", sort=False)[columns]
+        .mean()
     )
     if host not in means.index:
         return "", np.nan, "The recording does not show what it does differently."
     values = means.to_numpy(np.float64).T
     usual = of_others(values)[:, means.index.get_loc(host)]
-    mine = values[:, means.index.get_loc(host)]
-    more = np.nan_to_num(mine - usual)
-    most = int(more.argmax())
-    if more[most] < EXPLAINS * delay_ms:
+    host_values = values[:, means.index.get_loc(host)]
+    more = np.nan_to_num(host_values - usual)
+    largest = int(more.argmax())
+    if more[largest] < EXPLAINS * delay_ms:
         return (
             "",
             np.nan,
             f"No part of its steps explains {'the delay' if steady else 'the pause'} alone.",
         )
-    cause = columns[most].removesuffix("_ms")
+    cause = columns[largest].removesuffix("_ms")
     when = "a step" if steady else "in " + ("that step" if paused.sum() == 1 else "those steps")
     text = (
-        f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}; the median of the others is"
-        f" {wording.millis(usual[most])}"
+        f"{_CALLED[cause]}: {wording.millis(host_values[largest])} {when}; the median of the others is"
+        f" {wording.millis(usual[largest])}"
     )
-    found = cause, float(more[most]), text[0].upper() + text[1:] + "."
+    largest_cause = cause, float(more[largest]), text[0].upper() + text[1:] + "."
     if cause == "device_compute" and steady:
-        return _kernels(host, table, devices) or found
+        return _kernels(host, table, devices) or largest_cause
     if cause == "host_compute":
         return (
             _memory(
                 host,
-                counted[counted["host"].isin(own.ranks["host"])],
+                counted[counted["host"].isin(own_times.ranks["host"])],
                 memory,
                 EXPLAINS * delay_ms,
                 when,
             )
-            or found
+            or largest_cause
         )
-    return found
+    return largest_cause
 
 
 def _memory(
@@ -333,24 +341,24 @@ def _memory(
     memory.
     """
     rows = memory.merge(steps[["host", "group"]].drop_duplicates(), on=["host", "group"])
-    mine = rows[rows["host"] == host]
-    if mine.empty:
+    host_rows = rows[rows["host"] == host]
+    if host_rows.empty:
         return None
     # Hosts without such calls spend no time in them.
     often = steps.groupby("host", sort=False).size()
     means = (rows.groupby("host")["ms"].sum().reindex(often.index).fillna(0.0) / often).to_numpy(
         np.float64
     )
-    at = often.index.get_loc(host)
-    usual = float(of_others(means[None, :])[0, at])
-    more = float(means[at]) - usual
+    index = often.index.get_loc(host)
+    usual = float(of_others(means[None, :])[0, index])
+    more = float(means[index]) - usual
     if not more >= least_ms:
         return None
-    name = mine.groupby("name")["ms"].sum().idxmax()
-    calls = mine["calls"].sum() / often[host]
+    name = host_rows.groupby("name")["ms"].sum().idxmax()
+    calls = host_rows["calls"].sum() / often[host]
     text = (
         f"Driver calls that allocate or free device memory, mostly {name}:"
-        f" {wording.millis(means[at])} in {calls:.3g} calls {when}"
+        f" {wording.millis(means[index])} in {calls:.3g} calls {when}"
     )
     return "memory", more, f"{text}; the median of the others is {wording.millis(usual)}."
 
@@ -373,16 +381,16 @@ def _kernels(
     else:
         return None
     column = list(table.columns).index(host)
-    mine, usual = (
+    host_sums, usual = (
         rows.to_numpy(np.float64)[:, column],
         of_others(rows.to_numpy(np.float64))[:, column],
     )
-    more = mine - usual
-    whole, least = float(more.sum()), usual > 0
-    if not whole > 0 or not least.any():
+    more = host_sums - usual
+    total, least = float(more.sum()), usual > 0
+    if not total > 0 or not least.any():
         return None
-    times = float(mine[least].sum() / usual[least].sum())
-    slow = mine[least] >= (1 + (times - 1) / 2) * usual[least]
+    times = float(host_sums[least].sum() / usual[least].sum())
+    slow = host_sums[least] >= (1 + (times - 1) / 2) * usual[least]
     if least.sum() > 1 and usual[least][slow].sum() >= EVEN * usual[least].sum():
         text = f"All kernels take {times:.2f} times as long as the median of the others"
         clock = (
@@ -390,23 +398,23 @@ def _kernels(
             if "clock_khz" in devices.columns
             else pd.Series(dtype="f8")
         )
-        others = float(clock.drop(host, errors="ignore").median()) if len(clock) else np.nan
-        if host in clock.index and clock[host] < others * 0.99:
+        usual_clock = float(clock.drop(host, errors="ignore").median()) if len(clock) else np.nan
+        if host in clock.index and clock[host] < usual_clock * 0.99:
             return (
                 "clock",
-                whole,
-                f"{text}: its clock is {clock[host] / 1e6:.2f} GHz, theirs {others / 1e6:.2f} GHz.",
+                total,
+                f"{text}: its clock is {clock[host] / 1e6:.2f} GHz, theirs {usual_clock / 1e6:.2f} GHz.",
             )
-        return "every_kernel", whole, f"{text}, as with a lower clock or power limit."
+        return "every_kernel", total, f"{text}, as with a lower clock or power limit."
     top = int(more.argmax())
-    if more[top] < EXPLAINS * whole:
+    if more[top] < EXPLAINS * total:
         return None
     name = str(rows.index.get_level_values("name")[top])
     return (
         "kernel",
         float(more[top]),
         (
-            f"{name}: {wording.millis(mine[top])} a step; the median of the others is"
+            f"{name}: {wording.millis(host_sums[top])} a step; the median of the others is"
             f" {wording.millis(usual[top])}."
         ),
     )

@@ -51,9 +51,9 @@ def by_host(
             cores["kind"].to_numpy(np.int64) != CORE_KINDS.index("compute")
         ]
     ]
-    apart = np.concatenate(talking)
+    collective_ps = np.concatenate(talking)
     kernels, device_ops = (
-        rows[~rows["event"].isin(apart)]
+        rows[~rows["event"].isin(collective_ps)]
         for rows in (activity.kernels.frame(), activity.device_ops.frame())
     )
     parts = [
@@ -81,15 +81,15 @@ def by_host(
             activity, "host", "op", host_ops, host_ops["op"], activity.ops.values, start, steps
         ),
     ]
-    out = pd.concat(parts, ignore_index=True)
-    place = pd.Categorical(out["host"], categories=list(activity.hosts)).codes
-    order = np.argsort(place, kind="stable")
-    return out.iloc[order].reset_index(drop=True)[COLUMNS]
+    table = pd.concat(parts, ignore_index=True)
+    host_number = pd.Categorical(table["host"], categories=list(activity.hosts)).codes
+    order = np.argsort(host_number, kind="stable")
+    return table.iloc[order].reset_index(drop=True)[COLUMNS]
 
 
 def _grouped(
     activity: Activity,
-    where: str,
+    side: str,
     kind: str,
     rows: pd.DataFrame,
     code: pd.Series,
@@ -102,14 +102,14 @@ def _grouped(
     length = (rows["duration"] if "duration" in rows else rows["end"] - rows["start"]).to_numpy(
         np.int64
     )
-    own = (rows["own"] if "own" in rows else pd.Series(length)).to_numpy(np.int64)
+    self_ps = (rows["own"] if "own" in rows else pd.Series(length)).to_numpy(np.int64)
     table = pd.DataFrame(
         {
             "host": host,
             "code": code.to_numpy(np.int64),
             "occurrences": 1,
             "total_ps": length,
-            "self_ps": own,
+            "self_ps": self_ps,
         }
     )[used]
     sums = table.groupby(["host", "code"], sort=True).sum().reset_index()
@@ -133,7 +133,7 @@ def _grouped(
         if len(sums)
         else np.zeros(0, object)
     )
-    return sums.assign(host=hosts, where=where, kind=kind)[COLUMNS]
+    return sums.assign(host=hosts, where=side, kind=kind)[COLUMNS]
 
 
 def counted(
@@ -161,11 +161,13 @@ def a_step(sums: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     listed = out[out["name"] != OTHERS]
     table = listed.groupby(["where", "kind", "name", "host"], sort=False)["ms"].sum().unstack()
     least = listed.groupby(["where", "kind", "host"], sort=False)["ms"].min().to_dict()
-    for (where, kind), cut in out[out["name"] == OTHERS].groupby(["where", "kind"], sort=False)[
-        "host"
-    ]:
+    for (where, kind), truncated in out[out["name"] == OTHERS].groupby(
+        ["where", "kind"], sort=False
+    )["host"]:
         side = (table.index.get_level_values("where") == where) & (
             table.index.get_level_values("kind") == kind
         )
-        table.loc[side] = table.loc[side].fillna({host: least[where, kind, host] for host in cut})
+        table.loc[side] = table.loc[side].fillna(
+            {host: least[where, kind, host] for host in truncated}
+        )
     return table.reindex(columns=list(dict.fromkeys(out["host"]))).fillna(0.0)

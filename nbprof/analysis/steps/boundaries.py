@@ -60,9 +60,9 @@ def boundaries(
         *_of_numbers(steps),
         *_of_loops(steps, unit),
     ]:
-        found = texts.setdefault(row, [])
-        if text not in found and not (text == "loop" and found):
-            found.append(text)
+        marks = texts.setdefault(row, [])
+        if text not in marks and not (text == "loop" and marks):
+            marks.append(text)
     texts.pop(0, None)
     if 2 * len(texts) > len(steps):
         return []
@@ -71,7 +71,7 @@ def boundaries(
 
 def _recorded(steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]]) -> list[tuple[int, str]]:
     numbers = steps["step"].to_numpy(np.int64)
-    found = []
+    boundaries = []
     # Evaluations first: the epoch that begins with the next step does so after them.
     for each in sorted(recorded, key=lambda each: each["kind"] != "evaluation"):
         row = int(np.argmax(np.append(numbers >= each["before"], True)))
@@ -81,8 +81,8 @@ def _recorded(steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]]) -> lis
         if each["kind"] == "evaluation":
             batches = wording.plural(int(each["batches"]), "batch", "batches")
             text = f"evaluation ({batches}, {wording.millis(float(each['ms']))})"
-        found.append((row, text))
-    return found
+        boundaries.append((row, text))
+    return boundaries
 
 
 def _of_kinds(steps: pd.DataFrame) -> list[tuple[int, str]]:

@@ -85,25 +85,34 @@ class Periodic:
 def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
     """The rhythm of the steps in the averages; None if chance explains it."""
     best: tuple[float, int, int, pd.DataFrame] | None = None
-    for _, mine in counted(steps).groupby("host", sort=False):
-        in_time = mine.sort_values("start_ms")
-        found = rhythm(in_time["step_time_ms"].to_numpy(float))
-        if found is not None and found[0] <= CHANCE and (best is None or found[0] < best[0]):
-            best = (*found, in_time)
+    for _, host_steps in counted(steps).groupby("host", sort=False):
+        in_time = host_steps.sort_values("start_ms")
+        pattern = rhythm(in_time["step_time_ms"].to_numpy(float))
+        if pattern is not None and pattern[0] <= CHANCE and (best is None or pattern[0] < best[0]):
+            best = (*pattern, in_time)
     if best is None:
         return None
-    chance, every, first, mine = best
-    times = mine["step_time_ms"].to_numpy(float)
+    chance, every, first, host_steps = best
+    times = host_steps["step_time_ms"].to_numpy(float)
     if _stands_apart(times, first, every):
         first += every
-    since = np.arange(len(mine)) - first
+    since = np.arange(len(host_steps)) - first
     slow = (since >= 0) & (since % every == 0)
     extra = {
-        name: _more(mine[f"{name}_ms"].to_numpy(float), slow) for name in ("step_time", *CATEGORIES)
+        name: _more(host_steps[f"{name}_ms"].to_numpy(float), slow)
+        for name in ("step_time", *CATEGORIES)
     }
     category = max(CATEGORIES, key=lambda name: extra[name])
-    known = every, int(slow.sum()), len(mine), chance, extra["step_time"], category, extra[category]
-    return Periodic(*known, *_only_there(mine, slow, trace))
+    periodic = (
+        every,
+        int(slow.sum()),
+        len(host_steps),
+        chance,
+        extra["step_time"],
+        category,
+        extra[category],
+    )
+    return Periodic(*periodic, *_only_there(host_steps, slow, trace))
 
 
 def _stands_apart(times: npt.NDArray[np.float64], first: int, every: int) -> bool:
@@ -131,12 +140,12 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
     longest = min(count // _LEAST, _MOST_PERIOD)
     if longest < 2:
         return None
-    place = np.empty(count, np.int64)
-    place[np.argsort(-times, kind="stable")] = np.arange(1, count + 1)
+    position = np.empty(count, np.int64)
+    position[np.argsort(-times, kind="stable")] = np.arange(1, count + 1)
     factorial = np.append(0.0, np.cumsum(np.log(np.arange(1, count + 1))))
     best = (np.inf, 0, 0)
     for every in range(2, longest + 1):
-        rounds = np.append(place, np.zeros(-count % every, np.int64)).reshape(-1, every)
+        rounds = np.append(position, np.zeros(-count % every, np.int64)).reshape(-1, every)
         # Also without the first of them: what is done behind step 0, 8, 16 … is often skipped at 0.
         for skipped in (0, 1):
             last, number = rounds[skipped:].max(axis=0), (rounds[skipped:] > 0).sum(axis=0)
@@ -174,11 +183,11 @@ def _only_there(
         np.bincount(code, minlength=len(names)),
     )
     likely = in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum()
-    kept = np.flatnonzero(likely[code])
+    retained = np.flatnonzero(likely[code])
     rows, step, code, names = (
-        rows[kept],
-        step[kept],
-        (np.cumsum(likely) - 1)[code[kept]],
+        rows[retained],
+        step[retained],
+        (np.cumsum(likely) - 1)[code[retained]],
         names[likely],
     )
     if not len(names) or len(names) * len(steps) > _MOST_CELLS:
@@ -186,12 +195,12 @@ def _only_there(
     often = np.bincount(step * len(names) + code, minlength=len(steps) * len(names)).reshape(
         len(steps), len(names)
     )
-    apart = often[slow].min(axis=0) > often[~slow].max(axis=0)
-    if not apart.any():
+    separated = often[slow].min(axis=0) > often[~slow].max(axis=0)
+    if not separated.any():
         return "", 0.0, 0.0, 0.0
-    kept = np.flatnonzero(apart[code])
-    rows, step, code = rows[kept], step[kept], (np.cumsum(apart) - 1)[code[kept]]
-    names, often = names[apart], often[:, apart].T
+    retained = np.flatnonzero(separated[code])
+    rows, step, code = rows[retained], step[retained], (np.cumsum(separated) - 1)[code[retained]]
+    names, often = names[separated], often[:, separated].T
     start = events.start[rows]
     time = np.minimum(start + events.duration[rows], end[step]) - start
     took = (
@@ -202,6 +211,6 @@ def _only_there(
     )
     more = took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1)
     # Of what lies in each other the outermost takes as long or longer.
-    at = int(np.argmax(more))
-    mean = often[at, slow].mean(), often[at, ~slow].mean()
-    return str(trace.names[names[at]]), float(more[at]), float(mean[0]), float(mean[1])
+    largest = int(np.argmax(more))
+    mean = often[largest, slow].mean(), often[largest, ~slow].mean()
+    return str(trace.names[names[largest]]), float(more[largest]), float(mean[0]), float(mean[1])

@@ -95,26 +95,26 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
     ]
     if not parts:
         return pd.DataFrame(), False
-    out = pd.concat(parts, ignore_index=True)
-    host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
+    table = pd.concat(parts, ignore_index=True)
+    host = table["host"].map({h: i for i, h in enumerate(activity.hosts)})
     for column, steps in (
         ("cut", activity.cut),
         ("lost", activity.lost),
         ("waited", activity.waited),
     ):
-        out[column] = [pair in steps for pair in zip(host, out["group"], strict=True)]
+        table[column] = [pair in steps for pair in zip(host, table["group"], strict=True)]
     if activity.batches:
-        out["batches"] = [
-            activity.batches.get(pair, 0) for pair in zip(host, out["group"], strict=True)
+        table["batches"] = [
+            activity.batches.get(pair, 0) for pair in zip(host, table["group"], strict=True)
         ]
-    out["traces"] = _trace_anew(activity, out, host)
-    return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool(
+    table["traces"] = _trace_anew(activity, table, host)
+    return pd.concat([table, _copied(activity, work, host, table["group"])], axis=1), bool(
         (work["cls"] == HOST_COMPILE).any()
     )
 
 
 def numbered(
-    found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[str]
+    measured_steps: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[str]
 ) -> pd.DataFrame:
     """The steps of all hosts in time order, with their numbers and kinds, and which of them
     averages use: see `frame`.
@@ -136,53 +136,57 @@ def numbered(
         "host_to_device_ms",
         "waiting_ms",
     ]
-    out, compiled = found
-    if not len(out):
+    table, compiled = measured_steps
+    if not len(table):
         return pd.DataFrame(columns=[*columns, "group"])
     if not compiled:
-        out = out.assign(compile_ms=np.nan)
-    out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
-    host, _ = pd.factorize(out["host"])
-    stated, step = out["step"].to_numpy(np.float64), np.zeros(len(out), np.int64)
+        table = table.assign(compile_ms=np.nan)
+    table = table.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
+    host, _ = pd.factorize(table["host"])
+    stated_numbers, step = table["step"].to_numpy(np.float64), np.zeros(len(table), np.int64)
     for number in range(int(host.max()) + 1):
         rows = np.flatnonzero(host == number)
-        step[rows] = number_between(stated[rows])
+        step[rows] = number_between(stated_numbers[rows])
     # Training, validation and prediction are populations of their own: one of them is averaged.
-    names = out["name"].tolist()
+    names = table["name"].tolist()
     kinds = _kinds(names)
     # The recorder calls a group that states no number by its own: the step has the name that its
     # neighbours give it.
-    for row, group in enumerate(out["group"].tolist()):
+    for row, group in enumerate(table["group"].tolist()):
         if names[row] == str(group):
             names[row] = f"{kinds[row]} {step[row]}".lstrip()
-    out = out.assign(step=step, kind=kinds, name=names)
+    table = table.assign(step=step, kind=kinds, name=names)
     # Of a step that is incomplete, or holds the batches of several, the length says nothing.
-    odd = out["cut"] | out["lost"] | crowded(out)
+    odd = table["cut"] | table["lost"] | crowded(table)
     if warmup is None and SERVING in traits:
         # How long they take depends on the requests; an engine is warm before it serves any.
-        out["warmup"] = False
+        table["warmup"] = False
     else:
-        out["warmup"] = (
-            warming(out.assign(cut=odd), warmup)
+        table["warmup"] = (
+            warming(table.assign(cut=odd), warmup)
             if warmup is not None or ITERATIONS not in traits
-            else starting(out)
+            else starting(table)
         )
     # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that
     # step is warm-up.
-    if out["waited"].any():
-        nth = out.groupby("host", sort=False).cumcount()
-        waited = nth.isin(nth[out["waited"]])
-        if not (out["warmup"] | waited).all():
-            out["warmup"] |= waited
+    if table["waited"].any():
+        nth = table.groupby("host", sort=False).cumcount()
+        waited = nth.isin(nth[table["waited"]])
+        if not (table["warmup"] | waited).all():
+            table["warmup"] |= waited
     # What an evaluation compiles at its begin does not make it what the run is about.
-    at_work = out["step_time_ms"] - out["compile_ms"].fillna(0.0)
-    main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())
-    used = ~out["warmup"] & (out["kind"] == main)
+    at_work = table["step_time_ms"] - table["compile_ms"].fillna(0.0)
+    main = averaged(at_work[~table["warmup"]].groupby(table["kind"]).sum())
+    used = ~table["warmup"] & (table["kind"] == main)
     # A profile of nothing but incomplete steps still has an average.
     complete = used & ~odd
-    out["counted"] = complete if complete.any() else used
-    return out[
-        [*columns, *(column for column in (*COPIED.values(), "batches") if column in out), "group"]
+    table["counted"] = complete if complete.any() else used
+    return table[
+        [
+            *columns,
+            *(column for column in (*COPIED.values(), "batches") if column in table),
+            "group",
+        ]
     ]
 
 
@@ -202,10 +206,10 @@ def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt
     """In which steps TensorFlow traces a function that was not traced before, as in the first step
     of each training.
     """
-    out = np.zeros(len(steps), np.bool_)
+    flags = np.zeros(len(steps), np.bool_)
     calls = activity.functions.frame()
     if not len(calls):
-        return out
+        return flags
     traced = [
         code
         for code in calls["mode"].unique().tolist()
@@ -214,8 +218,8 @@ def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt
     calls = calls[calls["mode"].isin(traced) & (calls["tracings"] == 1)]
     start, of_host = (calls[name].to_numpy(np.int64) for name in ("start", "host"))
     step = index_by_group(step_bounds(steps), host.to_numpy(np.int64), start, of_host)
-    out[step[step >= 0]] = True
-    return out
+    flags[step[step >= 0]] = True
+    return flags
 
 
 # By kind of transfer; the columns are there where the sizes of copies are known.
@@ -234,27 +238,27 @@ def _copied(
     """
     transfers = activity.transfers
     moved, event, size, of_host = transfers.kind, transfers.event, transfers.bytes, transfers.host
-    known = np.flatnonzero(size >= 0)
-    if not len(known):
+    is_known = np.flatnonzero(size >= 0)
+    if not len(is_known):
         return pd.DataFrame(index=host.index)
     # What runs over the end of a step has a piece in each; it counts for the first.
-    spans = np.flatnonzero(np.isin(work["event"].to_numpy(), event[known]))
+    spans = np.flatnonzero(np.isin(work["event"].to_numpy(), event[is_known]))
     events, first = np.unique(work["event"].to_numpy()[spans], return_index=True)
-    at = np.searchsorted(events, event[known])
-    in_work = np.append(events, -1)[at] == event[known]
-    known, at = known[in_work], at[in_work]
-    in_group = work["group"].to_numpy()[spans[first[at]]]
-    both = ((host, of_host[known]), (group, in_group))
+    index = np.searchsorted(events, event[is_known])
+    in_work = np.append(events, -1)[index] == event[is_known]
+    is_known, index = is_known[in_work], index[in_work]
+    in_group = work["group"].to_numpy()[spans[first[index]]]
+    both = ((host, of_host[is_known]), (group, in_group))
     rows, code = unique_rows(
         *(np.concatenate([np.asarray(part, np.int64) for part in parts]) for parts in both)
     )
-    kinds = activity.texts.values[moved[known]]
-    out = {}
+    kinds = activity.texts.values[moved[is_known]]
+    columns = {}
     for kind, column in COPIED.items():
         total = np.zeros(len(rows), np.int64)
-        np.add.at(total, code[len(host) :][kinds == kind], size[known][kinds == kind])
-        out[column] = total[code[: len(host)]]
-    return pd.DataFrame(out, index=host.index)
+        np.add.at(total, code[len(host) :][kinds == kind], size[is_known][kinds == kind])
+        columns[column] = total[code[: len(host)]]
+    return pd.DataFrame(columns, index=host.index)
 
 
 def by_core(activity: Activity) -> pd.DataFrame:
@@ -276,22 +280,22 @@ def by_core(activity: Activity) -> pd.DataFrame:
 
 def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
     """The steps of each core of a host, by its own markers where it has such."""
-    own = activity.core_markers.frame()
-    mine = own[own["host"] == host] if len(own) else own
-    if not len(mine):
-        found = _core_steps(activity, activity.work.frame(), host)
-        return _named(activity, found, host) if len(found) else found
+    marked = activity.core_markers.frame()
+    host_markers = marked[marked["host"] == host] if len(marked) else marked
+    if not len(host_markers):
+        core_steps = _core_steps(activity, activity.work.frame(), host)
+        return _named(activity, core_steps, host) if len(core_steps) else core_steps
     parts = []
     work = _united(activity.work.frame(), host)
     device = work["device"].to_numpy()
-    for core, markers in mine.groupby("device"):
+    for core, markers in host_markers.groupby("device"):
         in_time = markers.sort_values("start", kind="stable")
         begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
-        own = clip_to_steps.cut(
+        marked = clip_to_steps.cut(
             work, begin, end, group, np.flatnonzero((device < 0) | (device == core))
         )
         times = longest(markers).reset_index()
-        parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
+        parts.append(_steps_of(activity, marked, host, int(str(core)), times).assign(device=core))
     return _named(activity, _on_all(parts), host)
 
 
@@ -299,11 +303,13 @@ def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
     """Steps of a host with what its groups are called, and their numbers; those of several cores
     have equal groups.
     """
-    one, group = pd.factorize(steps["group"])
+    group_code, group = pd.factorize(steps["group"])
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
-    numbers = [float(found.group(2)) if (found := _NUMBERED.match(n)) else np.nan for n in names]
-    steps.insert(1, "step", np.array(numbers, np.float64)[one])
-    steps.insert(2, "name", pd.Series(text_column(np.array(names, object), one), steps.index))
+    numbers = [float(match.group(2)) if (match := _NUMBERED.match(n)) else np.nan for n in names]
+    steps.insert(1, "step", np.array(numbers, np.float64)[group_code])
+    steps.insert(
+        2, "name", pd.Series(text_column(np.array(names, object), group_code), steps.index)
+    )
     return steps
 
 
@@ -338,9 +344,11 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
         return pd.DataFrame()
     markers = activity.markers.frame()
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
-    own = _united(work, host)
+    host_work = _united(work, host)
     parts = [
-        _steps_of(activity, own, host, core).assign(device=core) for core in cores if core in marked
+        _steps_of(activity, host_work, host, core).assign(device=core)
+        for core in cores
+        if core in marked
     ]
     return _on_all(parts)
 
@@ -350,7 +358,10 @@ def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
     with few intervals.
     """
     of_host, device = work["host"].to_numpy() == host, work["device"].to_numpy()
-    rows, others = np.flatnonzero(of_host & (device < 0)), np.flatnonzero(of_host & (device >= 0))
+    rows, on_devices = (
+        np.flatnonzero(of_host & (device < 0)),
+        np.flatnonzero(of_host & (device >= 0)),
+    )
     start, end, group, cls = (
         work[name].to_numpy()[rows] for name in ("start", "end", "group", "cls")
     )
@@ -360,12 +371,12 @@ def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
     row = first[covered.group]
     threads = {"group": group[row], "start": covered.start, "end": covered.end, "cls": cls[row]}
     columns = {
-        name: np.concatenate([values, work[name].to_numpy()[others]])
+        name: np.concatenate([values, work[name].to_numpy()[on_devices]])
         for name, values in threads.items()
     }
-    columns["device"] = np.concatenate([np.full(len(row), -1, np.int32), device[others]])
+    columns["device"] = np.concatenate([np.full(len(row), -1, np.int32), device[on_devices]])
     return pd.DataFrame(
-        {"host": np.full(len(row) + len(others), host, np.int32), **columns}, copy=False
+        {"host": np.full(len(row) + len(on_devices), host, np.int32), **columns}, copy=False
     )
 
 
@@ -375,20 +386,20 @@ def tensor_cores(activity: Activity, host: int) -> list[int]:
     tpus = np.flatnonzero(devices["kind"].to_numpy(object) == "TPU")
     if not len(tpus):
         return []
-    found: list[int] = (
+    cores: list[int] = (
         devices["device"]
         .to_numpy()[tpus[devices["host"].to_numpy(object)[tpus] == activity.hosts[host]]]
         .tolist()
     )
-    return found
+    return cores
 
 
 def _on_all(parts: list[pd.DataFrame]) -> pd.DataFrame:
     """The steps that all cores have."""
     if not parts:
         return pd.DataFrame()
-    out = pd.concat(parts, ignore_index=True)
-    return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(
+    table = pd.concat(parts, ignore_index=True)
+    return table[table.groupby("group")["group"].transform("count") == len(parts)].reset_index(
         drop=True
     )
 
@@ -409,35 +420,35 @@ def _steps_of(
     used = work["host"].to_numpy() == host
     if core is not None:
         used &= (device < 0) | (device == core)
-    step, known = step_of_spans(group, work["group"].to_numpy(), used)
-    cls, device = work["cls"].to_numpy()[known], device[known]
-    at, length, c = segments(
-        begin, stop, step, work["start"].to_numpy()[known], work["end"].to_numpy()[known], cls
+    step, rows = step_of_spans(group, work["group"].to_numpy(), used)
+    cls, device = work["cls"].to_numpy()[rows], device[rows]
+    index, length, c = segments(
+        begin, stop, step, work["start"].to_numpy()[rows], work["end"].to_numpy()[rows], cls
     )
-    total = by_category(len(group), stop - begin, at, length, c)
+    total = by_category(len(group), stop - begin, index, length, c)
     copied = np.zeros(len(group), np.int64)
     inward = c == HOST_TO_DEVICE
-    np.add.at(copied, at[inward], length[inward])
+    np.add.at(copied, index[inward], length[inward])
     marks = activity.markers.device[activity.markers.host == host]
     on_device = bool((marks >= 0).any())
     # A first or last step without any compute is only the edge of one: it was cut by the start or
     # the end of the capture. Where hosts mark the steps of devices (PyTorch) and run ahead of them,
     # a step may have nothing but device work.
     compute = np.isin(cls, COMPUTE) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
-    whole = np.zeros(len(group), np.bool_)
-    whole[step[compute]] = True
-    if whole.any():
+    is_complete = np.zeros(len(group), np.bool_)
+    is_complete[step[compute]] = True
+    if is_complete.any():
         in_time = np.argsort(begin, kind="stable")
-        inside = np.flatnonzero(whole[in_time])
-        whole[in_time[inside[0] : inside[-1] + 1]] = True
+        complete_rows = np.flatnonzero(is_complete[in_time])
+        is_complete[in_time[complete_rows[0] : complete_rows[-1] + 1]] = True
     else:
-        whole[:] = True
+        is_complete[:] = True
     spent: dict[str, npt.NDArray[np.float64]] = {
         f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)
     }
     spent["host_to_device_ms"] = copied / 1e9
     waiting = np.zeros(len(group), np.int64)
-    np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
+    np.add.at(waiting, index[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
     # Which calls wait is known only where calls into a device's runtime were recorded.
     called = bool((activity.calls.host == host).any())
     # Without its kernels, a device that works looks like one that runs nothing.
@@ -462,10 +473,10 @@ def _steps_of(
     return pd.DataFrame(
         {
             "host": activity.hosts[host],
-            "start_ms": begin[whole] / 1e9,
-            "step_time_ms": (stop - begin)[whole] / 1e9,
-            **{column: values[whole] for column, values in spent.items()},
-            "group": group[whole],
+            "start_ms": begin[is_complete] / 1e9,
+            "step_time_ms": (stop - begin)[is_complete] / 1e9,
+            **{column: values[is_complete] for column, values in spent.items()},
+            "group": group[is_complete],
         }
     )
 
@@ -474,19 +485,19 @@ def step_of_spans(
     group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]
 ) -> tuple[Int64s, Int64s]:
     """Which spans belong to a step: the index of the step (groups ascend), and of the span."""
-    most = int(group[-1]) if len(group) else -1
-    if most >= _MOST_GROUPS:
+    last_group = int(group[-1]) if len(group) else -1
+    if last_group >= _MOST_GROUPS:
         step = np.searchsorted(group, of_span)
-        known = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
-        return step[known], known
+        rows = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
+        return step[rows], rows
     # Groups count from 0 nearly always: a table over them finds the step without a search a span.
     # The last place is for no step.
-    table = np.full(most + 2, -1, np.int64)
+    table = np.full(last_group + 2, -1, np.int64)
     table[group[group >= 0]] = np.flatnonzero(group >= 0)
-    of_span = np.where((of_span < 0) | (of_span > most), most + 1, of_span)
+    of_span = np.where((of_span < 0) | (of_span > last_group), last_group + 1, of_span)
     step = table[of_span]
-    known = np.flatnonzero(used & (step >= 0))
-    return step[known], known
+    rows = np.flatnonzero(used & (step >= 0))
+    return step[rows], rows
 
 
 def segments(
@@ -514,13 +525,15 @@ def segments(
     return np.repeat(np.arange(len(begin)), of_step), b - a, c
 
 
-def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Classes) -> Int64s:
+def by_category(
+    steps: int, step_time: Int64s, step: Int64s, length: Int64s, cls: Classes
+) -> Int64s:
     """int64[steps, categories]: the time of each category, ps; the rest of the step (`whole` is its
     time) is other.
     """
     total = np.zeros((steps, len(CATEGORIES)), np.int64)
     np.add.at(total.reshape(-1), step * len(CATEGORIES) + _COLUMN_OF_CLASS[cls], length)
-    total[:, CATEGORIES.index("other")] += whole - total.sum(axis=1)
+    total[:, CATEGORIES.index("other")] += step_time - total.sum(axis=1)
     return total
 
 
@@ -534,22 +547,24 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     """
     markers = activity.markers.frame()
     device = markers["device"].to_numpy(np.int64)
-    mine = markers["host"].to_numpy(np.int64) == host
-    group, start, end = _longest(markers, mine & (device < 0))
+    on_host = markers["host"].to_numpy(np.int64) == host
+    group, start, end = _longest(markers, on_host & (device < 0))
     on_device, begin, stop = _longest(
-        markers, mine & ((device >= 0) if core is None else (device == core))
+        markers, on_host & ((device >= 0) if core is None else (device == core))
     )
     if len(on_device):
-        at = np.minimum(np.searchsorted(group, on_device), len(group) - 1)
+        index = np.minimum(np.searchsorted(group, on_device), len(group) - 1)
         wider = (
-            (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop)
+            (group[index] == on_device) & (start[index] <= begin) & (end[index] >= stop)
             if len(group)
             else np.zeros(len(begin), np.bool_)
         )
         first = begin.copy()
-        begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
+        begin[wider], stop[wider] = start[index[wider]], end[index[wider]]
         if core is None and activity.framework is JAX and len(group):
-            begin = _from_mark(np.where(group[at] == on_device, start[at], begin), stop, first)
+            begin = _from_mark(
+                np.where(group[index] == on_device, start[index], begin), stop, first
+            )
         # A step that the host marks among those of the device, and that put nothing on it, is a
         # step all the same.
         idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())
@@ -577,16 +592,16 @@ def _from_mark(marked: Int64s, stop: Int64s, first: Int64s) -> Int64s:
     `first`: after the step before.
     """
     in_time = np.argsort(stop, kind="stable")
-    out = marked.copy()
-    out[in_time] = np.minimum(
+    begin = marked.copy()
+    begin[in_time] = np.minimum(
         first[in_time], np.maximum(marked[in_time], ends_before(stop[in_time]))
     )
-    return out
+    return begin
 
 
 def _kind(activity: Activity, host: int, group: int) -> str:
-    found = _NUMBERED.match(activity.group_names.get((host, group), ""))
-    return found.group(1) if found else ""
+    match = _NUMBERED.match(activity.group_names.get((host, group), ""))
+    return match.group(1) if match else ""
 
 
 def longest(markers: pd.DataFrame) -> pd.DataFrame:
@@ -648,7 +663,7 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     """
     used = counted(steps)
     rows = []
-    whole = float(used["step_time_ms"].sum())
+    total = float(used["step_time_ms"].sum())
     for category in ("step_time", *CATEGORIES):
         values = used[f"{category}_ms"].to_numpy(np.float64)
         values = values[~np.isnan(values)]
@@ -663,7 +678,7 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
                 else np.nan,
                 "min_ms": values.min() if len(values) else np.nan,
                 "max_ms": values.max() if len(values) else np.nan,
-                "percent": 100 * values.sum() / whole if len(values) and whole else np.nan,
+                "percent": 100 * values.sum() / total if len(values) and total else np.nan,
             }
         )
     return pd.DataFrame(rows)

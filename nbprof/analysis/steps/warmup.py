@@ -32,22 +32,22 @@ _MOST_TRAININGS = 2
 TRAINING, TRAINING_FACTOR = ("train", "ProfilerStep"), 4.0
 
 
-def number_between(stated: npt.NDArray[np.float64]) -> Int64s:
+def number_between(stated_numbers: npt.NDArray[np.float64]) -> Int64s:
     """Step numbers, with missing ones (NaN) counted on from the previous step, or back from the
     next.
 
     Where no step states a number, steps are counted from 0.
     """
-    if np.isnan(stated).all():
-        return np.arange(len(stated))
-    out = stated.copy()
-    first = int(np.argmax(~np.isnan(stated)))
+    if np.isnan(stated_numbers).all():
+        return np.arange(len(stated_numbers))
+    numbers = stated_numbers.copy()
+    first = int(np.argmax(~np.isnan(stated_numbers)))
     for i in range(first - 1, -1, -1):
-        out[i] = out[i + 1] - 1
-    for i in range(first + 1, len(out)):
-        if np.isnan(out[i]):
-            out[i] = out[i - 1] + 1
-    return out.astype(np.int64)
+        numbers[i] = numbers[i + 1] - 1
+    for i in range(first + 1, len(numbers)):
+        if np.isnan(numbers[i]):
+            numbers[i] = numbers[i - 1] + 1
+    return numbers.astype(np.int64)
 
 
 def averaged(time: pd.Series) -> str:
@@ -57,13 +57,13 @@ def averaged(time: pd.Series) -> str:
     Else the figures of a training run would be those of its validation when that happens to take
     longer.
     """
-    most = str(time.idxmax())
+    main_kind = str(time.idxmax())
     training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
     longest_training = max(training, key=time.__getitem__, default="")
     return (
         longest_training
-        if training and TRAINING_FACTOR * time[longest_training] >= time[most]
-        else most
+        if training and TRAINING_FACTOR * time[longest_training] >= time[main_kind]
+        else main_kind
     )
 
 
@@ -87,9 +87,9 @@ def crowded(steps: pd.DataFrame) -> pd.Series:
 
 def _lower_median(group: Int64s, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The median of the values of each group, the lower of two; NaN where none is known."""
-    known = np.flatnonzero(~np.isnan(values))
-    order = known[np.lexsort((values[known], group[known]))]
-    count = np.bincount(group[known], minlength=int(group.max(initial=-1)) + 1)
+    is_known = np.flatnonzero(~np.isnan(values))
+    order = is_known[np.lexsort((values[is_known], group[is_known]))]
+    count = np.bincount(group[is_known], minlength=int(group.max(initial=-1)) + 1)
     first = np.cumsum(count) - count
     return np.where(
         count > 0, np.append(values[order], np.nan)[first + np.maximum(count - 1, 0) // 2], np.nan
@@ -126,16 +126,16 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
         first = steps.groupby("host", sort=False).cumcount() < warmup
         if not first.all():
             return first
-    out = np.zeros(len(steps), np.bool_)
+    flags = np.zeros(len(steps), np.bool_)
     for rows in steps.groupby(["host", "kind"], sort=False).indices.values():
-        mine = steps.iloc[rows]
-        out[rows] = _warmup(
+        host_steps = steps.iloc[rows]
+        flags[rows] = _warmup(
             *(
-                mine[name].to_numpy(kind)
+                host_steps[name].to_numpy(kind)
                 for name, kind in (("step_time_ms", np.float64), ("cut", bool), ("traces", bool))
             )
         )
-    return pd.Series(out, steps.index)
+    return pd.Series(flags, steps.index)
 
 
 def starting(steps: pd.DataFrame) -> pd.Series:
@@ -155,26 +155,26 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
         return ""
     warm = steps["warmup"].astype(bool)
     count = int(steps[warm].groupby("host").size().max()) if warm.any() else 0
-    which = {0: f"no {unit.noun} is", 1: f"the first {unit.noun} is"}.get(
+    subject = {0: f"no {unit.noun} is", 1: f"the first {unit.noun} is"}.get(
         count, f"the first {count} {unit.plural} are"
     )
     if count and (warm & ~warm.groupby(steps["host"], sort=False).cummin()).any():
         # A step that is cut leads, and is not averaged either.
         numbers = steps["step"][warm].drop_duplicates().tolist()
-        which = (
+        subject = (
             f"{unit.noun} {numbers[0]} is"
             if len(numbers) == 1
             else f"{unit.plural} {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} are"
         )
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
-        return f"warm-up: {which} excluded from averages, as requested by --warmup {warmup}"
+        return f"warm-up: {subject} excluded from averages, as requested by --warmup {warmup}"
     why = f"over {WARMUP_FACTOR:g} times the median of the following ones"
     if steps.groupby(["host", "kind"]).size().max() <= _FOLLOWING:
         why = _why_of_few(steps, count)
     elif not count:
         why = f"no leading {unit.noun} takes {why}"
     none_left = f"; --warmup {warmup} would leave no {unit.noun}" if warmup is not None else ""
-    return f"warm-up: {which} excluded from averages ({why}){none_left}"
+    return f"warm-up: {subject} excluded from averages ({why}){none_left}"
 
 
 def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
@@ -205,12 +205,12 @@ def first_factor(steps: pd.DataFrame) -> float | None:
     return float(times[0] / times[1:].max())
 
 
-def _first_of_few(times: Floats, cut: Flags) -> Flags:
+def _first_of_few(times: Floats, is_cut: Flags) -> Flags:
     """The first of two to four steps, if it takes far longer than each other, or longer than all
     others, which are alike.
     """
     result = np.zeros(len(times), np.bool_)
-    used = np.flatnonzero(~cut)
+    used = np.flatnonzero(~is_cut)
     if len(used) < 2:
         return result
     first, rest = times[used[0]], times[used[1:]]
@@ -219,7 +219,7 @@ def _first_of_few(times: Floats, cut: Flags) -> Flags:
     return result
 
 
-def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
+def _warmup(times: Floats, is_cut: Flags, traces: Flags) -> Flags:
     """The leading steps that take far longer than the rest; one that is cut is in no average, and
     says nothing of the step after it.
 
@@ -227,23 +227,23 @@ def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
     traced more often than a cell trains, or again a few steps later, that is what the loop costs.
     """
     if len(times) <= _FOLLOWING:
-        return _first_of_few(times, cut)
-    out = np.zeros(len(times), np.bool_)
+        return _first_of_few(times, is_cut)
+    flags = np.zeros(len(times), np.bool_)
     compared = len(times) - _FOLLOWING
 
     def long(i: int) -> bool:
         return bool(times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])))
 
     for i in range(min(3, compared)):
-        out[i] = long(i)
-        if not (out[i] or cut[i]):
+        flags[i] = long(i)
+        if not (flags[i] or is_cut[i]):
             break
     later = [
         i
         for i in np.flatnonzero(traces).tolist()
-        if not out[: i + 1].all() and (i >= compared or long(i))
+        if not flags[: i + 1].all() and (i >= compared or long(i))
     ]
     if len(later) <= _MOST_TRAININGS and all(np.diff([*later, len(times)]) > _FOLLOWING):
         for i in later:
-            out[i] = long(i)
-    return out
+            flags[i] = long(i)
+    return flags
