@@ -30,7 +30,7 @@ def graphs(activity: Activity) -> pd.DataFrame:
         .groupby(_GRAPH, sort=True)
         .agg(nodes=("node", "nunique"), total=("total", "sum"))
     )
-    return _shown(table.join(sums, on=_GRAPH), "kernels.graphs", activity)
+    return _public(table.join(sums, on=_GRAPH), "kernels.graphs", activity)
 
 
 def nodes(activity: Activity) -> pd.DataFrame:
@@ -55,13 +55,11 @@ def nodes(activity: Activity) -> pd.DataFrame:
         op=activity.ops.values[table["op"]],
         **{column: texts[table[column]] for column in _ORIGINS},
     )
-    return _shown(table, "kernels.graph_nodes", activity)
+    return _public(table, "kernels.graph_nodes", activity)
 
 
 def _times(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """How many spans there are of each, and how long they are together, and the shortest and the
-    longest, ps.
-    """
+    """Number of spans by key, and their total, mean, shortest and longest time, ps."""
     length = (spans["end"] - spans["start"]).rename("length")
     grouped = length.groupby([spans[column] for column in key], sort=True)
     return (
@@ -71,7 +69,7 @@ def _times(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     )
 
 
-def _shown(table: pd.DataFrame, name: str, activity: Activity) -> pd.DataFrame:
+def _public(table: pd.DataFrame, name: str, activity: Activity) -> pd.DataFrame:
     table = table.assign(
         host=np.array(activity.hosts, object)[table["host"]],
         **{f"{part}_us": table[part] / 1e6 for part in ("total", "avg", "min", "max")},

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
@@ -23,9 +24,11 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.activity.tables import Launches, Spans
 from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work
 from nbprof.analysis.device_time.idle import FOLLOWS_PS
 from nbprof.analysis.ops.innermost import Innermost
@@ -57,7 +60,7 @@ class _Thread:
 
 
 class _Last:
-    """Which thread worked last before a moment; of several the first in their order."""
+    """Lookup of the thread that worked last before a moment; of several the first in their order."""
 
     def __init__(self, threads: dict[int, _Thread]) -> None:
         self.lanes = list(threads)
@@ -68,7 +71,7 @@ class _Last:
         )
         self.start = [start for start, _, _ in spans]
         self.ended = list(accumulate(((end, index) for _, end, index in spans), max))
-        """The latest end of what began until then, and whose it is."""
+        """The latest end of the spans that began until then, and its thread."""
         self.moments = sorted({moment for start, end, _ in spans for moment in (start, end)})
         self.working: list[int] = []
         """From each moment to the next, a thread that works; -1 where none does."""
@@ -83,7 +86,7 @@ class _Last:
             self.working.append(running[0][0] if running else -1)
 
     def before(self, time: int) -> tuple[int, int]:
-        """Until when it worked, `time` at most, and its lane."""
+        """The end of the thread's work, `time` at most, and its lane."""
         index = bisect_left(self.moments, time) - 1
         if index < 0:
             return _NONE, -1
@@ -129,9 +132,50 @@ class _Walk:
         by_end = np.argsort(done.end[self.rows], kind="stable")
         self.by_end: list[int] = by_end.tolist()
         self.ends: list[int] = done.end[self.rows][by_end].tolist()
-        self.threads = _threads(done, activity, trace, window, self.rows, self.by_end, self.ends)
+        self.threads = self._threads(done, activity, trace)
         self.pieces: list[tuple[str, int, int, int]] = []
         """(device | delay | gap | host | unknown, work or lane, start, end)."""
+
+    def _threads(self, done: Work, activity: Activity, trace: Trace) -> dict[int, _Thread]:
+        """The threads of the window's host that ran ops or made calls, by lane."""
+        events, lanes = trace.events, trace.lanes
+        on_host = (lanes["kind"] == "host") & (lanes["host"] == done.hosts[self.window.host])
+        ops, calls, launches = (
+            _events_in_window(table, trace, self.window, on_host.to_numpy())
+            for table in (activity.host_ops, activity.calls, activity.launches)
+        )
+        event = np.concatenate([ops, pd.unique(np.concatenate([calls, launches]))])
+        lane, start = events.lane[event], events.start[event]
+        end = start + events.duration[event]
+        threads: dict[int, _Thread] = {}
+        for rows in rows_by_value(lane):
+            # Touching ops are merged: a thread waits for nothing between them.
+            working = Intervals.union(start[rows], end[rows])
+            threads[int(lane[rows[0]])] = _Thread(working.start.tolist(), working.end.tolist())
+        waits = [*self._sync_calls(event, trace), *self._blocking_launches(done, trace)]
+        for on_lane, released, work in sorted(waits, key=lambda wait: wait[1]):
+            if on_lane in threads:
+                threads[on_lane].released.append(released)
+                threads[on_lane].by.append(work)
+        return threads
+
+    def _sync_calls(self, event: Int64s, trace: Trace) -> Iterator[tuple[int, int, int]]:
+        """Lane, end and awaited work of the calls that state that they wait for a device."""
+        events = trace.events
+        code, names = pd.factorize(events.name[event])
+        is_sync = [bool(_SYNC.match(str(trace.names[name]))) for name in names.tolist()]
+        for call in event[np.array(is_sync, np.bool_)[code]].tolist():
+            begin, end = int(events.start[call]), int(events.start[call] + events.duration[call])
+            index = bisect_right(self.ends, end + _SLACK_PS) - 1
+            if index >= 0 and self.ends[index] > begin:
+                yield int(events.lane[call]), min(self.ends[index], end), self.by_end[index]
+
+    def _blocking_launches(self, done: Work, trace: Trace) -> Iterator[tuple[int, int, int]]:
+        """Lane, end and work of the launches that returned after their work was done."""
+        call, end = done.launch[self.rows], done.end[self.rows]
+        returned = np.array(self.returned, np.int64)
+        for row in np.flatnonzero((call >= 0) & (end <= returned)).tolist():
+            yield int(trace.events.lane[call[row]]), int(end[row]), row
 
     @cached_property
     def last(self) -> _Last:
@@ -166,7 +210,7 @@ class _Walk:
                 return
 
     def _main(self) -> int:
-        # Where nothing joins host and devices, the path can only be that of the devices.
+        # If nothing connects host and devices, the path can only be that of the devices.
         if (
             self.rows.size
             and max(self.caller, default=-1) < 0
@@ -181,7 +225,9 @@ class _Walk:
         return next(iter(self.threads), -1)
 
     def _device(self, work: int, time: int, lane: int) -> tuple[int, int, int]:
-        """From the end of a work, or a moment in it, to what it waited for."""
+        """One segment back from the end of a work, or a moment in it, to the work or call that it
+        waited for.
+        """
         start = min(self.start[work], time)
         self.piece("device", work, start, time)
         before = self.before[work]
@@ -190,8 +236,8 @@ class _Walk:
             returned = min(self.returned[work], start)
             self.piece("delay", work, returned, start)
             return returned, -1, self.caller[work]
-        # The work that ended last before this one began, on any stream: the one before on its own
-        # where nothing came between.
+        # The work that ended last before this one began, on any stream; the one before on the same
+        # stream if none came between.
         other = self.latest(start)
         has_caller = self.caller[work] >= 0
         if (
@@ -202,8 +248,7 @@ class _Walk:
         ):
             before, ready = other, self.end[other]
         if before >= 0:
-            # What a work waited for whose launch is not known, when nothing ran for long, is not
-            # known either.
+            # For a work without a known launch, after a long gap, the cause of the wait is unknown.
             waited = has_caller or start - ready < FOLLOWS_PS
             self.piece("gap" if waited else "unknown", work, ready, start)
             return ready, before, lane
@@ -215,7 +260,9 @@ class _Walk:
         return self.window.start, -1, lane
 
     def _host(self, lane: int, time: int) -> tuple[int, int, int]:
-        """From a moment on a thread back to what it waited for, or to the start of its work."""
+        """One segment back from a moment on a thread to the device work that it waited for, or to
+        the start of its work.
+        """
         thread = self.threads.get(lane)
         index = bisect_left(thread.start, time) - 1 if thread else -1
         if thread and index >= 0 and thread.end[index] >= time:
@@ -245,68 +292,14 @@ def _previous(lane: Int64s | Any) -> Int64s:
     return callers
 
 
-def _threads(
-    done: Work,
-    activity: Activity,
-    trace: Trace,
-    window: Window,
-    rows: Int64s,
-    by_end: list[int],
-    ends: list[int],
-) -> dict[int, _Thread]:
-    """The threads of the window's host that ran ops or made calls, by lane."""
+def _events_in_window(
+    table: Spans | Launches, trace: Trace, window: Window, on_host: npt.NDArray[np.bool_]
+) -> Int64s:
+    """The events of a table that overlap a window, on lanes of its host."""
     events = trace.events
-    on = (trace.lanes["kind"] == "host").to_numpy() & (
-        trace.lanes["host"] == done.hosts[window.host]
-    ).to_numpy()
-
-    def inside(table: pd.DataFrame) -> Int64s:
-        event = table["event"].to_numpy(np.int64)
-        start = events.start[event]
-        return np.asarray(
-            event[
-                (start + events.duration[event] > window.start)
-                & (start < window.end)
-                & on[events.lane[event]]
-            ],
-            np.int64,
-        )
-
-    calls = pd.unique(
-        np.concatenate([inside(activity.calls.frame()), inside(activity.launches.frame())])
-    )
-    event = np.concatenate([inside(activity.host_ops.frame()), calls])
-    lane, start, end = (
-        events.lane[event],
-        events.start[event],
-        events.start[event] + events.duration[event],
-    )
-    threads: dict[int, _Thread] = {}
-    for rows_of_lane in rows_by_value(lane):
-        # Touching ops are merged: a thread waits for nothing between them.
-        working = Intervals.union(start[rows_of_lane], end[rows_of_lane])
-        threads[int(lane[rows_of_lane[0]])] = _Thread(working.start.tolist(), working.end.tolist())
-    # Calls that ended because a device did: those that say so, and those whose own work was done
-    # before they returned.
-    name, names = pd.factorize(events.name[event])
-    blocked = np.array(
-        [bool(_SYNC.match(str(trace.names[code]))) for code in names.tolist()], np.bool_
-    )
-    waits: list[tuple[int, int, int]] = []
-    for one in event[blocked[name]].tolist():
-        begin, stop = int(events.start[one]), int(events.start[one] + events.duration[one])
-        index = bisect_right(ends, stop + _SLACK_PS) - 1
-        if index >= 0 and ends[index] > begin:
-            waits.append((int(events.lane[one]), min(ends[index], stop), by_end[index]))
-    call = done.launch[rows]
-    returned = np.where(call >= 0, events.start[call] + events.duration[call], _NONE)
-    for index in np.flatnonzero((call >= 0) & (done.end[rows] <= returned)).tolist():
-        waits.append((int(events.lane[call[index]]), int(done.end[rows[index]]), index))
-    for on_lane, released, by in sorted(waits, key=lambda wait: wait[1]):
-        if on_lane in threads:
-            threads[on_lane].released.append(released)
-            threads[on_lane].by.append(by)
-    return threads
+    start = events.start[table.event]
+    overlaps = (start + events.duration[table.event] > window.start) & (start < window.end)
+    return table.event[overlaps & on_host[events.lane[table.event]]]
 
 
 def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd.DataFrame:
@@ -372,23 +365,23 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
 
 
 def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
-    """Pieces on threads, cut into what ran innermost."""
+    """Pieces on threads, divided by the innermost event."""
     by_lane: dict[int, list[tuple[int, int]]] = {}
     for kind, lane, first, last in walk.pieces:
         if kind == "host":
             by_lane.setdefault(lane, []).append((first, last))
     if not by_lane:
         return pd.DataFrame(columns=_BARE)
-    seen, names = Innermost(activity, trace), trace.lanes["thread"].tolist()
-    parts = []
+    innermost, names = Innermost(activity, trace), trace.lanes["thread"].tolist()
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _BARE}
     for lane, spans in by_lane.items():
-        # Backwards as the walk went.
-        begin, end = (np.array(column, np.int64)[::-1] for column in zip(*spans, strict=True))
-        pieces = seen.cut(lane, begin, end)
-        parts.append({**pieces, "where": np.full(len(pieces["kind"]), str(names[lane]), object)})
-    return pd.DataFrame(
-        {column: np.concatenate([part[column] for part in parts]) for column in _BARE}
-    )
+        # In time order: the walk went backwards.
+        begin, end = (np.array(times, np.int64)[::-1] for times in zip(*spans, strict=True))
+        pieces = innermost.cut(lane, begin, end)
+        pieces["where"] = np.full(len(pieces["kind"]), str(names[lane]), object)
+        for name, arrays in columns.items():
+            arrays.append(pieces[name])
+    return pd.DataFrame({name: np.concatenate(arrays) for name, arrays in columns.items()})
 
 
 def summary(pieces: pd.DataFrame) -> pd.DataFrame:
@@ -424,19 +417,16 @@ def choose(
     """The row of a step; by default, the step of median length among those in the averages, on the
     first host that has any.
     """
-    host_steps = steps[
-        steps["host"]
-        == (
-            host if host is not None else next((h for h in hosts if (steps["host"] == h).any()), "")
-        )
-    ]
+    if host is None:
+        host = next((name for name in hosts if (steps["host"] == name).any()), "")
+    rows = steps[steps["host"] == host]
     if step is not None:
-        host_steps = host_steps[host_steps["step"] == step]
-    elif "counted" in host_steps.columns and host_steps["counted"].any():
-        host_steps = host_steps[host_steps["counted"]]
-    if not len(host_steps):
+        rows = rows[rows["step"] == step]
+    elif "counted" in rows.columns and rows["counted"].any():
+        rows = rows[rows["counted"]]
+    if not len(rows):
         return None
-    return host_steps.sort_values("step_time_ms", kind="stable").iloc[(len(host_steps) - 1) // 2]
+    return rows.sort_values("step_time_ms", kind="stable").iloc[(len(rows) - 1) // 2]
 
 
 def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) -> Window:
@@ -456,9 +446,7 @@ def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) 
     marks = marks[
         (marks["host"] == host) & (marks["group"] == row["group"]) & (marks["device"] < 0)
     ]
-    lane = (
-        int(trace.events.lane[int(marks["event"].iloc[0])])
-        if len(marks) and int(marks["event"].iloc[0]) >= 0
-        else -1
-    )
+    lane = -1
+    if len(marks) and int(marks["event"].iloc[0]) >= 0:
+        lane = int(trace.events.lane[int(marks["event"].iloc[0])])
     return Window(host, start, start + round(float(row["step_time_ms"]) * 1e9), lane)

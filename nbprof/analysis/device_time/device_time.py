@@ -1,9 +1,9 @@
-"""How devices spent their time: computation, communication, memory, idle, each instant counted
-once; kernels by class and name.
+"""Time of devices: computation, communication, memory, idle, each instant counted once; kernels by
+class and name.
 
 Work of a device is every kernel, copy and fill on any of its streams; on a TPU every op of a core
-without the ops inside it. Waits that a recorder draws on streams (`cuda_sync`) are no work. Times
-are whole picoseconds.
+without the ops inside it. Waits that a recorder draws on streams (`cuda_sync`) are not work. Times
+are integer picoseconds.
 """
 
 from __future__ import annotations
@@ -182,21 +182,20 @@ def work(activity: Activity, trace: Trace) -> Work:
 
 
 def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
-    """Which events have the name of a copy or fill: some recorders write these without saying
-    more.
+    """Flags of the events with the name of a copy or fill: some recorders mark these in no other
+    way.
     """
     code = trace.events.name[rows]
     table = np.zeros(len(trace.names), np.bool_)
-    for device in pd.unique(code).tolist():
-        name = str(trace.names[device])
-        table[device] = (
-            bool(copies.kind(name)) or copies.blit(name) or bool(_CALLED_COPY.match(name))
-        )
+    for name_code in pd.unique(code).tolist():
+        name = str(trace.names[name_code])
+        is_copy = copies.kind(name) or copies.blit(name) or _CALLED_COPY.match(name)
+        table[name_code] = bool(is_copy)
     return np.asarray(table[code], np.bool_)
 
 
 class Mix:
-    """Which classes run on one device at each instant, and for how long each mix of them does.
+    """The classes that run on one device at each instant, and the time of each mix of them.
 
     Attributes
     ----------
@@ -239,13 +238,11 @@ class Mix:
         and after the last work too.
         """
         end = np.maximum(end, start)
-        changes = (
-            self._upto(end) - self._upto(start)
-            if len(self.time)
-            else np.zeros((8, len(start)), np.int64)
-        )
-        changes[0] = (end - start) - changes[1:].sum(axis=0)
-        return changes
+        spent = np.zeros((8, len(start)), np.int64)
+        if len(self.time):
+            spent = self._upto(end) - self._upto(start)
+        spent[0] = (end - start) - spent[1:].sum(axis=0)
+        return spent
 
     def _upto(self, moment: Int64s) -> Int64s:
         index = np.clip(np.searchsorted(self.time, moment, side="right") - 1, 0, len(self.time) - 1)
@@ -303,15 +300,11 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
     first = np.array([done.start[rows.start] for _, _, rows in devices], np.int64)
     last = np.array([done.end[rows].max() for _, _, rows in devices], np.int64)
 
-    def joined(totals: Int64s, of_steps: Int64s) -> Int64s:
-        return np.concatenate(
-            [
-                part
-                for index, rows in enumerate(rows_of_device)
-                for part in (totals[index : index + 1], of_steps[rows])
-            ]
-            or [none]
-        )
+    def joined(of_devices: Int64s, of_steps: Int64s) -> Int64s:
+        parts = [none]
+        for device, rows in enumerate(rows_of_device):
+            parts += [of_devices[device : device + 1], of_steps[rows]]
+        return np.concatenate(parts)
 
     count = [1 + len(rows) for rows in rows_of_device]
     return _Windows(
@@ -325,15 +318,15 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
 
 @dataclass
 class Spent:
-    """What runs in windows of devices: one for the whole recording of each, then one for each step
-    of its host.
+    """Time of devices in windows: one for the recording of each, then one for each step of its
+    host.
 
     Attributes
     ----------
     labels : dict
         The columns `KEYS` and `STEP`.
     ps : int64[8, k]
-        Of each mix of classes, as `Mix.within` gives it.
+        Time of each mix of classes, the result of `Mix.within`.
     """
 
     labels: dict[str, object]
@@ -341,7 +334,7 @@ class Spent:
 
 
 def spent(done: Work, steps: pd.DataFrame) -> Spent:
-    """What `frame` and `overlap` are made of."""
+    """The times that `frame` and `overlap` show."""
     windows = _windows(done, steps)
     spent = np.zeros((8, len(windows.start)), np.int64)
     edges = np.flatnonzero(np.append(windows.step < 0, True))
@@ -362,22 +355,18 @@ def frame(spent_time: Spent) -> pd.DataFrame:
     spent = spent_time.ps
     if not spent.size:
         return pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
-    # Exclusive: what runs beside computation counts as computation, a copy beside communication as
-    # communication.
-    compute = spent[1::2].sum(axis=0)
-    communication, memory, idle = (
-        spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY],
-        spent[MEMORY],
-        spent[0],
-    )
+    # Exclusive: work that overlaps computation counts as computation, a copy that overlaps
+    # communication as communication.
     total = spent.sum(axis=0)
-    columns = spent_time.labels | dict(
-        zip(TIMES, (v / _MS for v in (total, compute, communication, memory, idle)), strict=True)
-    )
-    columns |= {
-        key: _percent(v, total)
-        for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)
+    by_class = {
+        "compute": spent[1::2].sum(axis=0),
+        "communication": spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY],
+        "memory": spent[MEMORY],
+        "idle": spent[0],
     }
+    columns = {**spent_time.labels, "time_ms": total / _MS}
+    columns |= {f"{name}_ms": time / _MS for name, time in by_class.items()}
+    columns |= {f"{name}_percent": _percent(time, total) for name, time in by_class.items()}
     return pd.DataFrame(columns)
 
 
@@ -394,15 +383,15 @@ OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
 
 
 def overlap(spent_time: Spent) -> pd.DataFrame:
-    """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as
-    those of `frame`.
+    """Overlap of each class with the others: the columns of `p.device_time.overlap`; rows as those
+    of `frame`.
     """
     if not spent_time.ps.size:
         more = ["communication_overlap_percent", "memory_overlap_percent"]
         return pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
     sums = {key: measure(spent_time.ps) for key, measure in OVERLAPS.items()}
     columns = spent_time.labels | {key: value / _MS for key, value in sums.items()}
-    # Of no communication nothing can be hidden: not 0 %.
+    # Without communication the percentage is unknown, not 0.
     columns["communication_overlap_percent"] = _percent(
         sums["compute_communication_ms"], sums["communication_ms"]
     )
@@ -423,9 +412,7 @@ KERNELS = frames.names("device_time.kernels")
 
 def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     """One row per device, class and name, most time first within a device: the columns of
-    `p.device_time.kernels`, and `_at`, the longest.
-
-    Every figure is of the runs themselves; nothing is put together from sums of sums.
+    `p.device_time.kernels`, and the position of the longest run (`_at_ms`, `_for_ms`).
     """
     if not len(done):
         return pd.DataFrame(columns=[*KERNELS, "_at_ms", "_for_ms"])

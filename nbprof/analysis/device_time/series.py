@@ -79,32 +79,19 @@ def _settled(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
 def queue_curves(
     done: Work, trace: Trace, streams: list[tuple[str, int, str]]
 ) -> list[tuple[Floats, Floats]]:
-    """Time in ms and length of the queues of some streams, told by host, device and name: of each
+    """Time in ms and length of the queues of some streams, given by host, device and name; of each
     its rows of `queue_series`.
     """
     lane, time, length = _settled(done, trace)
     lanes = trace.lanes
-    stream_of_lane = list(
-        zip(
-            lanes["host"].tolist(),
-            lanes["device"].tolist(),
-            lanes["thread"].astype(str).tolist(),
-            strict=True,
-        )
-    )
-    rows = [
-        np.flatnonzero(
-            np.isin(
-                lane,
-                [lane_number for lane_number, each in enumerate(stream_of_lane) if each == stream],
-            )
-        )
-        for stream in streams
-    ]
-    return [
-        (time[rows_of_stream] / _MS, length[rows_of_stream].astype(np.float64))
-        for rows_of_stream in rows
-    ]
+    hosts, devices = lanes["host"].tolist(), lanes["device"].tolist()
+    stream_of_lane = list(zip(hosts, devices, lanes["thread"].astype(str).tolist(), strict=True))
+    curves = []
+    for stream in streams:
+        of_stream = [number for number, name in enumerate(stream_of_lane) if name == stream]
+        rows = np.flatnonzero(np.isin(lane, of_stream))
+        curves.append((time[rows] / _MS, length[rows].astype(np.float64)))
+    return curves
 
 
 def queue_series(done: Work, trace: Trace) -> pd.DataFrame:

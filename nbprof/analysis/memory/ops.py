@@ -1,4 +1,4 @@
-"""Which ops allocate memory, and keep it? Bytes that each op itself allocated and freed."""
+"""Memory by op: the bytes that each op itself allocated and freed."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def _told(
         *(head[name].tolist() for name in ("host", "program", "name", "runs")), strict=True
     )
     for row, (host, ident, name, runs) in enumerate(columns if programs is not None else ()):
-        nodes = op_profile.inside(programs, host, ident, name, runs)
+        nodes = op_profile.fused_ops(programs, host, ident, name, runs)
         left[row] = max(0, len(nodes) - most_described)
         within += [
             (row, node.name, node.category, node.flops, *node.text[:2])

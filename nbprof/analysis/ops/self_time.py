@@ -1,6 +1,4 @@
-"""Self times of events of one thread that do not nest properly: whose time is it when two
-overlap?
-"""
+"""Self times of events of one thread that do not nest properly."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ Flags = npt.NDArray[np.bool_]
 
 
 def overlapping(lane: Int32s, start: Int64s, end: Int64s, parent: Int32s) -> Flags:
-    """Which events began within another one of their lane and outlast it, if the event directly
-    around them is around that one too.
+    """Flags of the events that began within another one of their lane and outlast it, if both have
+    the same parent.
 
     Parameters
     ----------
     lane, start, end, parent : int[n]
-        Events sorted by (lane, start, -duration); `parent` is what `nesting.parents` gives.
+        Events sorted by (lane, start, -duration); `parent` is the result of `nesting.parents`.
     """
-    # It then outlasts the sibling before it: all that lies between the two ends before that one
+    # Such an event outlasts the sibling before it: all events between the two end before that one
     # does.
     flags = np.zeros(len(lane), np.bool_)
     siblings = np.lexsort((np.arange(len(lane)), parent, lane))
@@ -35,20 +33,18 @@ def overlapping(lane: Int32s, start: Int64s, end: Int64s, parent: Int32s) -> Fla
 
 
 def ends_with_its_parent(end: Int64s, parent: Int32s) -> Flags:
-    """Which events end at the instant in which the event around them does."""
+    """Flags of the events that end at the same instant as their parent."""
     flags = np.zeros(len(end), np.bool_)
     nested = np.flatnonzero(parent >= 0)
     flags[nested] = end[nested] == end[parent[nested]]
     return flags
 
 
-def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slice]:
-    """Stretches of a lane, each with all events that touch one another, in which an odd one
-    lies.
-    """
+def overlap_groups(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slice]:
+    """Groups of events of a lane that overlap or touch one another, those with an odd event."""
     if not odd.any():
         return []
-    # A stretch begins where everything before it on the thread has ended.
+    # A group begins where everything before it on the thread has ended.
     heads = np.flatnonzero(start >= ends_before(end, lane))
     tangled = np.unique(np.searchsorted(heads, np.flatnonzero(odd), side="right") - 1)
     stops = np.append(heads[1:], len(lane))
@@ -58,22 +54,22 @@ def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slic
 
 
 def share_out(self_ps: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: Flags) -> None:
-    """Self times, in place, of events in stretches where some overlap partly: of each instant that
-    of the event which began last.
+    """Corrects, in place, the self times of events in groups where some overlap partly: each
+    instant counts for the event that began last.
 
     Parameters
     ----------
-    own : int64[n]
+    self_ps : int64[n]
         Self times of events that nest.
     lane, start, end : int[n]
         Events sorted by (lane, start, -duration).
     overlaps : bool[n]
-        What `overlapping` gives.
+        The result of `overlapping`.
     """
-    spans = stretches(lane, start, end, overlaps)
+    spans = overlap_groups(lane, start, end, overlaps)
     if not spans:
         return
-    # The stretches are laid end to end, as one lane.
+    # The groups are laid end to end, as one lane.
     rows = np.concatenate([np.arange(s.start, s.stop) for s in spans])
     many = np.array([s.stop - s.start for s in spans])
     first = np.cumsum(many) - many
@@ -96,10 +92,10 @@ def share_out(self_ps: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlap
 
 
 def stacked(start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], Int64s]:
-    """One stretch of a thread by TensorFlow Profiler's rule: which ops count, and their self times.
+    """Flags of the ops of one group that count by TensorFlow Profiler's rule, and their self times.
 
-    Begins and ends are walked in time order with a stack. An end takes away what lies on the stack
-    above its own begin; an op whose begin is gone by the time it ends does not count.
+    Begins and ends are walked in time order with a stack. An end pops everything above its own
+    begin; an op whose begin was popped before it ends does not count.
     """
     retained = np.zeros(len(start), np.bool_)
     self_ps = np.zeros(len(start), np.int64)
