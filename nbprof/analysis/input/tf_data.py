@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -76,64 +77,91 @@ def frames(
     """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators
     of the slowest calls of each.
 
-    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` picks out of
+    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` selects from
     the last.
     """
-    calls, nodes, parts = tables.calls, tables.nodes, tables.parts
-    params = activity.iterator_params
-    label = tables.pipelines["label"].to_numpy(object)
-    host = (
-        np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)]
-        if len(label)
-        else np.zeros(0, object)
-    )
-    path = nodes["name"].to_numpy(object)
+    calls = tables.calls
+    pipelines = len(tables.pipelines)
     pipeline = calls["pipeline"].to_numpy(np.int64)
-    worst = calls["bottleneck"].to_numpy(np.int64)
-    listed = pd.DataFrame(
+    columns = _columns(tables.parts)
+    merged = _together(columns, pipeline)
+    begin = np.searchsorted(merged["pipeline"], np.arange(pipelines + 1)).tolist()
+    graph = _Graphs(activity, tables)
+    graphs = [
+        graph(merged, slice(begin[number], begin[number + 1]), number)
+        for number in range(pipelines)
+    ]
+    rank = calls["rank"].to_numpy(np.int64)
+    slow = np.flatnonzero(rank < SLOWEST)
+    first, stop = (np.searchsorted(columns["call"], edge) for edge in (slow, slow + 1))
+    slowest = [
+        graph(columns, slice(low, high), number)
+        for low, high, number in zip(
+            first.tolist(), stop.tolist(), pipeline[slow].tolist(), strict=True
+        )
+    ]
+    ranked = _frame(slowest)[NODES].assign(rank=np.repeat(rank[slow], stop - first))
+    listed = _listed_calls(activity, tables)
+    return _summary(activity, tables, graphs), _frame(graphs)[NODES], listed, ranked
+
+
+def _hosts(activity: Activity, pipelines: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """The name of the host of each pipeline."""
+    if not len(pipelines):
+        return np.zeros(0, object)
+    return np.array(activity.hosts, object)[pipelines["host"].to_numpy(np.int64)]
+
+
+def _listed_calls(activity: Activity, tables: Calls) -> pd.DataFrame:
+    """The calls as `p.tf_data.calls`."""
+    calls = tables.calls
+    pipeline = calls["pipeline"].to_numpy(np.int64)
+    bottleneck = calls["bottleneck"].to_numpy(np.int64)
+    path = tables.nodes["name"].to_numpy(object)[bottleneck]
+    return pd.DataFrame(
         {
-            "host": host[pipeline],
-            "pipeline": label[pipeline],
+            "host": _hosts(activity, tables.pipelines)[pipeline],
+            "pipeline": tables.pipelines["label"].to_numpy(object)[pipeline],
             "rank": calls["rank"],
             "start_ms": calls["start"] / 1e9,
             "duration_us": calls["duration"] / 1e6,
-            "bottleneck": [name.rpartition("::")[2] for name in path[worst]],
-            "bottleneck_path": path[worst],
+            "bottleneck": [name.rpartition("::")[2] for name in path],
+            "bottleneck_path": path,
             "bottleneck_us": calls["latency"] / 1e6,
         },
         columns=CALLS,
     )
-    ident = nodes["id"].to_numpy(np.int64)
-    duration, latency = calls["duration"].to_numpy(np.int64), calls["latency"].to_numpy(np.int64)
-    columns = _columns(parts)
-    merged = _together(columns, pipeline)
-    begin = np.searchsorted(merged["pipeline"], np.arange(len(label) + 1)).tolist()
-    graph = _Graphs(activity, tables)
-    together = [
-        graph(merged, slice(*begin[number : number + 2]), number) for number in range(len(label))
-    ]
-    begin = np.searchsorted(pipeline, np.arange(len(label) + 1))
+
+
+def _summary(activity: Activity, tables: Calls, graphs: list[dict[str, Any]]) -> pd.DataFrame:
+    """The pipelines as `p.tf_data.pipelines`; `graphs` are those of all their calls."""
+    calls, nodes = tables.calls, tables.nodes
+    path, ident = nodes["name"].to_numpy(object), nodes["id"].to_numpy(np.int64)
+    bottleneck, duration, latency = (
+        calls[name].to_numpy(np.int64) for name in ("bottleneck", "duration", "latency")
+    )
+    hosts = _hosts(activity, tables.pipelines)
+    pipeline = calls["pipeline"].to_numpy(np.int64)
+    begin = np.searchsorted(pipeline, np.arange(len(hosts) + 1)).tolist()
     rows = []
-    for number, (first, stop) in enumerate(
-        zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)
-    ):
+    for number, label in enumerate(tables.pipelines["label"].tolist()):
+        first, stop = begin[number], begin[number + 1]
         time = duration[first:stop]
-        name = str(path[worst[first]])
-        of_arrays = any(
-            re.search(tf_data_advice.OF_ARRAYS, long) for long in together[number]["long_name"]
-        )
-        of_generator = tf_data_advice.over_generator(name, together[number]["long_name"])
+        name = str(path[bottleneck[first]])
+        long_names = graphs[number]["long_name"]
+        of_arrays = any(re.search(tf_data_advice.OF_ARRAYS, text) for text in long_names)
+        params = activity.iterator_params.get(int(ident[bottleneck[first]]), {})
         text, fix = tf_data_advice.advice(
             name,
             float(time[0]) / 1e6,
-            params.get(int(ident[worst[first]]), {}),
+            params,
             of_arrays,
-            of_generator,
+            tf_data_advice.over_generator(name, long_names),
         )
         rows.append(
             {
-                "host": host[number],
-                "pipeline": label[number],
+                "host": hosts[number],
+                "pipeline": label,
                 "calls": len(time),
                 "slow_calls": int((time > SLOW_CALL_PS).sum()),
                 "mean_us": float(time.mean()) / 1e6,
@@ -146,22 +174,9 @@ def frames(
                 "fix": fix,
             }
         )
-    pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values(
+    return pd.DataFrame(rows, columns=PIPELINES).sort_values(
         "max_us", ascending=False, kind="stable", ignore_index=True
     )
-    rank = calls["rank"].to_numpy(np.int64)
-    listed_calls = np.flatnonzero(rank < SLOWEST)
-    first, stop = (
-        np.searchsorted(columns["call"], edge) for edge in (listed_calls, listed_calls + 1)
-    )
-    slowest = [
-        graph(columns, slice(*span), number)
-        for *span, number in zip(
-            first.tolist(), stop.tolist(), pipeline[listed_calls].tolist(), strict=True
-        )
-    ]
-    ranked = _frame(slowest)[NODES].assign(rank=np.repeat(rank[listed_calls], stop - first))
-    return pipelines, _frame(together)[NODES], listed, ranked
 
 
 def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
@@ -169,14 +184,10 @@ def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
     `tables.calls`.
     """
     columns = _columns(tables.parts)
-    span = np.searchsorted(columns["call"], [call, call + 1]).tolist()
-    return _frame(
-        [
-            _Graphs(activity, tables)(
-                columns, slice(*span), int(tables.calls["pipeline"].to_numpy(np.int64)[call])
-            )
-        ]
-    )
+    first, stop = np.searchsorted(columns["call"], [call, call + 1]).tolist()
+    pipeline = int(tables.calls["pipeline"].to_numpy(np.int64)[call])
+    graph = _Graphs(activity, tables)
+    return _frame([graph(columns, slice(first, stop), pipeline)])
 
 
 def _columns(parts: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
@@ -206,13 +217,15 @@ def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:
     """Graphs one below the other: one frame of many costs much less than many frames."""
     if not graphs:
         return pd.DataFrame(columns=NODES)
-    columns = {name: [value for graph in graphs for value in graph[name]] for name in graphs[0]}
+    columns = {
+        name: list(chain.from_iterable(graph[name] for graph in graphs)) for name in graphs[0]
+    }
     return pd.DataFrame({**columns, "parent": pd.Series(columns["parent"], dtype=object)})
 
 
 class _Graphs:
-    """Makes graphs of iterators with their times: the columns of `p.tf_data.nodes`, of the rows of
-    one graph in a table of parts.
+    """Builds graphs of iterators with their times, the columns of `p.tf_data.nodes`, from the rows
+    of a graph in a table of parts.
     """
 
     def __init__(self, activity: Activity, tables: Calls) -> None:
@@ -278,7 +291,9 @@ def _path(node: int, parent: dict[int, int]) -> set[int]:
 
 
 def _heavier(node: int, total: dict[int, int], parent: dict[int, int]) -> set[int]:
-    """Below the bottleneck the path follows the child with the most time, down to a source."""
+    """The path below the bottleneck: at each level the child with the most time, down to a
+    source.
+    """
     path: set[int] = set()
     while True:
         below = [n for n, above in parent.items() if above == node and n not in path and n != node]
@@ -300,33 +315,33 @@ def calls(activity: Activity) -> Calls:
     pipelines = _pipelines(nodes)
     pipeline_of = np.full(len(nodes), -1, np.int64)
     pipeline_of[pipelines["root"].to_numpy(np.int64)] = np.arange(len(pipelines))
-    with_pipeline = np.flatnonzero(pipeline_of[node] >= 0)
+    roots = np.flatnonzero(pipeline_of[node] >= 0)
     # By pipeline, the longest call first.
-    with_pipeline = with_pipeline[
+    roots = roots[
         np.lexsort(
             (
-                start[with_pipeline],
-                start[with_pipeline] - end[with_pipeline],
-                pipeline_of[node[with_pipeline]],
+                start[roots],
+                start[roots] - end[roots],
+                pipeline_of[node[roots]],
             )
         )
     ]
-    pipeline = pipeline_of[node[with_pipeline]]
+    pipeline = pipeline_of[node[roots]]
     first = np.searchsorted(pipeline, pipeline)
-    call, row = _reached(up, down, with_pipeline, len(event))
+    call, row = _reached(up, down, roots, len(event))
     overlap = high > low
-    blocking_call, blocking_row = _reached(up[overlap], down[overlap], with_pipeline, len(event))
+    blocking_call, blocking_row = _reached(up[overlap], down[overlap], roots, len(event))
     blocks = _among(call * len(event) + row, blocking_call * len(event) + blocking_row)
     parts = _parts(
         call, node[row], end[row] - start[row], self_ps[row], start[row], blocks, len(nodes)
     )
-    bottleneck, latency = _bottlenecks(parts, nodes, len(with_pipeline))
+    bottleneck, latency = _bottlenecks(parts, nodes, len(roots))
     table = pd.DataFrame(
         {
             "pipeline": pipeline,
-            "rank": np.arange(len(with_pipeline)) - first,
-            "start": start[with_pipeline],
-            "duration": end[with_pipeline] - start[with_pipeline],
+            "rank": np.arange(len(roots)) - first,
+            "start": start[roots],
+            "duration": end[roots] - start[roots],
             "bottleneck": bottleneck,
             "latency": latency,
         }
@@ -391,8 +406,8 @@ def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
 def _pairs(
     rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links: npt.NDArray[np.int64]
 ) -> tuple[Int64s, Int64s]:
-    """Which call lies directly below which, as rows: by nesting on the thread, and by elements made
-    on other threads; each pair once.
+    """Pairs of calls, as rows, of which the second is directly below the first: by nesting on the
+    thread, and by elements produced on other threads; each pair once.
     """
     above = nesting.parents(rows["lane"].to_numpy(np.int32), start, end - start)
     inner = np.flatnonzero(above >= 0)
@@ -410,7 +425,7 @@ def _pairs(
 
 
 def _among(values: Int64s, members: Int64s) -> Flags:
-    """Which values are among the known ones."""
+    """Flags of the values that are members."""
     if not len(members):
         return np.zeros(len(values), np.bool_)
     members = np.sort(members)
@@ -420,8 +435,8 @@ def _among(values: Int64s, members: Int64s) -> Flags:
 
 
 def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int64s, Int64s]:
-    """What each of some calls reaches, itself included, going down at most `MAX_DEPTH` links: pairs
-    (place in `starts`, row), each once.
+    """The calls that each of some calls reaches over at most `MAX_DEPTH` links, itself included:
+    pairs (index in `starts`, row), each once.
     """
     order = np.argsort(up, kind="stable")
     child = down[order]

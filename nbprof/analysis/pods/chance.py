@@ -1,4 +1,4 @@
-"""What a host differs in from the others, and how likely equal hosts would differ as much."""
+"""Differences of a host from the others, and how likely equal hosts would differ as much."""
 
 from __future__ import annotations
 

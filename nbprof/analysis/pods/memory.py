@@ -46,8 +46,8 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     )
     parts = []
     for host, of_host in calls.groupby("host", sort=True):
-        # Calls are cut at the borders of steps, and touching ones are not merged: each interval
-        # lies in one step.
+        # Calls are split at the borders of steps, and touching ones are not merged: each interval
+        # is in one step.
         of_host = of_host.sort_values("start", kind="stable")
         start = of_host["start"].to_numpy(np.int64)
         running = Intervals.union(start, of_host["end"].to_numpy(np.int64), merge_touching=False)
@@ -71,5 +71,5 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def none() -> pd.DataFrame:
-    """That of hosts without such calls."""
+    """The table of hosts without such calls."""
     return pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)

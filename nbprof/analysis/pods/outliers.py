@@ -16,9 +16,9 @@ from nbprof.schema import frames
 LEAST_HOSTS = 3
 """Of two hosts that differ, neither is out of line."""
 PART, OF_STEP = 0.1, 0.005
-"""Less than this part of the median over hosts, or of the step, is nothing to look at."""
+"""Differences below this fraction of the median over hosts, or of the step, are left out."""
 SPREAD = 0.01
-"""Equal machines differ by this part of a time, however equal those at hand are."""
+"""Equal machines differ by this fraction of a time, however equal these hosts are."""
 
 
 def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.DataFrame:
@@ -52,7 +52,9 @@ def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.Da
     )
     host = table.columns.to_numpy(object)[column]
     rank_of = ranks.drop_duplicates("host").set_index("host")["rank"]
-    out = pd.DataFrame(
+    ratio = np.full(len(row), np.nan)
+    np.divide(times[row, column], median[row, 0], out=ratio, where=median[row, 0] > 0)
+    rows = pd.DataFrame(
         {
             "name": name,
             "where": side,
@@ -62,20 +64,13 @@ def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.Da
             "time_ms": times[row, column],
             "median_ms": median[row, 0],
             "excess_ms": more[row, column],
-            "ratio": np.divide(
-                times[row, column],
-                median[row, 0],
-                out=np.full(len(row), np.nan),
-                where=median[row, 0] > 0,
-            ),
+            "ratio": ratio,
             "deviations": beyond[row, column],
             "hosts_out": outliers.sum(axis=1)[row],
             "hosts": table.shape[1],
         }
     )
-    return frames.shaped(
-        "pods.outliers",
-        out.sort_values(
-            ["excess_ms", "name", "host"], ascending=[False, True, True], kind="stable"
-        ),
+    rows = rows.sort_values(
+        ["excess_ms", "name", "host"], ascending=[False, True, True], kind="stable"
     )
+    return frames.shaped("pods.outliers", rows)

@@ -1,10 +1,9 @@
-"""The time of a step that a rank needs for itself: without the time in which it did nothing but
-communicate.
+"""The time of a step that a rank needs for itself: without the time in which it only communicates.
 
 In a job that communicates all ranks take the same time for a step, however slow one of them is: the
-others wait for it in a collective. What they do not share is the rest of the step. It is measured
-by the clock of each host alone, and of ranks that wait for a group with a slow rank, only that rank
-stands out. Where nothing was seen to communicate, it is the whole step.
+others wait for it in a collective. They differ in the rest of the step. It is measured by the clock
+of each host alone, and if ranks wait for a group with a slow rank, only that rank stands out.
+Without recorded communication, it is the entire step.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def own_time(
     each = each if "turn" in each else each.assign(turn=0)
     counted = steps[steps["counted"].astype(bool)]
     communication = _communicating(counted, pods, overlap, each) if len(overlap) else None
-    return communication or _whole(counted, pods)
+    return communication or _without_communication(counted, pods)
 
 
 def _communicating(
@@ -137,18 +136,18 @@ def _communicating(
         return None
     total, exposed, waited = total[seen], exposed[seen], waited[seen]
     return OwnTime(
-        ranks, step[seen], total, total - exposed, exposed, waited, _told(numbered), COLLECTIVES
+        ranks, step[seen], total, total - exposed, exposed, waited, _numbers(numbered), COLLECTIVES
     )
 
 
 def _odd(
     shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.DataFrame, each: pd.DataFrame
 ) -> npt.NDArray[np.bool_]:
-    """bool[steps, ranks]: steps in which a rank has another number of collectives, compared with
-    the others, than it usually has.
+    """bool[steps, ranks]: steps in which a rank has more or fewer collectives, compared with the
+    others, than it usually has.
 
-    One was not recorded, or lies on the other side of the border of a step: what was not waiting
-    cannot be told there.
+    One was not recorded, or is on the other side of the border of a step: its waiting is unknown
+    there.
     """
     calls = each[each["step"].notna()] if len(each) else each
     if not len(calls):
@@ -169,7 +168,7 @@ def _odd(
 def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, matched: pd.DataFrame) -> pd.DataFrame:
     """`host step start_ms step_time_ms`, and the number that the step has on all hosts: `_number`.
 
-    Hosts that count differently are told by the collectives that they share; without any, by the
+    Hosts that count differently are matched by the collectives that they share; without any, by the
     alignment of `pods`.
     """
     columns = ["host", "step", "turn", "start_ms", "step_time_ms"]
@@ -192,7 +191,7 @@ def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, matched: pd.DataFrame) 
     )
 
 
-def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
+def _without_communication(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
     rows = pods.merge(
         counted[["host", "group", "start_ms"]].rename(columns={"start_ms": "_start"}),
         on=["host", "group"],
@@ -219,12 +218,12 @@ def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
         total,
         unknown,
         unknown,
-        _told(rows.assign(start_ms=rows["_start"])),
+        _numbers(rows.assign(start_ms=rows["_start"])),
         STEPS,
     )
 
 
-def _told(rows: pd.DataFrame) -> pd.DataFrame:
+def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
     return (
         rows[["host", "start_ms", "_number"]]
         .drop_duplicates()

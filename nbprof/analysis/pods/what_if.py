@@ -24,7 +24,7 @@ def what_if(own_times: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    own : OwnTime, optional
+    own_times : OwnTime, optional
     groups : DataFrame
         As `p.pods.collectives`.
     """
@@ -65,11 +65,11 @@ def what_if(own_times: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
 
 
 def network(own_times: OwnTime) -> tuple[float, str, str]:
-    """What a step would save in ms if communication took no time; how exact that is; why it is not
-    known.
+    """The ms that a step would save if communication took no time; how exact that is; why it is
+    unknown.
 
-    Of each step it is the exposed communication less waiting of the rank that waited least: the
-    others wait for that one. Steps stay as long as the own time of the slowest rank.
+    In each step it is the exposed communication of the rank that waited least, without its waiting:
+    the others wait for that one. Steps stay as long as the own time of the slowest rank.
     """
     if own_times.by != COLLECTIVES:
         return float("nan"), "", _SILENT
