@@ -388,7 +388,7 @@ class Activity:
         self.hosts_without_ops = set(range(len(self.hosts))) - hosts_seen if hosts_seen else set()
 
     def host_has_ops(self, host: int) -> bool:
-        """Whether ops of a host were recorded."""
+        """True if ops of a host were recorded."""
         return self.has_host_ops and host not in self.hosts_without_ops
 
     def later(self, names: str | tuple[str, ...], make: Callable[[], Any]) -> None:
@@ -400,7 +400,7 @@ class Activity:
             self._makers[name] = (several, make)
 
     def maker(self, name: str) -> Callable[[], Any]:
-        """How a value of its own is made, for a dialect that adds to it."""
+        """The function that builds a lazy value, for a dialect that adds to it."""
         return self._maker(name)[1]
 
     def _maker(self, name: str) -> tuple[tuple[str, ...], Callable[[], Any]]:
@@ -428,7 +428,9 @@ class Activity:
             if name not in self.__dict__:
                 names, make = self._maker(name)
                 computed = make()
-                for key, value in zip(names, computed if len(names) > 1 else (computed,), strict=True):
+                for key, value in zip(
+                    names, computed if len(names) > 1 else (computed,), strict=True
+                ):
                     self.__dict__[key] = value
             return self.__dict__[name]
 

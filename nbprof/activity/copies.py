@@ -1,4 +1,6 @@
-"""What recorders call copies and fills of memory: CUDA's two generations of names, and ROCm's."""
+"""The names by which recorders call copies and fills of memory: CUDA's two generations of names,
+and ROCm's.
+"""
 
 from __future__ import annotations
 
@@ -51,5 +53,5 @@ def _kind(name: str) -> str:
 
 
 def blit(name: str) -> bool:
-    """Whether a kernel only copies or fills memory of its device: those of ROCm's runtime."""
+    """True if a kernel only copies or fills memory of its device: those of ROCm's runtime."""
     return name.startswith("__amd_") and bool(_BLIT.match(name))

@@ -39,7 +39,7 @@ best.
 
 @dataclass(frozen=True)
 class Unit:
-    """What a recording is divided into.
+    """The unit that a recording is divided into.
 
     Parameters
     ----------
@@ -58,14 +58,12 @@ class Unit:
 
     @property
     def estimated(self) -> bool:
-        """Whether it was inferred from events that repeat, rather than recorded."""
+        """True if it was inferred from events that repeat, rather than recorded."""
         return self.agreement is not None
 
     @property
     def whole(self) -> bool:
-        """Whether the unit is the recording itself, so that there is one of it and nothing to
-        average.
-        """
+        """True if the unit is the recording itself, so that there is only one and no average."""
         return self.kind == RECORDING
 
     @property
@@ -92,22 +90,21 @@ class Unit:
 
     @property
     def time(self) -> str:
-        """What a percentage is of: "step time", "iteration time", "call time"; of the recording
+        """The total of percentages: "step time", "iteration time", "call time"; for the recording
         "the recording".
         """
         return "the recording" if self.whole else f"{self.noun} time"
 
     @property
     def per(self) -> str:
-        """What a figure is given per: "per step", "per iteration", "per call"; of the recording "of
-        the recording".
+        """The unit of figures: "per step", "per iteration", "per call"; for the recording "of the
+        recording".
         """
         return "of the recording" if self.whole else f"per {self.noun}"
 
     @property
     def counted(self) -> str:
-        """What a count is given per: "12 times per step"; of the recording "12 times in the
-        recording".
+        """The unit of counts: "12 times per step"; for the recording "12 times in the recording".
         """
         return "in the recording" if self.whole else self.per
 
@@ -158,7 +155,7 @@ class Unit:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Unit:
-        """What `to_dict` gave."""
+        """The unit that `to_dict` returned."""
         return cls(str(values["kind"]), str(values["how"]), values["agreement"])
 
     @classmethod

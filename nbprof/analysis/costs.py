@@ -1,4 +1,4 @@
-"""What ops of PyTorch cost, from the shapes of their inputs, in sums for the roofline."""
+"""Costs of PyTorch's ops from the shapes of their inputs, in sums for the roofline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbprof.core.trace import Int64s
 _KEYS = ["name", "category", "shapes", "precision", "product", "known"]
 _SUMS = ["runs", "own", "total", "flops", "normalized", "moved", "memory", "model", "again"]
 PRODUCTS, REST, MODEL = "products:", "rest:", "model:"
-"""What the columns of FLOPs by precision begin with: of products, of all else, and of products that
+"""Prefixes of the columns of FLOPs by precision: of products, of other ops, and of products that
 were not computed again.
 """
 
@@ -79,7 +79,7 @@ def added(hosts: list[Costed]) -> Costed:
 
 
 def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
-    """What the ops of each step cost: a row per step, in the order of `steps`, for
+    """Costs of the ops of each step: a row per step, in the order of `steps`, for
     `analysis.roofline.by_step`.
 
     A run of an op belongs to the step in which it begins, on the device where there is one.

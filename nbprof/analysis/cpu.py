@@ -1,5 +1,4 @@
-"""Programs without an accelerator: what the host's time is spent on, as categories that tell what
-to change.
+"""Programs without an accelerator: the host's time in categories that suggest a remedy.
 
 *Host compute* of the step breakdown is true of every program on a CPU. Here it is split. An instant
 in which any thread runs an op, and no op in it, is compute if the self time of the op is at least
@@ -34,7 +33,7 @@ _WIDE = ("float32", "tf32")
 
 @dataclass(frozen=True)
 class CpuSplit:
-    """What host compute consists of.
+    """The parts of host compute.
 
     Attributes
     ----------
@@ -74,6 +73,13 @@ class _Runs:
     def take(self, rows: npt.NDArray[Any]) -> _Runs:
         return _Runs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    @classmethod
+    def concat(cls, parts: Sequence[_Runs]) -> _Runs:
+        columns = []
+        for field in fields(cls):
+            columns.append(np.concatenate([getattr(part, field.name) for part in parts]))
+        return cls(*columns)
+
 
 Totals = dict[str, Any]
 """Sums over steps: `compute` and `overhead` (ps), `calls` and `tiny` (ops), `steps`, and `ops`, the
@@ -82,7 +88,7 @@ compute of each op in ps.
 
 
 def totals(activity: Activity, steps: pd.DataFrame) -> Totals | None:
-    """What host compute of some steps consists of; None with a device and where no op was recorded.
+    """Host compute of some steps by its parts; None with a device and if no op was recorded.
 
     Parameters
     ----------
@@ -102,7 +108,7 @@ def totals(activity: Activity, steps: pd.DataFrame) -> Totals | None:
 
 
 def added(parts: Sequence[Totals | None]) -> Totals | None:
-    """The totals of several hosts together; None of none."""
+    """The totals of several hosts together; None without any."""
     recorded = [part for part in parts if part is not None]
     if not recorded:
         return None
@@ -110,17 +116,14 @@ def added(parts: Sequence[Totals | None]) -> Totals | None:
     for part in recorded:
         for name, time in part["ops"].items():
             ops[name] = ops.get(name, 0.0) + time
-    return {
-        **{
-            key: sum(part[key] for part in recorded)
-            for key in ("compute", "overhead", "calls", "tiny", "steps")
-        },
-        "ops": ops,
-    }
+    sums: Totals = {}
+    for key in ("compute", "overhead", "calls", "tiny", "steps"):
+        sums[key] = sum(part[key] for part in recorded)
+    return {**sums, "ops": ops}
 
 
 def split(totals: Totals | None) -> CpuSplit | None:
-    """What host compute consists of, by totals over steps; None without any."""
+    """The parts of host compute, from totals over steps; None without any."""
     if totals is None or not totals["compute"] + totals["overhead"]:
         return None
     top = max(totals["ops"], key=totals["ops"].__getitem__, default="")
@@ -170,7 +173,7 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
     begin, stop = step_bounds(steps)
-    runs = _inside(_self_times(activity, host), begin, stop)
+    runs = _in_steps(_self_times(activity, host), begin, stop)
     long = runs.take(runs.self_ps >= TINY_PS)
     compute, overhead = _compute_and_overhead(activity, host, long, (begin, stop))
     names = (activity.ops if activity.framework is PYTORCH else activity.types).values
@@ -195,9 +198,7 @@ def _self_times(activity: Activity, host: int) -> _Runs:
     of_program = activity.host_ops.take(~activity.host_ops.dataset).frame()
     tables = (of_program, activity.eager_runs.frame(), activity.cpu_ops.frame())
     parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]
-    return _Runs(
-        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs))
-    )
+    return _Runs.concat(parts)
 
 
 def _pieces(table: pd.DataFrame, kind: str) -> _Runs:
@@ -234,12 +235,12 @@ def _lane(table: pd.DataFrame) -> str:
     return "lane" if "lane" in table else "device"
 
 
-def _inside(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
-    """What begins in a step, up to the end of the step."""
+def _in_steps(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
+    """The runs that begin in a step, up to the end of the step."""
     step = np.searchsorted(begin, runs.start, side="right") - 1
-    runs_in_steps = runs.take((step >= 0) & (runs.start < stop[step]))
-    until = stop[np.searchsorted(begin, runs_in_steps.start, side="right") - 1]
-    return replace(runs_in_steps, end=np.minimum(runs_in_steps.end, until))
+    used = (step >= 0) & (runs.start < stop[step])
+    runs, step = runs.take(used), step[used]
+    return replace(runs, end=np.minimum(runs.end, stop[step]))
 
 
 def _compute_and_overhead(

@@ -79,8 +79,8 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
 
 
 def sweep(start: Int64s, end: Int64s, weight: Floats) -> tuple[float, float]:
-    """How long any of the spans ran, and the integral of min(1, sum of the weights of those that
-    run), NaN where one has none; in ps.
+    """The time in which any of the spans ran, and the integral of min(1, sum of the weights of
+    those that ran), NaN if one has none; in ps.
     """
     if not len(start):
         return 0.0, 0.0

@@ -141,7 +141,8 @@ def overview(
     waiting: float,
     waits_traced: bool,
 ) -> dict[str, Any]:
-    """The mapping `p.overview`: the verdict with its evidence, the checks, and the facts of the run.
+    """The mapping `p.overview`: the verdict with its evidence, the checks, and the facts of the
+    run.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and
     `device_op_percent` count runs of ops, as TensorFlow Profiler does; the eager shares are of op
@@ -241,7 +242,7 @@ def _top_ops(
     """The ten ops with the most self time; with FLOP rate and use of Tensor Cores if known.
 
     `in_steps` has their self time in steps, by op: of the device all but what was launched before
-    the recording began. Without steps there is no time per step, only `self_ms`.
+    the recording began. Without steps only `self_ms` is known.
     """
     top = ops.head(10).reset_index(drop=True)
     of_steps = in_steps.set_index("op")["self_us"].reindex(top["op"]).fillna(0.0).to_numpy()

@@ -71,9 +71,7 @@ _WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready"})
 
 
 def _is_library_call(call: str) -> bool:
-    """Whether a call is one of a library's code in C, rather than of a quick function of Python's
-    own.
-    """
+    """True for a call of a library's C code, rather than of a quick function of Python itself."""
     owner, dot, name = call.rpartition(".")
     if not dot:
         return call.startswith("operator ")
@@ -111,8 +109,8 @@ class TopFunction(NamedTuple):
 
 
 class PythonUse(NamedTuple):
-    """What the cell's thread did in some time, as parts of it that add up to 1, and what most of
-    each part was in.
+    """Use of Python by the cell's thread in some time, as parts that add up to 1, and the place of
+    most of each part.
 
     Attributes
     ----------
@@ -292,7 +290,7 @@ class Python:
         return frames.shaped("python.tree", frame.reset_index(drop=True))
 
     def use(self, waited: float = 0.0) -> PythonUse | None:
-        """What the cell's thread did, or the threads that it waited for; None where it was not
+        """Use of Python by the cell's thread, or the threads that it waited for; None if it was not
         sampled in this time.
 
         `waited` is the part of the time in which threads were ready to run that they had no core, 0
@@ -407,8 +405,8 @@ class Python:
         return np.asarray((calls | (called & files))[self._place], np.bool_)
 
     def top_function(self, kinds: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
-        """What took most of the time of the cell's thread, or of some rows of it; None where no
-        code of the person's was sampled in it.
+        """The function with most of the time of the cell's thread, or of some rows of it; None if
+        no code of the person was sampled in it.
         """
         samples = self.samples
         rows = np.flatnonzero(samples.thread == 0) if kinds is None else kinds
@@ -543,7 +541,7 @@ class Python:
         )
 
     def _calls(self, key: Int64s, count: int) -> list[str | None]:
-        """What each line was calling for most of its time; None where that is unknown."""
+        """The call of each line that takes most of its time; None if unknown."""
         total = nesting.totals(self.samples.parent, self._self)
         best: list[str | None] = [None] * count
         longest = [0.0] * count
@@ -570,9 +568,7 @@ class Python:
 
 
 def is_person(path: str) -> bool:
-    """Whether a file is a cell, or lies neither in an installed package nor in the standard
-    library.
-    """
+    """True if a file is a cell, or in neither an installed package nor the standard library."""
     return bool(stem(path)) or _LIBRARY.search(path) is None
 
 

@@ -1,5 +1,5 @@
-"""How close each op of a compiled program, or of PyTorch, comes to the device's limits: the
-roofline model.
+"""The roofline model: how close ops of compiled programs, or of PyTorch, come to the device's
+limits.
 
 An op that does `i` operations for each byte can do at most min(peak FLOP/s, i x peak bytes/s): the
 roof. Where the two meet is the ridge point. Source: S. Williams, A. Waterman, D. Patterson,
@@ -66,8 +66,8 @@ class Peaks:
     by_precision: dict[str, float] = field(default_factory=dict)
 
     def of(self, precision: str, product: bool) -> float:
-        """The peak FLOP/s of ops that compute so; what is no product runs on the units for float32
-        and float64. NaN if unknown.
+        """The peak FLOP/s for ops of a precision; ops that are not products run on the units for
+        float32 and float64. NaN if unknown.
         """
         if not self.by_precision:
             return self.flops_per_second
@@ -88,7 +88,7 @@ class Peaks:
 
     @property
     def missing(self) -> str:
-        """Which peaks are unknown, and what to do about it; '' if all are known."""
+        """The unknown peaks as a sentence, with the remedy; '' if all are known."""
         if not self.lacking:
             return ""
         verb = "is" if len(self.lacking) == 1 else "are"
@@ -205,7 +205,7 @@ def frame(
         "bytes": ops_measured["memory"],
         "roof_fraction": of_roof,
         "roof_flops_per_second": roof_flops,
-        # What nobody knows counts as no waste, what is above its roof neither.
+        # Unknown values and those above the roof count as no waste.
         "wasted_us": self_ps / 1e6 * (1 - np.minimum(of_roof, 1)),
         **on_chip,
     }
@@ -297,7 +297,7 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
 def sums_of_steps(
     activity: Activity, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int]
 ) -> pd.DataFrame:
-    """What the ops of each step computed and moved: a row per step, in the order of `steps`, for
+    """FLOPs, bytes and time of the ops of each step: a row per step, in the order of `steps`, for
     `by_step`.
 
     A run of an op belongs to the step in which it begins. What one run computes and moves is the
@@ -367,7 +367,7 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
     if modelled:
         table["at_peak"] = _seconds_at_peak(table, roof, costs.PRODUCTS, costs.REST)
         model, again = table["model"].to_numpy(np.float64), table["again"].to_numpy(np.float64)
-        # Where the only products may be among the ops of unknown cost, none is known.
+        # Without known products, all of them may be among the ops of unknown cost.
         model = np.where((model == 0) & (unknown > 0), np.nan, model)
         table["model"] = model
         use = _seconds_at_peak(table, roof, costs.MODEL) / (

@@ -100,7 +100,9 @@ ANY = Threshold("any")
 
 def severity(value: float, moderate: float, high: float) -> str:
     """`high`, `medium` or `low`."""
-    return "high" if value >= high else "medium" if value >= moderate else "low"
+    if value >= high:
+        return "high"
+    return "medium" if value >= moderate else "low"
 
 
 class Finding(NamedTuple):
@@ -124,7 +126,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """What a check found: the figures of this profile that prove it.
+    """The result of a check: the figures of this profile that prove it.
 
     Attributes
     ----------
@@ -253,8 +255,8 @@ class Rule(Generic[FactsT, FoundT]):
         return self.check(facts, self.threshold) if self.has_place(facts) else None
 
     def has_place(self, facts: FactsT) -> bool:
-        """Whether the recording has what the rule requires, and does not show that its remedy is
-        applied.
+        """True if the recording has the facts that the rule requires, and does not show that its
+        remedy is applied.
         """
         required, done = self.requires, self.done
         if required is not None and required.seen is not None and not required.seen(facts):

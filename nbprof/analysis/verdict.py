@@ -251,7 +251,7 @@ class Breakdown:
 
     @property
     def has_device(self) -> bool:
-        """Whether the program has an accelerator."""
+        """True if the program has an accelerator."""
         return bool(self.activity.has_device or len(self.activity.device_extents))
 
     @cached_property
@@ -601,7 +601,7 @@ def place(top: TopFunction) -> str:
 
 
 def _busy_cores(breakdown: Breakdown) -> str:
-    """How many of the cores were busy, as a sentence; "" if unknown."""
+    """The number of busy cores, as a sentence; "" if unknown."""
     contention = breakdown.contention
     cores, own_cores = contention.get("cores", 0.0), contention.get("own_cores", 0.0)
     return f" {own_cores:.1f} of {cores:.0f} cores were busy with it." if cores else ""
@@ -707,7 +707,7 @@ def _in_few_steps(few: _FewSteps, steps: int, unit: Unit) -> str:
 
 
 def _without_part(breakdown: Breakdown, bound: str, percent: float) -> str:
-    """How long a unit would take without the category, as a sentence; "" if unknown."""
+    """The time of a unit without the category, as a sentence; "" if unknown."""
     unit, step_ms, shares = breakdown.unit, breakdown.mean_ms, breakdown.shares
     if bound == "other" and shares["input"] >= checks.INPUT_MODERATE and breakdown.works_ahead:
         subject, waits, they = f"The {unit.plural}", "wait", "they"
@@ -748,7 +748,9 @@ def _copies_as_work(breakdown: Breakdown, bound: str) -> str:
 
 
 def _device_worked(activity: Activity, step: float, busy: float) -> str:
-    """How long devices worked in a recording: "In these 605 ms the GPU works for 63 ms (10%)."."""
+    """The time that devices worked in a recording: "In these 605 ms the GPU works for 63 ms
+    (10%).".
+    """
     kinds = set(activity.devices["kind"].astype(str))
     kind = kinds.pop() if len(kinds) == 1 else "device"
     several = len(activity.devices) > 1

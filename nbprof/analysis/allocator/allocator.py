@@ -1,5 +1,5 @@
-"""How full is the memory that PyTorch's allocator holds, what is stranded in it, and which blocks
-keep it from being released?
+"""Memory that PyTorch's allocator holds: its use, the bytes stranded in it, and the blocks that
+keep it from being released.
 
 - reserved: what the allocator has from the device, all segments. allocated: blocks in use; pending:
   blocks that were freed while another stream still used them; inactive: free blocks. These four add
@@ -100,7 +100,7 @@ def _stranded_rows(
 
 
 def stranded_by_block(state: State) -> npt.NDArray[np.int64]:
-    """How many bytes of each free block are stranded, int64[blocks]."""
+    """Stranded bytes of each free block, int64[blocks]."""
     pieces = units(state)
     _, stuck = _by_unit(state, pieces)
     kind = state.blocks["state"].to_numpy(np.int64)[pieces["block"]]
@@ -109,8 +109,8 @@ def stranded_by_block(state: State) -> npt.NDArray[np.int64]:
 
 
 def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
-    """Which blocks keep free memory from being released, by the stack that allocated them; the most
-    kept first.
+    """Blocks that keep free memory from being released, by the stack that allocated them; the most
+    memory first.
 
     Returns
     -------
@@ -299,13 +299,10 @@ def timeline(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
 
 
 def start_us(replays: Sequence[Replay]) -> int:
-    """The first time of all histories, us since 1970; 0 where none is stated."""
-    recorded = [
-        int(time[time >= 0].min())
-        for replay in replays
-        if (time := replay.entries["time_us"]).max(initial=-1) >= 0
-    ]
-    return min(recorded, default=0)
+    """The first time of all histories, us since 1970; 0 if none is stated."""
+    times = [replay.entries["time_us"] for replay in replays]
+    stated = [time[time >= 0] for time in times]
+    return min((int(time.min()) for time in stated if len(time)), default=0)
 
 
 _OF_HISTORY = ("peak_allocated_bytes", "peak_reserved_bytes", "before_bytes", "ooms")
@@ -339,7 +336,7 @@ def summary(replays: Sequence[Replay]) -> pd.DataFrame:
 
 
 def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
-    """What is missing from the history, one sentence each."""
+    """The gaps in the history, one sentence each."""
     rows = []
     # Of an allocator that held nothing, a history would be empty, too.
     if replays and (not snapshot.traced or not any(replay.count for replay in replays)):

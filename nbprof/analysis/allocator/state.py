@@ -424,7 +424,7 @@ def _laid_out(
 
 
 def units(state: State) -> pd.DataFrame:
-    """Blocks by the units that can be released on their own: a segment, or a page of an expandable
+    """Blocks by the units that can be released separately: a segment, or a page of an expandable
     one.
 
     Returns

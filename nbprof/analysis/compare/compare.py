@@ -31,7 +31,7 @@ _COPY_IN = re.compile(r"memcpy\s*(hto?d|h2d)|infeed", re.IGNORECASE)
 _COPY_OUT = re.compile(r"memcpy\s*(dto?h|d2h)|outfeed", re.IGNORECASE)
 _COPY_WITHIN = re.compile(r"memcpy\s*(dto?d|d2d|ptop|p2p)", re.IGNORECASE)
 _LAUNCH = re.compile(r"(cuda|hip)Launch|KernelLaunch|ExecutorState::Process", re.IGNORECASE)
-# What frameworks put behind a name so that it is the only one: model/dense_3/MatMul, fusion.12.
+# Suffixes by which frameworks make names unique: model/dense_3/MatMul, fusion.12.
 _COPY_NUMBER = re.compile(r"[_.]\d+(?=$|[/:\[])")
 
 
@@ -136,14 +136,14 @@ def steps(before: Side, after: Side) -> pd.DataFrame:
 
 
 def unit_of(before: Side, after: Side) -> Unit:
-    """What the figures of both are given per; of turns of a loop, marked on one side and found on
+    """The unit of the figures of both; if turns of a loop are marked on one side and detected on
     the other, the marked ones.
     """
     return best([Unit.of(side.overview) for side in (before, after)])
 
 
 def comparable(before: Side, after: Side) -> bool:
-    """Whether the times of their units can be compared: a call with a recording cannot, nor with a
+    """True if the times of their units can be compared: a call cannot with a recording, nor with a
     step.
     """
     kinds = {Unit.of(side.overview).kind for side in (before, after)}
@@ -291,7 +291,7 @@ def kernels(before: Side, after: Side) -> pd.DataFrame:
 
 
 def per_step(before: Side, after: Side) -> bool:
-    """Whether op times are per step; if a run has no steps, they are of the whole profile."""
+    """True if op times are per step; if a run has no steps, they are of the entire profile."""
     return len(before.steps) > 0 and len(after.steps) > 0 and comparable(before, after)
 
 
@@ -374,7 +374,7 @@ def _renamed(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str) -> di
         key = pd.MultiIndex.from_frame(
             part[other_keys].assign(plain=[plain_name(text) for text in part[name]])
         )
-        # One that has several copies left is not told from them.
+        # Copies with the same remaining name cannot be distinguished.
         plain.append(pd.Series(part.index, index=key)[~key.duplicated(keep=False)])
     pairs = plain[1].to_frame("b").join(plain[0].rename("a"), how="inner")
     return dict(zip(pairs["b"].astype(int), pairs["a"].astype(int), strict=True))
@@ -419,5 +419,5 @@ def category_of(name: str, kind: str, side: str, inputs: set[str]) -> str:
 
 
 def same_steps(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
-    """Whether both have the same times, like the same file opened twice."""
+    """True if both have the same times, like the same file opened twice."""
     return len(a) > 0 and len(a) == len(b) and bool(np.array_equal(a, b))

@@ -50,7 +50,7 @@ class Repeat(NamedTuple):
 
 
 class Slowdown(NamedTuple):
-    """How much slower a run is than its baseline.
+    """The slowdown of a run against its baseline.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Slowdown(NamedTuple):
 
 
 def repeat(times: Floats) -> Repeat:
-    """What a gate needs of the step times of one recording, in time order."""
+    """The figures of the step times of one recording, in time order, that a gate needs."""
     count = len(times)
     trimmed = int(TRIM * count)
     ordered = np.sort(times)
@@ -102,12 +102,12 @@ def repeat(times: Floats) -> Repeat:
 def slowdown(
     before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], allowed: float
 ) -> Slowdown:
-    """Whether a run is slower than the runs of the baseline.
+    """Compares a run with the runs of the baseline.
 
-    With the interval of the slowdown, a run is slower if that lies above 0 and does not exclude the
-    slowdown that is not allowed; fine if it excludes that; else the noise is too large to tell. The
-    mean step and the typical one are asked: either may be slower, as a regression may be in a few
-    steps. What outliers hide in the mean, the typical step tells.
+    A run is slower if the interval of the slowdown is above 0 and includes a slowdown that is not
+    allowed; fine if it excludes that; else the noise is too large to decide. Both the mean step and
+    the typical one are compared: a regression may be in a few steps, and outliers may hide one in
+    the mean.
 
     Parameters
     ----------
@@ -117,12 +117,12 @@ def slowdown(
     allowed : float
         The slowdown that is too much, as a fraction.
     """
-    typical = _one(before, after, "typical", "typical_error", allowed)
-    mean = _one(before, after, "mean", "error", allowed)
+    typical = _slowdown_of(before, after, "typical", "typical_error", allowed)
+    mean = _slowdown_of(before, after, "mean", "error", allowed)
     return mean if mean.kind == SLOWER and typical.kind != SLOWER else typical
 
 
-def _one(
+def _slowdown_of(
     before: Sequence[Sequence[Repeat]],
     after: Sequence[Repeat],
     figure: str,
@@ -130,9 +130,9 @@ def _one(
     allowed: float,
 ) -> Slowdown:
     runs = [run for run in before if run]
-    means = np.array([np.mean([getattr(repeat, figure) for repeat in run]) for run in runs])
+    means = np.array([_mean(run, figure) for run in runs])
     was = float(means.mean()) if len(runs) else math.nan
-    now = float(np.mean([getattr(repeat, figure) for repeat in after])) if len(after) else math.nan
+    now = _mean(after, figure) if len(after) else math.nan
     change = now / was - 1
     if len(runs) < LEAST or not len(after):
         return Slowdown(UNKNOWN, figure, was, now, change, math.nan)
@@ -148,23 +148,25 @@ def _one(
         # One run more, drawn from the same noise.
         parts, freedoms = [noise[0] * (1 + 1 / len(runs))], [noise[1]]
     margin = interval(now - was, parts, freedoms, LEVEL).margin / was
-    kind = (
-        SLOWER
-        if change - margin > 0 and change + margin >= allowed
-        else FINE
-        if change + margin < allowed
-        else UNKNOWN
-    )
-    return Slowdown(kind, figure, was, now, change, margin)
+    return Slowdown(_kind(change, margin, allowed), figure, was, now, change, margin)
+
+
+def _mean(run: Sequence[Repeat], figure: str) -> float:
+    return float(np.mean([getattr(repeat, figure) for repeat in run]))
+
+
+def _kind(change: float, margin: float, allowed: float) -> str:
+    if change - margin > 0 and change + margin >= allowed:
+        return SLOWER
+    return FINE if change + margin < allowed else UNKNOWN
 
 
 def _variance(run: Sequence[Repeat], figure: str, error: str) -> tuple[float, float]:
     """The variance of the mean of a run by its own repeats, not below that by their steps, and its
     degrees of freedom.
     """
-    values, errors = (
-        np.array([getattr(repeat, name) for repeat in run]) for name in (figure, error)
-    )
+    values = np.array([getattr(repeat, figure) for repeat in run])
+    errors = np.array([getattr(repeat, error) for repeat in run])
     within = (
         float(np.nanmean(errors**2)) / len(run) if not np.isnan(errors).all() else 0.0,
         float(max(sum(repeat.steps for repeat in run) - len(run), 1)),

@@ -43,12 +43,12 @@ class Difference(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is an interval."""
+        """True if there is an interval."""
         return not math.isnan(self.margin)
 
     @property
     def real(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval excludes 0."""
         return self.known and abs(self.change) > self.margin
 
 
@@ -112,8 +112,8 @@ def interval(
 
 
 def effective_size(values: Floats) -> float:
-    """How many independent values a series in time order is worth: n (1 - r) / (1 + r), with r the
-    correlation of neighbours.
+    """The number of independent values that a series in time order is worth: n (1 - r) / (1 + r),
+    with r the correlation of neighbours.
 
     r counts only where it is larger than chance makes it (2 / sqrt(n)); steps that alternate are
     taken as independent. At least 2.
@@ -140,7 +140,7 @@ def autocorrelation(values: Floats) -> float:
 
 
 def t_quantile(probability: float, freedom: float) -> float:
-    """Student's t: the value that a draw lies below with this probability (0.5…1)."""
+    """Quantile of Student's t for a probability of 0.5…1."""
     low, high = 0.0, 1.0
     while t_probability(high, freedom) < probability and high < 1e12:
         high *= 2

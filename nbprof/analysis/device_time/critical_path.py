@@ -60,7 +60,8 @@ class _Thread:
 
 
 class _Last:
-    """Lookup of the thread that worked last before a moment; of several the first in their order."""
+    """Lookup of the thread that worked last before a moment; of several the first in their order.
+    """
 
     def __init__(self, threads: dict[int, _Thread]) -> None:
         self.lanes = list(threads)

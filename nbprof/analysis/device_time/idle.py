@@ -97,7 +97,7 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
                 category = np.where(category == 0, 0, np.where(end - begin < follows_ps, 1, 2))
             length = end - begin
             total = int(length.sum())
-            # Where no launch is known, nothing tells what the host was waited for.
+            # Without a known launch, the cause on the host is unknown.
             for code, name in enumerate(CATEGORIES):
                 if code == 0 and not (done.launch[of_stream] >= 0).any():
                     continue

@@ -391,8 +391,8 @@ def summary(
 def _classification(
     activity: Activity, steps: pd.DataFrame, used: pd.DataFrame, table: pd.DataFrame
 ) -> dict[str, Any]:
-    """Where steps wait, how much, and that as a sentence: `bound`, `level`, `statement`; and the
-    shares of input as None if these are unknown.
+    """The side that steps wait for, how much, and a sentence: `bound`, `level`, `statement`; and
+    the shares of input as None if these are unknown.
     """
     waits, other = _ratio(used, "input_ms"), _ratio(used, "other_ms")
     if other is not None:

@@ -1,6 +1,4 @@
-"""Which compiled programs a profile has, how much memory each takes, and which of several is
-meant.
-"""
+"""The compiled programs of a profile, the memory of each, and the selection of one by name."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _MOST_NAMED = 5
 
 
 class NoModuleError(NbprofError, KeyError):
-    """There is no such compiled program, or several have the name."""
+    """No compiled program, or several, have the name."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -95,8 +93,8 @@ def choose(name: str, known: Iterable[str]) -> str:
         for full, base_name in zip(names, bases, strict=True)
         if base_name == base
     ]
-    hint = f"; did you mean {_listed(near)}?" if near else f"; it has {_listed(names)}"
-    raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile{hint}")
+    hint = f"did you mean {_listed(near)}?" if near else f"it has {_listed(names)}"
+    raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile; {hint}")
 
 
 def _listed(names: list[str]) -> str:

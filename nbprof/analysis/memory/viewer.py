@@ -1,5 +1,5 @@
-"""Where the memory of a compiled program goes: its working set from instruction to instruction, and
-what is alive at the peak.
+"""Memory of a compiled program: its working set from instruction to instruction, and the buffers
+that are alive at the peak.
 
 XLA plans the memory of a program when it compiles it. The plan is played back here: the heap's own
 events in their order, above what lives as long as the program runs (parameters, results,
@@ -183,7 +183,7 @@ class _Player:
         )  # fmt: skip
 
     def _trace(self) -> HeapTrace | None:
-        """The heap of a temporary allocation of this space; where none is told apart, the one with
+        """The heap of a temporary allocation of this space; if none can be identified, the one with
         most of this space's buffers.
         """
         allocations = self._plan.allocations
@@ -314,8 +314,8 @@ class _Player:
             )
 
     def _fixed(self, fixed: Int64s, points: int) -> Iterator[tuple[object, ...]]:
-        """What lives as long as the program runs: one row an allocation, told by the largest buffer
-        in it.
+        """Allocations that live as long as the program runs: one row each, named after the largest
+        buffer in it.
         """
         plan = self._plan
         owner, buffer = plan.assigned.allocation, plan.assigned.buffer
@@ -381,7 +381,7 @@ class _Player:
 
 @dataclass
 class _Played:
-    """What came of the heap's events: the heap before each and after the last, its peak, and the
+    """The result of the heap's events: the heap before each and after the last, its peak, and the
     spans in which memory was taken.
 
     A span has the row of the buffer that it belongs to, its first program point, the one at which

@@ -94,7 +94,7 @@ def leaves(
         How many ops at most, see `MOST_OPS`.
     """
     ops, idle = measured
-    # What runs other ops has its time, but its FLOPs and bytes are theirs.
+    # The FLOPs and bytes of an op that runs others are theirs; its time is not.
     contains = ops["category"].isin(hlo.CONTAINERS)
     ops = ops.assign(
         time=ops["own"],
@@ -122,7 +122,7 @@ def leaves(
 
 
 def _duplicates(ops: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """What each op shares with its duplicates; '' where it has none."""
+    """The name that each op shares with its duplicates; '' if it has none."""
     names = ops["duplicate"].where(ops["duplicate"] != "", ops["name"])
     is_stated = names.isin(set(ops["duplicate"]) - {""})
     # Within a category of a program, as in the tree.
@@ -178,7 +178,7 @@ def _rest(activity: Activity, rest: pd.DataFrame) -> pd.DataFrame:
 def _told(
     activity: Activity, head: pd.DataFrame, most_described: int
 ) -> tuple[pd.DataFrame, npt.NDArray[np.int64], pd.DataFrame]:
-    """What is inside ops, how much more than that, and what they make and read."""
+    """Ops inside ops, the number left out, and the arrays that they write and read."""
     within: list[tuple[object, ...]] = []
     arrays: list[tuple[object, ...]] = []
     left = np.zeros(len(head), np.int64)
@@ -207,7 +207,7 @@ def _told(
 
 
 def _arrays(program: Program, position: int) -> list[tuple[str, str, str, str, int, int]]:
-    """What an op makes, then what it reads: the first arrays of it."""
+    """The arrays that an op writes, then those that it reads: the first of them."""
     arrays: list[tuple[str, str, str, str, int, int]] = []
     for role, shape in _shapes(program, position):
         for array in shape.arrays():

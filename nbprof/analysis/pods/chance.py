@@ -75,7 +75,7 @@ def deviation(values: Floats) -> Floats:
 
 
 def threshold(tests: int, hosts: int) -> float:
-    """How many deviations from the median make one of so many tests a finding, by Student's t with
-    a deviation out of so many hosts.
+    """The number of deviations from the median that makes one of many tests a finding, by Student's
+    t with a deviation out of so many hosts.
     """
     return t_quantile(1 - LEVEL / max(tests, 1), hosts - 1)

@@ -306,8 +306,8 @@ def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floa
 
 
 def _slope(time: Floats, ahead: Floats) -> float:
-    """How much a clock gains in a unit of time; 0 if that is not certain, or more than a clock
-    could.
+    """The gain of a clock in a unit of time; 0 if it is not certain, or more than a clock could
+    have.
     """
     off = time - time.mean()
     square = float(off @ off)

@@ -46,8 +46,8 @@ _MOST_LINES = 3
 
 
 def notes(ahead: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
-    """What the receipt says of it; `found` is `frame`, `hosts` and `steps` are how many the profile
-    has.
+    """Receipt notes on the backlog; `backlog` is the result of `frame`, `hosts` and `steps` their
+    numbers in the profile.
     """
     rows = [
         (

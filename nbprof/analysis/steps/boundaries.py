@@ -1,5 +1,5 @@
-"""Where in the loop something else begins: an epoch, another loop, steps of another kind, or an
-evaluation that is no step.
+"""Boundaries in the loop: an epoch, another loop, steps of another kind, or an evaluation that is
+not a step.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ def _of_kinds(steps: pd.DataFrame) -> list[tuple[int, str]]:
 
 
 def _of_numbers(steps: pd.DataFrame) -> list[tuple[int, str]]:
-    """Where the numbers begin anew."""
+    """The boundaries where step numbers start again."""
     again = np.flatnonzero(np.diff(steps["step"].to_numpy(np.int64)) <= 0) + 1
     return [(int(row), "loop") for row in again]
 
 
 def _of_loops(steps: pd.DataFrame, unit: Unit) -> list[tuple[int, str]]:
-    """Where iterations that were recorded are those of another run of the loop."""
+    """The boundaries between recorded iterations of different runs of the loop."""
     if unit.kind != ITERATION or unit.estimated:
         return []
     start = steps["start_ms"].to_numpy(np.float64)

@@ -1,4 +1,4 @@
-"""What begins in a step, and what between steps, before the first or after the last."""
+"""Events that begin in a step, rather than between steps, before the first or after the last."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pandas as pd
 def begin_in_steps(
     rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]
 ) -> npt.NDArray[np.bool_]:
-    """Which rows (columns `start`, ps, and `host`, a position in `hosts`) begin in one of the steps
-    of their host.
+    """Flags of the rows (columns `start`, ps, and `host`, a position in `hosts`) that begin in one
+    of the steps of their host.
     """
     result = np.zeros(len(rows), np.bool_)
     if not len(steps):

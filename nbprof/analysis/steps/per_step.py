@@ -25,7 +25,7 @@ _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()
 
 
 class Count(NamedTuple):
-    """A figure, or why it is not known.
+    """A figure, or the reason why it is unknown.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
     host = {name: i for i, name in enumerate(activity.hosts)}
     pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
     work = activity.work.frame()[["event", "host", "group"]]
-    # What runs over the end of a step has a piece in each; it counts for the first.
+    # Work over the end of a step has a piece in each step; it counts for the first.
     work = work.drop_duplicates("event")
     events = work["event"][pd.MultiIndex.from_frame(work[["host", "group"]]).isin(pairs)].to_numpy(
         np.int64
@@ -163,7 +163,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
         else np.zeros(0, "U1")
     )
     traced = functions[np.char.startswith(mode, TRACED)] if len(functions) else functions
-    # What is traced again may be compiled at once: that is one.
+    # Tracing a function again and compiling it at once count as one.
     spans = pd.concat([rows[["event", "host", "start", "end"]] for rows in (compiling, traced)])
     began = spans.groupby("event")["start"].transform("min")
     for host, begin in used.groupby("host", sort=False)["start_ms"].min().items():
@@ -178,9 +178,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
 
 
 def _apart(spans: pd.DataFrame) -> int:
-    """How many spans there are, without those inside others and with the pieces of one event
-    once.
-    """
+    """The number of spans, without those inside others and with the pieces of one event once."""
     total = (
         spans.groupby("event")
         .agg(start=("start", "min"), end=("end", "max"))

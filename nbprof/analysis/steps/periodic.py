@@ -68,17 +68,17 @@ class Periodic:
 
     @property
     def per_step_ms(self) -> float:
-        """What the slow steps cost per step, on average."""
+        """The cost of the slow steps per step, on average."""
         return self.extra_ms * self.slow / self.steps
 
     @property
     def unrecorded_ms(self) -> float:
-        """What of that is in no recorded event."""
+        """The part of that in no recorded event."""
         return self.category_ms * self.slow / self.steps if self.category == "other" else 0.0
 
     @property
     def updates(self) -> bool:
-        """Whether these steps are those in which the optimizer runs."""
+        """True if the optimizer runs in these steps."""
         return bool(_UPDATE.search(self.what))
 
 
@@ -116,8 +116,8 @@ def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
 
 
 def _stands_apart(times: npt.NDArray[np.float64], first: int, every: int) -> bool:
-    """Whether the first slow step is slow for a reason of its own, such as a warm-up: by less than
-    half of what the later ones are.
+    """True if the first slow step is slow for a different reason, such as a warm-up: its period is
+    less than half of the later ones.
     """
     slow = times[first::every]
     usual = float(np.median(np.delete(times, np.arange(first, len(times), every))))
@@ -165,7 +165,7 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
 def _only_there(
     steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace
 ) -> tuple[str, float, float, float]:
-    """What of the trace runs more often in each slow step than in any other: its name, ms more, and
+    """The event that runs more often in each slow step than in any other: its name, ms more, and
     how often it runs in both.
     """
     begin, end = step_bounds(steps)
@@ -176,7 +176,7 @@ def _only_there(
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
     names, code = used_codes(events.name[rows].astype(np.int64), len(trace.names))
-    # What runs more often in each slow step does so on average: most names do not, and need no
+    # Events that run more often in each slow step do so on average: most names do not, and need no
     # count by step.
     in_slow, in_all = (
         np.bincount(code[slow[step]], minlength=len(names)),
@@ -210,7 +210,7 @@ def _only_there(
         / 1e9
     )
     more = took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1)
-    # Of what lies in each other the outermost takes as long or longer.
+    # Of nested events the outermost takes as long or longer.
     largest = int(np.argmax(more))
     mean = often[largest, slow].mean(), often[largest, ~slow].mean()
     return str(trace.names[names[largest]]), float(more[largest]), float(mean[0]), float(mean[1])

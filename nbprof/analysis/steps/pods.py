@@ -162,7 +162,7 @@ class HostSteps:
 
 @dataclass
 class Aligned:
-    """Which steps are common.
+    """The common steps of hosts.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class Aligned:
 
 
 def align(hosts: Sequence[HostSteps], *, has_offsets: bool = False) -> Aligned:
-    """The common steps of several hosts, each with at least one step; `told` is whether their times
+    """The common steps of several hosts, each with at least one step; `has_offsets` if their times
     are known to be of one clock.
 
     The chief is the host with the shortest time from the start of its first step to the end of its

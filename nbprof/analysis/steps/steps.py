@@ -445,8 +445,8 @@ def _steps_of(
 
 
 class _HostFacts(NamedTuple):
-    """What was recorded of a host: marks of its steps on devices, anything on devices, on threads,
-    calls into a device's runtime, waits in these, ops; and the traits of the activity.
+    """The parts of a host that were recorded: marks of its steps on devices, anything on devices,
+    on threads, calls into a device's runtime, waits in these, ops; and the traits of the activity.
     """
 
     has_device_marks: bool
@@ -568,8 +568,8 @@ def segments(
     begin, stop : int64[steps]
         The steps, ps; they may overlap.
     step, start, end, cls : [spans]
-        Index of the step, begin, end and class of each piece of work; what lies outside its step
-        does not count.
+        Index of the step, begin, end and class of each piece of work; the parts outside its step do
+        not count.
     """
     # All steps are swept at once: each span is clipped to its step, and the steps are laid end to
     # end.

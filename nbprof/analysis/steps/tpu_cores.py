@@ -1,4 +1,4 @@
-"""Where the step of each TPU core goes: TensorFlow Profiler's breakdown for TPUs.
+"""TensorFlow Profiler's breakdown of the step of each TPU core.
 
 Each op counts for its kind where no op inside it runs, and what no op covers is idle. All-reduce
 (any collective) is parted: the shortest run of an op among the cores of a host is what it takes to
@@ -187,7 +187,7 @@ def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
     ran = spans[spans["core"] >= 0][_WHO].drop_duplicates()
     if not len(sparse) and not len(ran):
         return table.reset_index(drop=True)
-    # A SparseCore without steps of its own has those of its TensorCore.
+    # A SparseCore without steps has those of its TensorCore.
     without = ran.merge(sparse[_WHO].drop_duplicates(), on=_WHO, how="left", indicator=True)
     lent = without[without["_merge"] == "left_only"][_WHO].merge(
         table.drop(columns="core"), on=["host", "device"]

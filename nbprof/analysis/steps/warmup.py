@@ -1,6 +1,4 @@
-"""Which steps averages include: training steps, without the first ones, which compile and warm
-up.
-"""
+"""The steps in averages: training steps, without the first ones, which compile and warm up."""
 
 from __future__ import annotations
 
@@ -71,8 +69,8 @@ _CROWD, _CROWD_FACTOR = 3, 2
 
 
 def crowded(steps: pd.DataFrame) -> pd.Series:
-    """Whether each step asked for several times the batches of the other steps of its host and
-    kind, as where it holds a validation.
+    """Flags of the steps that asked for several times the batches of the other steps of their host
+    and kind, as a step with a validation does.
 
     The call that finds a loader at its end counts as well, so that the first step of an epoch has
     one more.
@@ -97,7 +95,7 @@ def _lower_median(group: Int64s, values: npt.NDArray[np.float64]) -> npt.NDArray
 
 
 def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:
-    """Which steps hold the batches of several, in a sentence; empty where none does."""
+    """The steps that hold the batches of several, as a sentence; empty without any."""
     full = crowded(steps)
     if not full.any():
         return ""
@@ -119,9 +117,7 @@ _MOST_NUMBERS = 4
 
 
 def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
-    """Whether each step is warm-up: one of the first `warmup` of its host, or, for None, one that
-    is found to be.
-    """
+    """Flags of the warm-up steps: the first `warmup` of each host, or, for None, those detected."""
     if warmup is not None:
         first = steps.groupby("host", sort=False).cumcount() < warmup
         if not first.all():
@@ -139,8 +135,8 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
 
 
 def starting(steps: pd.DataFrame) -> pd.Series:
-    """Whether each step is among the first iterations of its graph, as in `p.ascend.iterations`:
-    two of four or more, one of fewer.
+    """Flags of the first iterations of each graph, as in `p.ascend.iterations`: two of four or
+    more, one of fewer.
     """
     groups = steps.groupby("host", sort=False)["step"]
     count = groups.transform("size")
@@ -196,8 +192,8 @@ def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
 
 
 def first_factor(steps: pd.DataFrame) -> float | None:
-    """How many times the longest of the following steps the first takes, cut ones aside; None for
-    fewer than two, or for many.
+    """How many times as long the first step is as the longest of the following ones, except cut
+    ones; None for fewer than two, or for many.
     """
     times = steps["step_time_ms"].to_numpy(np.float64)[~steps["cut"].to_numpy(np.bool_)]
     if len(steps) > _FOLLOWING or len(times) < 2 or not times[1:].max() > 0:
@@ -220,8 +216,8 @@ def _first_of_few(times: Floats, is_cut: Flags) -> Flags:
 
 
 def _warmup(times: Floats, is_cut: Flags, traces: Flags) -> Flags:
-    """The leading steps that take far longer than the rest; one that is cut is in no average, and
-    says nothing of the step after it.
+    """The leading steps that take far longer than the rest; a cut step is in no average, and does
+    not decide on the step after it.
 
     So does the first step of a further training, which traces functions of its own; where they are
     traced more often than a cell trains, or again a few steps later, that is what the loop costs.
