@@ -104,8 +104,7 @@ class Unit:
 
     @property
     def counted(self) -> str:
-        """The unit of counts: "12 times per step"; for the recording "12 times in the recording".
-        """
+        """The unit of counts: "12 times per step"; for a recording "12 times in the recording"."""
         return "in the recording" if self.whole else self.per
 
     @property

@@ -51,28 +51,31 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
     first, code = unique_rows(host, device)
     of_device = rows_by_code(code)
     for number in np.lexsort((device[first], host[first])).tolist():
-        of = of_device[number]
-        one = int(host[of[0]]), int(device[of[0]])
-        label = activity.hosts[one[0]]
-        low, high = _window(steps, label, start[of], start[of] + duration[of])
-        begin, end = np.clip(start[of], low, high), np.clip(start[of] + duration[of], low, high)
+        launches = of_device[number]
+        of_host, ordinal = int(host[launches[0]]), int(device[launches[0]])
+        label = activity.hosts[of_host]
+        low, high = _window(steps, label, start[launches], start[launches] + duration[launches])
+        begin, end = (
+            np.clip(start[launches], low, high),
+            np.clip(start[launches] + duration[launches], low, high),
+        )
         lasting = np.flatnonzero(end > begin)
-        begin, end, of = begin[lasting], end[lasting], of[lasting]
-        busy, working = sweep(begin, end, np.minimum(blocks[of], 1))
+        begin, end, launches = begin[lasting], end[lasting], launches[lasting]
+        busy, working = sweep(begin, end, np.minimum(blocks[launches], 1))
         length = (end - begin).astype(np.float64)
-        tells = tensor[of] >= 0
+        tells = tensor[launches] >= 0
         rows.append(
             {
                 "host": label,
-                "device": one[1],
-                "name": names.get((label, one[1])),
+                "device": ordinal,
+                "name": names.get((label, ordinal)),
                 "window_ms": (high - low) / 1e9,
                 "utilization_percent": _share(busy, high - low),
                 "sm_efficiency_percent": _share(working, high - low),
-                "occupancy_percent": _mean(occupancy[of], length),
+                "occupancy_percent": _mean(occupancy[launches], length),
                 "tensor_core_percent": 100
-                * _mean((tensor[of] == 1)[tells].astype(np.float64), length[tells]),
-                "kernels": len(of),
+                * _mean((tensor[launches] == 1)[tells].astype(np.float64), length[tells]),
+                "kernels": len(launches),
             }
         )
     return frames.typed("kernels.devices", pd.DataFrame(rows, columns=COLUMNS))

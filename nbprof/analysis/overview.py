@@ -295,19 +295,19 @@ def environment(activity: Activity) -> dict[str, Any]:
     `architecture`), `framework`, `versions`, `start_time` (ISO, UTC), `duration_s`; None, or an
     empty mapping, for facts that the file does not state.
     """
-    stated = activity.environment
-    versions = stated.get("versions")
+    recorded = activity.environment
+    versions = recorded.get("versions")
     facts = {
         "hosts": list(activity.hosts),
         "device_count": len(activity.devices),
         "devices": _device_kinds(activity.devices),
         "framework": activity.framework.title or None,
         "versions": versions if isinstance(versions, dict) else {},
-        "start_time": stated.get("start_time"),
-        "duration_s": stated.get("duration_s"),
+        "start_time": recorded.get("start_time"),
+        "duration_s": recorded.get("duration_s"),
     }
-    if "processes" in stated:
-        facts["processes"] = stated["processes"]
+    if "processes" in recorded:
+        facts["processes"] = recorded["processes"]
     return facts
 
 

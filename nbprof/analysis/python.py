@@ -29,18 +29,19 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-# Where Python keeps what it was installed with, and what was installed into it; code without a
-# file; nbprof's own.
+# Folders of the standard library and of installed packages; code without a file; nbprof's code.
 _LIBRARY = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3|^<(?!stdin|ipython-input)"
     r"|[/\\]nbprof[/\\](?:capture|notebook)[/\\]"
 )
 _PACKAGE = re.compile(
-    r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\](?:lib-dynload[/\\])?([^/\\.]+)"
+    r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\](?:lib-dynload[/\\])?"
+    r"([^/\\.]+)"
 )
 _FROZEN = re.compile(r"<frozen ([^.>]+)")
 _WAITING = re.compile(
-    r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)\.py\Z"
+    r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)"
+    r"\.py\Z"
 )
 _MOST_THREADS = 50
 """Threads that are told apart to say where a function ran."""
@@ -221,11 +222,11 @@ class Python:
         number = {name: i for i, name in enumerate(dict.fromkeys(names))}
         of_function = np.array([number[name] for name in names], np.int64)
         modules, key = self._keyed(of_function[self._function] if len(names) else self._function)
-        found = list(number)
+        packages = list(number)
         return self._frame(
             "python.modules",
             self._rows(key, len(modules)),
-            module=[found[each] for each in modules],
+            module=[packages[each] for each in modules],
         )
 
     @cached_property

@@ -33,16 +33,19 @@ _PARTS = tuple(
         ),
         (
             "moe",
-            r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing|bitmatrix|matmul_(?:ogs|scatter)",
+            r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing"
+            r"|bitmatrix|matmul_(?:ogs|scatter)",
         ),
         (
             "attention",
-            r"attn|attention|(?<![a-z])(?:flash(?:::|_fwd|_bwd)|mha|mla|rope)|fmha|paged|rotary|_and_cache|kv_?(?:cache|buffer)|batch_?(?:decode|prefill)",
+            r"attn|attention|(?<![a-z])(?:flash(?:::|_fwd|_bwd)|mha|mla|rope)|fmha|paged|rotary"
+            r"|_and_cache|kv_?(?:cache|buffer)|batch_?(?:decode|prefill)",
         ),
         ("norm", r"norm(?!al)"),
         (
             "gemm",
-            r"gemm|gemv|nvjet|matmul|cijk_|xmma|marlin|machete|scaled_mm|splitk|::(?:mm|bmm|addmm|baddbmm|linear)\Z|cutlass",
+            r"gemm|gemv|nvjet|matmul|cijk_|xmma|marlin|machete|scaled_mm|splitk"
+            r"|::(?:mm|bmm|addmm|baddbmm|linear)\Z|cutlass",
         ),
     )
 )
@@ -59,8 +62,11 @@ def part_of(kernel: str, op: str = "", *, product: bool = False) -> str:
         Whether it is known to compute products of matrices.
     """
     for name in (kernel.lower(), op.lower()):
-        if name and (found := next((part for part, pattern in _PARTS if pattern.search(name)), "")):
-            return found
+        if not name:
+            continue
+        for part, pattern in _PARTS:
+            if pattern.search(name):
+                return part
     return "gemm" if product else "other"
 
 

@@ -277,8 +277,8 @@ class Breakdown:
 
     def second(self, largest: str) -> str:
         """The largest category besides `largest`."""
-        others = (category for category in CATEGORIES if category != largest)
-        return max(others, key=self.shares.__getitem__)
+        rest = (category for category in CATEGORIES if category != largest)
+        return max(rest, key=self.shares.__getitem__)
 
 
 def _in_ops(percent: float, cpu: CpuSplit | None) -> list[HostPart]:

@@ -301,8 +301,8 @@ def timeline(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
 def start_us(replays: Sequence[Replay]) -> int:
     """The first time of all histories, us since 1970; 0 if none is stated."""
     times = [replay.entries["time_us"] for replay in replays]
-    stated = [time[time >= 0] for time in times]
-    return min((int(time.min()) for time in stated if len(time)), default=0)
+    recorded = [time[time >= 0] for time in times]
+    return min((int(time.min()) for time in recorded if len(time)), default=0)
 
 
 _OF_HISTORY = ("peak_allocated_bytes", "peak_reserved_bytes", "before_bytes", "ooms")

@@ -24,7 +24,8 @@ from nbprof.analysis.steps.steps import counted
 
 STEP = "step_time"
 _COLLECTIVE = re.compile(
-    r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all|collective",
+    r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
+    r"|collective",
     re.IGNORECASE,
 )
 _COPY_IN = re.compile(r"memcpy\s*(hto?d|h2d)|infeed", re.IGNORECASE)

@@ -195,8 +195,8 @@ def signed(value: float, digits: int) -> str:
 def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits: int) -> str:
     unit = unit_of(before, after)
     if not comparable(before, after):
-        given = (f"{side.label} is given {_unit_text(side)}" for side in (before, after))
-        return f"Times cannot be compared: {', '.join(given)}"
+        texts = (f"{side.label} is given {_unit_text(side)}" for side in (before, after))
+        return f"Times cannot be compared: {', '.join(texts)}"
     without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
     if without:
         have = "has" if len(without) == 1 else "have"

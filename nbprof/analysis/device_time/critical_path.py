@@ -40,7 +40,8 @@ from nbprof.schema import frames
 SEGMENTS = frames.names("device_time.critical_path_pieces")
 PATH = ["kind", "name", "op", "pieces", "total_us", "percent", "longest_us", "_at_ms", "_for_ms"]
 _SYNC = re.compile(
-    r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize",
+    r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait"
+    r"|ze\w+Synchronize|aclrtSynchronize",
     re.IGNORECASE,
 )
 _SLACK_PS = 1_000_000
@@ -60,8 +61,7 @@ class _Thread:
 
 
 class _Last:
-    """Lookup of the thread that worked last before a moment; of several the first in their order.
-    """
+    """Lookup of the thread that worked last before a moment; of equal ones the first."""
 
     def __init__(self, threads: dict[int, _Thread]) -> None:
         self.lanes = list(threads)

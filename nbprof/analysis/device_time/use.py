@@ -64,7 +64,8 @@ def added(hosts: list[dict[str, float | None]]) -> dict[str, float | None]:
     """The costs of several hosts together."""
     sums: dict[str, float | None] = {}
     for key in hosts[0]:
-        values = [value for value in (host[key] for host in hosts) if value is not None]
+        values = [host[key] for host in hosts]
+        values = [value for value in values if value is not None]
         sums[key] = sum(values) if values else None
     return sums
 

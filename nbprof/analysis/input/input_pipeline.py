@@ -398,7 +398,7 @@ def _classification(
     if other is not None:
         other -= waiting_percent(steps)
     bound, level = checks.input_class(waits, other)
-    known = {
+    classification = {
         "bound": bound,
         "level": level,
         "statement": checks.input_statement(waits, other, activity.unit),
@@ -408,11 +408,11 @@ def _classification(
     if input_percent is not None and not traced(activity, used, table):
         no_shares = dict.fromkeys(_SHARES)
         if level == "potential":
-            return {**no_shares, **known}
+            return {**no_shares, **classification}
         return {**no_shares, **unknown, "statement": checks.UNTRACED}
     if level == "no" and not waits_traced(activity, table):
         return {**unknown, "statement": checks.copies_statement(waits or 0.0, activity.unit)}
-    return known
+    return classification
 
 
 def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool:

@@ -172,18 +172,18 @@ def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> 
     return result
 
 
-def _step(memory: Int32s, stated: Int64s) -> Int64s:
+def _step(memory: Int32s, groups: Int64s) -> Int64s:
     """The step of each event: the one stated, else the one after the last that its allocator stated
     before.
     """
     order = np.argsort(memory, kind="stable")
-    ident = stated[order]
+    ident = groups[order]
     position = np.where(ident >= 0, np.arange(len(order)), -1)
     last = np.maximum.accumulate(position) if len(position) else position
     begins = run_starts(memory[order])
     before = np.repeat(begins, np.diff(np.append(begins, len(order))))
     previous = np.where(last >= before, ident[np.maximum(last, 0)], -1)
-    result = np.empty_like(stated)
+    result = np.empty_like(groups)
     result[order] = np.where(ident >= 0, ident, previous + 1)
     return result
 
@@ -321,7 +321,7 @@ def notes(rows: pd.DataFrame) -> list[Note]:
         lacks[column] = np.bincount(code[is_stated], minlength=len(idents)) == 0
     notes = []
     for values, group in pd.DataFrame(lacks, index=idents).groupby(list(_STATED), sort=False):
-        lacking = [text for text, flag in zip(_STATED.values(), values, strict=True) if flag]
+        lacking = [text for text, flag in zip(_STATED.values(), values, strict=True) if bool(flag)]
         if not lacking:
             continue
         allocators = str(group.index[0])

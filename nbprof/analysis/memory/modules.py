@@ -45,22 +45,22 @@ def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
     machines with programs of their own have, are told apart by the machine that is the first with
     it: `jit_step(8) on host1`.
     """
-    out: dict[str, Named] = {}
+    by_name: dict[str, Named] = {}
     variants: dict[tuple[str, bytes], Named] = {}
     for module in modules:
         host = hosts[module.host] if 0 <= module.host < len(hosts) else str(module.host)
         twins = variants.get((module.title, module.data))
         if twins is None:
             name, number = module.title, 1
-            while name in out:
+            while name in by_name:
                 name = f"{module.title} on {host}" + (f" ({number})" if number > 1 else "")
                 number += 1
-            twins = out[name] = variants[module.title, module.data] = Named(name, module)
+            twins = by_name[name] = variants[module.title, module.data] = Named(name, module)
         twins.hosts.append(host)
-    return out
+    return by_name
 
 
-def choose(name: str, known: Iterable[str]) -> str:
+def choose(name: str, candidates: Iterable[str]) -> str:
     """The full name of a program, given that name or, if unique, the part before its id.
 
     Raises
@@ -68,7 +68,7 @@ def choose(name: str, known: Iterable[str]) -> str:
     NoModuleError
         None has the name, or several have; says which there are.
     """
-    names = list(known)
+    names = list(candidates)
     if name in names:
         return name
     if (plain := str(name).removesuffix("(0)")) in names:

@@ -169,18 +169,21 @@ class _Player:
                 " as 0."
             )
         size = allocations.size
+        not_reusable = allocations.thread_local | allocations.tuple_
         return View(
-            self._space, timeline, at_peak,
+            self._space,
+            timeline,
+            at_peak,
             peak_bytes=played.peak + base,
             peak_unpadded_bytes=played.peak_unpadded + base,
             peak_position=played.position,
             parameter_bytes=int(size[here & (allocations.parameter >= 0)].sum()),
             output_bytes=int(size[here & allocations.live_out].sum()),
             throughout_bytes=base,
-            not_reusable_bytes=int(size[here & (allocations.thread_local | allocations.tuple_)].sum()),
+            not_reusable_bytes=int(size[here & not_reusable].sum()),
             total_bytes=int(size[here & ~allocations.thread_local].sum()),
             notes=self._notes,
-        )  # fmt: skip
+        )
 
     def _trace(self) -> HeapTrace | None:
         """The heap of a temporary allocation of this space; if none can be identified, the one with
@@ -265,10 +268,17 @@ class _Player:
         names = [trace.names[code] if code >= 0 else "" for code in codes]
         ends = np.array(end, np.int64)
         return _Played(
-            np.array([*allocated, now], np.int64), np.array([*unpadded, bare], np.int64), [*names, ""], peak, peak_bare, position,
-            np.array([rows[ident] for ident in who], np.int64), np.array(start, np.int64), np.where(ends < 0, len(allocated), ends),
+            np.array([*allocated, now], np.int64),
+            np.array([*unpadded, bare], np.int64),
+            [*names, ""],
+            peak,
+            peak_bare,
+            position,
+            np.array([rows[ident] for ident in who], np.int64),
+            np.array(start, np.int64),
+            np.where(ends < 0, len(allocated), ends),
             np.array([rows[root_of[ident]] for ident in who], np.int64),
-        )  # fmt: skip
+        )
 
     def _bare(self, row: int) -> int:
         """Bytes of a buffer's value without padding; of a tuple's table of its parts 8 bytes a
@@ -309,7 +319,7 @@ class _Player:
             size = int(self._plan.buffers.size[played.root[span]])
             allocation = home.get(row, -1)
             index = int(self._plan.allocations.index[allocation]) if allocation >= 0 else -1
-            yield self._told(
+            yield self._buffer_row(
                 row, TEMPORARY, size, index, int(played.start[span]), int(played.end[span])
             )
 
@@ -327,9 +337,14 @@ class _Player:
             )
         ]
         first = {int(owner[row]): int(buffer[row]) for row in reversed(order.tolist())}
-        for at in fixed.tolist():
-            size, index = int(plan.allocations.size[at]), int(plan.allocations.index[at])
-            yield self._told(first.get(at, -1), self._category(at), size, index, 0, points)
+        for allocation in fixed.tolist():
+            size, index = (
+                int(plan.allocations.size[allocation]),
+                int(plan.allocations.index[allocation]),
+            )
+            yield self._buffer_row(
+                first.get(allocation, -1), self._category(allocation), size, index, 0, points
+            )
 
     def _category(self, allocation: int) -> str:
         plan = self._plan.allocations
@@ -341,7 +356,7 @@ class _Player:
             return THREAD_LOCAL
         return CONSTANT if plan.constant[allocation] else TEMPORARY
 
-    def _told(
+    def _buffer_row(
         self, row: int, category: str, size: int, allocation: int, start: int, end: int
     ) -> tuple[object, ...]:
         if row < 0:

@@ -114,11 +114,16 @@ def leaves(
     table["framework_op"] = head["framework_op"].str.removesuffix(":").to_numpy(object)
     table["duplicate"] = _duplicates(ops)[: len(head)]
     table = table.assign(**_longest(activity, head, start))
-    within, left, arrays = _told(activity, head.head(most_described), most_inside)
+    within, left_out, arrays = _inside(activity, head.head(most_described), most_inside)
+    not_described = np.zeros(len(head) - len(left_out), np.int64)
     return Leaves(
-        table, _rest(activity, rest), within, np.append(left, np.zeros(len(head) - len(left), np.int64)), arrays,
+        table,
+        _rest(activity, rest),
+        within,
+        np.append(left_out, not_described),
+        arrays,
         float(idle) if activity.has_device else float("nan"),
-    )  # fmt: skip
+    )
 
 
 def _duplicates(ops: pd.DataFrame) -> npt.NDArray[np.object_]:
@@ -175,8 +180,8 @@ def _rest(activity: Activity, rest: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _told(
-    activity: Activity, head: pd.DataFrame, most_described: int
+def _inside(
+    activity: Activity, head: pd.DataFrame, most_inside: int
 ) -> tuple[pd.DataFrame, npt.NDArray[np.int64], pd.DataFrame]:
     """Ops inside ops, the number left out, and the arrays that they write and read."""
     within: list[tuple[object, ...]] = []
@@ -188,10 +193,10 @@ def _told(
     )
     for row, (host, ident, name, runs) in enumerate(columns if programs is not None else ()):
         nodes = op_profile.fused_ops(programs, host, ident, name, runs)
-        left[row] = max(0, len(nodes) - most_described)
+        left[row] = max(0, len(nodes) - most_inside)
         within += [
             (row, node.name, node.category, node.flops, *node.text[:2])
-            for node in nodes[:most_described]
+            for node in nodes[:most_inside]
         ]
         program = programs.program(host, ident)
         position = None if program is None else program.place(name)
@@ -254,6 +259,6 @@ def padded(shape: Shape) -> str:
     for dimension, size in zip(order, reversed(tile), strict=False):
         sizes[dimension] = -(-sizes[dimension] // size) * size
     text = f"{shape.element}[{','.join(map(str, sizes))}]"
-    # Later tiles may add to it in ways that no dimension tells.
-    whole = int(-(-int(np.prod(sizes, dtype=object)) * shape.element_bytes // 1))
-    return text if whole == shape.padded_bytes else ""
+    # Later tiles may add padding that is not part of any dimension.
+    padded = int(-(-int(np.prod(sizes, dtype=object)) * shape.element_bytes // 1))
+    return text if padded == shape.padded_bytes else ""

@@ -500,11 +500,9 @@ def table(sides: list[Side], *, with_idle: bool, limit: int = sys.maxsize) -> pd
     """The public frame of some sides; at most `limit` rows of each, which are counted before idle
     is left out.
     """
-    parts = [part for part in (_rows(side, with_idle, limit) for side in sides) if len(part)]
-    if parts:
-        rows = pd.concat(parts, ignore_index=True)
-    else:
-        rows = pd.DataFrame(columns=COLUMNS)
+    parts = [_rows(side, with_idle, limit) for side in sides]
+    parts = [part for part in parts if len(part)]
+    rows = pd.concat(parts or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
     rows["rank"] = np.arange(1, len(rows) + 1)
     if "bound_by" in rows:
         rows["bound_by"] = rows["bound_by"].fillna("")

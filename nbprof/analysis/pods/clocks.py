@@ -236,10 +236,10 @@ def _as_others(took: Floats, usual: Floats) -> bool:
         differences = [took[lag:] - usual[: len(usual) - lag]]
         if lag:
             differences.append(took[: len(took) - lag] - usual[lag:])
-        stated = [away[~np.isnan(away)] for away in differences]
-        if min(map(len, stated)) < _LEAST_STEPS - 1 - lag:
+        without_nan = [away[~np.isnan(away)] for away in differences]
+        if min(map(len, without_nan)) < _LEAST_STEPS - 1 - lag:
             return False
-        off = np.abs(np.concatenate([away - np.median(away) for away in stated]))
+        off = np.abs(np.concatenate([away - np.median(away) for away in without_nan]))
         spreads.append(float(np.percentile(off, _MOST, method="lower")))
     return spreads[0] < _ALIKE * min(spreads[1:])
 

@@ -164,7 +164,7 @@ class Instances:
     @cached_property
     def is_main(self) -> npt.NDArray[np.bool_]:
         """Flags of the ranges on the main lane of their host."""
-        return self.lane == self.main[self.host]
+        return np.asarray(self.lane == self.main[self.host], np.bool_)
 
     @cached_property
     def folded(self) -> npt.NDArray[np.object_]:

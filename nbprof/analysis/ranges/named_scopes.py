@@ -92,12 +92,12 @@ def scope_sums(
         return None
     names = _Names()
     tables = []
-    for side, runs, parts in (
+    for side, ops, parts in (
         ("device", activity.device_ops, activity.op_parts),
         ("host", activity.cpu_ops, activity.cpu_parts),
     ):
-        if len(runs):
-            tables.append(_runs_in_steps(activity, steps, runs.frame(), parts, names, side))
+        if len(ops):
+            tables.append(_runs_in_steps(activity, steps, ops.frame(), parts, names, side))
     framework_ops = host_ops[~host_ops["dataset"].to_numpy(np.bool_)]
     if activity.framework is not JAX and len(framework_ops):
         tables.append(
@@ -132,13 +132,13 @@ def _runs_in_steps(
     if "part" in ops:
         part = ops["part"].to_numpy(np.int64)[used]
     first, code = unique_rows(part, op)
-    stated, compiled = parts.framework_op.tolist(), parts.hlo.tolist()
+    framework_ops, compiled = parts.framework_op.tolist(), parts.hlo.tolist()
     texts = activity.ops.values
     name_codes = np.zeros(len(first), np.int64)
     for index, row in enumerate(first.tolist()):
         part_row = int(part[row])
         is_compiled = 0 <= part_row < len(compiled) and bool(compiled[part_row])
-        name = stated[part_row] if is_compiled else texts[op[row]]
+        name = framework_ops[part_row] if is_compiled else texts[op[row]]
         name_codes[index] = names.code(str(name or ""), is_compiled)
     time = ops["own"].to_numpy(np.float64)[used]
     return _Runs(name_codes[code], np.full(len(used), SIDES.index(side)), time, start[used])

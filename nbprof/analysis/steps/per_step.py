@@ -169,7 +169,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     for host, begin in used.groupby("host", sort=False)["start_ms"].min().items():
         number = activity.hosts.index(str(host))
         # One that began before ran into these steps: it is of warm-up.
-        count += _apart(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
+        count += _disjoint(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
     if not count and not (activity.framework.records_compilation and activity.has_host_ops):
         return Count(
             None, "the recording has no host ops, or its framework does not record compilation"
@@ -177,7 +177,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     return Count(float(count))
 
 
-def _apart(spans: pd.DataFrame) -> int:
+def _disjoint(spans: pd.DataFrame) -> int:
     """The number of spans, without those inside others and with the pieces of one event once."""
     total = (
         spans.groupby("event")

@@ -156,8 +156,8 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
                 + factorial[count - number]
             )
             log[number < _LEAST] = np.inf
-            at = int(np.argmin(log))
-            best = min(best, (float(log[at]), every, at + skipped * every))
+            phase = int(np.argmin(log))
+            best = min(best, (float(log[phase]), every, phase + skipped * every))
     tried = longest * (longest + 1) - 2
     return min(float(np.exp(best[0])) * tried, 1.0), best[1], best[2]
 

@@ -177,23 +177,21 @@ def numbered(
 
 def _warmup_flags(
     steps: pd.DataFrame, odd: pd.Series, warmup: int | None, traits: set[str]
-) -> pd.Series:
+) -> npt.NDArray[np.bool_]:
     """Flags of the steps that are warm-up."""
-    flags: Any
     if warmup is None and SERVING in traits:
         # Their time depends on the requests; an engine is warm before it serves any.
-        flags = False
+        flags = np.zeros(len(steps), np.bool_)
     elif warmup is None and ITERATIONS in traits:
-        flags = starting(steps)
+        flags = np.asarray(starting(steps), np.bool_)
     else:
-        flags = warming(steps.assign(cut=odd), warmup)
-    flags = pd.Series(flags, steps.index)
+        flags = np.asarray(warming(steps.assign(cut=odd), warmup), np.bool_)
     if not steps["waited"].any():
         return flags
     # A rank that the others wait for at the start does not hurry in its own step: of all ranks that
     # step is warm-up.
     nth = steps.groupby("host", sort=False).cumcount()
-    waited = nth.isin(nth[steps["waited"]])
+    waited = nth.isin(nth[steps["waited"]]).to_numpy(np.bool_)
     return flags if (flags | waited).all() else flags | waited
 
 

@@ -54,7 +54,7 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
     )
     wait = _waited(table, spans[spans["kind"] == _ALL_REDUCE])
     total_ps = (table["end"] - table["start"]).to_numpy(np.float64)
-    out = table[["group", "device", "core"]].copy()
+    result = table[["group", "device", "core"]].copy()
     first, step_code = unique_rows(*(table[name].to_numpy(np.int64) for name in _WHO))
     hosts = [activity.hosts[host] for host in table["host"].to_numpy()[first].tolist()]
     inputs = [
@@ -62,25 +62,30 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
         for core in table["core"].to_numpy()[first].tolist()
     ]
     workers = zip(hosts, table["device"].to_numpy()[first].tolist(), inputs, strict=True)
-    out["host"] = text_column(np.array(hosts, object), step_code)
-    out["worker"] = text_column(
+    result["host"] = text_column(np.array(hosts, object), step_code)
+    result["worker"] = text_column(
         np.array([f"{host}:{device}{core}" for host, device, core in workers], object), step_code
     )
     chips = activity.devices.set_index(["host", "device"])["chip"]
-    out["chip"] = pd.array(
-        chips.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).to_numpy(), dtype="Int64"
+    result["chip"] = pd.array(
+        chips.reindex(pd.MultiIndex.from_frame(result[["host", "device"]])).to_numpy(),
+        dtype="Int64",
     )
-    out["start_ms"], out["step_time_ms"] = table["start"] / 1e9, total_ps / 1e9
+    result["start_ms"], result["step_time_ms"] = table["start"] / 1e9, total_ps / 1e9
     for index, kind in enumerate(CORE_KINDS):
-        out[f"{kind}_ms"] = total[:, index] / 1e9
-    out["all_reduce_compute_ms"], out["all_reduce_sync_ms"] = (
+        result[f"{kind}_ms"] = total[:, index] / 1e9
+    result["all_reduce_compute_ms"], result["all_reduce_sync_ms"] = (
         (total[:, _ALL_REDUCE] - wait) / 1e9,
         wait / 1e9,
     )
-    out["idle_ms"] = np.maximum(total_ps - total.sum(axis=1), 0.0) / 1e9
-    out = out.merge(counted[["host", "group", "step", "name", "counted"]], on=["host", "group"])
-    out = out.sort_values(["start_ms", "host", "device", "core"], kind="stable", ignore_index=True)
-    return pd.DataFrame(out[[*COLUMNS, "host", "group", "counted"]].astype(_TYPES))
+    result["idle_ms"] = np.maximum(total_ps - total.sum(axis=1), 0.0) / 1e9
+    result = result.merge(
+        counted[["host", "group", "step", "name", "counted"]], on=["host", "group"]
+    )
+    result = result.sort_values(
+        ["start_ms", "host", "device", "core"], kind="stable", ignore_index=True
+    )
+    return pd.DataFrame(result[[*COLUMNS, "host", "group", "counted"]].astype(_TYPES))
 
 
 def empty() -> pd.DataFrame:

@@ -177,8 +177,8 @@ def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
     """Why the first of a few steps is warm-up, or why that is not known; of several hosts the one
     where it takes the longest.
     """
-    found = [first_factor(rows) for _, rows in steps.groupby(["host", "kind"])]
-    factors = [factor for factor in found if factor is not None]
+    of_hosts = [first_factor(rows) for _, rows in steps.groupby(["host", "kind"])]
+    factors = [factor for factor in of_hosts if factor is not None]
     if not factors:
         return "too few to tell: 2 or more are needed"
     if excluded:

@@ -49,14 +49,12 @@ def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFra
 def _table(
     activity: Activity, host: int, device: int | None, *, on_device: bool = True
 ) -> pd.DataFrame:
-    markers, work = activity.markers.frame(), activity.xprof_work.frame()
-    own = activity.xprof_markers.frame()
-    markers = own if (own["host"] == host).any() else markers
-    core_markers = (
-        (markers["device"] == device)
-        if device is not None
-        else (markers["device"] >= 0) == on_device
-    )
+    markers, work = activity.xprof_markers.frame(), activity.xprof_work.frame()
+    if not (markers["host"] == host).any():
+        markers = activity.markers.frame()
+    core_markers = (markers["device"] >= 0) == on_device
+    if device is not None:
+        core_markers = markers["device"] == device
     times = steps.longest(
         markers[(markers["host"] == host) & core_markers & ~markers["event"].isin(activity.rebuilt)]
     )
@@ -66,10 +64,11 @@ def _table(
         times["start"].to_numpy(np.int64),
         times["end"].to_numpy(np.int64),
     )
-    where = work["device"].to_numpy()
-    used = (work["host"].to_numpy() == host) & (
-        (where == device) if device is not None else (where >= 0) == on_device
-    )
+    work_device = work["device"].to_numpy()
+    of_device = (work_device >= 0) == on_device
+    if device is not None:
+        of_device = work_device == device
+    used = (work["host"].to_numpy() == host) & of_device
     step, rows = steps.step_of_spans(group, work["group"].to_numpy(), used)
     cls = work["cls"].to_numpy()[rows]
     start, end = (work[c].to_numpy()[rows] for c in ("start", "end"))
