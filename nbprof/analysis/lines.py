@@ -253,7 +253,7 @@ def _first_person_call(frames_of_stack: str) -> Place | None:
 
 
 def _name(cell: str, cells: dict[str, int]) -> str:
-    """`Cell [3]` for the stem of a cell with a known number, `Cell` for others; a path unchanged."""
+    """`Cell [3]` for the stem of a cell with a known number, `Cell` for others; or a path."""
     if not cell.isdigit():
         return cell
     return f"Cell [{cells[cell]}]" if cell in cells else "Cell"

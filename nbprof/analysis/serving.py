@@ -33,19 +33,25 @@ _PARTS = tuple(
         ),
         (
             "moe",
-            r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing"
-            r"|bitmatrix|matmul_(?:ogs|scatter)",
+            (
+                r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing"
+                r"|bitmatrix|matmul_(?:ogs|scatter)"
+            ),
         ),
         (
             "attention",
-            r"attn|attention|(?<![a-z])(?:flash(?:::|_fwd|_bwd)|mha|mla|rope)|fmha|paged|rotary"
-            r"|_and_cache|kv_?(?:cache|buffer)|batch_?(?:decode|prefill)",
+            (
+                r"attn|attention|(?<![a-z])(?:flash(?:::|_fwd|_bwd)|mha|mla|rope)|fmha|paged|rotary"
+                r"|_and_cache|kv_?(?:cache|buffer)|batch_?(?:decode|prefill)"
+            ),
         ),
         ("norm", r"norm(?!al)"),
         (
             "gemm",
-            r"gemm|gemv|nvjet|matmul|cijk_|xmma|marlin|machete|scaled_mm|splitk"
-            r"|::(?:mm|bmm|addmm|baddbmm|linear)\Z|cutlass",
+            (
+                r"gemm|gemv|nvjet|matmul|cijk_|xmma|marlin|machete|scaled_mm|splitk"
+                r"|::(?:mm|bmm|addmm|baddbmm|linear)\Z|cutlass"
+            ),
         ),
     )
 )

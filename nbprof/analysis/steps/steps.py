@@ -9,7 +9,7 @@ device, and drops the first and the last step.)
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
