@@ -144,7 +144,10 @@ def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
 
 def in_steps(activity: Activity) -> pd.DataFrame:
     """`frame` without kernels launched before the recording began, for figures per step."""
-    return frame(activity, activity.kernels.take(backlog.apart(activity, activity.kernels.event)))
+    return frame(
+        activity,
+        activity.kernels.take(backlog.not_launched_before(activity, activity.kernels.event)),
+    )
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:

@@ -93,7 +93,7 @@ class TopFunction(NamedTuple):
     line : int
         The line of it that took most.
     call : str
-        What was called in this line for most of that time, as `numpy.linalg.qr`; empty where
+        The call in this line that took most of that time, as `numpy.linalg.qr`; empty where
         unknown.
     share : float
         Share of the function in the sampled time, 0…1.

@@ -40,7 +40,7 @@ class Peaks:
     Attributes
     ----------
     device : str
-        What it is called; several, parted by commas, where the profile has different ones.
+        Its name; several, separated by commas, if the profile has different ones.
     flops_per_second : float
         At 16 bits; NaN if unknown.
     bytes_per_second : float
@@ -51,7 +51,7 @@ class Peaks:
         Bytes a second of the memories on the chip, by the names of
         `nbprof.activity.given_peaks.ON_CHIP`; those that are known.
     memory : str
-        What its main memory is: "HBM", "Device memory", or of a CPU "Main memory".
+        Its main memory: "HBM", "Device memory", or of a CPU "Main memory".
     by_precision : dict
         Operations a second by precision ("float16", "tf32", "float32", ...), of a device that is
         known by its name; empty where a person gave one for all.
@@ -143,7 +143,7 @@ def frame(
     activity : Activity
     roof : Peaks
     measured : (DataFrame, int)
-        What `analysis.hlo.measured` found.
+        The result of `analysis.hlo.measured`.
     transfers : bool
         Whether infeed and outfeed count.
     time : int, optional

@@ -41,13 +41,13 @@ peaks; or its cause was not recorded.
 """
 
 UP_TO, ABOUT, AT_LEAST = "up to", "about", "at least"
-"""What a gain is: a bound, as the change takes away no more than this recorded time; an estimate,
-as the host spends so long on it, but the change may leave some of it, or give the rest of the step
-its cores back; or a part of the gain, as what goes with it was not recorded."""
+"""The kind of a gain: a bound, as the change saves at most this recorded time; an estimate, as the
+host spends so long on it, but the change may leave some of it, or give the rest of the step its
+cores back; or a part of the gain, as related time was not recorded."""
 
 HOST_TIME, DEVICE_TIME = "host", "device"
-"""What a change shortens. Where a host launches ahead, the step only gets shorter with the slower
-of the two.
+"""The time that a change shortens. If a host launches ahead, the step only gets shorter with the
+slower of the two.
 """
 
 FactsT = TypeVar("FactsT")
@@ -189,7 +189,7 @@ class Rule(Generic[FactsT, FoundT]):
     applies : str
         The framework or device that it applies to.
     looks_at : str
-        What is checked, in a few words.
+        The subject of the check, in a few words.
     title, fix : str
         What to do, as a heading and as diff lines or a sentence, if it is always the same. The
         heading may have fields of `Unit.fill`.

@@ -1,4 +1,4 @@
-"""What did PyTorch's allocator hold at a moment? Segments and blocks, replayed from the history,
+"""The state of PyTorch's allocator at a moment: segments and blocks, replayed from the history,
 and what of them is stranded.
 
 Rules of c10/cuda/CUDACachingAllocator.cpp (PyTorch 2.x): sizes are rounded up to 512 bytes
@@ -209,7 +209,7 @@ class Replay:
         size = np.maximum(-(-asked // ROUND) * ROUND, ROUND)
         used = self._blocks[self._blocks["state"] != INACTIVE]
         if self.whole:
-            # What is in use at the end: these have their true sizes; some are older than the
+            # Blocks in use at the end have their true sizes; some are older than the
             # history.
             open_lives = np.flatnonzero(ended == NEVER)
             open_lives = open_lives[np.argsort(address[open_lives], kind="stable")]

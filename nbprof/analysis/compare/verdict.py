@@ -85,7 +85,7 @@ class Verdict(NamedTuple):
     difference : Difference
         Of the mean step time, ms; of the typical step where `kind` is "typical".
     evidence : list of (bool, str)
-        What speaks for (True) or against comparing the two, or is not known.
+        Facts for (True) or against comparing the two, or unknown ones.
     """
 
     kind: str

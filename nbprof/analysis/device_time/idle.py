@@ -43,7 +43,7 @@ CAUSES = (
     "waiting for the device",
     "waiting for input",
 )
-"""What the host was doing during a host wait; the last that applies counts."""
+"""Activities of the host during a host wait; the last that applies counts."""
 _LOADING, _OP, _WAITING = (
     CAUSES.index(name) for name in ("waiting for input", "in an op", "waiting for the device")
 )

@@ -64,9 +64,12 @@ def added(hosts: list[dict[str, float | None]]) -> dict[str, float | None]:
     """The costs of several hosts together."""
     sums: dict[str, float | None] = {}
     for key in hosts[0]:
-        values = [host[key] for host in hosts]
-        values = [value for value in values if value is not None]
-        sums[key] = sum(values) if values else None
+        amounts: list[float] = []
+        for host in hosts:
+            value = host[key]
+            if value is not None:
+                amounts.append(value)
+        sums[key] = sum(amounts) if amounts else None
     return sums
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, WAITS, Activity
+from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
-from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.framework import Framework, Words
 from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
 _FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
@@ -45,7 +46,7 @@ _NO_STAGES = (
 )
 _NO_COPIES = "not recorded. A JAX profile does not identify which host calls copy to a device."
 _READ_AHEAD = "read it ahead: grain, tf.data or a prefetching thread"
-"""What helps a JAX program with input work of no known kind, of which tf.data may be no part."""
+"""The advice for a JAX program with input work of no known kind, perhaps without tf.data."""
 _MAPS = {"ParallelMap", "MapAndBatch", "ParallelInterleave"}
 _MAPPED = "make the mapped function cheaper, map whole batches, or preprocess offline"
 
@@ -382,9 +383,7 @@ def summary(
         "breakdown": breakdown,
         "copy_percent": copy_percent,
         "copy_level": None if copy_percent is None else copy_level(copy_percent),
-        "next_step": _next_step(
-            activity, used, str(classification["bound"]), total, parts["enqueue"]
-        ),
+        "next_step": _advice(activity, used, str(classification["bound"]), total, parts["enqueue"]),
     }
 
 
@@ -550,13 +549,13 @@ _OF_GRAPH = (
 )
 
 
-def _next_step(
+def _advice(
     activity: Activity, used: pd.DataFrame, bound: str, total: float, enqueue: float
 ) -> str:
     """The advice on what to do next; `total` is the time of all input work, `enqueue` that of
     copies to the device in it.
     """
-    unit, words = activity.unit, activity.framework.words
+    unit = activity.unit
     copied, waited = used["host_to_device_ms"].sum(), used["input_ms"].sum()
     if bound in ("host", "both") and not total and copied > waited / 2:
         subject, when = f"{unit.plural.capitalize()} wait", f"{unit.the} needs them"
@@ -566,12 +565,17 @@ def _next_step(
             f"{subject} for arrays copied from host memory to the device: keep in device memory"
             f" what fits, and start the other copies before {when}."
         )
+    if ITERATIONS in activity.traits and bound not in ("unknown", "device") and not total:
+        return _OF_GRAPH
+    return _next_step(bound, total, enqueue, activity.framework.words, unit)
+
+
+def _next_step(bound: str, total: float, enqueue: float, words: Words, unit: Unit) -> str:
+    """The advice by the times of input work alone; parameters as of `_advice`."""
     if bound == "unknown":
         return "Loop over nbprof.steps(data): the wait for each batch then counts as input."
     if bound == "device":
         return f"The input keeps up: look at the rest of {unit.the}."
-    if ITERATIONS in activity.traits and not total:
-        return _OF_GRAPH
     if total > enqueue:
         return "See below which input work takes time, and what helps."
     hint = f"The work of {words.loader} would be shown here."

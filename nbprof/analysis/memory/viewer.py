@@ -56,7 +56,7 @@ class View:
         Of allocations: of parameters; of what may be a result; of all that lives throughout; of
         thread-local ones and tuples, which nothing else may use; of all but thread-local ones.
     notes : list of str
-        What could not be followed.
+        Events that could not be followed.
     """
 
     space: int

@@ -57,9 +57,9 @@ class Leaves:
     inside_left_out : int64[ops]
         How many more each op has inside.
     arrays : DataFrame
-        What ops make and read: `op` (row of `ops`), `role` ("result", or the name of what is read),
-        `shape`, `layout`, `padded` (the shape with each dimension as long as it is in memory; ''
-        where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
+        Arrays that ops write and read: `op` (row of `ops`), `role` ("result", or the name of what
+        is read), `shape`, `layout`, `padded` (the shape with each dimension as long as it is in
+        memory; '' where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
     idle : float
         Time in which devices ran nothing, ps; NaN if unknown.
     """
@@ -87,7 +87,7 @@ def leaves(
     ----------
     activity : Activity
     measured : (DataFrame, int)
-        What `analysis.hlo.measured` found.
+        The result of `analysis.hlo.measured`.
     start : int64[events], optional
         When each event of the trace starts, ps; None where the events are not at hand.
     most_ops, most_described, most_inside : int

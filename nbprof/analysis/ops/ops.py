@@ -163,7 +163,7 @@ def in_steps(activity: Activity) -> pd.DataFrame:
     step.
     """
     runs = activity.device_ops
-    return runs.take(backlog.apart(activity, runs.event)).frame()
+    return runs.take(backlog.not_launched_before(activity, runs.event)).frame()
 
 
 def host_us_in_steps(

@@ -42,7 +42,7 @@ class OwnTime:
     numbers : DataFrame
         `host start_ms number`: which step of the table each step of a host is.
     by : str
-        What separates own time from waiting: `COLLECTIVES`, or `STEPS` where it is the whole step.
+        How own time is separated from waiting: `COLLECTIVES`, or `STEPS` if it is the entire step.
     """
 
     ranks: pd.DataFrame

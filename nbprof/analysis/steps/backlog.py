@@ -79,6 +79,6 @@ def notes(ahead: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
     return notes
 
 
-def apart(activity: Activity, event: Int64s) -> npt.NDArray[np.bool_]:
-    """bool[rows]: which rows of a table, by their events, are no such work."""
+def not_launched_before(activity: Activity, event: Int64s) -> npt.NDArray[np.bool_]:
+    """bool[rows]: flags of the rows of a table, by their events, that are not such work."""
     return ~np.isin(event, activity.backlog.event)

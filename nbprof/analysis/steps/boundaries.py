@@ -29,7 +29,7 @@ class Boundary(NamedTuple):
     row : int
         The row of the step that follows; the number of rows where none does.
     text : str
-        What begins, or what ran there.
+        The event that begins, or ran there.
     """
 
     row: int
@@ -49,7 +49,7 @@ def boundaries(
     recorded : iterable of mapping
         Those that the recording noted, as in `CaptureInfo.boundaries`.
     unit : Unit
-        What the steps are.
+        The meaning of the steps.
     """
     if len(steps) < 2 or steps["host"].nunique() > 1 or unit.whole:
         return []

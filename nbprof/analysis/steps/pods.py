@@ -38,7 +38,7 @@ def frame(
     ahead_ms : mapping, optional
         How far the clock of each host is ahead of that of the first, where that is known of all.
     unit : Unit
-        What the rows of `steps` are.
+        The meaning of the rows of `steps`.
     """
     ahead_ms = ahead_ms or {}
     notes: list[Note] = []

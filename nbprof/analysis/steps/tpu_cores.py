@@ -102,7 +102,7 @@ _NULLABLE = {
     **dict.fromkeys(("chip", "chip_core", "sparse_cores", "memory_bytes", "cores"), "Int64"),
     "megacore": "boolean",
 }
-"""What not every device states, whose type is one of numbers nevertheless."""
+"""Columns that not every device states; their type is numeric nevertheless."""
 
 
 def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFrame:
