@@ -84,17 +84,16 @@ def of_steps(
         The parts of host compute, in a program without a device.
     """
     by_category = summary.set_index("category")
-    step_time = by_category.loc["step_time"]
     evidence = breakdown(
         activity, steps, summary, busy, dropped, captures=captures, works_ahead=works_ahead, cpu=cpu
     )
     input_percent = _without_nan(by_category["percent"]["input"]) if input_traced else None
     return {
         **verdict(evidence).to_dict(),
-        "step_time_ms": _without_nan(step_time["mean_ms"]),
-        "step_time_sd_ms": _without_nan(step_time["sd_ms"]),
-        "step_time_median_ms": _without_nan(step_time["median_ms"]),
-        "step_time_p95_ms": _without_nan(step_time["p95_ms"]),
+        "step_time_ms": _without_nan(by_category["mean_ms"]["step_time"]),
+        "step_time_sd_ms": _without_nan(by_category["sd_ms"]["step_time"]),
+        "step_time_median_ms": _without_nan(by_category["median_ms"]["step_time"]),
+        "step_time_p95_ms": _without_nan(by_category["p95_ms"]["step_time"]),
         "input_percent": input_percent,
         "device_busy_percent": busy,
         "device_idle_percent": None if busy is None else max(0.0, 100.0 - busy),

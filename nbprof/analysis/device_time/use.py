@@ -99,9 +99,9 @@ def use(
         The keys of `COUNTERS`, as recorded.
     """
     figures: dict[str, float | None] = dict.fromkeys(KEYS)
-    counters = activity.environment.get("counters")
-    if isinstance(counters, dict):
-        figures |= {key: counters.get(stat) for key, stat in COUNTERS.items()}
+    recorded = activity.environment.get("counters")
+    counters = recorded if isinstance(recorded, dict) else {}
+    figures |= {key: counters.get(stat) for key, stat in COUNTERS.items()}
     device_idle = _idle(ops_with_idle, "device")
     figures["host_idle_percent"] = _idle(ops_with_idle, "host")
     if device_idle is None:
