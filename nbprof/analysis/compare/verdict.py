@@ -278,7 +278,7 @@ def label(category: str) -> str:
 
 
 def _category_change(name: str, row: Any, digits: int) -> str:
-    """How much a category changed, as a sentence."""
+    """The change of a category, as a sentence."""
     was, now = float(row["before_ms"]), float(row["after_ms"])
     text = label(name)
     verb = "fell" if row["change_ms"] < 0 else "rose"

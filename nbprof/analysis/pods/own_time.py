@@ -61,12 +61,9 @@ class OwnTime:
         """
         if not self.step_time.size:
             return float("nan")
-        by_step = (
-            np.nanmedian(self.step_time, axis=1)
-            if self.by == COLLECTIVES
-            else np.nanmax(self.step_time, axis=1)
-        )
-        return float(by_step.mean())
+        if self.by == COLLECTIVES:
+            return float(np.nanmedian(self.step_time, axis=1).mean())
+        return float(np.nanmax(self.step_time, axis=1).mean())
 
 
 def own_time(
