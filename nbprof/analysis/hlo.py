@@ -76,8 +76,8 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
         columns["runs"] = count.astype(np.float64)
     columns["part"] = np.arange(len(parts))
     rows = np.flatnonzero(parts.hlo & (count > 0))
-    name, _ = pd.factorize(parts.name[rows], sort=True)
-    rows = rows[np.lexsort((name, parts.program[rows], -sums["own"][rows]))]
+    name_rank, _ = pd.factorize(parts.name[rows], sort=True)
+    rows = rows[np.lexsort((name_rank, parts.program[rows], -sums["own"][rows]))]
     arrays: dict[str, Any] = {name: values[rows] for name, values in columns.items()}
     for name, values in arrays.items():
         if values.dtype == object:
