@@ -109,7 +109,8 @@ def _hosts(activity: Activity, pipelines: pd.DataFrame) -> npt.NDArray[np.object
     """The name of the host of each pipeline."""
     if not len(pipelines):
         return np.zeros(0, object)
-    return np.array(activity.hosts, object)[pipelines["host"].to_numpy(np.int64)]
+    names = [activity.hosts[host] for host in pipelines["host"].tolist()]
+    return np.array(names, object)
 
 
 def _listed_calls(activity: Activity, tables: Calls) -> pd.DataFrame:

@@ -104,7 +104,7 @@ def clocks(
         "drift_ppm": fit.drift,
         "residual_ms": fit.residual,
         "by": by,
-        "matched": np.where(lacking, 0, fit.count),
+        "matched": np.where(lacking, 0, fit.matched),
         "reason": reason,
     }
     table = frames.shaped("pods.clocks", pd.DataFrame(rows))
@@ -119,7 +119,7 @@ class _Fit(NamedTuple):
     offset: Floats
     drift: Floats
     residual: Floats
-    count: Int64s
+    matched: Int64s
 
 
 def _fit_by_steps(
@@ -133,7 +133,7 @@ def _fit_by_steps(
     off = (away - away.median()).abs().quantile(WITHIN / 100).to_numpy(np.float64)
     contradicted = _misnumbered(pods, steps, number, len(number))[host]
     fit.residual[host] = off + float(pods["step_time_ms"].median()) * (1 + contradicted)
-    fit.count[host] = away.notna().sum().to_numpy(np.int64)
+    fit.matched[host] = away.notna().sum().to_numpy(np.int64)
     fit.residual[np.isnan(fit.offset)] = np.nan
 
 

@@ -137,7 +137,7 @@ def _limit(own_times: OwnTime, clocks: pd.DataFrame) -> Floats:
     if LEAVING in clocks:
         offsets = clocks.set_index("host")[LEAVING]
     leaving = own_times.ranks["host"].map(offsets).to_numpy(np.float64)
-    return np.fmax(LATE * own_times.measured, leaving)
+    return np.asarray(np.fmax(LATE * own_times.measured, leaving), np.float64)
 
 
 def _pauses_more(pauses: Flags) -> Flags:
@@ -155,9 +155,10 @@ def _worst_steps(own_times: OwnTime, beyond: Floats) -> tuple[Any, Floats]:
     """By rank, the number of the step in which it was furthest behind, and by how many ms."""
     is_known = ~np.isnan(beyond)
     worst = np.where(is_known, beyond, -np.inf).argmax(axis=0)
-    has_step = is_known.any(axis=0)
+    has_step = np.asarray(is_known.any(axis=0), np.bool_)
     numbers = [
-        own_times.step[step] if flag else pd.NA for step, flag in zip(worst, has_step, strict=True)
+        own_times.step[step] if flag else pd.NA
+        for step, flag in zip(worst.tolist(), has_step.tolist(), strict=True)
     ]
     ms = np.where(has_step, beyond[worst, np.arange(len(worst))], np.nan)
     return pd.array(numbers, "Int64"), ms
