@@ -58,8 +58,8 @@ def text_column(
     """Texts by code as the column of a frame; pandas looks at each different text once, not at the
     text of each row.
     """
-    out: pd.api.extensions.ExtensionArray = pd.Series(values).array.take(codes)
-    return out
+    taken: pd.api.extensions.ExtensionArray = pd.Series(values).array.take(codes)
+    return taken
 
 
 def device_names(devices: pd.DataFrame) -> str:
@@ -383,12 +383,12 @@ class Activity:
 
     def set_hosts_with_ops(self, hosts: Iterable[int]) -> None:
         """States of which hosts ops were recorded, by number."""
-        found = set(hosts)
-        self.has_host_ops = bool(found)
-        self.hosts_without_ops = set(range(len(self.hosts))) - found if found else set()
+        hosts_seen = set(hosts)
+        self.has_host_ops = bool(hosts_seen)
+        self.hosts_without_ops = set(range(len(self.hosts))) - hosts_seen if hosts_seen else set()
 
     def host_has_ops(self, host: int) -> bool:
-        """Whether ops of a host were recorded."""
+        """True if ops of a host were recorded."""
         return self.has_host_ops and host not in self.hosts_without_ops
 
     def later(self, names: str | tuple[str, ...], make: Callable[[], Any]) -> None:
@@ -400,7 +400,7 @@ class Activity:
             self._makers[name] = (several, make)
 
     def maker(self, name: str) -> Callable[[], Any]:
-        """How a value of its own is made, for a dialect that adds to it."""
+        """The function that builds a lazy value, for a dialect that adds to it."""
         return self._maker(name)[1]
 
     def _maker(self, name: str) -> tuple[tuple[str, ...], Callable[[], Any]]:
@@ -427,8 +427,10 @@ class Activity:
         with self._lock:
             if name not in self.__dict__:
                 names, make = self._maker(name)
-                made = make()
-                for key, value in zip(names, made if len(names) > 1 else (made,), strict=True):
+                computed = make()
+                for key, value in zip(
+                    names, computed if len(names) > 1 else (computed,), strict=True
+                ):
                     self.__dict__[key] = value
             return self.__dict__[name]
 

@@ -1,4 +1,6 @@
-"""What recorders call copies and fills of memory: CUDA's two generations of names, and ROCm's."""
+"""The names by which recorders call copies and fills of memory: CUDA's two generations of names,
+and ROCm's.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,9 @@ def kind(name: str) -> str:
 @lru_cache(maxsize=4096)
 def _kind(name: str) -> str:
     low = name.lower()
-    return next((found for pattern, found in KINDS if pattern.match(low)), "")
+    return next((kind for pattern, kind in KINDS if pattern.match(low)), "")
 
 
 def blit(name: str) -> bool:
-    """Whether a kernel only copies or fills memory of its device: those of ROCm's runtime."""
+    """True if a kernel only copies or fills memory of its device: those of ROCm's runtime."""
     return name.startswith("__amd_") and bool(_BLIT.match(name))

@@ -52,7 +52,7 @@ def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
         peaks = _parsed(peaks)
     if not isinstance(peaks, Mapping):
         raise NbprofError(f"peaks are given by name, {_HOW}, not {_short(peaks)}")
-    out = {}
+    table = {}
     for name, value in peaks.items():
         if name not in KEYS:
             raise NbprofError(
@@ -62,8 +62,8 @@ def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
             raise NbprofError(
                 f"the peak {name!r} is {_short(value)}; expected a rate per second above 0, {_HOW}"
             )
-        out[str(name)] = float(value)
-    return out
+        table[str(name)] = float(value)
+    return table
 
 
 def _is_rate(value: object) -> bool:
@@ -76,15 +76,15 @@ def _is_rate(value: object) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+    peaks: dict[str, Any] = {}
     for part in filter(None, re.split(r"[,\s]+", text)):
-        name, _, said = part.partition("=")
-        found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([KMGTP]?)", said)
+        name, _, amount = part.partition("=")
+        match = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([KMGTP]?)", amount)
         try:
-            out[name] = float(found[1]) * _FACTOR[found[2]] if found else said
+            peaks[name] = float(match[1]) * _FACTOR[match[2]] if match else amount
         except ValueError:
-            out[name] = said
-    return out
+            peaks[name] = amount
+    return peaks
 
 
 def _short(value: object) -> str:

@@ -362,7 +362,7 @@ class Collectives(Spans):
 
 
 def located(
-    events: Events, rows: Int64s, host: Int32s, **others: Int32s
+    events: Events, rows: Int64s, host: Int32s, **columns: Int32s
 ) -> dict[str, npt.NDArray[Any]]:
     """The columns of `Spans` for some events, and those given besides; `host` and the others have
     an item a row.
@@ -373,7 +373,7 @@ def located(
         "host": host,
         "start": start,
         "end": start + events.duration[rows],
-        **others,
+        **columns,
     }
 
 

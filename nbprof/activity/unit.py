@@ -39,7 +39,7 @@ best.
 
 @dataclass(frozen=True)
 class Unit:
-    """What a recording is divided into.
+    """The unit that a recording is divided into.
 
     Parameters
     ----------
@@ -58,14 +58,12 @@ class Unit:
 
     @property
     def estimated(self) -> bool:
-        """Whether it was inferred from events that repeat, rather than recorded."""
+        """True if it was inferred from events that repeat, rather than recorded."""
         return self.agreement is not None
 
     @property
     def whole(self) -> bool:
-        """Whether the unit is the recording itself, so that there is one of it and nothing to
-        average.
-        """
+        """True if the unit is the recording itself, so that there is only one and no average."""
         return self.kind == RECORDING
 
     @property
@@ -92,23 +90,21 @@ class Unit:
 
     @property
     def time(self) -> str:
-        """What a percentage is of: "step time", "iteration time", "call time"; of the recording
+        """The total of percentages: "step time", "iteration time", "call time"; for the recording
         "the recording".
         """
         return "the recording" if self.whole else f"{self.noun} time"
 
     @property
     def per(self) -> str:
-        """What a figure is given per: "per step", "per iteration", "per call"; of the recording "of
-        the recording".
+        """The unit of figures: "per step", "per iteration", "per call"; for the recording "of the
+        recording".
         """
         return "of the recording" if self.whole else f"per {self.noun}"
 
     @property
     def counted(self) -> str:
-        """What a count is given per: "12 times per step"; of the recording "12 times in the
-        recording".
-        """
+        """The unit of counts: "12 times per step"; for a recording "12 times in the recording"."""
         return "in the recording" if self.whole else self.per
 
     @property
@@ -139,10 +135,10 @@ class Unit:
             return text
         return text if self.kind == STEP else _STEP.sub(self._instead, text)
 
-    def _instead(self, found: re.Match[str]) -> str:
-        word = self.plural if found[2].lower() == "steps" else self.noun
-        out = self.a if found[1] else word
-        return out[:1].upper() + out[1:] if found[0][0].isupper() else out
+    def _instead(self, match: re.Match[str]) -> str:
+        word = self.plural if match[2].lower() == "steps" else self.noun
+        phrase = self.a if match[1] else word
+        return phrase[:1].upper() + phrase[1:] if match[0][0].isupper() else phrase
 
     def fill(self, text: str) -> str:
         """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these
@@ -158,7 +154,7 @@ class Unit:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Unit:
-        """What `to_dict` gave."""
+        """The unit that `to_dict` returned."""
         return cls(str(values["kind"]), str(values["how"]), values["agreement"])
 
     @classmethod

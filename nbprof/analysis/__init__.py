@@ -1,1 +1,1 @@
-"""What follows? Answers computed from the activity tables alone, one folder per question."""
+"""Results computed from the activity tables alone, one folder per question."""

@@ -1,5 +1,5 @@
-"""Whether other processes made the steps slow that were recorded: said before any advice, for none
-of it would help.
+"""Contention for cores with other processes, reported before any advice, for none of it would
+help.
 """
 
 from __future__ import annotations
@@ -9,57 +9,53 @@ from collections.abc import Mapping
 from nbprof.activity.unit import MARKED, Unit
 
 OTHERS = 0.2
-"""Part of the cores that other processes kept busy, from which on it is said."""
+"""Fraction of the cores kept busy by other processes from which on it is reported."""
 WAITED_PERCENT = 10.0
-"""Percent of the time in which threads were ready to run, but had no core."""
+"""Percent of the runnable time of threads in which they had no core."""
 FULL = 0.9
-"""Part of the cores that are busy where none is free."""
+"""Fraction of the cores that are busy if none is free."""
 
 
 def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = MARKED) -> str:
-    """What other processes took while the profile was recorded; '' where they took little, or where
-    it is not known.
+    """A sentence on the cores that other processes took while the profile was recorded; '' if they
+    took few, or if it is unknown.
 
     Parameters
     ----------
     measured : mapping
-        What `nbprof.capture.contention.Contention.measured` gave.
+        The result of `nbprof.capture.contention.Contention.measured`.
     least : float
-        The part of the cores from which on it is not little.
+        The fraction of the cores from which on they are not few.
     unit : Unit
-        What times are given per.
+        The unit of the times.
     """
-    cores, own, others = (measured.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
+    cores, own_cores, other_cores = (
+        measured.get(key, 0.0) for key in ("cores", "own_cores", "other_cores")
+    )
     waited = measured.get("waited_percent")
-    if not cores or others < least * cores:
+    if not cores or other_cores < least * cores:
         return ""
-    part = (
-        f"{others:.1f} of the {cores:.0f} cores"
-        if cores > 1
-        else f"{100 * others:.0f}% of the core"
-    )
-    timed, faster = (
-        (unit.the, "a shorter recording") if unit.whole else (unit.plural, f"faster {unit.plural}")
-    )
-    used = f"Other processes used {part} while this was recorded"
+    used = f"{100 * other_cores:.0f}% of the core"
+    if cores > 1:
+        used = f"{other_cores:.1f} of the {cores:.0f} cores"
+    text = f"Other processes used {used} while this was recorded"
     if waited is None:
-        return (
-            f"{used}, and this one {own:.1f}; {timed} may be faster on an idle machine."
-            if own + others >= FULL * cores
-            else ""
-        )
+        if own_cores + other_cores < FULL * cores:
+            return ""
+        timed = unit.the if unit.whole else unit.plural
+        return f"{text}, and this one {own_cores:.1f}; {timed} may be faster on an idle machine."
     if waited < WAITED_PERCENT:
         return ""
-    ready = f"{waited:.0f}% of its runnable time"
+    faster = "a shorter recording" if unit.whole else f"faster {unit.plural}"
     return (
-        f"{used}, and this process waited for a free core {ready}; expect {faster} on an idle"
-        " machine."
+        f"{text}, and this process waited for a free core {waited:.0f}% of its runnable time;"
+        f" expect {faster} on an idle machine."
     )
 
 
 def full(measured: Mapping[str, float]) -> bool:
-    """Whether this process and its children alone kept the cores busy, so that one more would have
-    had none.
+    """True if this process and its children alone kept the cores busy, so that no core was left for
+    one more.
     """
     cores = measured.get("cores", 0.0)
     return cores > 0 and measured.get("own_cores", 0.0) >= FULL * cores

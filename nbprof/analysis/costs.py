@@ -1,4 +1,4 @@
-"""What ops of PyTorch cost, from the shapes of their inputs, in sums for the roofline."""
+"""Costs of PyTorch's ops from the shapes of their inputs, in sums for the roofline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbprof.core.trace import Int64s
 _KEYS = ["name", "category", "shapes", "precision", "product", "known"]
 _SUMS = ["runs", "own", "total", "flops", "normalized", "moved", "memory", "model", "again"]
 PRODUCTS, REST, MODEL = "products:", "rest:", "model:"
-"""What the columns of FLOPs by precision begin with: of products, of all else, and of products that
+"""Prefixes of the columns of FLOPs by precision: of products, of other ops, and of products that
 were not computed again.
 """
 
@@ -36,14 +36,14 @@ def measured(activity: Activity) -> Costed:
     """The ops of one activity."""
     parts, runs = activity.cost_parts.frame(), activity.cost_runs.frame()
     part, count = runs["part"].to_numpy(np.int64), len(parts)
-    own = runs["own"].to_numpy(np.float64)
+    self_ps = runs["own"].to_numpy(np.float64)
     flops = runs["flops"].to_numpy(np.float64)
     of_product = parts["product"].to_numpy(np.bool_)[part] if count else np.zeros(0, np.bool_)
     again = runs["recomputed"].to_numpy(np.bool_)
     each = {
         "runs": np.ones(len(runs)),
-        "own": own,
-        "total": own,
+        "own": self_ps,
+        "total": self_ps,
         "flops": flops,
         "normalized": flops,
         "moved": runs["bytes"].to_numpy(np.float64),
@@ -51,35 +51,35 @@ def measured(activity: Activity) -> Costed:
         "model": np.where(of_product & ~again, np.nan_to_num(flops), 0.0),
         "again": np.where(of_product & again, np.nan_to_num(flops), 0.0),
     }
-    out = parts.assign(**{name: np.bincount(part, values, count) for name, values in each.items()})
-    idle, time = 0, int(own[~np.isnan(flops)].sum())
+    sums = parts.assign(**{name: np.bincount(part, values, count) for name, values in each.items()})
+    idle, time = 0, int(self_ps[~np.isnan(flops)].sum())
     if activity.has_device:
         extents = activity.device_extents.frame()
         idle = ops.device_idle(activity, activity.device_ops.frame())
         time = int((extents["end"] - extents["start"]).sum()) - int(runs["alone"].sum())
-    return added([(out.assign(known=out["flops"].notna()), idle, time)])
+    return added([(sums.assign(known=sums["flops"].notna()), idle, time)])
 
 
 def added(hosts: list[Costed]) -> Costed:
     """The ops of several hosts together."""
-    found, idle, time = zip(*hosts, strict=True)
-    tables = [one for one in found if len(one)] or [found[0]]
+    ops_of_hosts, idle, time = zip(*hosts, strict=True)
+    tables = [table for table in ops_of_hosts if len(table)] or [ops_of_hosts[0]]
     rows = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     # An op of which some runs are not known is two.
     first, of_row = unique_rows(*(pd.factorize(rows[key])[0].astype(np.int64) for key in _KEYS))
-    out = rows[_KEYS].iloc[first].reset_index(drop=True)
+    costs = rows[_KEYS].iloc[first].reset_index(drop=True)
     sums = rows[_SUMS].groupby(of_row).sum(min_count=1)
-    out[_SUMS] = sums.to_numpy()
-    unknown = ~out["known"].to_numpy(np.bool_)
-    out.loc[unknown, ["flops", "normalized", "moved", "memory"]] = np.nan
-    out = out.sort_values(
+    costs[_SUMS] = sums.to_numpy()
+    unknown = ~costs["known"].to_numpy(np.bool_)
+    costs.loc[unknown, ["flops", "normalized", "moved", "memory"]] = np.nan
+    costs = costs.sort_values(
         ["own", "name", "shapes"], ascending=[False, True, True], kind="stable", ignore_index=True
     )
-    return out.assign(host=0, program=0, module="", expression=""), sum(idle), sum(time)
+    return costs.assign(host=0, program=0, module="", expression=""), sum(idle), sum(time)
 
 
 def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
-    """What the ops of each step cost: a row per step, in the order of `steps`, for
+    """Costs of the ops of each step: a row per step, in the order of `steps`, for
     `analysis.roofline.by_step`.
 
     A run of an op belongs to the step in which it begins, on the device where there is one.
@@ -92,43 +92,43 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         `memory`, `model`, `again`, and FLOPs by precision in columns that begin with `PRODUCTS`,
         `REST` or `MODEL`.
     """
-    out = steps[["host", "start_ms"]].reset_index(drop=True)
+    table = steps[["host", "start_ms"]].reset_index(drop=True)
     runs, parts = activity.cost_runs.frame(), activity.cost_parts.frame()
     if steps.empty or not len(runs):
-        return out.assign(
+        return table.assign(
             **dict.fromkeys(
                 ("devices", "busy", "unknown", "alone", "normalized", "memory", "model", "again"),
                 0.0,
             )
         )
     step, devices = in_steps(activity, steps, runs)
-    kept = step >= 0
-    part = runs["part"].to_numpy(np.int64)[kept]
-    flops = runs["flops"].to_numpy(np.float64)[kept]
-    own = runs["own"].to_numpy(np.float64)[kept]
-    again = runs["recomputed"].to_numpy(np.bool_)[kept]
+    in_step = step >= 0
+    part = runs["part"].to_numpy(np.int64)[in_step]
+    flops = runs["flops"].to_numpy(np.float64)[in_step]
+    self_ps = runs["own"].to_numpy(np.float64)[in_step]
+    again = runs["recomputed"].to_numpy(np.bool_)[in_step]
     product = parts["product"].to_numpy(np.bool_)[part]
 
     def total(values: np.ndarray) -> np.ndarray:
-        return np.bincount(step[kept], np.nan_to_num(values), len(steps))
+        return np.bincount(step[in_step], np.nan_to_num(values), len(steps))
 
     sums = {
         "devices": devices,
-        "busy": total(own),
-        "unknown": total(np.where(np.isnan(flops), own, 0.0)),
-        "alone": total(runs["alone"].to_numpy(np.float64)[kept]),
+        "busy": total(self_ps),
+        "unknown": total(np.where(np.isnan(flops), self_ps, 0.0)),
+        "alone": total(runs["alone"].to_numpy(np.float64)[in_step]),
         "normalized": total(flops),
-        "memory": total(runs["bytes"].to_numpy(np.float64)[kept]),
+        "memory": total(runs["bytes"].to_numpy(np.float64)[in_step]),
         "model": total(np.where(product & ~again, flops, 0.0)),
         "again": total(np.where(product & again, flops, 0.0)),
     }
     codes, precisions = pd.factorize(parts["precision"])
     for code, precision in enumerate(precisions.tolist()):
-        mine = codes[part] == code
-        for key, which in ((PRODUCTS, product), (REST, ~product), (MODEL, product & ~again)):
-            if (mine & which & (flops > 0)).any():
-                sums[f"{key}{precision}"] = total(np.where(mine & which, flops, 0.0))
-    return out.assign(**sums)
+        of_kind = codes[part] == code
+        for key, rows_of_kind in ((PRODUCTS, product), (REST, ~product), (MODEL, product & ~again)):
+            if (of_kind & rows_of_kind & (flops > 0)).any():
+                sums[f"{key}{precision}"] = total(np.where(of_kind & rows_of_kind, flops, 0.0))
+    return table.assign(**sums)
 
 
 def in_steps(

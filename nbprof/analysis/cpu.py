@@ -1,5 +1,4 @@
-"""Programs without an accelerator: what the host's time is spent on, as categories that tell what
-to change.
+"""Programs without an accelerator: the host's time in categories that suggest a remedy.
 
 *Host compute* of the step breakdown is true of every program on a CPU. Here it is split. An instant
 in which any thread runs an op, and no op in it, is compute if the self time of the op is at least
@@ -34,7 +33,7 @@ _WIDE = ("float32", "tf32")
 
 @dataclass(frozen=True)
 class CpuSplit:
-    """What host compute consists of.
+    """The parts of host compute.
 
     Attributes
     ----------
@@ -74,6 +73,13 @@ class _Runs:
     def take(self, rows: npt.NDArray[Any]) -> _Runs:
         return _Runs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
+    @classmethod
+    def concat(cls, parts: Sequence[_Runs]) -> _Runs:
+        columns = []
+        for field in fields(cls):
+            columns.append(np.concatenate([getattr(part, field.name) for part in parts]))
+        return cls(*columns)
+
 
 Totals = dict[str, Any]
 """Sums over steps: `compute` and `overhead` (ps), `calls` and `tiny` (ops), `steps`, and `ops`, the
@@ -82,7 +88,7 @@ compute of each op in ps.
 
 
 def totals(activity: Activity, steps: pd.DataFrame) -> Totals | None:
-    """What host compute of some steps consists of; None with a device and where no op was recorded.
+    """Host compute of some steps by its parts; None with a device and if no op was recorded.
 
     Parameters
     ----------
@@ -102,34 +108,31 @@ def totals(activity: Activity, steps: pd.DataFrame) -> Totals | None:
 
 
 def added(parts: Sequence[Totals | None]) -> Totals | None:
-    """The totals of several hosts together; None of none."""
-    known = [part for part in parts if part is not None]
-    if not known:
+    """The totals of several hosts together; None without any."""
+    recorded = [part for part in parts if part is not None]
+    if not recorded:
         return None
     ops: dict[str, float] = {}
-    for part in known:
+    for part in recorded:
         for name, time in part["ops"].items():
             ops[name] = ops.get(name, 0.0) + time
-    return {
-        **{
-            key: sum(part[key] for part in known)
-            for key in ("compute", "overhead", "calls", "tiny", "steps")
-        },
-        "ops": ops,
-    }
+    sums: Totals = {}
+    for key in ("compute", "overhead", "calls", "tiny", "steps"):
+        sums[key] = sum(part[key] for part in recorded)
+    return {**sums, "ops": ops}
 
 
-def split(found: Totals | None) -> CpuSplit | None:
-    """What host compute consists of, by totals over steps; None without any."""
-    if found is None or not found["compute"] + found["overhead"]:
+def split(totals: Totals | None) -> CpuSplit | None:
+    """The parts of host compute, from totals over steps; None without any."""
+    if totals is None or not totals["compute"] + totals["overhead"]:
         return None
-    top = max(found["ops"], key=found["ops"].__getitem__, default="")
+    top = max(totals["ops"], key=totals["ops"].__getitem__, default="")
     return CpuSplit(
-        found["compute"] / (found["compute"] + found["overhead"]),
-        found["calls"] / found["steps"],
-        found["tiny"] / found["steps"],
+        totals["compute"] / (totals["compute"] + totals["overhead"]),
+        totals["calls"] / totals["steps"],
+        totals["tiny"] / totals["steps"],
         top,
-        100 * found["ops"][top] / sum(found["ops"].values()) if top else 0.0,
+        100 * totals["ops"][top] / sum(totals["ops"].values()) if top else 0.0,
     )
 
 
@@ -160,16 +163,17 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
     start = runs["start"].to_numpy(np.int64)
     step = np.searchsorted(begin, start, side="right") - 1
     counts = is_wide[runs["part"].to_numpy(np.int64)] & (step >= 0) & (start < stop[step])
-    own, flops = (runs[column].to_numpy(np.float64)[counts] for column in ("own", "flops"))
-    known = flops[np.isfinite(flops)]
+    self_ps, flops = (runs[column].to_numpy(np.float64)[counts] for column in ("own", "flops"))
+    stated_flops = flops[np.isfinite(flops)]
     return Products(
-        min(100.0, 100 * float(own.sum()) / total), float(known.mean()) if len(known) else 0.0
+        min(100.0, 100 * float(self_ps.sum()) / total),
+        float(stated_flops.mean()) if len(stated_flops) else 0.0,
     )
 
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
     begin, stop = step_bounds(steps)
-    runs = _inside(_self_times(activity, host), begin, stop)
+    runs = _in_steps(_self_times(activity, host), begin, stop)
     long = runs.take(runs.self_ps >= TINY_PS)
     compute, overhead = _compute_and_overhead(activity, host, long, (begin, stop))
     names = (activity.ops if activity.framework is PYTORCH else activity.types).values
@@ -194,9 +198,7 @@ def _self_times(activity: Activity, host: int) -> _Runs:
     of_program = activity.host_ops.take(~activity.host_ops.dataset).frame()
     tables = (of_program, activity.eager_runs.frame(), activity.cpu_ops.frame())
     parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]
-    return _Runs(
-        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs))
-    )
+    return _Runs.concat(parts)
 
 
 def _pieces(table: pd.DataFrame, kind: str) -> _Runs:
@@ -210,16 +212,20 @@ def _pieces(table: pd.DataFrame, kind: str) -> _Runs:
     self_ps = np.maximum(nesting.self_times(parent.astype(np.int32), end - start), 0)
     child = np.flatnonzero(parent >= 0)
     child = child[np.argsort(parent[child], kind="stable")]
-    of = parent[child]
-    follows = np.append(of[1:] == of[:-1], False) if len(of) else np.zeros(0, np.bool_)
+    parent_of = parent[child]
+    follows = (
+        np.append(parent_of[1:] == parent_of[:-1], False)
+        if len(parent_of)
+        else np.zeros(0, np.bool_)
+    )
     next_start = np.append(start[child][1:], 0)[: len(child)]
-    until = np.where(follows, next_start, end[of])
+    until = np.where(follows, next_start, end[parent_of])
     before = end.copy()
-    first_child = child[np.append(True, of[1:] != of[:-1])[: len(of)]]
+    first_child = child[np.append(True, parent_of[1:] != parent_of[:-1])[: len(parent_of)]]
     before[parent[first_child]] = start[first_child]
-    run = np.concatenate([np.arange(len(start)), of])
+    run = np.concatenate([np.arange(len(start)), parent_of])
     code = table[kind].to_numpy(np.int64)[order]
-    is_first = np.concatenate([np.ones(len(start), np.bool_), np.zeros(len(of), np.bool_)])
+    is_first = np.concatenate([np.ones(len(start), np.bool_), np.zeros(len(parent_of), np.bool_)])
     begins = np.concatenate([start, end[child]])
     ends = np.maximum(np.concatenate([before, until]), begins)
     return _Runs(begins, ends, self_ps[run], code[run], is_first)
@@ -229,12 +235,12 @@ def _lane(table: pd.DataFrame) -> str:
     return "lane" if "lane" in table else "device"
 
 
-def _inside(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
-    """What begins in a step, up to the end of the step."""
+def _in_steps(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
+    """The runs that begin in a step, up to the end of the step."""
     step = np.searchsorted(begin, runs.start, side="right") - 1
-    inside = runs.take((step >= 0) & (runs.start < stop[step]))
-    until = stop[np.searchsorted(begin, inside.start, side="right") - 1]
-    return replace(inside, end=np.minimum(inside.end, until))
+    used = (step >= 0) & (runs.start < stop[step])
+    runs, step = runs.take(used), step[used]
+    return replace(runs, end=np.minimum(runs.end, stop[step]))
 
 
 def _compute_and_overhead(
@@ -249,8 +255,8 @@ def _compute_and_overhead(
     start, end = np.concatenate([start, runs.start]), np.concatenate([end, runs.end])
     cls = np.concatenate([cls, np.full(len(runs.start), _COMPUTE)]).astype(np.int16)
     step = np.searchsorted(begin, start, side="right") - 1
-    inside = (step >= 0) & (start < stop[step])
-    start, cls, step = start[inside], cls[inside], step[inside]
-    low, high, kind = flatten(start, np.minimum(end[inside], stop[step]), cls)
+    in_step = (step >= 0) & (start < stop[step])
+    start, cls, step = start[in_step], cls[in_step], step[in_step]
+    low, high, kind = flatten(start, np.minimum(end[in_step], stop[step]), cls)
     length = high - low
     return float(length[kind == _COMPUTE].sum()), float(length[kind == HOST_COMPUTE].sum())

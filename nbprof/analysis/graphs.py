@@ -20,7 +20,7 @@ def graphs(activity: Activity) -> pd.DataFrame:
     replays = work.groupby([*_GRAPH, "replay"], sort=True).agg(
         start=("start", "min"), end=("end", "max")
     )
-    out = (
+    table = (
         _times(replays.reset_index(), _GRAPH)
         .rename(columns={"count": "replays"})
         .drop(columns="total")
@@ -30,7 +30,7 @@ def graphs(activity: Activity) -> pd.DataFrame:
         .groupby(_GRAPH, sort=True)
         .agg(nodes=("node", "nunique"), total=("total", "sum"))
     )
-    return _shown(out.join(sums, on=_GRAPH), "kernels.graphs", activity)
+    return _public(table.join(sums, on=_GRAPH), "kernels.graphs", activity)
 
 
 def nodes(activity: Activity) -> pd.DataFrame:
@@ -41,27 +41,25 @@ def nodes(activity: Activity) -> pd.DataFrame:
     if not len(work):
         return frames.empty("kernels.graph_nodes")
     key = [*_GRAPH, "node"]
-    out = _times(work, key).rename(columns={"count": "replays"})
+    table = _times(work, key).rename(columns={"count": "replays"})
     # A graph may be updated between replays: a node is shown as it was first.
     first = (
         work.sort_values("start", kind="stable")
         .drop_duplicates(key)
         .set_index(key)[["name", "op", *_ORIGINS]]
     )
-    out = out.join(first, on=key)
+    table = table.join(first, on=key)
     texts = np.array([*activity.texts.codes, None], object)
-    out = out.assign(
-        kernel=activity.kernel_names.values[out["name"]],
-        op=activity.ops.values[out["op"]],
-        **{column: texts[out[column]] for column in _ORIGINS},
+    table = table.assign(
+        kernel=activity.kernel_names.values[table["name"]],
+        op=activity.ops.values[table["op"]],
+        **{column: texts[table[column]] for column in _ORIGINS},
     )
-    return _shown(out, "kernels.graph_nodes", activity)
+    return _public(table, "kernels.graph_nodes", activity)
 
 
 def _times(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """How many spans there are of each, and how long they are together, and the shortest and the
-    longest, ps.
-    """
+    """Number of spans by key, and their total, mean, shortest and longest time, ps."""
     length = (spans["end"] - spans["start"]).rename("length")
     grouped = length.groupby([spans[column] for column in key], sort=True)
     return (
@@ -71,11 +69,11 @@ def _times(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     )
 
 
-def _shown(out: pd.DataFrame, name: str, activity: Activity) -> pd.DataFrame:
-    out = out.assign(
-        host=np.array(activity.hosts, object)[out["host"]],
-        **{f"{part}_us": out[part] / 1e6 for part in ("total", "avg", "min", "max")},
+def _public(table: pd.DataFrame, name: str, activity: Activity) -> pd.DataFrame:
+    table = table.assign(
+        host=np.array(activity.hosts, object)[table["host"]],
+        **{f"{part}_us": table[part] / 1e6 for part in ("total", "avg", "min", "max")},
     )
     if name == "kernels.graphs":
-        out = out.sort_values("total_us", ascending=False, kind="stable")
-    return out.reset_index(drop=True)[frames.names(name)].astype(frames.dtypes(name))
+        table = table.sort_values("total_us", ascending=False, kind="stable")
+    return table.reset_index(drop=True)[frames.names(name)].astype(frames.dtypes(name))

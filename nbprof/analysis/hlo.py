@@ -1,8 +1,8 @@
 """Time by op of compiled XLA programs: XProf's HLO stats.
 
-A row is an op of a program. What one run of it computes and moves is stated with the event (TPUs)
-or counted from the program (GPUs); rates are those of all its runs over their whole time, since an
-op's bytes are those of the ops inside too.
+A row is an op of a program. The FLOPs and bytes of a run are stated with the event (TPUs) or
+counted from the program (GPUs); rates are those of all its runs over their total time, since an
+op's bytes include those of the ops inside.
 """
 
 from __future__ import annotations
@@ -57,72 +57,72 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     """
     parts, runs = (activity.op_parts, activity.device_ops) if as_xprof else _ran(activity)
     if not len(parts) or not len(runs):
-        return parts.frame().head(0).assign(
-            part=np.zeros(0, np.int64), **{name: np.zeros(0) for name in SUMS}
-        ), 0
+        empty = parts.frame().head(0).assign(part=np.zeros(0, np.int64))
+        return empty.assign(**{name: np.zeros(0) for name in SUMS}), 0
     if as_xprof:
         runs = runs.take(parts.xprof[runs.part])
     idle = 0 if runs is activity.cpu_ops else ops.device_idle(activity, runs.frame())
     count = np.bincount(runs.part, minlength=len(parts))
-    sums = {
-        "flops": parts.flops,
-        "normalized": parts.normalized_flops,
-        "moved": parts.bytes,
-        "memory": parts.memory_bytes,
-    }
-    if as_xprof:
-        sums["normalized"] = parts.normalized_flops + (parts.xprof_flops - parts.flops)
-        sums["flops"] = parts.xprof_flops
-        # What nobody knows is 0 there.
-        uncounted = (
-            np.isnan(sums["normalized"])
-            & np.isnan(sums["memory"])
-            & (parts.category == "custom-call")
-        )
-        sums = {
-            name: np.where(uncounted, 0.0, values) * parts.xprof_runs
-            for name, values in sums.items()
-        }
+    sums = _xprof_sums(parts) if as_xprof else _sums(parts)
     if not (as_xprof or _on_tpu(activity)):
         sums["memory"] = sums["moved"]
-    # On a TPU main memory moved what is stated to be of it, or all where nothing is stated.
+    # On a TPU main memory moved the bytes stated for it, or all if none are stated.
     sums["memory"] = np.where(np.isnan(sums["memory"]), sums["moved"], sums["memory"])
-    sums["total"] = np.bincount(
-        runs.part, (runs.end - runs.start).astype(np.float64), len(parts)
-    ).astype(np.float64)
+    duration = (runs.end - runs.start).astype(np.float64)
+    sums["total"] = np.bincount(runs.part, duration, len(parts)).astype(np.float64)
     sums["own"] = np.bincount(runs.part, runs.own.astype(np.float64), len(parts)).astype(np.float64)
     columns = {_SUM_OF.get(name, name): array for name, array in parts.arrays.items()} | sums
     if as_xprof:
         columns["runs"] = count.astype(np.float64)
     columns["part"] = np.arange(len(parts))
     rows = np.flatnonzero(parts.hlo & (count > 0))
-    name, _ = pd.factorize(parts.name[rows], sort=True)
-    rows = rows[np.lexsort((name, parts.program[rows], -sums["own"][rows]))]
-    arrays = {
-        name: pd.Index(values[rows], dtype=object) if values.dtype == object else values[rows]
-        for name, values in columns.items()
-    }
+    name_rank, _ = pd.factorize(parts.name[rows], sort=True)
+    rows = rows[np.lexsort((name_rank, parts.program[rows], -sums["own"][rows]))]
+    arrays: dict[str, Any] = {name: values[rows] for name, values in columns.items()}
+    for name, values in arrays.items():
+        if values.dtype == object:
+            arrays[name] = pd.Index(values, dtype=object)
     return pd.DataFrame(arrays, copy=False), idle
 
 
-def unknown(found: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Of which ops of `measured` neither FLOPs nor bytes are known, as of most custom calls: what
-    is said of use leaves out their time.
+def _sums(parts: OpParts) -> dict[str, Floats]:
+    return {
+        "flops": parts.flops,
+        "normalized": parts.normalized_flops,
+        "moved": parts.bytes,
+        "memory": parts.memory_bytes,
+    }
+
+
+def _xprof_sums(parts: OpParts) -> dict[str, Floats]:
+    sums = _sums(parts)
+    sums["normalized"] = parts.normalized_flops + (parts.xprof_flops - parts.flops)
+    sums["flops"] = parts.xprof_flops
+    # Unknown values are 0 there.
+    uncounted = (
+        np.isnan(sums["normalized"]) & np.isnan(sums["memory"]) & (parts.category == "custom-call")
+    )
+    return {
+        name: np.where(uncounted, 0.0, values) * parts.xprof_runs for name, values in sums.items()
+    }
+
+
+def unknown(ops: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Flags of the ops of `measured` with neither FLOPs nor bytes known, as most custom calls;
+    statements on utilization exclude their time.
     """
-    normalized, memory = (found[name].to_numpy(np.float64) for name in ("normalized", "memory"))
-    contains = np.isin(found["category"].to_numpy(object), CONTAINERS)
+    normalized, memory = (ops[name].to_numpy(np.float64) for name in ("normalized", "memory"))
+    contains = np.isin(ops["category"].to_numpy(object), CONTAINERS)
     return np.asarray(np.isnan(normalized) & np.isnan(memory) & ~contains, np.bool_)
 
 
 def _ran(activity: Activity) -> tuple[OpParts, DeviceOps]:
-    """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a
-    device what the CPU ran.
+    """The ops that ran and their runs: `op_parts` and `device_ops`, or those of the CPU if no
+    program ran on a device.
     """
-    return (
-        (activity.op_parts, activity.device_ops)
-        if activity.has_device
-        else (activity.cpu_parts, activity.cpu_ops)
-    )
+    if activity.has_device:
+        return activity.op_parts, activity.device_ops
+    return activity.cpu_parts, activity.cpu_ops
 
 
 def ran(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -135,53 +135,50 @@ def _on_tpu(activity: Activity) -> bool:
     return bool((activity.devices["kind"] == "TPU").any())
 
 
-def added(found: list[pd.DataFrame]) -> pd.DataFrame:
-    """What `measured` found on several hosts, or groups of them, as if it had been asked for all at
-    once.
+def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """The results of `measured` of several hosts, or groups of them, together.
 
     Parameters
     ----------
-    found : list of DataFrame
-        Each with `identity`, which with its program's ident tells an op's program from others: see
-        `identities`.
+    tables : list of DataFrame
+        Each with `identity`, which with its program's ident distinguishes an op's program from
+        others: see `identities`.
     """
-    every = pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True)
-    code = (
-        every.groupby(["identity", "program", "name", "framework_op"], sort=False)
-        .ngroup()
-        .to_numpy(np.int64)
-    )
-    out = every[~pd.Series(code).duplicated()].reset_index(drop=True)
-    for name in (*SUMS, *(level for level in ON_CHIP if level in every.columns)):
-        # What one of them does not know nobody knows of all.
-        out[name] = np.bincount(code, every[name].to_numpy(np.float64), len(out))
-    # A row of a table of events is none of that of the run.
-    out["part"] = -1
-    return out.sort_values(
+    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    by_op = rows.groupby(["identity", "program", "name", "framework_op"], sort=False)
+    code = by_op.ngroup().to_numpy(np.int64)
+    table = rows[~pd.Series(code).duplicated()].reset_index(drop=True)
+    levels = [level for level in ON_CHIP if level in rows.columns]
+    for name in (*SUMS, *levels):
+        # A value that is unknown on one host is unknown in the sum.
+        table[name] = np.bincount(code, rows[name].to_numpy(np.float64), len(table))
+    # Rows of a host's tables do not exist in those of the run.
+    table["part"] = -1
+    return table.sort_values(
         ["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True
     )
 
 
-def identities(activity: Activity, found: pd.DataFrame) -> list[str]:
-    """For each op what its program is known by on every host: the digest of its content.
+def identities(activity: Activity, table: pd.DataFrame) -> list[str]:
+    """For each op the identity of its program on every host: the digest of its content.
 
-    Of programs that are not in the file nothing tells: on devices those of one ident are taken for
-    one, on CPUs, which number them by themselves, those of a host.
+    Programs that are not in the file have none: on devices those of one ident are taken for the
+    same, on CPUs, which number them independently, those of a host.
     """
-    known: dict[tuple[int, int], str] = {}
-    for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True):
-        if key not in known:
-            digest = activity.programs.digest(*key) if activity.programs is not None else ""
-            known[key] = digest or ("" if activity.has_device else f"on {activity.hosts[key[0]]}")
-    return [
-        known[key] for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True)
-    ]
+    identity_of: dict[tuple[int, int], str] = {}
+    keys = list(zip(table["host"].tolist(), table["program"].tolist(), strict=True))
+    for key in dict.fromkeys(keys):
+        digest = activity.programs.digest(*key) if activity.programs is not None else ""
+        if not digest and not activity.has_device:
+            digest = f"on {activity.hosts[key[0]]}"
+        identity_of[key] = digest
+    return [identity_of[key] for key in keys]
 
 
 def frame(activity: Activity, measured: tuple[pd.DataFrame, int]) -> pd.DataFrame:
-    """The public frame, `p.hlo.frame`, of what `measured` found."""
-    found, _ = measured
-    return _public(activity, found, int(found["own"].sum()), impossible=False)
+    """The public frame, `p.hlo.frame`; `measured` is the result of the function of that name."""
+    measured_ops, _ = measured
+    return _public(activity, measured_ops, int(measured_ops["own"].sum()), impossible=False)
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
@@ -190,59 +187,61 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
     """
     if not activity.xprof:
         return frame(activity, measured(activity)).head(0)
-    found, idle = measured(activity, as_xprof=True)
-    out = _public(activity, found, int(found["own"].sum()) + idle, impossible=True)
-    numbers = [name for name in out.columns if out[name].dtype == np.float64]
-    out[numbers] = out[numbers].fillna(0.0)
-    out["bound_by"] = out["bound_by"].where(out["bound_by"] != "", "Unknown")
-    return out.drop(columns="bound")
+    measured_ops, idle = measured(activity, as_xprof=True)
+    table = _public(activity, measured_ops, int(measured_ops["own"].sum()) + idle, impossible=True)
+    numbers = [name for name in table.columns if table[name].dtype == np.float64]
+    table[numbers] = table[numbers].fillna(0.0)
+    table["bound_by"] = table["bound_by"].where(table["bound_by"] != "", "Unknown")
+    return table.drop(columns="bound")
 
 
 def _public(
-    activity: Activity, found: pd.DataFrame, whole: int, *, impossible: bool
+    activity: Activity, measured_ops: pd.DataFrame, total_ps: int, *, impossible: bool
 ) -> pd.DataFrame:
-    told = described(activity, found)
-    total, own, runs = (found[name].to_numpy(np.float64) for name in ("total", "own", "runs"))
-    share = own / whole if whole else own * 0.0
+    texts = described(activity, measured_ops)
+    total, self_ps, runs = (
+        measured_ops[name].to_numpy(np.float64) for name in ("total", "own", "runs")
+    )
+    share = self_ps / total_ps if total_ps else self_ps * 0.0
     runs = np.where(runs > 0, runs, np.nan)
     return frames.build(
         "hlo.frame",
         {
-            "rank": np.arange(1, len(found) + 1),
-            "program": told["program"],
-            "op": found["name"],
-            "category": found["category"],
-            "framework_op": [op.removesuffix(":") for op in found["framework_op"].tolist()],
-            "occurrences": np.nan_to_num(found["runs"].to_numpy(np.float64)),
+            "rank": np.arange(1, len(measured_ops) + 1),
+            "program": texts["program"],
+            "op": measured_ops["name"],
+            "category": measured_ops["category"],
+            "framework_op": [op.removesuffix(":") for op in measured_ops["framework_op"].tolist()],
+            "occurrences": np.nan_to_num(measured_ops["runs"].to_numpy(np.float64)),
             "total_us": total / 1e6,
             "avg_us": total / runs / 1e6,
-            "self_us": own / 1e6,
-            "avg_self_us": own / runs / 1e6,
+            "self_us": self_ps / 1e6,
+            "avg_self_us": self_ps / runs / 1e6,
             "self_fraction": share,
             "cumulative_fraction": np.cumsum(share),
             **rates(
-                found,
+                measured_ops,
                 *ops.peaks(activity, impossible),
                 ops.on_chip_peaks(activity),
                 impossible=impossible,
                 main=ops.HBM if impossible else ops.main_memory(activity),
             ),
-            "flops": found["flops"],
-            "bytes": found["moved"],
-            "rematerialized": [".remat" in name for name in found["name"].tolist()],
-            "expression": told["expression"],
-            "shape": told["shape"],
-            "layout": told["layout"],
-            "source": found["source"],
-            "in_file": told["in_file"],
-            "program_id": found["program"],
+            "flops": measured_ops["flops"],
+            "bytes": measured_ops["moved"],
+            "rematerialized": [".remat" in name for name in measured_ops["name"].tolist()],
+            "expression": texts["expression"],
+            "shape": texts["shape"],
+            "layout": texts["layout"],
+            "source": measured_ops["source"],
+            "in_file": texts["in_file"],
+            "program_id": measured_ops["program"],
         },
         COLUMNS,
     )
 
 
 def rates(
-    found: pd.DataFrame,
+    measured_ops: pd.DataFrame,
     peak_flops: float | Floats,
     peak_bytes: float,
     on_chip: dict[str, float] | None = None,
@@ -250,49 +249,53 @@ def rates(
     impossible: bool,
     main: str = ops.HBM,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Rates of ops, the limit that each comes closest to, and what bounds it.
+    """Rates of ops, the resource that each comes closest to, and its bound.
 
     Parameters
     ----------
-    found : DataFrame
+    measured_ops : DataFrame
         With `total`, `flops`, `normalized`, `moved`, `memory`.
     peak_flops, peak_bytes : float
-        Of a device in a second, or of what each op computes with; NaN where not known.
+        Per second, of a device or of the units that each op computes with; NaN if unknown.
     on_chip : dict, optional
         The same of its memories on the chip, by the names of `nbprof.activity.given_peaks.ON_CHIP`.
     impossible : bool
-        XProf's rules: rates are left in that no memory reaches, of ops that only begin a transfer
-        or find it done, and the intensity is of FLOPs as of 16 bits.
+        XProf's rules: rates that no memory reaches, of ops that only begin a transfer or find it
+        done, are included, and the intensity is of FLOPs as of 16 bits.
     main : str
-        What main memory is called where an op is bound by it.
+        The name of main memory where an op is bound by it.
     """
-    seconds = seconds_of(found["total"])
-    total_flops, total_moved, total_memory = (
-        found[name].to_numpy(np.float64) for name in ("flops", "moved", "memory")
+    seconds = seconds_of(measured_ops["total"])
+    flops, normalized, moved, memory = (
+        measured_ops[name].to_numpy(np.float64)
+        for name in ("flops", "normalized", "moved", "memory")
     )
-    flops, normalized = total_flops / seconds, found["normalized"].to_numpy(np.float64) / seconds
     # An asynchronous copy states its bytes of main memory where it begins or where it is done, and
     # its time is elsewhere.
-    waits = np.isin(found["category"].to_numpy(object), _COPIES) & ~(total_memory > 0)
-    moved, memory = total_moved / seconds, np.where(waits, total_moved, total_memory) / seconds
+    waits = np.isin(measured_ops["category"].to_numpy(object), _COPIES) & ~(memory > 0)
+    moved_rate, memory_rate = moved / seconds, np.where(waits, moved, memory) / seconds
     if not impossible:
-        far = (moved > ops.IMPOSSIBLE * peak_bytes) | (memory > ops.IMPOSSIBLE * peak_bytes)
-        moved, memory = np.where(far, np.nan, moved), np.where(far, np.nan, memory)
+        limit = ops.IMPOSSIBLE * peak_bytes
+        too_fast = (moved_rate > limit) | (memory_rate > limit)
+        moved_rate = np.where(too_fast, np.nan, moved_rate)
+        memory_rate = np.where(too_fast, np.nan, memory_rate)
     with np.errstate(divide="ignore", invalid="ignore"):
-        used = {ops.COMPUTE: normalized / peak_flops, main: memory / peak_bytes}
-    known = ~np.isnan(used[ops.COMPUTE]) & ~np.isnan(used[main])
-    used |= {
-        ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()
-    }
-    near = nearest(used, known)
+        used = {
+            ops.COMPUTE: normalized / seconds / peak_flops,
+            main: memory_rate / peak_bytes,
+        }
+    is_known = ~np.isnan(used[ops.COMPUTE]) & ~np.isnan(used[main])
+    for level, use in on_chip_use(measured_ops, on_chip or {}).items():
+        used[ON_CHIP[level]] = use
+    near = nearest(used, is_known)
+    # XProf's intensity is the one that its roofline is drawn with.
+    counted_flops = normalized if impossible else flops
     return {
-        "flops_per_second": flops,
-        "normalized_flops_per_second": normalized,
-        "bytes_per_second": moved,
-        "memory_bytes_per_second": memory,
-        # XProf's are those that the roofline is drawn with.
-        "operational_intensity": found["normalized" if impossible else "flops"].to_numpy(np.float64)
-        / np.where(total_moved > 0, total_moved, np.nan),
+        "flops_per_second": flops / seconds,
+        "normalized_flops_per_second": normalized / seconds,
+        "bytes_per_second": moved_rate,
+        "memory_bytes_per_second": memory_rate,
+        "operational_intensity": counted_flops / np.where(moved > 0, moved, np.nan),
         "bound_by": near,
         "bound": ops.bound(near, np.fmax.reduce(list(used.values()))),
     }
@@ -304,86 +307,81 @@ def seconds_of(total_ps: pd.Series) -> Floats:
     return np.where(total > 0, total, np.nan) / 1e12
 
 
-def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, Floats]:
+def on_chip_use(ops: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, Floats]:
     """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile
     states.
     """
-    seconds = seconds_of(found["total"])
+    seconds = seconds_of(ops["total"])
     return {
-        level: found[level].to_numpy(np.float64) / seconds / peak
+        level: ops[level].to_numpy(np.float64) / seconds / peak
         for level, peak in on_chip.items()
-        if level in found.columns
+        if level in ops.columns
     }
 
 
-def nearest(used: dict[str, Floats], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
+def nearest(used: dict[str, Floats], is_known: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
     """The most used resource, the first of equal ones; '' if none is used or it is unknown."""
-    table = np.nan_to_num(
-        np.stack(list(used.values()), axis=1), nan=0.0, posinf=np.inf, neginf=-np.inf
-    )
-    most = table.argmax(axis=1)
-    return np.where(known & (table > 0).any(axis=1), np.array(list(used), object)[most], "")
+    table = np.stack(list(used.values()), axis=1)
+    table = np.nan_to_num(table, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    resource = np.array(list(used), object)[table.argmax(axis=1)]
+    return np.where(is_known & (table > 0).any(axis=1), resource, "")
 
 
-def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
+def titles(activity: Activity, ops: pd.DataFrame) -> list[tuple[str, bool]]:
     """For each op the name of its program with its id, and whether the file has the program."""
-    known: dict[tuple[int, int], str] = {}
-    out = []
-    for host, ident, module in zip(
-        *(found[column].tolist() for column in ("host", "program", "module")), strict=True
-    ):
-        if (host, ident) not in known:
-            known[host, ident] = (
-                activity.programs.name(host, ident) if activity.programs is not None else ""
-            )
-        title = known[host, ident]
-        out.append(
-            (title or (f"{module}({ident % (1 << 64)})" if ident else str(module)), bool(title))
-        )
-    return out
+    name_of: dict[tuple[int, int], str] = {}
+    names = []
+    columns = (ops[column].tolist() for column in ("host", "program", "module"))
+    for host, ident, module in zip(*columns, strict=True):
+        if (host, ident) not in name_of:
+            programs = activity.programs
+            name_of[host, ident] = programs.name(host, ident) if programs is not None else ""
+        title = name_of[host, ident]
+        is_titled = bool(title)
+        if not is_titled:
+            title = f"{module}({ident % (1 << 64)})" if ident else str(module)
+        names.append((title, is_titled))
+    return names
 
 
-def described(activity: Activity, found: pd.DataFrame) -> pd.DataFrame:
-    """What ops are: `program` (its name with its ident), `in_file` (whether the file has it),
+def described(activity: Activity, ops: pd.DataFrame) -> pd.DataFrame:
+    """Texts of ops: `program` (its name with its ident), `in_file` (whether the file has it),
     `expression`, `shape`, `layout`.
     """
     rows = []
-    columns = zip(
-        *(found[column].tolist() for column in ("host", "program", "name", "expression")),
-        strict=True,
-    )
-    for (title, known), (host, ident, name, text) in zip(
-        titles(activity, found), columns, strict=True
+    columns = [ops[column].tolist() for column in ("host", "program", "name", "expression")]
+    for (title, in_file), host, ident, name, text in zip(
+        titles(activity, ops), *columns, strict=True
     ):
-        program = activity.programs.program(host, ident) if known else None
+        program = None
+        if in_file and activity.programs is not None:
+            program = activity.programs.program(host, ident)
         expression, shape, layout = _written(program, name)
         if text:
             expression = text
-            if not shape and (said := _SHAPE.match(text)):
-                shape = said.group(1)
-        rows.append((title, known, expression, shape, layout))
+            match = _SHAPE.match(text)
+            if not shape and match:
+                shape = match.group(1)
+        rows.append((title, in_file, expression, shape, layout))
     return pd.DataFrame(rows, columns=["program", "in_file", "expression", "shape", "layout"])
 
 
 def _written(program: Program | None, name: str) -> tuple[str, str, str]:
-    """The op as XLA writes it, the shape that it makes, and how that lies in memory; '' where the
-    program does not tell.
+    """The op as XLA writes it, its shape, and the layout of that in memory; '' if the program does
+    not state them.
     """
-    place = None if program is None else program.place(name)
-    if program is None or place is None:
+    position = None if program is None else program.place(name)
+    if program is None or position is None:
         return "", "", ""
-    return written(program, place)
+    return written(program, position)
 
 
-def written(program: Program, place: int) -> tuple[str, str, str]:
-    """The instruction at a place as HLO text, its shape and its layout; '' if damaged."""
+def written(program: Program, position: int) -> tuple[str, str, str]:
+    """The instruction at a position as HLO text, its shape and its layout; '' if damaged."""
     try:
-        shape = program.shape(place)
-        return (
-            hlo_text.expression(program, place),
-            shape.short,
-            "" if shape.is_tuple else shape.layout,
-        )
+        shape = program.shape(position)
+        layout = "" if shape.is_tuple else shape.layout
+        return hlo_text.expression(program, position), shape.short, layout
     except ReadError:
         return "", "", ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,31 +23,27 @@ Floats = npt.NDArray[np.float64]
 
 COLUMNS = frames.names("kernels.frame")
 XPROF_COLUMNS = (
-    *(
-        "rank",
-        "kernel",
-        "registers",
-        "static_shared_bytes",
-        "dynamic_shared_bytes",
-        "block",
-        "grid",
-        "occupancy_percent",
-    ),
-    *(
-        "op_tensor_core_eligible",
-        "uses_tensor_core",
-        "op",
-        "occurrences",
-        "total_us",
-        "avg_us",
-        "min_us",
-        "max_us",
-    ),
+    "rank",
+    "kernel",
+    "registers",
+    "static_shared_bytes",
+    "dynamic_shared_bytes",
+    "block",
+    "grid",
+    "occupancy_percent",
+    "op_tensor_core_eligible",
+    "uses_tensor_core",
+    "op",
+    "occurrences",
+    "total_us",
+    "avg_us",
+    "min_us",
+    "max_us",
 )
 XPROF_ROWS = 1000
 """XProf shows only the rows with the most time."""
 
-_GROUPED = [
+_SUMMED = [
     "occurrences",
     "total_us",
     "avg_us",
@@ -60,43 +56,47 @@ _GROUPED = [
 
 
 def frame(activity: Activity, rows: Kernels | None = None) -> pd.DataFrame:
-    """One row a kernel x op x launch shape, total time descending: the columns of
+    """One row per kernel, op and launch shape, total time descending: the columns of
     `p.kernels.frame`.
 
-    Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a
-    row states one, it is computed. `rows` are those of `activity.kernels` that count, when given.
+    Occupancy is that of the first launch of the row; rows do not differ in it alone. It is computed
+    if no launch of a row states one.
+
+    Parameters
+    ----------
+    activity : Activity
+    rows : Kernels, optional
+        The kernels that count; all by default.
     """
-    out = _grouped(activity.kernels if rows is None else rows, activity.launch_shapes, activity)
-    if not len(out):
+    kernels = activity.kernels if rows is None else rows
+    table = _grouped(kernels, activity.launch_shapes, activity)
+    if not len(table):
         return pd.DataFrame(columns=COLUMNS)
-    stated = out["occupancy_percent"].to_numpy(np.float64)
-    computed = _computed_occupancy(out, activity)
-    out["occupancy_percent"] = np.where(np.isnan(stated), computed, stated)
-    source = np.full(len(out), "recorded", object)
-    source[np.isnan(stated)] = "computed"
-    source[np.isnan(stated) & np.isnan(computed)] = None
-    out["occupancy_source"] = source
+    recorded = table["occupancy_percent"].to_numpy(np.float64)
+    computed = _computed_occupancy(table, activity)
+    table["occupancy_percent"] = np.where(np.isnan(recorded), computed, recorded)
+    source = np.full(len(table), "recorded", object)
+    source[np.isnan(recorded)] = "computed"
+    source[np.isnan(recorded) & np.isnan(computed)] = None
+    table["occupancy_source"] = source
     for key in _FLAGS:
-        said = out[key].to_numpy()
-        # A bool as long as each row tells; a column of three values only where one does not.
-        out[key] = (
-            said == 1 if (said >= 0).all() else pd.Series(said == 1, dtype="boolean").mask(said < 0)
-        )
-    return out.reindex(columns=COLUMNS)
+        flags = table[key].to_numpy()
+        table[key] = flags == 1
+        if (flags < 0).any():
+            # Three values only where some are unknown.
+            table[key] = pd.Series(flags == 1, dtype="boolean").mask(flags < 0)
+    return table.reindex(columns=COLUMNS)
 
 
 _FLAGS = ("op_tensor_core_eligible", "uses_tensor_core")
 _ORIGINS = ("module", "source", "aten_ops")
 
 
-def _joined(texts: pd.Series) -> str | None:
-    """Each of what some texts list once, in the order of the alphabet."""
-    return _unique(texts.dropna().unique())
-
-
-def _unique(texts: Iterable[str]) -> str | None:
-    """Unique entries of several lists, sorted."""
-    entries = {entry for text in texts for entry in text.split(BETWEEN)}
+def _unique_entries(texts: Iterable[str]) -> str | None:
+    """Unique entries of several lists, sorted, as one list; None without any."""
+    entries: set[str] = set()
+    for text in texts:
+        entries.update(text.split(BETWEEN))
     return BETWEEN.join(sorted(entries)) or None
 
 
@@ -112,61 +112,61 @@ _KEY = [
 
 
 def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
-    """The kernels of several hosts, of which each is given as `frame`, as it would give all of them
-    together.
-    """
+    """The kernels of several hosts together; of each host the result of `frame`."""
     parts = [part for part in frames_of_hosts if len(part)]
     if not parts:
         return frames_of_hosts[0]
     rows = pd.concat(parts, ignore_index=True)
     rows["ns"] = np.round(rows["total_us"].to_numpy(np.float64) * 1000).astype(np.int64)
-    # What no host has is joined for no kernel.
-    told = [key for key in _ORIGINS if rows[key].notna().any()]
+    origins = [key for key in _ORIGINS if rows[key].notna().any()]
     grouped = rows.groupby([*_KEY, "uses_tensor_core", "op"], sort=False, dropna=False)
-    out = grouped.agg(
+    table = grouped.agg(
         occurrences=("occurrences", "sum"),
         ns=("ns", "sum"),
         min_us=("min_us", "min"),
         max_us=("max_us", "max"),
-        # The first that is known.
+        # The first that is not missing.
         occupancy_percent=("occupancy_percent", "first"),
         occupancy_source=("occupancy_source", "first"),
-        **{key: (key, _joined) for key in told},
+        **{key: (key, lambda texts: _unique_entries(texts.dropna().unique())) for key in origins},
     ).reset_index()
-    out = out.assign(**{key: None for key in _ORIGINS if key not in told})
-    out["total_us"] = out["ns"] / 1000
-    out["avg_us"] = (out["ns"] // out["occurrences"]) / 1000
-    said = {key: out[key].to_numpy(np.float64, na_value=-1.0).astype(np.int64) for key in _FLAGS}
-    order = _order(out.assign(**said), out["ns"].to_numpy(np.int64))
-    out = out.iloc[order].reset_index(drop=True)
-    out["rank"] = np.arange(1, len(out) + 1)
+    table = table.assign(**{key: None for key in _ORIGINS if key not in origins})
+    table["total_us"] = table["ns"] / 1000
+    table["avg_us"] = (table["ns"] // table["occurrences"]) / 1000
+    flags = {key: table[key].to_numpy(np.float64, na_value=-1.0).astype(np.int64) for key in _FLAGS}
+    order = _order(table.assign(**flags), table["ns"].to_numpy(np.int64))
+    table = table.iloc[order].reset_index(drop=True)
+    table["rank"] = np.arange(1, len(table) + 1)
     for key in ("occupancy_source", *_ORIGINS):
-        out[key] = out[key].where(out[key].notna(), None)
-    return out[COLUMNS]
+        table[key] = table[key].where(table[key].notna(), None)
+    return table[COLUMNS]
 
 
 def in_steps(activity: Activity) -> pd.DataFrame:
-    """`frame` without kernels that were launched before the recording began, for figures a step."""
-    return frame(activity, activity.kernels.take(backlog.apart(activity, activity.kernels.event)))
+    """`frame` without kernels launched before the recording began, for figures per step."""
+    return frame(
+        activity,
+        activity.kernels.take(backlog.not_launched_before(activity, activity.kernels.event)),
+    )
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
     """The rows of XProf 2.24's kernel stats, in its order: `p.kernels.as_xprof()`. Empty for a file
     that XProf cannot read.
     """
-    out = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
-    if not len(out):
+    table = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
+    if not len(table):
         return pd.DataFrame(columns=list(XPROF_COLUMNS))
     for key in _FLAGS:
-        out[key] = out[key].to_numpy() == 1
-    return out.head(XPROF_ROWS)[list(XPROF_COLUMNS)]
+        table[key] = table[key].to_numpy() == 1
+    return table.head(XPROF_ROWS)[list(XPROF_COLUMNS)]
 
 
 def _grouped(
     kernels: Kernels, launch_shapes: list[dict[str, object]], activity: Activity
 ) -> pd.DataFrame:
-    """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total
-    time, then by the key itself.
+    """Launches grouped by kernel, op and shape, sorted as TensorFlow Profiler does: by total time,
+    then by the key.
     """
     if not len(kernels):
         return pd.DataFrame()
@@ -177,127 +177,139 @@ def _grouped(
     np.add.at(total, code, duration)
     np.minimum.at(shortest, code, duration)
     np.maximum.at(longest, code, duration)
-    # The first that is stated.
-    known = np.flatnonzero(~np.isnan(kernels.occupancy))[::-1]
+    # The first of a group: the last assignment wins.
+    recorded = np.flatnonzero(~np.isnan(kernels.occupancy))[::-1]
     occupancy = np.full(len(first), np.nan)
-    occupancy[code[known]] = kernels.occupancy[known]
+    occupancy[code[recorded]] = kernels.occupancy[recorded]
     count = np.bincount(code)
-    launches = [launch_shapes[i] for i in kernels.details[first].tolist()]
-    table = pd.DataFrame(
-        {
-            "rank": 0,
-            "kernel": activity.kernel_names.values[kernels.kernel[first]],
-            **{
-                k: _whole([d[k] for d in launches])
-                for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
-            },
-            "block": [str(d["block"]) for d in launches],
-            "grid": [str(d["grid"]) for d in launches],
-            "occupancy_percent": occupancy,
-            "op_tensor_core_eligible": kernels.eligible[first],
-            "uses_tensor_core": kernels.tensor_core[first],
-            "op": activity.ops.values[kernels.op[first]],
-            "occurrences": count,
-            "total_us": total / 1000,
-            "avg_us": (total // count) / 1000,
-            "min_us": shortest / 1000,
-            "max_us": longest / 1000,
-            "host": kernels.host[first],
-            "device": kernels.device[first],
-            **{
-                key: _listed(code, kernels.arrays[key].astype(np.int64), activity)
-                for key in _ORIGINS
-                if key in kernels
-            },
-        }
-    )
+    shapes = [launch_shapes[i] for i in kernels.details[first].tolist()]
+    columns: dict[str, Any] = {
+        "rank": 0,
+        "kernel": activity.kernel_names.values[kernels.kernel[first]],
+        "registers": _nullable([shape["registers"] for shape in shapes]),
+        "static_shared_bytes": _nullable([shape["static_shared_bytes"] for shape in shapes]),
+        "dynamic_shared_bytes": _nullable([shape["dynamic_shared_bytes"] for shape in shapes]),
+        "block": [str(shape["block"]) for shape in shapes],
+        "grid": [str(shape["grid"]) for shape in shapes],
+        "occupancy_percent": occupancy,
+        "op_tensor_core_eligible": kernels.eligible[first],
+        "uses_tensor_core": kernels.tensor_core[first],
+        "op": activity.ops.values[kernels.op[first]],
+        "occurrences": count,
+        "total_us": total / 1000,
+        "avg_us": (total // count) / 1000,
+        "min_us": shortest / 1000,
+        "max_us": longest / 1000,
+        "host": kernels.host[first],
+        "device": kernels.device[first],
+    }
+    for key in _ORIGINS:
+        if key in kernels:
+            columns[key] = _entries_of_groups(code, kernels.arrays[key].astype(np.int64), activity)
+    table = pd.DataFrame(columns)
     table = table.iloc[_order(table, total)].reset_index(drop=True)
     table["rank"] = np.arange(1, len(table) + 1)
     return table
 
 
-def _listed(
-    code: npt.NDArray[np.int64], said: npt.NDArray[np.int64], activity: Activity
+def _entries_of_groups(
+    code: npt.NDArray[np.int64], text: npt.NDArray[np.int64], activity: Activity
 ) -> npt.NDArray[np.object_]:
-    """For each group of launches what they say, as texts by code, each once; None where none says
-    anything.
+    """By group, the unique entries of its texts, which are lists; None for groups without any.
+
+    `code` is the group of each launch, `text` a code into `Activity.texts`, -1 for none.
     """
     texts = activity.texts.values
-    out = np.full(int(code.max(initial=-1)) + 1, None, object)
-    known = np.flatnonzero(said >= 0)
-    first, _ = unique_rows(code[known], said[known])
-    of_group: dict[int, list[str]] = {}
-    for group, text in zip(code[known[first]].tolist(), said[known[first]].tolist(), strict=True):
-        of_group.setdefault(group, []).append(str(texts[text]))
-    for group, listed in of_group.items():
-        out[group] = _unique(listed)
-    return out
+    entries = np.full(int(code.max(initial=-1)) + 1, None, object)
+    has_text = np.flatnonzero(text >= 0)
+    first, _ = unique_rows(code[has_text], text[has_text])
+    rows = has_text[first]
+    texts_of_group: dict[int, list[str]] = {}
+    for group, text_code in zip(code[rows].tolist(), text[rows].tolist(), strict=True):
+        texts_of_group.setdefault(group, []).append(str(texts[text_code]))
+    for group, of_group in texts_of_group.items():
+        entries[group] = _unique_entries(of_group)
+    return entries
 
 
 def _order(table: pd.DataFrame, total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    keys = [table["op"], table["op_tensor_core_eligible"], table["uses_tensor_core"]]
-    keys += [
-        table[c].fillna(-1) for c in ("dynamic_shared_bytes", "static_shared_bytes", "registers")
+    """The rows by total time, most first, then by the key; `lexsort` takes the last key first."""
+    keys = [
+        table["op"],
+        table["op_tensor_core_eligible"],
+        table["uses_tensor_core"],
+        *(
+            table[name].fillna(-1)
+            for name in ("dynamic_shared_bytes", "static_shared_bytes", "registers")
+        ),
     ]
-    by: list[Any] = [key.to_numpy() for key in keys]
+    arrays: list[Any] = [key.to_numpy() for key in keys]
     for name in ("block", "grid"):
-        by += list(_sides(table[name]).T[::-1])
-    by += [table["kernel"].to_numpy(), -total]
-    # The texts as codes in their order: lexsort takes numbers.
-    ranked = [pd.factorize(key, sort=True)[0] if key.dtype == object else key for key in by]
-    return np.lexsort(ranked)
+        arrays += list(_sides(table[name]).T[::-1])
+    arrays += [table["kernel"].to_numpy(), -total]
+    # Texts as codes in their order: lexsort takes numbers.
+    ranks = [
+        pd.factorize(array, sort=True)[0] if array.dtype == object else array for array in arrays
+    ]
+    return np.lexsort(ranks)
 
 
 def _sides(shapes: pd.Series) -> Floats:
-    """float64[n, 3]: x, y, z of texts like "128,1,1"; NaN where that is not what they say."""
-    code, seen = pd.factorize(shapes)
-    sides = np.full((len(seen), 3), np.nan)
-    for i, text in enumerate(seen.tolist()):
+    """float64[n, 3]: x, y, z of texts like "128,1,1"; NaN for other texts."""
+    code, distinct = pd.factorize(shapes)
+    sides = np.full((len(distinct), 3), np.nan)
+    for row, text in enumerate(distinct.tolist()):
         parts = text.split(",")
-        if len(parts) == 3 and all(p.strip().isdecimal() for p in parts):
-            sides[i] = [float(p) for p in parts]
-    out: Floats = sides[code]
-    return out
+        if len(parts) == 3 and all(part.strip().isdecimal() for part in parts):
+            sides[row] = [float(part) for part in parts]
+    result: Floats = sides[code]
+    return result
 
 
 def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
-    """Occupancy in percent of the rows' launch shapes on their devices; NaN where the device or a
-    part of the shape is not known.
+    """Occupancy in percent of the rows' launch shapes on their devices; NaN if the device or a part
+    of the shape is unknown.
     """
-    devices = activity.devices
-    nvidia = {
-        (activity.hosts.index(h), int(d)): (
-            c,
-            float(n) if n is not None and not pd.isna(n) else np.nan,
-        )
-        for h, d, k, name, c, n in zip(
-            *(
-                devices[c]
-                for c in ("host", "device", "kind", "name", "compute_capability", "cores")
-            ),
-            strict=True,
-        )
-        # AMD numbers its architectures alike: 9.0 is a Hopper here, and a gfx90a there.
-        if k == "GPU" and isinstance(c, str) and "AMD" not in str(name) and h in activity.hosts
-    }
-    if not nvidia:
+    gpus = _nvidia_gpus(activity)
+    if not gpus:
         return np.full(len(table), np.nan)
-    which = [
-        nvidia.get(at, (None, np.nan))
-        for at in zip(table["host"].tolist(), table["device"].tolist(), strict=True)
-    ]
-    capability = [c for c, _ in which]
-    cores = np.array([n for _, n in which], np.float64)
-    threads, blocks = (np.prod(_sides(table[c]), axis=1) for c in ("block", "grid"))
+    unknown = _Gpu(None, np.nan)
+    keys = zip(table["host"].tolist(), table["device"].tolist(), strict=True)
+    of_rows = [gpus.get(key, unknown) for key in keys]
+    capability = [gpu.capability for gpu in of_rows]
+    cores = np.array([gpu.cores for gpu in of_rows], np.float64)
+    threads, blocks = (np.prod(_sides(table[column]), axis=1) for column in ("block", "grid"))
     registers, static, dynamic = (
-        table[c].to_numpy(np.float64, na_value=np.nan)
-        for c in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
+        table[column].to_numpy(np.float64, na_value=np.nan)
+        for column in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
     )
     shared = static + np.where(np.isnan(dynamic), 0, dynamic)
     if activity.framework is PYTORCH:
-        # What the file itself estimates for other launches counts the grid.
+        # PyTorch's own estimates, where the file has them, count the grid.
         return occupancy.achieved_percent(capability, threads, registers, shared, blocks, cores)
     return occupancy.theoretical_percent(capability, threads, registers, shared)
+
+
+class _Gpu(NamedTuple):
+    """Compute capability and number of multiprocessors (NaN if unknown) of a GPU."""
+
+    capability: str | None
+    cores: float
+
+
+def _nvidia_gpus(activity: Activity) -> dict[tuple[int, int], _Gpu]:
+    """The GPUs of NVIDIA with a known compute capability, by host and device."""
+    hosts = {host: number for number, host in enumerate(activity.hosts)}
+    gpus: dict[tuple[int, int], _Gpu] = {}
+    for row in activity.devices.to_dict("records"):
+        capability, cores = row["compute_capability"], row["cores"]
+        # AMD numbers its architectures alike: 9.0 is a Hopper here, and a gfx90a there.
+        if row["kind"] != "GPU" or not isinstance(capability, str) or "AMD" in str(row["name"]):
+            continue
+        if row["host"] in hosts:
+            cores = np.nan if cores is None or pd.isna(cores) else float(cores)
+            gpus[hosts[row["host"]], int(row["device"])] = _Gpu(capability, cores)
+    return gpus
 
 
 def by_name(kernels: pd.DataFrame) -> pd.DataFrame:
@@ -313,7 +325,7 @@ def by_op(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.DataFrame:
-    columns = [key, counted, *_GROUPED]
+    columns = [key, counted, *_SUMMED]
     if not len(kernels):
         return pd.DataFrame(columns=columns)
     time = kernels["total_us"].to_numpy(np.float64)
@@ -365,7 +377,7 @@ def fixed_type_percent(kernels: pd.DataFrame) -> float:
         return 0.0
     code, names = pd.factorize(kernels["kernel"].astype(object))
     fixed = np.array([takes_only_32_bit(str(name)) for name in names], np.bool_)[code]
-    # What an op of PyTorch launches follows its autocast.
+    # Kernels that an op of PyTorch launches follow its autocast.
     fixed &= ~kernels["op"].astype(str).str.startswith("aten::").to_numpy(np.bool_)
     return 100 * float(kernels["total_us"].to_numpy(np.float64)[fixed].sum()) / total
 
@@ -374,10 +386,12 @@ def mean_occupancy(kernels: pd.DataFrame) -> float | None:
     """Mean occupancy in percent, each row weighted by its time; None where no row has one."""
     if not len(kernels):
         return None
-    value = kernels["occupancy_percent"].to_numpy(np.float64, na_value=np.nan)
-    time = np.where(np.isnan(value), 0, kernels["total_us"].to_numpy(np.float64))
-    return float((np.nan_to_num(value) * time).sum() / time.sum()) if time.sum() > 0 else None
+    percent = kernels["occupancy_percent"].to_numpy(np.float64, na_value=np.nan)
+    time = np.where(np.isnan(percent), 0, kernels["total_us"].to_numpy(np.float64))
+    if not time.sum() > 0:
+        return None
+    return float((np.nan_to_num(percent) * time).sum() / time.sum())
 
 
-def _whole(values: list[object]) -> pd.Series:
+def _nullable(values: list[object]) -> pd.Series:
     return pd.Series(values, dtype="Int64")

@@ -51,36 +51,39 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
     first, code = unique_rows(host, device)
     of_device = rows_by_code(code)
     for number in np.lexsort((device[first], host[first])).tolist():
-        of = of_device[number]
-        one = int(host[of[0]]), int(device[of[0]])
-        label = activity.hosts[one[0]]
-        low, high = _window(steps, label, start[of], start[of] + duration[of])
-        begin, end = np.clip(start[of], low, high), np.clip(start[of] + duration[of], low, high)
-        inside = np.flatnonzero(end > begin)
-        begin, end, of = begin[inside], end[inside], of[inside]
-        busy, working = sweep(begin, end, np.minimum(blocks[of], 1))
+        launches = of_device[number]
+        of_host, ordinal = int(host[launches[0]]), int(device[launches[0]])
+        label = activity.hosts[of_host]
+        low, high = _window(steps, label, start[launches], start[launches] + duration[launches])
+        begin, end = (
+            np.clip(start[launches], low, high),
+            np.clip(start[launches] + duration[launches], low, high),
+        )
+        lasting = np.flatnonzero(end > begin)
+        begin, end, launches = begin[lasting], end[lasting], launches[lasting]
+        busy, working = sweep(begin, end, np.minimum(blocks[launches], 1))
         length = (end - begin).astype(np.float64)
-        tells = tensor[of] >= 0
+        tells = tensor[launches] >= 0
         rows.append(
             {
                 "host": label,
-                "device": one[1],
-                "name": names.get((label, one[1])),
+                "device": ordinal,
+                "name": names.get((label, ordinal)),
                 "window_ms": (high - low) / 1e9,
                 "utilization_percent": _share(busy, high - low),
                 "sm_efficiency_percent": _share(working, high - low),
-                "occupancy_percent": _mean(occupancy[of], length),
+                "occupancy_percent": _mean(occupancy[launches], length),
                 "tensor_core_percent": 100
-                * _mean((tensor[of] == 1)[tells].astype(np.float64), length[tells]),
-                "kernels": len(of),
+                * _mean((tensor[launches] == 1)[tells].astype(np.float64), length[tells]),
+                "kernels": len(launches),
             }
         )
     return frames.typed("kernels.devices", pd.DataFrame(rows, columns=COLUMNS))
 
 
 def sweep(start: Int64s, end: Int64s, weight: Floats) -> tuple[float, float]:
-    """How long any of the spans ran, and the integral of min(1, sum of the weights of those that
-    run), NaN where one has none; in ps.
+    """The time in which any of the spans ran, and the integral of min(1, sum of the weights of
+    those that ran), NaN if one has none; in ps.
     """
     if not len(start):
         return 0.0, 0.0
@@ -104,16 +107,16 @@ def _blocks(activity: Activity, kernels: pd.DataFrame) -> Floats:
         sides = str(shape["grid"]).split(",")
         if len(sides) == 3 and all(side.strip().isdecimal() for side in sides):
             count[i] = np.prod([float(side) for side in sides])
-    known = activity.devices[["host", "device", "cores"]].to_dict("records")
+    records = activity.devices[["host", "device", "cores"]].to_dict("records")
     cores = {
         (activity.hosts.index(row["host"]), row["device"]): row["cores"]
-        for row in known
+        for row in records
         if row["host"] in activity.hosts
     }
     host, device = kernels["host"].to_numpy(np.int64), kernels["device"].to_numpy(np.int64)
     on = np.full(len(kernels), np.nan)
-    for (one, number), many in cores.items():
-        on[(host == one) & (device == number)] = (
+    for (key, number), many in cores.items():
+        on[(host == key) & (device == number)] = (
             float(many) if pd.notna(many) and many > 0 else np.nan
         )
     return np.asarray(count[kernels["details"].to_numpy(np.int64)] / on, np.float64)
@@ -121,21 +124,21 @@ def _blocks(activity: Activity, kernels: pd.DataFrame) -> Floats:
 
 def _window(steps: pd.DataFrame, host: str, start: Int64s, end: Int64s) -> tuple[int, int]:
     """Begin and end in ps of the steps of a host; of its kernels where it has none."""
-    mine = steps[steps["host"] == host] if "host" in steps and len(steps) else steps
-    if not len(mine):
+    host_steps = steps[steps["host"] == host] if "host" in steps and len(steps) else steps
+    if not len(host_steps):
         return int(start.min()), int(end.max())
-    begin = mine["start_ms"].to_numpy(np.float64)
+    begin = host_steps["start_ms"].to_numpy(np.float64)
     return round(begin.min() * 1e9), round(
-        (begin + mine["step_time_ms"].to_numpy(np.float64)).max() * 1e9
+        (begin + host_steps["step_time_ms"].to_numpy(np.float64)).max() * 1e9
     )
 
 
-def _share(part: float, whole: float) -> float:
-    return 100 * part / whole if whole > 0 else np.nan
+def _share(part: float, total: float) -> float:
+    return 100 * part / total if total > 0 else np.nan
 
 
 def _mean(values: Floats, weights: Floats) -> float:
     """The mean of the values that are known, by weight."""
-    known = ~np.isnan(values)
-    total = float(weights[known].sum())
-    return float((values[known] * weights[known]).sum() / total) if total else np.nan
+    is_known = ~np.isnan(values)
+    total = float(weights[is_known].sum())
+    return float((values[is_known] * weights[is_known]).sum() / total) if total else np.nan

@@ -111,14 +111,14 @@ def achieved_percent(
     blocks, cores : float64[n]
         Blocks of the grid, multiprocessors of the device.
     """
-    most = warps(capability, threads, registers, shared_bytes)
-    given = np.ceil(threads / WARP) * blocks / cores
-    return np.where(most > 0, 100 * np.minimum(most, given), np.nan) / _most(capability)
+    maximum = warps(capability, threads, registers, shared_bytes)
+    warps_given = np.ceil(threads / WARP) * blocks / cores
+    return np.where(maximum > 0, 100 * np.minimum(maximum, warps_given), np.nan) / _most(capability)
 
 
 def _most(capability: Sequence[object]) -> Floats:
-    known = [limits(c) for c in capability]
-    return np.array([np.nan if k is None else k.warps for k in known], np.float64)
+    known_limits = [limits(c) for c in capability]
+    return np.array([np.nan if k is None else k.warps for k in known_limits], np.float64)
 
 
 def warps(
@@ -127,10 +127,10 @@ def warps(
     """Warps of each launch shape that a multiprocessor can hold; 0 if a block does not fit, NaN if
     an input is unknown.
     """
-    known = [limits(c) for c in capability]
+    known_limits = [limits(c) for c in capability]
 
     def column(index: int) -> Floats:
-        return np.array([np.nan if k is None else k[index] for k in known], np.float64)
+        return np.array([np.nan if k is None else k[index] for k in known_limits], np.float64)
 
     most_warps, most_blocks, shared, unit, reserved = (column(i) for i in range(5))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -147,5 +147,5 @@ def warps(
         blocks = np.minimum.reduce(
             [most_blocks, np.floor(most_warps / of_block), by_registers, by_shared]
         )
-    out: Floats = np.where(threads > 0, blocks * of_block, np.nan)
-    return out
+    percent: Floats = np.where(threads > 0, blocks * of_block, np.nan)
+    return percent

@@ -1,4 +1,4 @@
-"""The answer first: what bounds the step, how sure that is, and the figures that prove it."""
+"""The overview: the verdict with its evidence, checks, and the figures that prove it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def breakdown(
     works_ahead: bool,
     cpu: CpuSplit | None,
 ) -> Breakdown:
-    """What the verdict is made of; parameters as of `of_steps`."""
+    """The evidence for the verdict; parameters as of `of_steps`."""
     by_category = summary.set_index("category")
-    shares = {category: _known(by_category["percent"][category]) or 0.0 for category in CATEGORIES}
+    percent = by_category["percent"]
+    shares = {category: _without_nan(percent[category]) or 0.0 for category in CATEGORIES}
     mean = float(by_category["mean_ms"]["step_time"])
     return Breakdown(activity, steps, mean, shares, dropped, busy, captures, works_ahead, cpu)
 
@@ -59,40 +60,65 @@ def of_steps(
     input_traced: bool,
     cpu: CpuSplit | None = None,
 ) -> dict[str, Any]:
-    """What of the mapping `p.overview` follows from the steps: the verdict with its evidence, and
-    what the program ran on.
+    """The keys of the mapping `p.overview` that follow from the steps: the verdict with its
+    evidence, and the system that the program ran on.
 
-    `summary` is that of the steps, `busy` comes from the function of that name, `captures` says
-    whether launches were captured into a graph, `works_ahead` whether a pipeline makes batches
-    while the steps do something else, and `input_traced` whether the profile can tell how long
-    steps wait for input, and `cpu` what host compute consists of, in a program without a device.
+    Parameters
+    ----------
+    activity : Activity
+    steps : DataFrame
+        Rows of `p.steps.frame`.
+    summary : DataFrame
+        The summary of the steps.
+    busy : float or None
+        The result of `busy`.
+    dropped : int
+        Number of events that were left out.
+    captures : bool
+        Whether launches were captured into a graph.
+    works_ahead : bool
+        Whether a pipeline prepares batches while the steps do something else.
+    input_traced : bool
+        Whether the profile can tell how long steps wait for input.
+    cpu : CpuSplit, optional
+        The parts of host compute, in a program without a device.
     """
-    mean = summary.set_index("category")["mean_ms"]
-    percent = summary.set_index("category")["percent"]
-    found = breakdown(
+    by_category = summary.set_index("category")
+    evidence = breakdown(
         activity, steps, summary, busy, dropped, captures=captures, works_ahead=works_ahead, cpu=cpu
     )
+    input_percent = _without_nan(by_category["percent"]["input"]) if input_traced else None
     return {
-        **verdict(found).to_dict(),
-        "step_time_ms": _known(mean["step_time"]),
-        "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
-        "step_time_median_ms": _known(summary.set_index("category")["median_ms"]["step_time"]),
-        "step_time_p95_ms": _known(summary.set_index("category")["p95_ms"]["step_time"]),
-        "input_percent": _known(percent["input"]) if input_traced else None,
+        **verdict(evidence).to_dict(),
+        "step_time_ms": _without_nan(by_category["mean_ms"]["step_time"]),
+        "step_time_sd_ms": _without_nan(by_category["sd_ms"]["step_time"]),
+        "step_time_median_ms": _without_nan(by_category["median_ms"]["step_time"]),
+        "step_time_p95_ms": _without_nan(by_category["p95_ms"]["step_time"]),
+        "input_percent": input_percent,
         "device_busy_percent": busy,
         "device_idle_percent": None if busy is None else max(0.0, 100.0 - busy),
         "hosts": len(activity.hosts),
         "devices": len(activity.devices),
-        # What a device is called that is there is not known where nothing of it but its memory was
-        # recorded.
-        "device_kind": device_names(activity.devices)
-        or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
+        "device_kind": _device_kind(activity),
         "framework": activity.framework.title,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
         "unit": activity.unit.to_dict(),
         "environment": environment(activity),
     }
+
+
+def _device_kind(activity: Activity) -> str | None:
+    """The names of the devices; "CPU" without any, None if unknown.
+
+    A device has no name if only its memory was recorded.
+    """
+    names = device_names(activity.devices)
+    if names:
+        return names
+    if activity.has_device or activity.traits & _UNKNOWN_DEVICE:
+        return None
+    return "CPU"
 
 
 def overview(
@@ -114,82 +140,112 @@ def overview(
     waiting: float,
     waits_traced: bool,
 ) -> dict[str, Any]:
-    """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and
-    the facts of the run.
-
-    `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are
-    those of `checks.functions`, `tf_data` says whether tf.data worked, `private_threads` whether
-    threads of TensorFlow do nothing but launch kernels, `waits_traced` whether more is known of
-    input than copies, `waiting` is what `waiting_percent` gave, `in_steps` are the ops without what
-    was launched before the recording began, `host_in_steps` the self time of host ops in steps,
-    `eager_us` the self time of eager runs, and of all, by side.
+    """The mapping `p.overview`: the verdict with its evidence, the checks, and the facts of the
+    run.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and
     `device_op_percent` count runs of ops, as TensorFlow Profiler does; the eager shares are of op
     self time.
+
+    Parameters
+    ----------
+    first : dict
+        The result of `of_steps`.
+    activity : Activity
+    summary : DataFrame
+        The summary of the steps.
+    half : float or None
+        Percent of device compute in 16 bit.
+    ops, in_steps : DataFrame
+        Rows of `p.ops.frame`; the same without work launched before the recording began.
+    host_in_steps : DataFrame
+        Self time of host ops in steps.
+    eager_us : dict
+        Self time of eager runs and of all runs, by side.
+    kernels, memory : DataFrame
+        `p.kernels.frame` and `p.memory.summary`.
+    functions : DataFrame
+        The result of `checks.functions`.
+    tf_data : bool
+        Whether tf.data worked.
+    private_threads : bool
+        Whether threads of TensorFlow do nothing but launch kernels.
+    input_traced : bool
+        Whether the profile can tell how long steps wait for input.
+    waiting : float
+        The result of `waiting_percent`.
+    waits_traced : bool
+        Whether more is known of input than copies.
     """
     steps = first["steps"]
-    percent = summary.set_index("category")["percent"]
     on_host = ops.loc[ops["where"] == "host", "op"]
-    # Where a wait that nbprof times is all that was recorded of the host, nothing is known of the
-    # framework's ops there.
+    has_device_ops = bool((ops["where"] == "device").any())
+    # If a wait that nbprof times is all that was recorded of the host, the framework's ops there
+    # are unknown.
     only_waits = len(on_host) > 0 and bool(on_host.isin(WAITS_FOR_ITEMS).all())
     if only_waits:
         eager_us = {**eager_us, "host": (0.0, 0.0)}
-    out = {**first, **_ops(ops, activity, eager_us)}
+    facts = {**first, **_op_percents(ops, activity, eager_us)}
     silent_precision = UNKNOWN_PRECISION in activity.traits or (half is not None and np.isnan(half))
     half = None if silent_precision else half
-    out["compute_16bit_percent"] = half
-    out["compute_32bit_percent"] = None if half is None else 100.0 - half
-    out["outside_compilation_percent"] = _outside(ops, activity)
+    facts["compute_16bit_percent"] = half
+    facts["compute_32bit_percent"] = None if half is None else 100.0 - half
+    facts["outside_compilation_percent"] = _outside_compilation(ops, activity)
     largest = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
-    for key, column in (
-        ("peak_memory_bytes", "peak_bytes"),
-        ("memory_capacity_bytes", "capacity_bytes"),
-    ):
-        out[key] = int(largest[column].iloc[0]) if largest[column].notna().any() else None
-    shares = {str(key): _known(value) for key, value in percent.items()} if steps else {}
-    if (other := shares.get("other")) is not None:
-        # That the host waits for the device is recorded: it is neither Python nor input.
-        shares["other"] = other - waiting
-    out["tf_functions"] = functions
-    out["checks"] = checks.checks(
-        shares,
-        out,
+    facts["peak_memory_bytes"] = _first_bytes(largest["peak_bytes"])
+    facts["memory_capacity_bytes"] = _first_bytes(largest["capacity_bytes"])
+    facts["tf_functions"] = functions
+    facts["checks"] = checks.checks(
+        _shares_without_waiting(summary, waiting) if steps else {},
+        facts,
         functions,
         tf_data=tf_data and not private_threads,
         input_traced=input_traced,
         waits_traced=waits_traced,
         host_traced=activity.has_host_ops,
-        device_ops=bool((ops["where"] == "device").any()),
+        device_ops=has_device_ops,
         silent_precision=silent_precision,
         fixed_percent=fixed_type_percent(kernels),
         framework=activity.framework,
         serving=SERVING in activity.traits,
     )
-    out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
-    shown = ops[ops["where"] == out["top_ops_where"]]
-    recorded = (
-        host_in_steps if out["top_ops_where"] == "host" else in_steps[in_steps["where"] == "device"]
-    )
-    if only_waits and out["top_ops_where"] == "host":
-        shown = shown.head(0)
-    out["top_ops"] = _top_ops(shown, recorded, kernels, steps)
-    return out
+    side = "device" if has_device_ops else "host"
+    top = ops[ops["where"] == side]
+    self_times = in_steps[in_steps["where"] == "device"] if has_device_ops else host_in_steps
+    if only_waits and not has_device_ops:
+        top = top.head(0)
+    facts["top_ops_where"] = side
+    facts["top_ops"] = _top_ops(top, self_times, kernels, steps)
+    return facts
+
+
+def _shares_without_waiting(summary: pd.DataFrame, waiting: float) -> dict[str, float | None]:
+    """Percent of the steps by category, `other` without waits for the device: these are recorded,
+    and neither Python nor input.
+    """
+    percent = summary.set_index("category")["percent"]
+    shares = {str(key): _without_nan(value) for key, value in percent.items()}
+    other = shares.get("other")
+    if other is not None:
+        shares["other"] = other - waiting
+    return shares
+
+
+def _first_bytes(column: pd.Series) -> int | None:
+    return int(column.iloc[0]) if column.notna().any() else None
 
 
 def _top_ops(
     ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int
 ) -> pd.DataFrame:
-    """The ten ops with the most self time; with FLOP rate and use of Tensor Cores where these are
-    known.
+    """The ten ops with the most self time; with FLOP rate and use of Tensor Cores if known.
 
     `in_steps` has their self time in steps, by op: of the device all but what was launched before
-    the recording began. Without steps there is no time a step, and `self_ms` is all that is known.
+    the recording began. Without steps only `self_ms` is known.
     """
     top = ops.head(10).reset_index(drop=True)
     of_steps = in_steps.set_index("op")["self_us"].reindex(top["op"]).fillna(0.0).to_numpy()
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "rank": np.arange(1, len(top) + 1),
             "op": top["op"],
@@ -201,51 +257,74 @@ def _top_ops(
         }
     )
     if "flops_per_second" in top.columns and top["flops_per_second"].notna().any():
-        out["flops_per_second"] = top["flops_per_second"]
-    if len(kernels):
-        code, names = pd.factorize(kernels["op"].to_numpy(object))
-        rows = pd.Index(names).get_indexer(out["op"])
-        for column in ("op_tensor_core_eligible", "uses_tensor_core") if (rows >= 0).any() else ():
-            # The last place is for ops without kernels.
-            most = np.full(len(names) + 1, np.nan)
-            np.fmax.at(most, code, kernels[column].to_numpy(np.float64, na_value=np.nan))
-            out[column] = pd.array(most[rows] == 1, dtype="boolean")
-            out[column] = out[column].mask(np.isnan(most[rows]))
-    return out
+        table["flops_per_second"] = top["flops_per_second"]
+    if not len(kernels):
+        return table
+    code, names = pd.factorize(kernels["op"].to_numpy(object))
+    rows = pd.Index(names).get_indexer(table["op"])
+    if not (rows >= 0).any():
+        return table
+    for column in ("op_tensor_core_eligible", "uses_tensor_core"):
+        # The last one is for ops without kernels.
+        largest = np.full(len(names) + 1, np.nan)
+        np.fmax.at(largest, code, kernels[column].to_numpy(np.float64, na_value=np.nan))
+        table[column] = pd.array(largest[rows] == 1, dtype="boolean")
+        table[column] = table[column].mask(np.isnan(largest[rows]))
+    return table
 
 
-def _outside(ops: pd.DataFrame, activity: Activity) -> float | None:
-    """Percent of op time on TPUs in which a compiled program waits for what runs outside of it;
-    None without TPU ops.
+def _outside_compilation(ops: pd.DataFrame, activity: Activity) -> float | None:
+    """Percent of op time on TPUs in which a compiled program waits for work outside of it; None
+    without TPU ops.
     """
     if not (activity.devices["kind"] == "TPU").any():
         return None
-    mine = ops[ops["where"] == "device"]
-    whole = float(mine["self_us"].sum())
-    outside = mine["type"].astype(str).isin(("XlaSendToHost", "XlaRecvFromHost"))
-    return 100 * float(mine.loc[outside, "self_us"].sum()) / whole if whole else None
+    device_ops = ops[ops["where"] == "device"]
+    total = float(device_ops["self_us"].sum())
+    outside = device_ops["type"].astype(str).isin(("XlaSendToHost", "XlaRecvFromHost"))
+    return 100 * float(device_ops.loc[outside, "self_us"].sum()) / total if total else None
 
 
 def environment(activity: Activity) -> dict[str, Any]:
-    """The mapping `p.overview["environment"]`: on what the program ran, as far as the file says.
+    """The mapping `p.overview["environment"]`: the system that the program ran on, as stated in the
+    file.
 
-    `hosts` (their names), `device_count`, `devices` (one entry a kind of device: `name` `kind`
+    `hosts` (their names), `device_count`, `devices` (one entry per kind of device: `name` `kind`
     `count` `compute_capability` `memory_bytes` `cores` `megacore` `sparse_cores` (beside each)
     `architecture`), `framework`, `versions`, `start_time` (ISO, UTC), `duration_s`; None, or an
-    empty mapping, for what the file does not say.
+    empty mapping, for facts that the file does not state.
     """
-    known = activity.environment
+    recorded = activity.environment
+    versions = recorded.get("versions")
+    facts = {
+        "hosts": list(activity.hosts),
+        "device_count": len(activity.devices),
+        "devices": _device_kinds(activity.devices),
+        "framework": activity.framework.title or None,
+        "versions": versions if isinstance(versions, dict) else {},
+        "start_time": recorded.get("start_time"),
+        "duration_s": recorded.get("duration_s"),
+    }
+    if "processes" in recorded:
+        facts["processes"] = recorded["processes"]
+    return facts
+
+
+_DEVICE_FACTS = [
+    "name",
+    "kind",
+    "compute_capability",
+    "memory_bytes",
+    "cores",
+    "megacore",
+    "sparse_cores",
+]
+
+
+def _device_kinds(devices: pd.DataFrame) -> list[dict[str, Any]]:
+    """The facts of each kind of device, with the number of devices."""
     kinds: dict[tuple[object, ...], dict[str, Any]] = {}
-    columns = [
-        "name",
-        "kind",
-        "compute_capability",
-        "memory_bytes",
-        "cores",
-        "megacore",
-        "sparse_cores",
-    ]
-    for row in activity.devices[columns].to_dict("records"):
+    for row in devices[_DEVICE_FACTS].to_dict("records"):
         facts: dict[str, Any] = {
             str(key): None if pd.isna(value) else value for key, value in row.items()
         }
@@ -253,18 +332,7 @@ def environment(activity: Activity) -> dict[str, Any]:
             str(facts["name"]), str(facts["kind"]), facts["compute_capability"]
         )
         kinds.setdefault(tuple(facts.values()), {**facts, "count": 0})["count"] += 1
-    out = {
-        "hosts": list(activity.hosts),
-        "device_count": len(activity.devices),
-        "devices": list(kinds.values()),
-        "framework": activity.framework.title or None,
-        "versions": versions if isinstance(versions := known.get("versions"), dict) else {},
-        "start_time": known.get("start_time"),
-        "duration_s": known.get("duration_s"),
-    }
-    if "processes" in known:
-        out["processes"] = known["processes"]
-    return out
+    return list(kinds.values())
 
 
 _ARCHITECTURES = {
@@ -279,31 +347,32 @@ _ARCHITECTURES = {
 }
 
 
+_ARCHITECTURES_BY_MINOR = {"7.5": "Turing", "8.9": "Ada Lovelace"}
+
+
 def _architecture(name: str, kind: str, capability: Any) -> str | None:
-    """The architecture of a GPU of NVIDIA by its compute capability; None of other devices."""
+    """The architecture of a GPU of NVIDIA by its compute capability; None for other devices."""
     if kind != "GPU" or not isinstance(capability, str) or re.search("AMD|Radeon|Instinct", name):
         return None
+    if capability in _ARCHITECTURES_BY_MINOR:
+        return _ARCHITECTURES_BY_MINOR[capability]
     major, _, minor = capability.partition(".")
-    if capability in ("7.5", "8.9"):
-        return "Turing" if major == "7" else "Ada Lovelace"
-    return (
-        "Volta"
-        if major == "7" and minor
-        else _ARCHITECTURES.get(int(major))
-        if major.isdigit()
-        else None
-    )
+    if major == "7" and minor:
+        return "Volta"
+    return _ARCHITECTURES.get(int(major)) if major.isdigit() else None
 
 
 def busy(shares: list[float] | None) -> float | None:
     """Percent of the time in counted steps in which a device ran something; None without a device
     or without steps.
 
-    Of several devices it is the mean of those that ran anything in these steps. `shares` are what
-    `busy_shares` gives.
+    For several devices it is the mean of those that ran anything in these steps. `shares` is the
+    result of `busy_shares`.
     """
-    ran = [share for share in shares or () if share > 0]
-    return float(np.mean(ran)) if ran else 0.0 if shares else None
+    if not shares:
+        return None
+    ran = [share for share in shares if share > 0]
+    return float(np.mean(ran)) if ran else 0.0
 
 
 def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
@@ -314,49 +383,56 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     a device can be busy while the step breakdown shows the host at work.
     """
     used = counted(steps)
-    work = activity.work.frame()
-    on_device = (work["device"].to_numpy() >= 0) & (work["cls"].to_numpy() != DEVICE_BETWEEN_NODES)
-    # A device that nothing was recorded on may have run nothing, or may not have been traced.
-    if not on_device.any() or not len(used):
+    work = activity.work
+    work = work.take((work.device >= 0) & (work.cls != DEVICE_BETWEEN_NODES))
+    # A device without recorded work may have run nothing, or may not have been traced.
+    if not len(work) or not len(used):
         return []
-    host, device, start, end = (
-        work[name].to_numpy(np.int64)[on_device] for name in ("host", "device", "start", "end")
-    )
     shares = []
-    for at in np.unique(host).tolist():
-        mine = used[used["host"] == activity.hosts[at]]
-        in_steps = Intervals.union(*step_bounds(mine))
+    for host in np.unique(work.host).tolist():
+        host_steps = used[used["host"] == activity.hosts[host]]
+        in_steps = Intervals.union(*step_bounds(host_steps))
         total = in_steps.total()
-        for number in np.unique(device[host == at]).tolist() if total else ():
-            rows = (host == at) & (device == number)
-            shares.append(100 * Intervals.union(start[rows], end[rows]).overlap(in_steps) / total)
-    return [float(share) for share in shares]
+        if not total:
+            continue
+        of_host = work.take(work.host == host)
+        for device in np.unique(of_host.device).tolist():
+            rows = of_host.device == device
+            ran = Intervals.union(of_host.start[rows], of_host.end[rows])
+            shares.append(float(100 * ran.overlap(in_steps) / total))
+    return shares
 
 
-def _known(value: float) -> float | None:
+def _without_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _ops(
+def _op_percents(
     ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float, float]]
 ) -> dict[str, float | None]:
-    out: dict[str, float | None] = {}
+    percents: dict[str, float | None] = {}
     count = ops.groupby("where")["occurrences"].sum()
     total = float(count.sum())
-    # What no op was recorded of on the host is no 100 % on the device; nor is it, of one host of
-    # several, a share of all of them.
-    of_hosts = activity.has_host_ops and not (activity.hosts_without_ops and activity.has_device)
-    for where, recorded in (("host", of_hosts), ("device", activity.has_device and of_hosts)):
-        out[f"{where}_op_percent"] = (
-            100 * float(count.get(where, 0)) / total if total and recorded else None
-        )
-        eager, self_time = eager_us[where]
-        calls, time = activity.eager_calls
-        if where == "host" and calls > count.get(where, 0):
+    # No recorded op on the host does not make 100 % on the device; nor does the share of one host
+    # of several stand for all of them.
+    host_recorded = activity.has_host_ops and not (
+        activity.hosts_without_ops and activity.has_device
+    )
+    recorded = {"host": host_recorded, "device": activity.has_device and host_recorded}
+    eager_calls, eager_time = activity.eager_calls
+    for side, is_recorded in recorded.items():
+        percent = None
+        if total and is_recorded:
+            percent = 100 * float(count.get(side, 0)) / total
+        eager, self_time = eager_us[side]
+        if side == "host" and eager_calls > count.get(side, 0):
             # Most of the program is eager ops of which only the calls were recorded.
-            eager, self_time = eager + time / 1e6, self_time + time / 1e6
-        out[f"eager_{where}_percent"] = _known(100 * eager / self_time) if self_time else None
-    return out
+            eager, self_time = eager + eager_time / 1e6, self_time + eager_time / 1e6
+        percents[f"{side}_op_percent"] = percent
+        percents[f"eager_{side}_percent"] = (
+            _without_nan(100 * eager / self_time) if self_time else None
+        )
+    return percents
 
 
 _UNKNOWN_DEVICE = {PLAIN, LOST_KERNELS}

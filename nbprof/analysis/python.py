@@ -29,18 +29,19 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-# Where Python keeps what it was installed with, and what was installed into it; code without a
-# file; nbprof's own.
+# Folders of the standard library and of installed packages; code without a file; nbprof's code.
 _LIBRARY = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3|^<(?!stdin|ipython-input)"
     r"|[/\\]nbprof[/\\](?:capture|notebook)[/\\]"
 )
 _PACKAGE = re.compile(
-    r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\](?:lib-dynload[/\\])?([^/\\.]+)"
+    r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\](?:lib-dynload[/\\])?"
+    r"([^/\\.]+)"
 )
 _FROZEN = re.compile(r"<frozen ([^.>]+)")
 _WAITING = re.compile(
-    r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)\.py\Z"
+    r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)"
+    r"\.py\Z"
 )
 _MOST_THREADS = 50
 """Threads that are told apart to say where a function ran."""
@@ -71,9 +72,7 @@ _WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready"})
 
 
 def _is_library_call(call: str) -> bool:
-    """Whether a call is one of a library's code in C, rather than of a quick function of Python's
-    own.
-    """
+    """True for a call of a library's C code, rather than of a quick function of Python itself."""
     owner, dot, name = call.rpartition(".")
     if not dot:
         return call.startswith("operator ")
@@ -94,7 +93,7 @@ class TopFunction(NamedTuple):
     line : int
         The line of it that took most.
     call : str
-        What was called in this line for most of that time, as `numpy.linalg.qr`; empty where
+        The call in this line that took most of that time, as `numpy.linalg.qr`; empty where
         unknown.
     share : float
         Share of the function in the sampled time, 0…1.
@@ -111,8 +110,8 @@ class TopFunction(NamedTuple):
 
 
 class PythonUse(NamedTuple):
-    """What the cell's thread did in some time, as parts of it that add up to 1, and what most of
-    each part was in.
+    """Use of Python by the cell's thread in some time, as parts that add up to 1, and the place of
+    most of each part.
 
     Attributes
     ----------
@@ -163,9 +162,11 @@ class Python:
     def weight(self) -> Floats:
         """Nanoseconds of each row."""
         samples = self.samples
-        wall, inside = _lengths(samples, self.intervals)
+        wall, in_spans = _lengths(samples, self.intervals)
         cpu, length = samples.thread_cpu.astype(np.float64), wall[samples.sample - 1]
-        share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
+        share = np.divide(in_spans, wall, out=np.zeros_like(wall), where=wall > 0)[
+            samples.sample - 1
+        ]
         other = samples.thread > 0
         weight = np.where(other & (cpu >= 0), np.minimum(cpu, length), length) * share
         waiting = self._nodes(lambda function: _WAITING.search(function.file) is not None)[
@@ -192,14 +193,16 @@ class Python:
     @cached_property
     def lines(self) -> pd.DataFrame:
         """Time by line."""
-        samples, place = self.samples, self._place
+        samples, node_place = self.samples, self._place
         line = np.array([each.line for each in samples.places], np.int64)
         lines, key = self._keyed(
-            self._function * (line.max(initial=0) + 1) + line[place] if len(place) else place
+            self._function * (line.max(initial=0) + 1) + line[node_place]
+            if len(node_place)
+            else node_place
         )
         rows = self._rows(key, len(lines))
         of_node = {int(row): int(i) for i, row in reversed(list(enumerate(key.tolist())))}
-        places = [samples.places[place[of_node[row]]] for row in range(len(lines))]
+        places = [samples.places[node_place[of_node[row]]] for row in range(len(lines))]
         names = [samples.functions[each.function] for each in places]
         calls = self._calls(key, len(lines))
         return self._frame(
@@ -219,27 +222,27 @@ class Python:
         number = {name: i for i, name in enumerate(dict.fromkeys(names))}
         of_function = np.array([number[name] for name in names], np.int64)
         modules, key = self._keyed(of_function[self._function] if len(names) else self._function)
-        found = list(number)
+        packages = list(number)
         return self._frame(
             "python.modules",
             self._rows(key, len(modules)),
-            module=[found[each] for each in modules],
+            module=[packages[each] for each in modules],
         )
 
     @cached_property
     def threads(self) -> pd.DataFrame:
         """Time by thread."""
         samples = self.samples
-        _, inside = _lengths(samples, self.intervals)
+        _, in_spans = _lengths(samples, self.intervals)
         count = len(samples.threads)
         profiled = (
             self.intervals
             if self.intervals is not None
             else Intervals(samples.at[:1], samples.at[-1:])
         )
-        wall = _sums(samples.thread, inside[samples.sample - 1], count) / 1e6
+        wall = _sums(samples.thread, in_spans[samples.sample - 1], count) / 1e6
         cpu = self._cpu(samples.thread, count)
-        rows = _sums(samples.thread, inside[samples.sample - 1] > 0, count)
+        rows = _sums(samples.thread, in_spans[samples.sample - 1] > 0, count)
         frame = pd.DataFrame(
             {
                 "thread": samples.threads,
@@ -288,7 +291,7 @@ class Python:
         return frames.shaped("python.tree", frame.reset_index(drop=True))
 
     def use(self, waited: float = 0.0) -> PythonUse | None:
-        """What the cell's thread did, or the threads that it waited for; None where it was not
+        """Use of Python by the cell's thread, or the threads that it waited for; None if it was not
         sampled in this time.
 
         `waited` is the part of the time in which threads were ready to run that they had no core, 0
@@ -296,11 +299,11 @@ class Python:
         """
         samples = self.samples
         rows = self._at_work()
-        inside = rows[self._in_spans[samples.sample[rows]]]
+        in_spans = rows[self._in_spans[samples.sample[rows]]]
         # A sample stands for the time since the one before, which may have been longer than the
         # spans and what lies between them.
-        points = len(inside) >= _ENOUGH
-        rows = inside if points else rows
+        points = len(in_spans) >= _ENOUGH
+        rows = in_spans if points else rows
         weight = np.ones(len(rows)) if points else self.weight[rows]
         total = float(weight.sum())
         if not total:
@@ -334,10 +337,10 @@ class Python:
     @cached_property
     def _in_spans(self) -> Flags:
         """By moment: whether it is in one of the intervals."""
-        at = self.samples.at
+        sample_time = self.samples.at
         if self.intervals is None:
-            return np.ones(len(at), np.bool_)
-        return np.asarray(self.intervals.index_at(at) >= 0)
+            return np.ones(len(sample_time), np.bool_)
+        return np.asarray(self.intervals.index_at(sample_time) >= 0)
 
     @cached_property
     def _interpreting(self) -> Flags:
@@ -374,7 +377,7 @@ class Python:
     @cached_property
     def _sleeping(self) -> Flags:
         """By node: whether it is in `time.sleep`."""
-        return np.array([place.call == "time.sleep" for place in self.samples.places], np.bool_)[
+        return np.array([line.call == "time.sleep" for line in self.samples.places], np.bool_)[
             self._place
         ]
 
@@ -384,11 +387,11 @@ class Python:
         one.
         """
         of_function = [module(function.file) in _FRAMEWORKS for function in self.samples.functions]
-        called = [_is_of_framework(place.call) for place in self.samples.places]
-        inside = [
-            called[i] or of_function[place.function] for i, place in enumerate(self.samples.places)
+        called = [_is_of_framework(line.call) for line in self.samples.places]
+        by_framework = [
+            called[i] or of_function[line.function] for i, line in enumerate(self.samples.places)
         ]
-        return np.array(inside, np.bool_)[self._place]
+        return np.array(by_framework, np.bool_)[self._place]
 
     @cached_property
     def _in_library(self) -> Flags:
@@ -396,31 +399,33 @@ class Python:
         other threads run, as of arrays.
         """
         places = self.samples.places
-        calls = np.array([_is_library_call(place.call) for place in places], np.bool_)
+        calls = np.array([_is_library_call(line.call) for line in places], np.bool_)
         installed = [bool(_INSTALLED.search(function.file)) for function in self.samples.functions]
-        files = np.array([installed[place.function] for place in places], np.bool_)
-        called = np.array([bool(place.call) for place in places], np.bool_)
+        files = np.array([installed[line.function] for line in places], np.bool_)
+        called = np.array([bool(line.call) for line in places], np.bool_)
         return np.asarray((calls | (called & files))[self._place], np.bool_)
 
-    def top_function(self, of: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
-        """What took most of the time of the cell's thread, or of some rows of it; None where no
-        code of the person's was sampled in it.
+    def top_function(self, kinds: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
+        """The function with most of the time of the cell's thread, or of some rows of it; None if
+        no code of the person was sampled in it.
         """
         samples = self.samples
-        rows = np.flatnonzero(samples.thread == 0) if of is None else of
+        rows = np.flatnonzero(samples.thread == 0) if kinds is None else kinds
         node, weight = self._person[samples.node[rows]], self.weight[rows]
-        node, weight, whole = node[node >= 0], weight[node >= 0], float(weight.sum())
-        if not whole or not len(node) or not weight.sum():
+        node, weight, total = node[node >= 0], weight[node >= 0], float(weight.sum())
+        if not total or not len(node) or not weight.sum():
             return None
         functions = _sums(self._function[node], weight, len(samples.functions))
         function = int(functions.argmax())
-        place = self._place[node]
-        inside = self._function[node] == function
-        line = np.array([each.line for each in samples.places], np.int64)[place]
-        lines = _sums(line[inside], weight[inside])
+        node_place = self._place[node]
+        in_function = self._function[node] == function
+        line = np.array([each.line for each in samples.places], np.int64)[node_place]
+        lines = _sums(line[in_function], weight[in_function])
         best = int(lines.argmax())
         calls = _sums(
-            place[inside & (line == best)], weight[inside & (line == best)], len(samples.places)
+            node_place[in_function & (line == best)],
+            weight[in_function & (line == best)],
+            len(samples.places),
         )
         name = samples.functions[function]
         return TopFunction(
@@ -428,8 +433,8 @@ class Python:
             title(name.file, self.cells),
             best,
             samples.places[int(calls.argmax())].call,
-            float(functions[function]) / whole,
-            float(lines[best]) / whole,
+            float(functions[function]) / total,
+            float(lines[best]) / total,
         )
 
     @property
@@ -446,14 +451,14 @@ class Python:
         rows = samples.thread == 0
         in_cell = self._innermost(lambda function: bool(stem(function.file)))
         node, weight = in_cell[samples.node[rows]], self.weight[rows]
-        found: dict[tuple[str, int], float] = {}
+        seconds: dict[tuple[str, int], float] = {}
         for each, ns in zip(
             self._place[node[node >= 0]].tolist(), weight[node >= 0].tolist(), strict=True
         ):
-            place = samples.places[each]
-            key = stem(samples.functions[place.function].file), place.line
-            found[key] = found.get(key, 0.0) + ns
-        return found
+            line = samples.places[each]
+            key = stem(samples.functions[line.function].file), line.line
+            seconds[key] = seconds.get(key, 0.0) + ns
+        return seconds
 
     @property
     def _place(self) -> Int64s:
@@ -462,7 +467,7 @@ class Python:
     @cached_property
     def _function(self) -> Int64s:
         """The function of each node."""
-        return np.array([place.function for place in self.samples.places], np.int64)[self._place]
+        return np.array([line.function for line in self.samples.places], np.int64)[self._place]
 
     @cached_property
     def _self(self) -> Floats:
@@ -483,11 +488,11 @@ class Python:
         """For each node the innermost one of its stack for whose function it holds; -1 without
         one.
         """
-        found = np.where(self._nodes(holds), np.arange(len(self._function)), -1).tolist()
+        holder = np.where(self._nodes(holds), np.arange(len(self._function)), -1).tolist()
         for node, above in enumerate(self.samples.parent.tolist()):
-            if found[node] < 0 <= above:
-                found[node] = found[above]
-        return np.array(found, np.int64)
+            if holder[node] < 0 <= above:
+                holder[node] = holder[above]
+        return np.array(holder, np.int64)
 
     @staticmethod
     def _keyed(key: Int64s) -> tuple[list[int], Int64s]:
@@ -498,8 +503,10 @@ class Python:
     def _cpu(self, key: Int64s | Int32s, count: int) -> Floats:
         """CPU time in ms by key of the rows; NaN where it is not known for all of them."""
         samples = self.samples
-        wall, inside = _lengths(samples, self.intervals)
-        share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
+        wall, in_spans = _lengths(samples, self.intervals)
+        share = np.divide(in_spans, wall, out=np.zeros_like(wall), where=wall > 0)[
+            samples.sample - 1
+        ]
         unknown = _sums(key, (samples.thread_cpu < 0) & (self.weight > 0), count) > 0
         cpu = _sums(key, np.maximum(samples.thread_cpu, 0) * share, count) / 1e6
         return np.where(unknown, np.nan, cpu)
@@ -535,17 +542,17 @@ class Python:
         )
 
     def _calls(self, key: Int64s, count: int) -> list[str | None]:
-        """What each line was calling for most of its time; None where that is unknown."""
+        """The call of each line that takes most of its time; None if unknown."""
         total = nesting.totals(self.samples.parent, self._self)
         best: list[str | None] = [None] * count
-        most = [0.0] * count
+        longest = [0.0] * count
         times: dict[tuple[int, str], float] = {}
         for node, ns in enumerate(total.tolist()):
             call = self.samples.places[self.samples.place[node]].call
             line = int(key[node])
             times[line, call] = times.get((line, call), 0.0) + ns
-            if times[line, call] > most[line]:
-                most[line], best[line] = times[line, call], call or None
+            if times[line, call] > longest[line]:
+                longest[line], best[line] = times[line, call], call or None
         return best
 
     def _code(self, function: Function, line: int) -> str | None:
@@ -562,9 +569,7 @@ class Python:
 
 
 def is_person(path: str) -> bool:
-    """Whether a file is a cell, or lies neither in an installed package nor in the standard
-    library.
-    """
+    """True if a file is a cell, or in neither an installed package nor the standard library."""
     return bool(stem(path)) or _LIBRARY.search(path) is None
 
 
@@ -572,8 +577,8 @@ def module(path: str) -> str:
     """The top-level package of a file; `__main__` of a cell, the name of the file of other code."""
     if stem(path):
         return "__main__"
-    if found := _PACKAGE.match(path) or _FROZEN.match(path):
-        return found[1]
+    if match := _PACKAGE.match(path) or _FROZEN.match(path):
+        return match[1]
     return re.split(r"[/\\]", path)[-1].removesuffix(".py")
 
 
@@ -620,5 +625,5 @@ def _sums(key: Int64s | Int32s, values: Floats | Flags, count: int = 0) -> Float
     return np.asarray(np.bincount(key, values, count), np.float64)
 
 
-def _percent(part: Floats, whole: float) -> Floats:
-    return 100 * part / whole if whole > 0 else np.full(len(part), np.nan)
+def _percent(part: Floats, total: float) -> Floats:
+    return 100 * part / total if total > 0 else np.full(len(part), np.nan)

@@ -1,5 +1,5 @@
-"""How close each op of a compiled program, or of PyTorch, comes to the device's limits: the
-roofline model.
+"""The roofline model: how close ops of compiled programs, or of PyTorch, come to the device's
+limits.
 
 An op that does `i` operations for each byte can do at most min(peak FLOP/s, i x peak bytes/s): the
 roof. Where the two meet is the ridge point. Source: S. Williams, A. Waterman, D. Patterson,
@@ -40,7 +40,7 @@ class Peaks:
     Attributes
     ----------
     device : str
-        What it is called; several, parted by commas, where the profile has different ones.
+        Its name; several, separated by commas, if the profile has different ones.
     flops_per_second : float
         At 16 bits; NaN if unknown.
     bytes_per_second : float
@@ -51,7 +51,7 @@ class Peaks:
         Bytes a second of the memories on the chip, by the names of
         `nbprof.activity.given_peaks.ON_CHIP`; those that are known.
     memory : str
-        What its main memory is: "HBM", "Device memory", or of a CPU "Main memory".
+        Its main memory: "HBM", "Device memory", or of a CPU "Main memory".
     by_precision : dict
         Operations a second by precision ("float16", "tf32", "float32", ...), of a device that is
         known by its name; empty where a person gave one for all.
@@ -66,8 +66,8 @@ class Peaks:
     by_precision: dict[str, float] = field(default_factory=dict)
 
     def of(self, precision: str, product: bool) -> float:
-        """The peak FLOP/s of ops that compute so; what is no product runs on the units for float32
-        and float64. NaN if unknown.
+        """The peak FLOP/s for ops of a precision; ops that are not products run on the units for
+        float32 and float64. NaN if unknown.
         """
         if not self.by_precision:
             return self.flops_per_second
@@ -83,12 +83,12 @@ class Peaks:
     @property
     def lacking(self) -> list[str]:
         """The unknown peaks: "FLOP/s", "memory bandwidth"."""
-        known = (("FLOP/s", self.flops_per_second), ("memory bandwidth", self.bytes_per_second))
-        return [text for text, value in known if not value > 0]
+        limits = (("FLOP/s", self.flops_per_second), ("memory bandwidth", self.bytes_per_second))
+        return [text for text, value in limits if not value > 0]
 
     @property
     def missing(self) -> str:
-        """Which peaks are unknown, and what to do about it; '' if all are known."""
+        """The unknown peaks as a sentence, with the remedy; '' if all are known."""
         if not self.lacking:
             return ""
         verb = "is" if len(self.lacking) == 1 else "are"
@@ -114,13 +114,13 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
             isinstance(value, Real) and np.isfinite(float(value)) and value > 0
         ):
             raise NbprofError(f"{name} is {value!r}; expected a rate per second above 0")
-    own = ops.peaks(activity)
+    given_peaks = ops.peaks(activity)
     devices = activity.devices
     names = device_names(devices)
     return Peaks(
         names,
-        own[0] if flops is None else float(flops),
-        own[1] if moved is None else float(moved),
+        given_peaks[0] if flops is None else float(flops),
+        given_peaks[1] if moved is None else float(moved),
         flops is not None or moved is not None or bool(activity.given_peaks),
         ops.on_chip_peaks(activity),
         ops.main_memory(activity),
@@ -143,21 +143,23 @@ def frame(
     activity : Activity
     roof : Peaks
     measured : (DataFrame, int)
-        What `analysis.hlo.measured` found.
+        The result of `analysis.hlo.measured`.
     transfers : bool
         Whether infeed and outfeed count.
     time : int, optional
         ps that the figures of all ops are over; idle time and that of ops of known cost when left
         out.
     """
-    found, idle = measured
+    ops_measured, idle = measured
     if not transfers:
-        found = found[~found["category"].isin(TRANSFERS)].reset_index(drop=True)
-    own, total = (found[name].to_numpy(np.float64) for name in ("own", "total"))
-    whole = float(own.sum())
-    peak = _peaks(found, roof)
+        ops_measured = ops_measured[~ops_measured["category"].isin(TRANSFERS)].reset_index(
+            drop=True
+        )
+    self_ps, total = (ops_measured[name].to_numpy(np.float64) for name in ("own", "total"))
+    total_ps = float(self_ps.sum())
+    peak = _peaks(ops_measured, roof)
     rates = hlo.rates(
-        found, peak, roof.bytes_per_second, roof.on_chip, impossible=False, main=roof.memory
+        ops_measured, peak, roof.bytes_per_second, roof.on_chip, impossible=False, main=roof.memory
     )
     flops, moved = rates["normalized_flops_per_second"], rates["memory_bytes_per_second"]
     intensity = flops / np.where(moved > 0, moved, np.nan)
@@ -165,26 +167,31 @@ def frame(
         compute, bandwidth = flops / peak, moved / roof.bytes_per_second
     of_roof = np.maximum(compute, bandwidth)
     roof_flops = np.fmin(intensity * roof.bytes_per_second, peak)
-    roof_flops[hlo.unknown(found)] = np.nan
-    seconds, used = hlo.seconds_of(found["total"]), hlo.on_chip_use(found, roof.on_chip)
+    roof_flops[hlo.unknown(ops_measured)] = np.nan
+    seconds, used = (
+        hlo.seconds_of(ops_measured["total"]),
+        hlo.on_chip_use(ops_measured, roof.on_chip),
+    )
     on_chip: dict[str, Any] = {}
     for level in (level for level in ON_CHIP if level not in UNCOUNTED):
         on_chip[f"{level}_bytes_per_second"] = (
-            found[level].to_numpy(np.float64) / seconds if level in found.columns else np.nan
+            ops_measured[level].to_numpy(np.float64) / seconds
+            if level in ops_measured.columns
+            else np.nan
         )
         if level in used:
             part = np.where(used[level] > 0, used[level], np.nan)
             of_roof = np.where(part > of_roof, part, of_roof)
             roof_flops = np.fmin(roof_flops, flops / part)
     columns: dict[str, Any] = {
-        "rank": np.arange(1, len(found) + 1),
-        "program": [title for title, _ in hlo.titles(activity, found)],
-        "op": found["name"],
-        "category": found["category"],
-        "occurrences": np.nan_to_num(found["runs"].to_numpy(np.float64)),
+        "rank": np.arange(1, len(ops_measured) + 1),
+        "program": [title for title, _ in hlo.titles(activity, ops_measured)],
+        "op": ops_measured["name"],
+        "category": ops_measured["category"],
+        "occurrences": np.nan_to_num(ops_measured["runs"].to_numpy(np.float64)),
         "total_us": total / 1e6,
-        "self_us": own / 1e6,
-        "self_fraction": own / whole if whole else own * 0.0,
+        "self_us": self_ps / 1e6,
+        "self_fraction": self_ps / total_ps if total_ps else self_ps * 0.0,
         "operational_intensity": intensity,
         "flops_per_second": flops,
         "bytes_per_second": moved,
@@ -192,51 +199,54 @@ def frame(
         "bound": rates["bound"],
         "compute_fraction": compute,
         "bandwidth_fraction": bandwidth,
-        "input_shapes": found.get("shapes", ""),
-        "precision": found.get("precision", ""),
-        "flops": found["flops"],
-        "bytes": found["memory"],
+        "input_shapes": ops_measured.get("shapes", ""),
+        "precision": ops_measured.get("precision", ""),
+        "flops": ops_measured["flops"],
+        "bytes": ops_measured["memory"],
         "roof_fraction": of_roof,
         "roof_flops_per_second": roof_flops,
-        # What nobody knows counts as no waste, what is above its roof neither.
-        "wasted_us": own / 1e6 * (1 - np.minimum(of_roof, 1)),
+        # Unknown values and those above the roof count as no waste.
+        "wasted_us": self_ps / 1e6 * (1 - np.minimum(of_roof, 1)),
         **on_chip,
     }
-    out = frames.build("roofline.frame", columns, COLUMNS)
-    return out, _total(found, idle, roof, time)
+    table = frames.build("roofline.frame", columns, COLUMNS)
+    return table, _total(ops_measured, idle, roof, time)
 
 
-def _peaks(found: pd.DataFrame, roof: Peaks) -> Floats | float:
+def _peaks(ops_measured: pd.DataFrame, roof: Peaks) -> Floats | float:
     """The peak FLOP/s of each op, where they compute in several precisions."""
-    if "precision" not in found:
+    if "precision" not in ops_measured:
         return roof.flops_per_second
-    pairs = zip(found["precision"].tolist(), found["product"].tolist(), strict=True)
+    pairs = zip(ops_measured["precision"].tolist(), ops_measured["product"].tolist(), strict=True)
     return np.array([roof.of(precision, product) for precision, product in pairs], np.float64)
 
 
-def _total(found: pd.DataFrame, idle: int, roof: Peaks, time: int | None) -> dict[str, float | str]:
+def _total(
+    ops_measured: pd.DataFrame, idle: int, roof: Peaks, time: int | None
+) -> dict[str, float | str]:
     """All ops as one, over the time of the devices but that of ops of which nothing is known."""
-    busy = float(found["own"].sum())
-    unknown = float(found["own"][hlo.unknown(found)].sum())
-    counted = found[~found["category"].isin(hlo.CONTAINERS)]
+    busy = float(ops_measured["own"].sum())
+    unknown = float(ops_measured["own"][hlo.unknown(ops_measured)].sum())
+    counted = ops_measured[~ops_measured["category"].isin(hlo.CONTAINERS)]
     sums: dict[str, Any] = {
-        name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))
+        name: [counted[name].sum(min_count=1)]
+        for name in ("normalized", "memory", *_levels(ops_measured))
     }
     sums["total"] = [busy + idle - unknown if time is None else time]
     more: dict[str, float | str] = {}
-    if "precision" in found:
-        normalized = found["normalized"].to_numpy(np.float64)
-        rated = np.where(normalized == 0, 0.0, normalized / _peaks(found, roof))
-        sums["at_peak"] = [float(rated[found["known"].to_numpy(np.bool_)].sum())]
+    if "precision" in ops_measured:
+        normalized = ops_measured["normalized"].to_numpy(np.float64)
+        rated = np.where(normalized == 0, 0.0, normalized / _peaks(ops_measured, roof))
+        sums["at_peak"] = [float(rated[ops_measured["known"].to_numpy(np.bool_)].sum())]
         more = {
-            f"{key}_flops": float(found[name].sum())
+            f"{key}_flops": float(ops_measured[name].sum())
             for key, name in (("model", "model"), ("recomputed", "again"))
         }
-    out = _together(pd.DataFrame(sums), roof)
+    totals = _together(pd.DataFrame(sums), roof)
     share = unknown / busy if busy else float("nan")
     figures = {
         key: str(values[0]) if values.dtype == object else float(values[0])
-        for key, values in out.items()
+        for key, values in totals.items()
     }
     return {
         "time_us": (busy + idle) / 1e6,
@@ -247,8 +257,8 @@ def _total(found: pd.DataFrame, idle: int, roof: Peaks, time: int | None) -> dic
     }
 
 
-def _levels(found: pd.DataFrame) -> list[str]:
-    return [level for level in ON_CHIP if level in found.columns]
+def _levels(ops_measured: pd.DataFrame) -> list[str]:
+    return [level for level in ON_CHIP if level in ops_measured.columns]
 
 
 def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
@@ -269,7 +279,7 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
         )
         bandwidth = moved / roof.bytes_per_second
     used = {ops.COMPUTE: compute, roof.memory: bandwidth}
-    known = ~np.isnan(compute) & ~np.isnan(bandwidth)
+    is_known = ~np.isnan(compute) & ~np.isnan(bandwidth)
     used |= {
         ON_CHIP[level]: of_chip for level, of_chip in hlo.on_chip_use(sums, roof.on_chip).items()
     }
@@ -277,7 +287,7 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
         "flops_per_second": flops,
         "bytes_per_second": moved,
         "operational_intensity": normalized / np.where(memory > 0, memory, np.nan),
-        "bound_by": hlo.nearest(used, known),
+        "bound_by": hlo.nearest(used, is_known),
         "roof_fraction": np.fmax.reduce(list(used.values())),
         "compute_fraction": compute,
         "bandwidth_fraction": bandwidth,
@@ -287,7 +297,7 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
 def sums_of_steps(
     activity: Activity, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int]
 ) -> pd.DataFrame:
-    """What the ops of each step computed and moved: a row per step, in the order of `steps`, for
+    """FLOPs, bytes and time of the ops of each step: a row per step, in the order of `steps`, for
     `by_step`.
 
     A run of an op belongs to the step in which it begins. What one run computes and moves is the
@@ -300,30 +310,32 @@ def sums_of_steps(
         ops, and of those of which neither FLOPs nor bytes are known, ps), `normalized`, `memory`
         and what is known of memories on the chip.
     """
-    found, _ = measured
+    ops_measured, _ = measured
     parts, runs = hlo.ran(activity)
-    out = steps[["host", "start_ms"]].reset_index(drop=True)
-    if steps.empty or found.empty or not len(runs):
-        return out.assign(
+    table = steps[["host", "start_ms"]].reset_index(drop=True)
+    if steps.empty or ops_measured.empty or not len(runs):
+        return table.assign(
             **dict.fromkeys(("devices", "busy", "unknown", "normalized", "memory"), 0.0)
         )
     step, devices = costs.in_steps(activity, steps, runs)
     part = runs["part"].to_numpy(np.int64)
-    counted = found[~found["category"].isin(hlo.CONTAINERS)]
-    kept = step >= 0
+    counted = ops_measured[~ops_measured["category"].isin(hlo.CONTAINERS)]
+    in_step = step >= 0
     count = np.bincount(part, minlength=len(parts))
     sums: dict[str, np.ndarray] = {}
-    for name in ("normalized", "memory", *_levels(found)):
+    for name in ("normalized", "memory", *_levels(ops_measured)):
         # An op of which a number is not known adds nothing, as in the total.
         each = np.zeros(len(parts))
         each[counted["part"].to_numpy(np.int64)] = counted[name].fillna(0.0).to_numpy(np.float64)
-        sums[name] = np.bincount(step[kept], (each / np.maximum(count, 1))[part[kept]], len(steps))
+        sums[name] = np.bincount(
+            step[in_step], (each / np.maximum(count, 1))[part[in_step]], len(steps)
+        )
     lost = np.zeros(len(parts))
-    lost[found["part"].to_numpy(np.int64)] = hlo.unknown(found)
-    own = runs["own"].to_numpy(np.float64)[kept]
-    unknown = np.bincount(step[kept], lost[part[kept]] * own, len(steps))
-    busy = np.bincount(step[kept], own, len(steps))
-    return out.assign(devices=devices, busy=busy, unknown=unknown, **sums)
+    lost[ops_measured["part"].to_numpy(np.int64)] = hlo.unknown(ops_measured)
+    self_ps = runs["own"].to_numpy(np.float64)[in_step]
+    unknown = np.bincount(step[in_step], lost[part[in_step]] * self_ps, len(steps))
+    busy = np.bincount(step[in_step], self_ps, len(steps))
+    return table.assign(devices=devices, busy=busy, unknown=unknown, **sums)
 
 
 def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
@@ -345,23 +357,23 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
     busy, unknown = sums["busy"].to_numpy(np.float64), sums["unknown"].to_numpy(np.float64)
     # Of a step that ran nothing else nothing is known.
     table = sums.mask(pd.Series((unknown > 0) & (unknown >= busy)))
-    whole = (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round() * sums["devices"].to_numpy(
-        np.float64
-    )
+    total_ps = (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round() * sums[
+        "devices"
+    ].to_numpy(np.float64)
     # While another op ran beside it, the device did something of known cost.
-    table["total"] = whole - (sums["alone"].to_numpy(np.float64) if "alone" in sums else unknown)
+    table["total"] = total_ps - (sums["alone"].to_numpy(np.float64) if "alone" in sums else unknown)
     modelled = "model" in sums
     model = again = use = np.full(len(steps), np.nan)
     if modelled:
         table["at_peak"] = _seconds_at_peak(table, roof, costs.PRODUCTS, costs.REST)
         model, again = table["model"].to_numpy(np.float64), table["again"].to_numpy(np.float64)
-        # Where the only products may be among the ops of unknown cost, none is known.
+        # Without known products, all of them may be among the ops of unknown cost.
         model = np.where((model == 0) & (unknown > 0), np.nan, model)
         table["model"] = model
         use = _seconds_at_peak(table, roof, costs.MODEL) / (
-            np.where(whole > 0, whole, np.nan) / 1e12
+            np.where(total_ps > 0, total_ps, np.nan) / 1e12
         )
-    out = {
+    figures = {
         **{name: steps[name] for name in ("host", "step", "name", "counted", "step_time_ms")},
         **_together(table, roof),
         "model_flops": model,
@@ -371,7 +383,7 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
             unknown, busy, out=np.full(len(steps), np.nan), where=busy > 0
         ),
     }
-    return frames.build("roofline.steps", out, columns)
+    return frames.build("roofline.steps", figures, columns)
 
 
 def _seconds_at_peak(sums: pd.DataFrame, roof: Peaks, *keys: str) -> Floats:
@@ -379,14 +391,14 @@ def _seconds_at_peak(sums: pd.DataFrame, roof: Peaks, *keys: str) -> Floats:
     of their precisions.
     """
     model = sums["model"].to_numpy(np.float64)
-    out = model * 0.0
+    efficiency = model * 0.0
     for key in keys:
         for column in (name for name in sums.columns if name.startswith(key)):
             flops = sums[column].to_numpy(np.float64)
-            out = out + np.where(
+            efficiency = efficiency + np.where(
                 flops == 0, 0.0, flops / roof.of(column.removeprefix(key), key != costs.REST)
             )
-    return np.where(np.isnan(model), np.nan, out)
+    return np.where(np.isnan(model), np.nan, efficiency)
 
 
 def average(steps: pd.DataFrame) -> dict[str, float | str]:
@@ -414,8 +426,8 @@ def average(steps: pd.DataFrame) -> dict[str, float | str]:
         "bandwidth_fraction",
         "mfu_fraction",
     )
-    out: dict[str, float | str] = {
+    figures: dict[str, float | str] = {
         key: float((used[key] * time).sum(skipna=False) / time.sum()) for key in keys
     }
-    flops, moved = float(out["flops_per_second"]), float(out["bytes_per_second"])
-    return {**out, "operational_intensity": flops / moved if moved > 0 else float("nan")}
+    flops, moved = float(figures["flops_per_second"]), float(figures["bytes_per_second"])
+    return {**figures, "operational_intensity": flops / moved if moved > 0 else float("nan")}

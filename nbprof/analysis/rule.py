@@ -41,13 +41,13 @@ peaks; or its cause was not recorded.
 """
 
 UP_TO, ABOUT, AT_LEAST = "up to", "about", "at least"
-"""What a gain is: a bound, as the change takes away no more than this recorded time; an estimate,
-as the host spends so long on it, but the change may leave some of it, or give the rest of the step
-its cores back; or a part of the gain, as what goes with it was not recorded."""
+"""The kind of a gain: a bound, as the change saves at most this recorded time; an estimate, as the
+host spends so long on it, but the change may leave some of it, or give the rest of the step its
+cores back; or a part of the gain, as related time was not recorded."""
 
 HOST_TIME, DEVICE_TIME = "host", "device"
-"""What a change shortens. Where a host launches ahead, the step only gets shorter with the slower
-of the two.
+"""The time that a change shortens. If a host launches ahead, the step only gets shorter with the
+slower of the two.
 """
 
 FactsT = TypeVar("FactsT")
@@ -100,7 +100,9 @@ ANY = Threshold("any")
 
 def severity(value: float, moderate: float, high: float) -> str:
     """`high`, `medium` or `low`."""
-    return "high" if value >= high else "medium" if value >= moderate else "low"
+    if value >= high:
+        return "high"
+    return "medium" if value >= moderate else "low"
 
 
 class Finding(NamedTuple):
@@ -124,7 +126,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """What a check found: the figures of this profile that prove it.
+    """The result of a check: the figures of this profile that prove it.
 
     Attributes
     ----------
@@ -187,7 +189,7 @@ class Rule(Generic[FactsT, FoundT]):
     applies : str
         The framework or device that it applies to.
     looks_at : str
-        What is checked, in a few words.
+        The subject of the check, in a few words.
     title, fix : str
         What to do, as a heading and as diff lines or a sentence, if it is always the same. The
         heading may have fields of `Unit.fill`.
@@ -253,27 +255,27 @@ class Rule(Generic[FactsT, FoundT]):
         return self.check(facts, self.threshold) if self.has_place(facts) else None
 
     def has_place(self, facts: FactsT) -> bool:
-        """Whether the recording has what the rule requires, and does not show that its remedy is
-        applied.
+        """True if the recording has the facts that the rule requires, and does not show that its
+        remedy is applied.
         """
         required, done = self.requires, self.done
         if required is not None and required.seen is not None and not required.seen(facts):
             return False
         return done is None or done.seen is None or not done.seen(facts)
 
-    def finding(self, found: Found, unit: Unit = MARKED) -> Finding:
+    def finding(self, evidence: Found, unit: Unit = MARKED) -> Finding:
         """The row of `p.advice` for a finding, in the words of the unit that its figures are given
         per.
         """
-        view, link = found.target or self.target
+        view, link = evidence.target or self.target
         return Finding(
             rule=self.name,
-            severity=found.severity,
-            title=found.title or unit.fill(self.title),
-            evidence=found.evidence,
-            gain_ms_per_step=found.gain_ms,
-            gain_is=found.gain_is or self.gain_is,
-            fix=found.fix or self.fix,
+            severity=evidence.severity,
+            title=evidence.title or unit.fill(self.title),
+            evidence=evidence.evidence,
+            gain_ms_per_step=evidence.gain_ms,
+            gain_is=evidence.gain_is or self.gain_is,
+            fix=evidence.fix or self.fix,
             view=view,
             link=link,
             certainty=self.certainty,

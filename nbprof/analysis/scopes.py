@@ -2,7 +2,8 @@
 
 JAX writes `jit(step)/transpose(jvp(forward))/layer0/dot_general`: a compiled function,
 transformations of the outermost scope, scopes, and the primitive. TensorFlow writes
-`gradient_tape/encoder/dense/MatMul`. What these and the compilers add is no scope.
+`gradient_tape/encoder/dense/MatMul`. Names that these and the compilers add are
+not scopes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from typing import NamedTuple
 
 
 class Scope(NamedTuple):
-    """Where an op was written: the scopes around it, outermost first, and whether it is of the
-    backward pass.
-    """
+    """The scopes around an op, outermost first, and whether it is of the backward pass."""
 
     path: tuple[str, ...]
     backward: bool
@@ -29,12 +28,13 @@ _TRANSFORMED = re.compile(
     r"\b(transpose|jvp|vmap|remat|checkpoint|linearize|custom_jvp|custom_vjp)\(([^()]*)\)"
 )
 _OF_JAX = re.compile(
-    r"while|body|cond|scan|main|jvp|transpose|vmap|pjit|jit|remat2?|checkpoint|rematted_computation|closed_call|core_call|xla_call|"
-    r"shard_map|custom_(?:jvp|vjp)_call\w*|custom_lin|branch_\d+_fun|(?:body|cond)_jaxpr|named"
+    r"while|body|cond|scan|main|jvp|transpose|vmap|pjit|jit|remat2?|checkpoint"
+    r"|rematted_computation|closed_call|core_call|xla_call|shard_map|custom_(?:jvp|vjp)_call\w*"
+    r"|custom_lin|branch_\d+_fun|(?:body|cond)_jaxpr|named"
 )
 _OF_TF = re.compile(
-    r"(?:StatefulPartitionedCall|PartitionedCall|ArithmeticOptimizer|ConstantFolding|LayoutOptimizer|MemoryOptimizer|while|body|cond|then|"
-    r"else|cluster|_)?(?:_?\d+)*"
+    r"(?:StatefulPartitionedCall|PartitionedCall|ArithmeticOptimizer|ConstantFolding"
+    r"|LayoutOptimizer|MemoryOptimizer|while|body|cond|then|else|cluster|_)?(?:_?\d+)*"
 )
 _COPY = re.compile(r"/_\d+\Z")
 _GRADIENTS = ("gradient_tape", "gradients")
@@ -46,9 +46,9 @@ def of_jax(op: str) -> Scope:
     backward = False
     while (plain := _CALLED.sub("", text)) != text:
         text = plain
-    while (found := _TRANSFORMED.search(text)) is not None:
-        backward |= found[1] == "transpose"
-        text = text[: found.start()] + found[2] + text[found.end() :]
+    while (match := _TRANSFORMED.search(text)) is not None:
+        backward |= match[1] == "transpose"
+        text = text[: match.start()] + match[2] + text[match.end() :]
     parts = [part for part in text.split("/")[:-1] if part and not _OF_JAX.fullmatch(part)]
     return Scope(tuple(parts), backward)
 

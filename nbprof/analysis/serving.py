@@ -33,16 +33,25 @@ _PARTS = tuple(
         ),
         (
             "moe",
-            r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing|bitmatrix|matmul_(?:ogs|scatter)",
+            (
+                r"moe|expert|topk_?(?:gating|softmax|forward)|grouped_?(?:gemm|mm)|router|routing"
+                r"|bitmatrix|matmul_(?:ogs|scatter)"
+            ),
         ),
         (
             "attention",
-            r"attn|attention|(?<![a-z])(?:flash(?:::|_fwd|_bwd)|mha|mla|rope)|fmha|paged|rotary|_and_cache|kv_?(?:cache|buffer)|batch_?(?:decode|prefill)",
+            (
+                r"attn|attention|(?<![a-z])(?:flash(?:::|_fwd|_bwd)|mha|mla|rope)|fmha|paged|rotary"
+                r"|_and_cache|kv_?(?:cache|buffer)|batch_?(?:decode|prefill)"
+            ),
         ),
         ("norm", r"norm(?!al)"),
         (
             "gemm",
-            r"gemm|gemv|nvjet|matmul|cijk_|xmma|marlin|machete|scaled_mm|splitk|::(?:mm|bmm|addmm|baddbmm|linear)\Z|cutlass",
+            (
+                r"gemm|gemv|nvjet|matmul|cijk_|xmma|marlin|machete|scaled_mm|splitk"
+                r"|::(?:mm|bmm|addmm|baddbmm|linear)\Z|cutlass"
+            ),
         ),
     )
 )
@@ -59,70 +68,77 @@ def part_of(kernel: str, op: str = "", *, product: bool = False) -> str:
         Whether it is known to compute products of matrices.
     """
     for name in (kernel.lower(), op.lower()):
-        if name and (found := next((part for part, pattern in _PARTS if pattern.search(name)), "")):
-            return found
+        if not name:
+            continue
+        for part, pattern in _PARTS:
+            if pattern.search(name):
+                return part
     return "gemm" if product else "other"
 
 
 def frame(activity: Activity, trace: Trace) -> pd.DataFrame:
     """One row per iteration, host by host, in time order: the columns of `p.serving.frame`."""
-    found = activity.engine_iterations.frame()
-    if not len(found):
+    iterations = activity.engine_iterations.frame()
+    if not len(iterations):
         return frames.empty("serving.frame")
-    work = _work(activity, trace, found)
+    work = _work(activity, trace, iterations)
     used = work[work["row"] >= 0]
     row, duration = used["row"].to_numpy(np.int64), (used["end"] - used["start"]).to_numpy(np.int64)
-    count = len(found)
-    out: dict[str, object] = {}
+    count = len(iterations)
+    figures: dict[str, object] = {}
     for part in PARTS:
-        mine = used["part"].to_numpy(object) == part
-        total = np.bincount(row[mine], duration[mine].astype(np.float64), minlength=count) / 1e9
-        out[f"{part}_ms"] = total if len(work) else np.full(count, np.nan)
-    length = (found["end"] - found["start"]).to_numpy(np.int64)
+        part_rows = used["part"].to_numpy(object) == part
+        total = (
+            np.bincount(row[part_rows], duration[part_rows].astype(np.float64), minlength=count)
+            / 1e9
+        )
+        figures[f"{part}_ms"] = total if len(work) else np.full(count, np.nan)
+    length = (iterations["end"] - iterations["start"]).to_numpy(np.int64)
     time = np.where(length > 0, length / 1e9, np.nan)
-    counts = {key: found[key].astype("Int64").mask(found[key] < 0) for key in COUNTS}
+    counts = {key: iterations[key].astype("Int64").mask(iterations[key] < 0) for key in COUNTS}
     # A sequence that decodes gets the token that was computed for it; of several that were drafted
     # some may be rejected.
     single = (
-        (found["decode_tokens"] == found["decode_requests"]) & (found["decode_requests"] > 0)
+        (iterations["decode_tokens"] == iterations["decode_requests"])
+        & (iterations["decode_requests"] > 0)
     ).to_numpy(np.bool_)
     texts = np.array([*activity.texts.codes, None], object)
-    pairs = zip(found["host"].tolist(), found["group"].tolist(), strict=True)
+    pairs = zip(iterations["host"].tolist(), iterations["group"].tolist(), strict=True)
     frame = pd.DataFrame(
         {
-            "host": np.array(activity.hosts, object)[found["host"]],
-            "step": found["group"].to_numpy(np.int64),
-            "kind": texts[found["kind"]],
-            "name": texts[found["name"]],
+            "host": np.array(activity.hosts, object)[iterations["host"]],
+            "step": iterations["group"].to_numpy(np.int64),
+            "kind": texts[iterations["kind"]],
+            "name": texts[iterations["name"]],
             **counts,
-            "start_ms": found["start"].to_numpy(np.int64) / 1e9,
+            "start_ms": iterations["start"].to_numpy(np.int64) / 1e9,
             "time_ms": time,
             "token_ms": np.where(single, time, np.nan),
-            "gap_ms": _gaps(found, used),
+            "gap_ms": _gaps(iterations, used),
             "busy_ms": _busy(used, count) if len(work) else np.full(count, np.nan),
-            **out,
+            **figures,
             "cut": [pair in activity.cut for pair in pairs],
         }
     )
     return frame[frames.names("serving.frame")].astype(frames.dtypes("serving.frame"))
 
 
-def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame:
+def _work(activity: Activity, trace: Trace, iterations: pd.DataFrame) -> pd.DataFrame:
     """All device work: `row` of the iteration that launched it (-1: none), `host device start end`
     and the `part` of the model.
     """
     kernels, transfers = activity.kernels.frame(), activity.transfers.frame()
     texts, ops = activity.kernel_names.values, activity.ops.values
     kernel, op, product = (kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "eligible"))
-    first, one = unique_rows(kernel, op, product)
+    first, group = unique_rows(kernel, op, product)
     each = [
         part_of(str(texts[kernel[i]]), str(ops[op[i]]), product=product[i] == 1)
         for i in first.tolist()
     ]
-    part = np.array(each, object)[one]
+    part = np.array(each, object)[group]
     part[kernels["event"].isin(activity.collectives.event).to_numpy(np.bool_)] = "communication"
     event = np.concatenate([kernels["event"], transfers["event"]]).astype(np.int64)
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "event": event,
             "host": np.concatenate([kernels["host"], transfers["host"]]).astype(np.int64),
@@ -132,36 +148,39 @@ def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame
             "part": np.concatenate([part, np.full(len(transfers), "copies", object)]),
         }
     )
-    out = out[~out["event"].isin(activity.backlog.event)].reset_index(drop=True)
+    table = table[~table["event"].isin(activity.backlog.event)].reset_index(drop=True)
     launched = (
         activity.launches.take(activity.launches.target >= 0)
         .frame()
         .drop_duplicates("target")
         .set_index("target")["event"]
     )
-    call = launched.reindex(out["event"]).to_numpy(np.float64)
-    known = ~np.isnan(call)
-    moment = out["start"].to_numpy(np.int64).copy()
-    moment[known] = trace.events.start[call[known].astype(np.int64)]
-    host, begun, done = (found[key].to_numpy(np.int64) for key in ("host", "begun", "done"))
-    return out.assign(
-        row=index_by_group((begun, done), host, moment, out["host"].to_numpy(np.int64))
+    call = launched.reindex(table["event"]).to_numpy(np.float64)
+    has_call = ~np.isnan(call)
+    moment = table["start"].to_numpy(np.int64).copy()
+    moment[has_call] = trace.events.start[call[has_call].astype(np.int64)]
+    host, begun, done = (iterations[key].to_numpy(np.int64) for key in ("host", "begun", "done"))
+    return table.assign(
+        row=index_by_group((begun, done), host, moment, table["host"].to_numpy(np.int64))
     )
 
 
-def _gaps(found: pd.DataFrame, used: pd.DataFrame) -> Floats:
+def _gaps(iterations: pd.DataFrame, used: pd.DataFrame) -> Floats:
     """Time from the end of all work of the iterations before to the begin of the first work of
     each, ms; NaN where there is none.
     """
-    out = np.full(len(found), np.nan)
+    gaps = np.full(len(iterations), np.nan)
     spans = used.groupby("row").agg(
         host=("host", "first"), start=("start", "min"), end=("end", "max")
     )
-    for _, mine in spans.groupby("host"):
-        rows = mine.index.to_numpy(np.int64)
-        start, reach = mine["start"].to_numpy(np.int64), ends_before(mine["end"].to_numpy(np.int64))
-        out[rows[1:]] = np.maximum(start[1:] - reach[1:], 0) / 1e9
-    return out
+    for _, host_spans in spans.groupby("host"):
+        rows = host_spans.index.to_numpy(np.int64)
+        start, reach = (
+            host_spans["start"].to_numpy(np.int64),
+            ends_before(host_spans["end"].to_numpy(np.int64)),
+        )
+        gaps[rows[1:]] = np.maximum(start[1:] - reach[1:], 0) / 1e9
+    return gaps
 
 
 def _busy(used: pd.DataFrame, count: int) -> Floats:
@@ -183,70 +202,74 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per kind of iteration: the columns of `p.serving.summary`. `rows` is what `frame`
     gives.
     """
-    whole = float(rows.loc[~rows["cut"], "time_ms"].sum())
-    out = []
-    for kind, mine in _by_kind(rows):
-        time = mine["time_ms"].dropna()
+    total_ms = float(rows.loc[~rows["cut"], "time_ms"].sum())
+    rows_of_kinds = []
+    for kind, kind_rows in _by_kind(rows):
+        time = kind_rows["time_ms"].dropna()
         total = float(time.sum())
-        tokens = {key: _sum(mine[key]) for key in ("prefill_tokens", "decode_tokens")}
+        tokens = {key: _sum(kind_rows[key]) for key in ("prefill_tokens", "decode_tokens")}
         computed = (
             None
             if None in tokens.values()
             else sum(value for value in tokens.values() if value is not None)
         )
-        out.append(
+        rows_of_kinds.append(
             {
                 "kind": kind,
-                "iterations": len(mine),
+                "iterations": len(kind_rows),
                 "total_ms": total,
-                "percent": 100 * total / whole if whole else np.nan,
+                "percent": 100 * total / total_ms if total_ms else np.nan,
                 "mean_ms": time.mean(),
                 "median_ms": time.median(),
                 "p99_ms": time.quantile(0.99),
                 "requests": pd.Series(
-                    mine["requests"].to_numpy(np.float64, na_value=np.nan)
+                    kind_rows["requests"].to_numpy(np.float64, na_value=np.nan)
                 ).mean(),
                 **tokens,
                 "tokens_per_s": np.nan
                 if computed is None or not total
                 else 1000 * computed / total,
-                "token_ms": mine["token_ms"].median(),
-                "gap_ms": mine["gap_ms"].median(),
-                "gaps_ms": mine["gap_ms"].sum(min_count=1),
-                "busy_percent": 100 * mine["busy_ms"].sum(min_count=1) / total if total else np.nan,
+                "token_ms": kind_rows["token_ms"].median(),
+                "gap_ms": kind_rows["gap_ms"].median(),
+                "gaps_ms": kind_rows["gap_ms"].sum(min_count=1),
+                "busy_percent": 100 * kind_rows["busy_ms"].sum(min_count=1) / total
+                if total
+                else np.nan,
             }
         )
-    return frames.shaped("serving.summary", pd.DataFrame(out))
+    return frames.shaped("serving.summary", pd.DataFrame(rows_of_kinds))
 
 
 def parts(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per kind of iteration and part of the model that took time in it: the columns of
     `p.serving.parts`.
     """
-    out = []
-    for kind, mine in _by_kind(rows):
-        total = {part: float(mine[f"{part}_ms"].sum()) for part in PARTS}
-        whole = sum(total.values())
-        out += [
+    rows_of_kinds = []
+    for kind, kind_rows in _by_kind(rows):
+        total = {part: float(kind_rows[f"{part}_ms"].sum()) for part in PARTS}
+        total_ms = sum(total.values())
+        rows_of_kinds += [
             {
                 "kind": kind,
                 "part": part,
                 "total_ms": value,
-                "mean_ms": value / len(mine),
-                "percent": 100 * value / whole,
+                "mean_ms": value / len(kind_rows),
+                "percent": 100 * value / total_ms,
             }
             for part, value in total.items()
             if value > 0
         ]
-    return frames.shaped("serving.parts", pd.DataFrame(out))
+    return frames.shaped("serving.parts", pd.DataFrame(rows_of_kinds))
 
 
 def _by_kind(rows: pd.DataFrame) -> list[tuple[str | None, pd.DataFrame]]:
     """The whole iterations of each kind; those of which it is not known come last."""
-    whole = rows[~rows["cut"]]
-    known = [(kind, whole[whole["kind"] == kind]) for kind in KINDS]
+    complete = rows[~rows["cut"]]
+    kinds = [(kind, complete[complete["kind"] == kind]) for kind in KINDS]
     return [
-        (kind, mine) for kind, mine in [*known, (None, whole[whole["kind"].isna()])] if len(mine)
+        (kind, kind_rows)
+        for kind, kind_rows in [*kinds, (None, complete[complete["kind"].isna()])]
+        if len(kind_rows)
     ]
 
 

@@ -24,8 +24,7 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     Returns
     -------
     start, end, cls : int64[m]
-        In time order; a stretch without any span is no segment. Spans that only touch are parted
-        where they do.
+        In time order; time without any span is in none. Spans that only touch stay separate.
     """
     keep = end > start
     if not keep.all():
@@ -36,8 +35,8 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     if len(values) == 1:
         of_class = Intervals.union(start, end, merge_touching=False)
         return of_class.start, of_class.end, np.full(len(of_class), values[0], cls.dtype)
-    # Spans of one class made disjoint are few, and each switches its class on and off again: as one
-    # bit a class all are swept at once.
+    # The union of the spans of a class has few intervals, and each switches its class on and off
+    # again: with one bit per class all are swept at once.
     times, switches = [], []
     for bit, value in enumerate(values.tolist()):
         rows = np.flatnonzero(cls == value)
@@ -51,7 +50,7 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     # All switches of one moment count before what follows it begins.
     last = np.flatnonzero(edges[1:] != edges[:-1])
     edges, active = np.append(edges[last], edges[-1]), active[last]
-    # The exponent of a number tells its highest bit, and with it the largest class.
+    # The exponent of a number is its highest bit, and so the largest class.
     best = np.append(0, values)[np.frexp(active)[1]].astype(cls.dtype)
     on = best > 0
     return edges[:-1][on], edges[1:][on], best[on]

@@ -1,4 +1,4 @@
-"""What Python did in the time of steps that no recorded event explains."""
+"""Use of Python in the time of steps that no recorded event explains."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def use(
     python: Python, activity: Activity, steps: pd.DataFrame, origin_ns: int, waited: float = 0.0
 ) -> PythonUse | None:
-    """What the thread of the cell did in some steps while no op, call or device work was recorded;
-    None where it was not sampled then.
+    """Use of Python by the thread of the cell in steps while no op, call or device work was
+    recorded; None if it was not sampled then.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ def use(
     origin_ns : int
         Moment 0 of the trace, in ns since 1970.
     waited : float
-        Part of the time in which threads were ready to run that they had no core, 0 to 1.
+        Fraction of the runnable time of threads in which they had no core, 0 to 1.
     """
-    # Late, for most profiles have no samples.
+    # Late, as most profiles have no samples.
     from nbprof.analysis.python import Python
 
     # Steps may overlap: the union counts each instant once.

@@ -1,5 +1,5 @@
-"""What bounds the program: the largest part of a step, call or recording, how sure that is, and
-what it means.
+"""The verdict: the largest part of a step, call or recording, the confidence in that, and what it
+means.
 
 Sentences take the words for the unit from `Unit`: "of step time", "per call", "of the recording".
 """
@@ -31,35 +31,35 @@ if TYPE_CHECKING:
 SINGLE_BOTTLENECK_PERCENT = 35.0
 """Below this share of the unit no category is called the bottleneck."""
 COVERED = 0.8
-"""Steps that cover less than this part of the time from the first to the last leave something of
-the loop out.
+"""Below this fraction of the time from the first step to the last, steps leave out a part of the
+loop.
 """
 FEW = 0.1
-"""A part is of a few steps where so many of them, or fewer, have all but this much of it."""
+"""A part belongs to a few steps if at most this fraction of the steps has all but this fraction of
+it.
+"""
 _ENOUGH_SAMPLES = 20
-"""Samples that tell a part of a half from one of a third in most cases."""
+"""Samples that distinguish a half from a third in most cases."""
 ENOUGH = 10
 """Units from which on a mean is called certain."""
 STEADY = 0.25
-"""The largest standard deviation of a step time that is called steady, as a part of the mean."""
+"""The largest standard deviation of a steady step time, as a fraction of the mean."""
 
 _CONTENDED_PERCENT = 75.0
-"""Of the time in which threads were ready to run, that they waited for a core, from which on the
-other processes are the answer.
+"""Percent of its runnable time that the program waits for a core, from which on other processes are
+the verdict.
 """
 
-_STALLED = "for {p}% of {time} the host waits for a device that runs nothing"
-_UNRECORDED = "for {p}% of {time} no device was busy, and the host was not recorded"
 
 _INNER = re.compile(r"(?:\.<locals>)?\.<(?:listcomp|setcomp|dictcomp|genexpr|lambda)>|\.<locals>")
-"""What Python adds to the name of a function for a part of it."""
+"""Suffixes that Python adds to the name of a function for its parts."""
 
 Evidence = list[tuple[bool, str]]
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is said where a category is the largest part."""
+    """The words of the verdict for a category."""
 
     title: str
     fact: str
@@ -109,9 +109,27 @@ EXPLANATIONS: dict[str, Explanation] = {
 }
 
 
+_STALLED = Explanation(
+    "Stalled",
+    "for {p}% of {time} the host waits for a device that runs nothing",
+    "a call waits while no kernel or copy runs; p.device_time.idle shows how long work was queued"
+    " in that time",
+)
+_UNRECORDED = Explanation(
+    EXPLANATIONS["other"].title,
+    "for {p}% of {time} no device was busy, and the host was not recorded",
+    "no device runtime call that launches, copies or waits was recorded in that time",
+)
+_CAPTURING = Explanation(
+    "Capture-bound",
+    "{p}% of {time} is spent capturing a graph",
+    "launches are captured into a graph within {the}, which happens once",
+)
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """The answer.
+    """The verdict on a program.
 
     Attributes
     ----------
@@ -126,7 +144,7 @@ class Verdict:
     confidence : str
         high, medium, low or none.
     evidence : list of (bool, str)
-        What confidence follows from: whether it speaks for the verdict, and the sentence.
+        The reasons for the confidence: whether each supports the verdict, and the sentence.
     """
 
     bound: str | None
@@ -158,7 +176,7 @@ class HostPart(NamedTuple):
     part : str
         `compute`, `overhead`, `python`, `waiting`; `host` is time that is not split further.
     text : str
-        What the host did, with the op, function or line that takes most of the time.
+        The work of the host, with the op, function or line that takes most of the time.
     percent : float
         Of the time of the unit.
     """
@@ -171,13 +189,13 @@ class HostPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Breakdown:
-    """What a verdict is made of.
+    """The evidence for a verdict.
 
     Attributes
     ----------
     activity : Activity
     steps : DataFrame
-        Rows of `p.steps.frame`, with what belongs to them inside nbprof.
+        Rows of `p.steps.frame` with nbprof's internal columns.
     mean_ms : float
         Mean duration of the counted ones.
     shares : dict
@@ -189,19 +207,17 @@ class Breakdown:
     captures : bool
         Whether launches were captured into a graph.
     works_ahead : bool
-        Whether a pipeline makes batches while the steps do something else.
+        Whether a pipeline prepares batches while the steps do something else.
     cpu : CpuSplit or None
-        What host compute consists of, in a program without a device.
+        The parts of host compute, in a program without a device.
     unexplained : PythonUse or None
-        What Python did in the time in which nothing was recorded (`other`), where its stacks were
-        sampled.
+        The use of Python in time without recorded work (`other`), if its stacks were sampled.
     unrecorded : str
-        What the framework ran that is not in the recording, as a sentence; "" where nothing is
-        known of it.
+        A sentence on work of the framework that is not in the recording; "" if none is known.
     contention : mapping
-        Of the cores, see `nbprof.capture.contention`.
+        Contention for cores, see `nbprof.capture.contention`.
     probed_ms : float or None
-        What one takes without its input, where a probe measured that.
+        Time of a unit without its input, if a probe measured it.
     """
 
     activity: Activity
@@ -220,7 +236,7 @@ class Breakdown:
 
     @property
     def unit(self) -> Unit:
-        """What a row of `steps` is."""
+        """The meaning of a row of `steps`."""
         return self.activity.unit
 
     @property
@@ -235,25 +251,22 @@ class Breakdown:
 
     @property
     def has_device(self) -> bool:
-        """Whether the program has an accelerator."""
+        """True if the program has an accelerator."""
         return bool(self.activity.has_device or len(self.activity.device_extents))
 
     @cached_property
     def host_work(self) -> tuple[HostPart, ...]:
-        """Host compute and the time outside ops, split by what the host did; empty where that is
-        not known.
-        """
+        """Host compute and the time outside ops, split by what the host did; empty if unknown."""
         if self.unexplained is None and (self.cpu is None or self.has_device):
             return ()
         return (*_in_ops(self.shares["host_compute"], self.cpu), *_outside_ops(self))
 
     @property
     def host_parts(self) -> dict[str, float]:
-        """Percent of the unit by what the host did, where that tells what to change; {} where it is
-        not known.
+        """Percent of the unit by what the host did; {} if unknown.
 
         `compute` in ops and in libraries, `overhead` of a framework, `python`, `waiting`; and
-        `host`, what is known no closer.
+        `host`, time that is not split further.
         """
         if not self.host_work:
             return {}
@@ -262,11 +275,10 @@ class Breakdown:
             parts[work.part] += work.percent
         return parts
 
-    def second(self, but: str) -> str:
-        """The largest category but one."""
-        return max(
-            (category for category in CATEGORIES if category != but), key=self.shares.__getitem__
-        )
+    def second(self, largest: str) -> str:
+        """The largest category besides `largest`."""
+        rest = (category for category in CATEGORIES if category != largest)
+        return max(rest, key=self.shares.__getitem__)
 
 
 def _in_ops(percent: float, cpu: CpuSplit | None) -> list[HostPart]:
@@ -280,120 +292,119 @@ def _in_ops(percent: float, cpu: CpuSplit | None) -> list[HostPart]:
     ]
 
 
-def _outside_ops(found: Breakdown) -> list[HostPart]:
+def _outside_ops(breakdown: Breakdown) -> list[HostPart]:
     """The parts of the time in which nothing was recorded."""
-    other, use = found.shares["other"], found.unexplained
+    other, use = breakdown.shares["other"], breakdown.unexplained
     if use is None:
         return [HostPart("other", "host", "Not recorded", other)]
-    stalled = waiting_percent(found.steps)
+    stalled = waiting_percent(breakdown.steps)
     rest = other - stalled
+    parts = (
+        ("python", "Python", use.top, use.python),
+        ("compute", "Compiled code of libraries", use.top_library, use.library),
+        ("overhead", "Framework outside ops", use.top_framework, use.framework),
+        ("waiting", "Waiting without a core", use.top_waiting, use.waiting),
+    )
     return [
-        HostPart("other", "python", f"Python{_in(use.top)}", rest * use.python),
-        HostPart(
-            "other",
-            "compute",
-            f"Compiled code of libraries{_in(use.top_library)}",
-            rest * use.library,
-        ),
-        HostPart(
-            "other",
-            "overhead",
-            f"Framework outside ops{_in(use.top_framework)}",
-            rest * use.framework,
-        ),
-        HostPart(
-            "other", "waiting", f"Waiting without a core{_in(use.top_waiting)}", rest * use.waiting
+        *(
+            HostPart("other", part, f"{text}{_location_suffix(top)}", rest * share)
+            for part, text, top, share in parts
         ),
         HostPart("other", "host", "Waiting for the device", stalled),
     ]
 
 
-def _in(top: TopFunction | None) -> str:
+def _location_suffix(top: TopFunction | None) -> str:
     """The function or line with most of a part, as the end of its name."""
     return f": {place(top)}" if top is not None else ""
 
 
-def verdict(found: Breakdown) -> Verdict:
-    """What bounds the program."""
-    activity = found.activity
+def verdict(breakdown: Breakdown) -> Verdict:
+    """The verdict that follows from a breakdown."""
+    unknown = _unknown(breakdown)
+    if unknown is not None:
+        return unknown
+    bound, parts = breakdown.bound, breakdown.host_parts
+    if parts and bound in ("host_compute", "other"):
+        return _host_verdict(breakdown, parts)
+    assessment = _assess(breakdown, bound)
+    if breakdown.shares[bound] < SINGLE_BOTTLENECK_PERCENT:
+        return _no_single_bottleneck(breakdown, bound, assessment)
+    return _bound(breakdown, bound, assessment)
+
+
+def _unknown(breakdown: Breakdown) -> Verdict | None:
+    """The verdict on a recording that does not tell what bounds the program; None if it does."""
+    activity, unit = breakdown.activity, breakdown.unit
     if PLAIN in activity.traits:
-        return _plain(activity)
+        return _plain_trace(activity)
     if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
-        # What the host did not do, the device may have done.
+        # The device may have done what the host did not.
         fact = "no kernel was recorded, so what the device did is unknown"
         return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
-    if is_unrecorded(found):
+    if is_unrecorded(breakdown):
         fact = (
             "the framework worked on a thread that was not recorded, so what takes up"
-            f" {found.unit.time} is unknown"
+            f" {unit.time} is unknown"
         )
-        return Verdict(None, "Ops not recorded", fact, found.unrecorded)
-    if not len(found.steps):
+        return Verdict(None, "Ops not recorded", fact, breakdown.unrecorded)
+    if not len(breakdown.steps):
         return _without_work(activity)
-    if (lost := mostly_lost(found.steps)) is not None:
+    lost = mostly_lost(breakdown.steps)
+    if lost is not None:
         fact = (
-            f"{lost[0]:,} of {lost[1]:,} {found.unit.plural} lost device work, so what most of them"
+            f"{lost[0]:,} of {lost[1]:,} {unit.plural} lost device work, so what most of them"
             " wait for is unknown"
         )
-        return Verdict(
-            None,
-            "Device work not recorded",
-            fact,
-            "See the receipt. Record again with fewer steps, in a fresh process.",
-        )
-    bound = found.bound
-    recorded = (
-        activity.has_host_ops
-        or activity.has_device
-        or len(activity.device_extents)
-        or found.unexplained is not None
-    )
-    # What iterations consist of may be stated in a table of their own.
-    if bound == "other" and not recorded and ITERATIONS not in activity.traits:
-        if found.unit.whole:
+        detail = "See the receipt. Record again with fewer steps, in a fresh process."
+        return Verdict(None, "Device work not recorded", fact, detail)
+    if breakdown.bound == "other" and not _explains_other(breakdown):
+        if unit.whole:
             return _without_work(activity)
         fact = (
             "neither host ops nor device work was recorded, so what takes up the"
-            f" {found.unit.plural} is unknown"
+            f" {unit.plural} is unknown"
         )
-        return Verdict(
-            None,
-            "Host not recorded",
-            fact,
-            activity.missing.get("kernels", activity.missing.get("ops", "")),
-        )
-    host = found.host_parts
-    if host and bound in ("host_compute", "other"):
-        return _of_host(found, host)
-    evidence, confidence = _assess(found, bound)
-    if found.shares[bound] < SINGLE_BOTTLENECK_PERCENT:
-        return _no_single_bottleneck(found, bound, confidence, evidence)
-    return _bound(found, bound, confidence, evidence)
+        detail = activity.missing.get("kernels", activity.missing.get("ops", ""))
+        return Verdict(None, "Host not recorded", fact, detail)
+    return None
 
 
-def is_unrecorded(found: Breakdown) -> bool:
-    """Whether the work of the steps was on a thread that was not recorded."""
-    return bool(found.unrecorded) and (
-        not found.activity.has_host_ops or (len(found.steps) > 0 and found.bound == "other")
+def _explains_other(breakdown: Breakdown) -> bool:
+    """True if the recording has anything besides the marks of steps."""
+    activity = breakdown.activity
+    return bool(
+        activity.has_host_ops
+        or activity.has_device
+        or len(activity.device_extents)
+        or breakdown.unexplained is not None
+        # The file may list the parts of iterations in a table.
+        or ITERATIONS in activity.traits
     )
 
 
-def _plain(activity: Activity) -> Verdict:
+def is_unrecorded(breakdown: Breakdown) -> bool:
+    """True if the work of the steps was on a thread that was not recorded."""
+    if not breakdown.unrecorded:
+        return False
+    if not breakdown.activity.has_host_ops:
+        return True
+    return len(breakdown.steps) > 0 and breakdown.bound == "other"
+
+
+def _plain_trace(activity: Activity) -> Verdict:
     if EMPTY in activity.traits:
         detail = (
             "The recording was empty, or its events are in another file. Record again, while the"
             " program works."
         )
         return Verdict(None, "No events", "the trace holds no events", detail)
-    open_ = (
-        "steps, ops, kernels or allocations"
-        if "kernels" in activity.missing
-        else "steps, ops or allocations"
-    )
-    detail = f"Which of its events are {open_} is unknown; the trace view shows them all."
-    return Verdict(
-        None, "Plain trace", "it was not written by a framework that nbprof knows", detail
-    )
+    kinds = "steps, ops or allocations"
+    if "kernels" in activity.missing:
+        kinds = "steps, ops, kernels or allocations"
+    detail = f"Which of its events are {kinds} is unknown; the trace view shows them all."
+    fact = "it was not written by a framework that nbprof knows"
+    return Verdict(None, "Plain trace", fact, detail)
 
 
 def _without_work(activity: Activity) -> Verdict:
@@ -406,84 +417,84 @@ def _without_work(activity: Activity) -> Verdict:
     return Verdict(None, "Unknown", "no steps were found, so step time is unknown", detail)
 
 
-def _no_single_bottleneck(
-    found: Breakdown, bound: str, confidence: str, evidence: Evidence
-) -> Verdict:
-    unit, second = found.unit, sorted(found.shares, key=lambda category: -found.shares[category])[1]
-    takes = f"{unit.a[0].upper()}{unit.a[1:]} takes {wording.millis(found.mean_ms)}."
+def _no_single_bottleneck(breakdown: Breakdown, bound: str, assessment: Assessment) -> Verdict:
+    shares = breakdown.shares
+    second = sorted(shares, key=lambda category: -shares[category])[1]
     return Verdict(
         None,
         "No single bottleneck",
-        f"the largest category, {label(bound).capitalize()}, is {found.shares[bound]:.0f}% of"
-        f" {unit.time}",
-        f"Next is {label(second)} with {found.shares[second]:.0f}%. {takes}",
-        confidence,
-        tuple(evidence),
+        f"the largest category, {label(bound).capitalize()}, is {shares[bound]:.0f}% of"
+        f" {breakdown.unit.time}",
+        f"Next is {label(second)} with {shares[second]:.0f}%. {_mean_time(breakdown)}",
+        assessment.confidence,
+        tuple(assessment.evidence),
     )
 
 
-def _of_host(found: Breakdown, parts: dict[str, float]) -> Verdict:
+def _mean_time(breakdown: Breakdown) -> str:
+    """The mean time of a unit, as a sentence: "A step takes 12 ms."."""
+    article = breakdown.unit.a
+    return f"{article[0].upper()}{article[1:]} takes {wording.millis(breakdown.mean_ms)}."
+
+
+def _host_verdict(breakdown: Breakdown, parts: dict[str, float]) -> Verdict:
     """The verdict on a program that spends most of its time on the host, by what it does there."""
-    recorded_bound, part = found.bound, max(parts, key=parts.__getitem__)
-    other = max(
-        (c for c in CATEGORIES if c not in ("host_compute", "other")), key=found.shares.__getitem__
-    )
-    if found.shares[other] > parts[part]:
-        recorded_bound, part = other, "host"
-    evidence, confidence = _assess(
-        found, recorded_bound, "" if part == "host" else _TIME_OF_HOST[recorded_bound]
-    )
-    top = found.shares[recorded_bound] if part == "host" else parts[part]
-    if top < SINGLE_BOTTLENECK_PERCENT:
-        return _no_single_part(found, parts, confidence, evidence)
+    shares = breakdown.shares
+    bound, part = breakdown.bound, max(parts, key=parts.__getitem__)
+    device_categories = (c for c in CATEGORIES if c not in ("host_compute", "other"))
+    other = max(device_categories, key=shares.__getitem__)
+    if shares[other] > parts[part]:
+        bound, part = other, "host"
     if part == "host":
-        answer = _bound(found, recorded_bound, confidence, evidence)
+        assessment = _assess(breakdown, bound)
+        percent = shares[bound]
     else:
-        fact, detail = _SAY[part](found, parts[part])
-        in_ops = (
-            part in ("compute", "overhead")
-            and found.shares["host_compute"] >= found.shares["other"]
-        )
-        bound = "host_compute" if in_ops else "other"
-        answer = Verdict(
-            bound, _TITLES[part], fact, f"{detail}{_next(parts, part)}", confidence, tuple(evidence)
-        )
-    return (
-        _contended(found, answer)
-        if not found.has_device and contended(found.contention)
-        else answer
-    )
+        assessment = _assess(breakdown, bound, _TIME_OF_HOST[bound])
+        percent = parts[part]
+    if percent < SINGLE_BOTTLENECK_PERCENT:
+        return _no_single_part(breakdown, parts, assessment)
+    if part == "host":
+        answer = _bound(breakdown, bound, assessment)
+    else:
+        answer = _bound_by_part(breakdown, parts, part, assessment)
+    if not breakdown.has_device and contended(breakdown.contention):
+        return _contended(breakdown, answer)
+    return answer
 
 
-def _next(parts: dict[str, float], part: str) -> str:
-    """The part that comes next, as a sentence; "" where it is small."""
+def _bound_by_part(
+    breakdown: Breakdown, parts: dict[str, float], part: str, assessment: Assessment
+) -> Verdict:
+    """The verdict on a program that a part of the host's time bounds."""
+    fact, detail = _EXPLAIN_PART[part](breakdown, parts[part])
+    shares = breakdown.shares
+    bound = "other"
+    if part in ("compute", "overhead") and shares["host_compute"] >= shares["other"]:
+        bound = "host_compute"
     second = max((name for name in parts if name != part), key=parts.__getitem__)
-    return (
-        f" Next is {_HOST_PARTS[second]} with {parts[second]:.0f}%."
-        if parts[second] >= checks.INPUT_HIGH
-        else ""
-    )
+    if parts[second] >= checks.INPUT_HIGH:
+        detail += f" Next is {_HOST_PARTS[second]} with {parts[second]:.0f}%."
+    evidence = tuple(assessment.evidence)
+    return Verdict(bound, _TITLES[part], fact, detail, assessment.confidence, evidence)
 
 
 def _no_single_part(
-    found: Breakdown, parts: dict[str, float], confidence: str, evidence: Evidence
+    breakdown: Breakdown, parts: dict[str, float], assessment: Assessment
 ) -> Verdict:
-    unit = found.unit
     shares = {
         label(category): share
-        for category, share in found.shares.items()
+        for category, share in breakdown.shares.items()
         if category not in ("host_compute", "other")
     }
     shares |= {name: parts[part] for part, name in _HOST_PARTS.items()}
     first, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    takes = f"{unit.a[0].upper()}{unit.a[1:]} takes {wording.millis(found.mean_ms)}."
     return Verdict(
         None,
         "No single bottleneck",
-        f"the largest part is {first}, {shares[first]:.0f}% of {unit.time}",
-        f"Next is {second} with {shares[second]:.0f}%. {takes}",
-        confidence,
-        tuple(evidence),
+        f"the largest part is {first}, {shares[first]:.0f}% of {breakdown.unit.time}",
+        f"Next is {second} with {shares[second]:.0f}%. {_mean_time(breakdown)}",
+        assessment.confidence,
+        tuple(assessment.evidence),
     )
 
 
@@ -495,7 +506,7 @@ _HOST_PARTS = {
     "host": "other host time",
 }
 _TIME_OF_HOST = {"host_compute": "Time in ops", "other": "Time outside ops"}
-"""What is said to be the largest part where the verdict names a part of it."""
+"""The name of the largest category in the evidence, where the verdict names a part of it."""
 _TITLES = {
     "compute": "Compute-bound",
     "overhead": "Overhead-bound",
@@ -504,44 +515,46 @@ _TITLES = {
 }
 
 
-def _time_of(found: Breakdown, percent: float) -> str:
-    step = found.mean_ms
-    return (
-        f"That is {wording.millis(step * percent / 100)} of the {wording.millis(step)}"
-        f" {found.unit.per}"
-    )
+def _time_of(breakdown: Breakdown, percent: float) -> str:
+    step_ms = breakdown.mean_ms
+    time = wording.millis(step_ms * percent / 100)
+    return f"That is {time} of the {wording.millis(step_ms)} {breakdown.unit.per}"
 
 
-def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
-    """Ops that take their time, and calls of libraries."""
-    cpu, use = found.cpu, found.unexplained
-    in_ops = found.shares["host_compute"] * cpu.compute if cpu is not None else 0.0
+def _explain_compute(breakdown: Breakdown, percent: float) -> tuple[str, str]:
+    """Fact and detail on ops that take their time, and calls of libraries."""
+    cpu, use = breakdown.cpu, breakdown.unexplained
+    in_top = ""
+    in_ops = breakdown.shares["host_compute"] * cpu.compute if cpu is not None else 0.0
     if cpu is not None and 2 * in_ops >= percent:
-        fact = f"{percent:.0f}% of {found.unit.time} is spent in ops that compute"
-        most = f", {cpu.top_percent:.0f}% of it in {cpu.top_op}" if cpu.top_op else ""
-        return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
-    top = use.top_library if use is not None else None
-    fact = f"{percent:.0f}% of {found.unit.time} is spent in compiled library code"
-    most = f", {100 * top.line_share:.0f}% of it in {place(top)}" if top is not None else ""
-    return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
+        work = "ops that compute"
+        if cpu.top_op:
+            in_top = f", {cpu.top_percent:.0f}% of it in {cpu.top_op}"
+    else:
+        work = "compiled library code"
+        if use is not None and use.top_library is not None:
+            top = use.top_library
+            in_top = f", {100 * top.line_share:.0f}% of it in {place(top)}"
+    fact = f"{percent:.0f}% of {breakdown.unit.time} is spent in {work}"
+    return fact, f"{_time_of(breakdown, percent)}{in_top}.{_busy_cores(breakdown)}"
 
 
-def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
-    """What a framework does around ops."""
-    cpu, unit, use = found.cpu, found.unit, found.unexplained
-    outside = sum(
+def _explain_overhead(breakdown: Breakdown, percent: float) -> tuple[str, str]:
+    """Fact and detail on the work of a framework around ops."""
+    cpu, unit, use = breakdown.cpu, breakdown.unit, breakdown.unexplained
+    outside_ops = sum(
         work.percent
-        for work in found.host_work
+        for work in breakdown.host_work
         if work.part == "overhead" and work.category == "other"
     )
-    if use is not None and use.top_framework is not None and 2 * outside >= percent:
+    if use is not None and use.top_framework is not None and 2 * outside_ops >= percent:
         fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside ops"
-        return fact, f"{_time_of(found, percent)}, most of it in {place(use.top_framework)}."
+        return fact, f"{_time_of(breakdown, percent)}, most of it in {place(use.top_framework)}."
     fact = (
         f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that"
         " compute"
     )
-    detail = f"{_time_of(found, percent)}: the framework dispatches ops rather than computing"
+    detail = f"{_time_of(breakdown, percent)}: the framework dispatches ops rather than computing"
     if cpu is not None and cpu.op_calls >= 1:
         detail += (
             f"; of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} take less than"
@@ -550,166 +563,194 @@ def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
     return fact, f"{detail}."
 
 
-def _python(found: Breakdown, percent: float) -> tuple[str, str]:
-    """Python code between ops."""
-    top = found.unexplained.top if found.unexplained is not None else None
-    fact = f"{percent:.0f}% of {found.unit.time} is Python code"
-    most = f", {100 * top.share:.0f}% of it in {place(top)}" if top is not None else ""
-    return fact, f"{_time_of(found, percent)}{most}."
+def _explain_python(breakdown: Breakdown, percent: float) -> tuple[str, str]:
+    """Fact and detail on Python code between ops."""
+    use = breakdown.unexplained
+    in_top = ""
+    if use is not None and use.top is not None:
+        in_top = f", {100 * use.top.share:.0f}% of it in {place(use.top)}"
+    fact = f"{percent:.0f}% of {breakdown.unit.time} is Python code"
+    return fact, f"{_time_of(breakdown, percent)}{in_top}."
 
 
-def _waiting(found: Breakdown, percent: float) -> tuple[str, str]:
-    """Time in which the process sleeps."""
-    top = found.unexplained.top_waiting if found.unexplained is not None else None
-    fact = f"for {percent:.0f}% of {found.unit.time} the program waits without using a core"
-    most = f", most of it in {place(top)}" if top is not None else ""
-    return fact, f"{_time_of(found, percent)}{most}."
+def _explain_waiting(breakdown: Breakdown, percent: float) -> tuple[str, str]:
+    """Fact and detail on time in which the process sleeps."""
+    use = breakdown.unexplained
+    in_top = ""
+    if use is not None and use.top_waiting is not None:
+        in_top = f", most of it in {place(use.top_waiting)}"
+    fact = f"for {percent:.0f}% of {breakdown.unit.time} the program waits without using a core"
+    return fact, f"{_time_of(breakdown, percent)}{in_top}."
 
 
-_SAY = {"compute": _compute, "overhead": _overhead, "python": _python, "waiting": _waiting}
+_EXPLAIN_PART = {
+    "compute": _explain_compute,
+    "overhead": _explain_overhead,
+    "python": _explain_python,
+    "waiting": _explain_waiting,
+}
 
 
 def place(top: TopFunction) -> str:
-    """Where in the person's code, and what was called there."""
+    """A line or function of the person's code, and the call in it."""
     function = _INNER.sub("", top.function)
-    where = (
-        f"line {top.line} of {top.file}"
-        if function == "<module>"
-        else f"{function}, {top.file} line {top.line}"
-    )
-    return f"{top.call}, called in {where}" if top.call else where
+    location = f"{function}, {top.file} line {top.line}"
+    if function == "<module>":
+        location = f"line {top.line} of {top.file}"
+    return f"{top.call}, called in {location}" if top.call else location
 
 
-def _cores(found: Breakdown) -> str:
-    """How many of the cores were busy, as a sentence; "" where it is not known."""
-    cores, used = found.contention.get("cores", 0.0), found.contention.get("own_cores", 0.0)
-    return f" {used:.1f} of {cores:.0f} cores were busy with it." if cores else ""
+def _busy_cores(breakdown: Breakdown) -> str:
+    """The number of busy cores, as a sentence; "" if unknown."""
+    contention = breakdown.contention
+    cores, own_cores = contention.get("cores", 0.0), contention.get("own_cores", 0.0)
+    return f" {own_cores:.1f} of {cores:.0f} cores were busy with it." if cores else ""
 
 
 def contended(measured: Mapping[str, float]) -> bool:
-    """Whether threads of the program waited for cores, which others used, for most of the time in
-    which they could have run.
+    """True if the program waited for cores that other processes used for most of its runnable
+    time.
     """
-    cores, others = measured.get("cores", 0.0), measured.get("other_cores", 0.0)
+    cores, other_cores = measured.get("cores", 0.0), measured.get("other_cores", 0.0)
     return (
         cores > 0
-        and others >= OTHERS * cores
+        and other_cores >= OTHERS * cores
         and measured.get("waited_percent", 0.0) >= _CONTENDED_PERCENT
     )
 
 
-def _contended(found: Breakdown, answer: Verdict) -> Verdict:
-    """That other processes took the cores, before what the program does with those that it had."""
-    waited, cores, others = (
-        found.contention[key] for key in ("waited_percent", "cores", "other_cores")
+def _contended(breakdown: Breakdown, answer: Verdict) -> Verdict:
+    """The verdict that other processes took the cores, before the one on the program itself."""
+    contention = breakdown.contention
+    waited, cores, other_cores = (
+        contention[key] for key in ("waited_percent", "cores", "other_cores")
     )
     fact = f"this process waited for a free core {waited:.0f}% of its runnable time"
-    detail = f"Other processes used {others:.1f} of the {cores:.0f} cores."
-    quiet = (
-        f"Expect {found.unit.a} to take less than {wording.millis(found.mean_ms)} on an idle"
-        " machine."
+    detail = (
+        f"Other processes used {other_cores:.1f} of the {cores:.0f} cores. Expect"
+        f" {breakdown.unit.a} to take less than {wording.millis(breakdown.mean_ms)} on an idle"
+        f" machine. {answer.fact[0].upper()}{answer.fact[1:]}. {answer.detail}"
     )
-    rest = f"{answer.fact[0].upper()}{answer.fact[1:]}. {answer.detail}"
-    return replace(answer, title="Contended", fact=fact, detail=f"{detail} {quiet} {rest}")
+    return replace(answer, title="Contended", fact=fact, detail=detail)
 
 
-def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) -> Verdict:
-    top, explanation, shown = found.shares[bound], EXPLANATIONS[bound], found.shares[bound]
-    title, fact, why = explanation.title, explanation.fact, explanation.why
-    waiting = waiting_percent(found.steps) if bound == "other" else 0.0
-    if waiting >= top / 2:
-        title, fact, shown = "Stalled", _STALLED, waiting
-        why = (
-            "a call waits while no kernel or copy runs; p.device_time.idle shows how long work was"
-            " queued in that time"
-        )
-    else:
-        shown -= waiting
-        if bound == "other" and not found.activity.has_host_ops:
-            fact, why = (
-                _UNRECORDED,
-                "no device runtime call that launches, copies or waits was recorded in that time",
-            )
-    if found.captures and bound == "compile":
-        title, fact = "Capture-bound", "{p}% of {time} is spent capturing a graph"
-        why = "launches are captured into a graph within {the}, which happens once"
-    why = _why(found, bound, why)
-    words = {"p": f"{shown:.0f}", "time": found.unit.time, "the": found.unit.the}
-    detail = _detail(found, bound, shown, why.format(**words))
-    return Verdict(bound, title, fact.format(**words), detail, confidence, tuple(evidence))
+def _bound(breakdown: Breakdown, bound: str, assessment: Assessment) -> Verdict:
+    """The verdict on a program that one category bounds."""
+    explanation, percent = _explanation(breakdown, bound)
+    unit = breakdown.unit
+    words = {"p": f"{percent:.0f}", "time": unit.time, "the": unit.the}
+    why = _why(breakdown, bound, explanation.why).format(**words)
+    return Verdict(
+        bound,
+        explanation.title,
+        explanation.fact.format(**words),
+        _detail(breakdown, bound, percent, why),
+        assessment.confidence,
+        tuple(assessment.evidence),
+    )
 
 
-def _why(found: Breakdown, bound: str, why: str) -> str:
+def _explanation(breakdown: Breakdown, bound: str) -> tuple[Explanation, float]:
+    """The explanation of a category, and the percent of the time that it speaks of."""
+    percent = breakdown.shares[bound]
+    if bound == "compile" and breakdown.captures:
+        return _CAPTURING, percent
+    if bound != "other":
+        return EXPLANATIONS[bound], percent
+    waiting = waiting_percent(breakdown.steps)
+    if waiting >= percent / 2:
+        return _STALLED, waiting
+    if not breakdown.activity.has_host_ops:
+        return _UNRECORDED, percent - waiting
+    return EXPLANATIONS[bound], percent - waiting
+
+
+def _why(breakdown: Breakdown, bound: str, why: str) -> str:
     """Why a category is large, where the recording says more than its explanation."""
-    activity, used = found.activity, found.counted
+    activity, steps, shares = breakdown.activity, breakdown.counted, breakdown.shares
     if bound == "host_compute" and len(activity.device_extents):
         return f"the host {activity.framework.words.host_work} while the device is idle"
-    if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
+    if bound == "input" and steps["host_to_device_ms"].sum() > steps["input_ms"].sum() / 2:
         return "{the} waits until its data is copied from host memory to the device"
-    second = found.second(bound)
-    if bound == "device_compute" and found.shares[second] >= checks.INPUT_HIGH:
+    second = breakdown.second(bound)
+    if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
         # It is hardly the bottleneck if so much of the step passes without it.
-        next_ = (
-            f"Next is {label(second)} with {found.shares[second]:.0f}%, in which the device does"
-            " not compute"
+        return (
+            f"kernels run on the device. Next is {label(second)} with {shares[second]:.0f}%, in"
+            " which the device does not compute"
         )
-        return f"kernels run on the device. {next_}"
     return why
 
 
-def _detail(found: Breakdown, bound: str, shown: float, why: str) -> str:
-    unit, used, step, busy = found.unit, found.counted, found.mean_ms, found.busy
+def _detail(breakdown: Breakdown, bound: str, percent: float, why: str) -> str:
+    """The sentences after the fact: the time, why it is spent, and what follows from that."""
+    unit, steps, step_ms = breakdown.unit, breakdown.counted, breakdown.mean_ms
+    few = _few(steps, bound) if steps["host"].nunique() == 1 else None
+    subject = "That" if few is None else "On average that"
     # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
-    time = step * shown / 100
-    left = step - time
-    few = _few(used, bound) if used["host"].nunique() == 1 else None
-    that = "That" if few is None else "On average that"
-    detail = f"{that} is {wording.millis(time)} of the {wording.millis(step)} {unit.per}: {why}."
-    if unit.whole and busy is not None:
-        detail = f"{_device_worked(found.activity, step, busy)} {detail}"
-    top = found.shares[bound]
+    time = wording.millis(step_ms * percent / 100)
+    detail = f"{subject} is {time} of the {wording.millis(step_ms)} {unit.per}: {why}."
+    if unit.whole and breakdown.busy is not None:
+        detail = f"{_device_worked(breakdown.activity, step_ms, breakdown.busy)} {detail}"
     if few is not None:
-        rest = len(used) - few.steps
-        detail += (
-            f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} {unit.plural}; the"
-            f" other {rest:,} take "
-        )
-        detail += f"{wording.millis(few.others_ms)} on average."
-    elif bound == "other" and found.shares["input"] >= checks.INPUT_MODERATE and found.works_ahead:
-        waits, they = ("waits", "it") if unit.whole else ("wait", "they")
-        subject = "The recording" if unit.whole else f"The {unit.plural}"
-        detail += (
+        detail += _in_few_steps(few, len(steps), unit)
+    else:
+        detail += _without_part(breakdown, bound, percent)
+    return detail + _copies_as_work(breakdown, bound)
+
+
+def _in_few_steps(few: _FewSteps, steps: int, unit: Unit) -> str:
+    return (
+        f" {100 * few.share:.0f}% of it is in {few.steps:,} of {steps:,} {unit.plural}; the other"
+        f" {steps - few.steps:,} take {wording.millis(few.others_ms)} on average."
+    )
+
+
+def _without_part(breakdown: Breakdown, bound: str, percent: float) -> str:
+    """The time of a unit without the category, as a sentence; "" if unknown."""
+    unit, step_ms, shares = breakdown.unit, breakdown.mean_ms, breakdown.shares
+    if bound == "other" and shares["input"] >= checks.INPUT_MODERATE and breakdown.works_ahead:
+        subject, waits, they = f"The {unit.plural}", "wait", "they"
+        if unit.whole:
+            subject, waits, they = "The recording", "waits", "it"
+        return (
             f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without"
             f" this time, {they} would wait longer."
         )
-    elif bound == "input" and found.probed_ms is not None:
-        detail += (
-            f" With instant input, {unit.a} takes {wording.millis(found.probed_ms)} (measured by"
-            " --probe)."
+    if bound == "input" and breakdown.probed_ms is not None:
+        return (
+            f" With instant input, {unit.a} takes {wording.millis(breakdown.probed_ms)} (measured"
+            " by --probe)."
         )
-    elif bound not in ("device_compute", "host_compute") and top <= (
-        checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN
-    ):
-        what = "wait" if bound == "input" else "time"
-        detail += (
-            f" Without this {what}, {unit.a} would take {wording.millis(left)}, {step / left:.1f}×"
-            " faster than now."
-        )
-    if (
-        bound in ("input", "output")
-        and busy is not None
-        and busy + top > 100
-        and (found.activity.devices["kind"] == "TPU").any()
-    ):
-        detail += (
-            f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of"
-            f" {unit.time})."
-        )
-    return detail
+    if bound in ("device_compute", "host_compute"):
+        return ""
+    if shares[bound] > (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
+        return ""
+    left = step_ms - step_ms * percent / 100
+    noun = "wait" if bound == "input" else "time"
+    return (
+        f" Without this {noun}, {unit.a} would take {wording.millis(left)}, {step_ms / left:.1f}×"
+        " faster than now."
+    )
+
+
+def _copies_as_work(breakdown: Breakdown, bound: str) -> str:
+    """A note that a TPU is busy while it waits for copies; "" where that does not show."""
+    busy = breakdown.busy
+    if bound not in ("input", "output") or busy is None or busy + breakdown.shares[bound] <= 100:
+        return ""
+    if not (breakdown.activity.devices["kind"] == "TPU").any():
+        return ""
+    return (
+        f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of"
+        f" {breakdown.unit.time})."
+    )
 
 
 def _device_worked(activity: Activity, step: float, busy: float) -> str:
-    """How long devices worked in a recording: "In these 605 ms the GPU works for 63 ms (10%)."."""
+    """The time that devices worked in a recording: "In these 605 ms the GPU works for 63 ms
+    (10%).".
+    """
     kinds = set(activity.devices["kind"].astype(str))
     kind = kinds.pop() if len(kinds) == 1 else "device"
     several = len(activity.devices) > 1
@@ -720,131 +761,144 @@ def _device_worked(activity: Activity, step: float, busy: float) -> str:
     )
 
 
-def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str]:
-    """What speaks for the verdict and against it, and how sure it is therefore; `name` is that of
-    the category in the sentence.
-    """
-    unit, steps, used = found.unit, found.steps, found.counted
-    evidence = (
-        _of_recording(found)
-        if unit.whole
-        else _of_steps(found, bound, name or label(bound).capitalize())
+class Assessment(NamedTuple):
+    """The evidence for and against a verdict, and the confidence that follows from it."""
+
+    evidence: Evidence
+    confidence: str
+
+
+def _assess(breakdown: Breakdown, bound: str, name: str = "") -> Assessment:
+    """The evidence for the verdict that `bound` is the largest category, called `name` in it."""
+    if breakdown.unit.whole:
+        evidence = _evidence_of_recording(breakdown)
+    else:
+        evidence = _evidence_of_steps(breakdown, bound, name or label(bound).capitalize())
+    evidence += _slowed(breakdown, bound) + _sampled(breakdown, bound)
+    failed = sum(not supports for supports, _ in evidence)
+    confidence = {0: "high", 1: "medium"}.get(failed, "low")
+    if breakdown.unit.whole:
+        return Assessment(evidence, confidence)
+    uncovered = _uncovered(breakdown)
+    if uncovered:
+        confidence = "low"
+    return Assessment([*evidence, *uncovered, *_excluded(breakdown)], confidence)
+
+
+def _uncovered(breakdown: Breakdown) -> Evidence:
+    """That steps leave out a part of the loop; empty if they cover it."""
+    unit = breakdown.unit
+    kind = breakdown.counted["kind"].iloc[0]
+    covered = covered_by_steps(breakdown.steps)
+    if covered is None or covered >= COVERED:
+        return []
+    text = (
+        f"{100 * (1 - covered):.0f}% of the time from the first to the last"
+        f" {_unit_of_kind(kind, unit)} is outside {unit.plural}: validation, input or logging, for"
+        " example; nbprof.steps(dataset) marks the whole loop"
     )
-    evidence += _slowed(found, bound) + _sampled(found, bound)
-    failed = sum(not ok for ok, _ in evidence)
-    level = {0: "high", 1: "medium"}.get(failed, "low")
-    if unit.whole:
-        return evidence, level
-    kind = used["kind"].iloc[0]
-    covered = covered_by_steps(steps)
-    if covered is not None and covered < COVERED:
-        outside = (
-            f"{100 * (1 - covered):.0f}% of the time from the first to the last"
-            f" {_of_kind(kind, unit)} is outside {unit.plural}"
-        )
-        evidence.append(
-            (
-                False,
-                (
-                    f"{outside}: validation, input or logging, for example; nbprof.steps(dataset)"
-                    " marks the whole loop"
-                ),
-            )
-        )
-        level = "low"
+    return [(False, text)]
+
+
+def _excluded(breakdown: Breakdown) -> Evidence:
+    """The steps that are not in the averages: warm-up, and those of other kinds."""
+    unit, steps = breakdown.unit, breakdown.steps
+    kind = breakdown.counted["kind"].iloc[0]
+    evidence: Evidence = []
     warm = steps[steps["warmup"].astype(bool) & (steps["kind"] == kind)]
     if len(warm):
         # The n-th of each host: they ran side by side.
         times = warm.groupby(warm.groupby("host").cumcount())["step_time_ms"].mean()
-        first = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
-        which = unit.noun if len(times) == 1 else f"{len(times)} {unit.plural}"
-        evidence.append((True, f"First {which} ({first}) excluded: warm-up"))
-    others = steps.loc[steps["kind"] != kind, "kind"].value_counts()
-    if len(others):
-        text = ", ".join(f"{n:,} {_of_kind(str(other), unit)}s" for other, n in others.items())
-        evidence.append((True, f"Only {_of_kind(kind, unit)}s are averaged; {text} excluded"))
-    return evidence, level
+        listed = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
+        first_units = unit.noun if len(times) == 1 else f"{len(times)} {unit.plural}"
+        evidence.append((True, f"First {first_units} ({listed}) excluded: warm-up"))
+    other_kinds = steps.loc[steps["kind"] != kind, "kind"].value_counts()
+    if len(other_kinds):
+        text = ", ".join(f"{n:,} {_unit_of_kind(str(k), unit)}s" for k, n in other_kinds.items())
+        evidence.append((True, f"Only {_unit_of_kind(kind, unit)}s are averaged; {text} excluded"))
+    return evidence
 
 
-def _of_kind(kind: str, unit: Unit) -> str:
+def _unit_of_kind(kind: str, unit: Unit) -> str:
     """A unit of a kind: "train step"."""
     return kind if kind == unit.noun else f"{kind} {unit.noun}"
 
 
-def _of_recording(found: Breakdown) -> Evidence:
-    return [
-        (
-            False,
-            "No steps are marked: the recording may include startup besides the work of interest",
-        ),
-        _complete(found.dropped),
+def _evidence_of_recording(breakdown: Breakdown) -> Evidence:
+    text = "No steps are marked: the recording may include startup besides the work of interest"
+    return [(False, text), _complete(breakdown.dropped)]
+
+
+def _evidence_of_steps(breakdown: Breakdown, bound: str, name: str) -> Evidence:
+    unit, steps = breakdown.unit, breakdown.counted
+    evidence = [
+        _largest_in(steps, bound, name, unit),
+        _enough_steps(breakdown),
+        _steady(steps, unit),
+        _complete(breakdown.dropped),
     ]
+    if unit.agreement is not None:
+        text = (
+            f"{unit.plural.capitalize()} are an estimate that fits {100 * unit.agreement:.0f}% of"
+            " the events"
+        )
+        evidence.append((True, text))
+    return evidence
 
 
-def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
-    unit, steps = found.unit, found.counted
-    recorded = step_count.most(found.steps)
-    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
+def _largest_in(steps: pd.DataFrame, bound: str, name: str, unit: Unit) -> tuple[bool, str]:
+    """In how many steps the category is the largest, and its share in them."""
     count = len(steps)
+    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
     leading = int((parts.argmax(axis=1) == CATEGORIES.index(bound)).sum())
-    time = steps["step_time_ms"].to_numpy()
-    mean = float(time.mean())
-    sd = float(time.std(ddof=1)) if count > 1 else 0.0
-    # Some hosts may not have recorded it.
-    share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
-    spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
     every = _every(unit, leading, count)
-    number = step_count.format_count(steps, unit=unit)
     if steps["host"].nunique() > 1:
         every += f", counted per {step_count.noun(steps)}"
     few = _few(steps, bound)
     if few is not None:
-        spread = f", which {'has' if few.steps == 1 else 'have'} {100 * few.share:.0f}% of it"
-    # Steps of ranks that run side by side resemble each other: they say no more of the spread than
-    # those of one.
-    longest = step_count.most(steps)
+        has = "has" if few.steps == 1 else "have"
+        text = f"only {every}, which {has} {100 * few.share:.0f}% of it"
+    else:
+        # Some hosts may not have recorded it.
+        time = steps["step_time_ms"].to_numpy()
+        share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
+        spread = f"{share[0]:.0f}"
+        if count > 1:
+            spread = f"{share.min():.0f}–{share.max():.0f}"
+        text = f"{every} ({spread}%)"
+    return leading >= (1 - FEW) * count, f"{name} is the largest part in {text}"
+
+
+def _enough_steps(breakdown: Breakdown) -> tuple[bool, str]:
+    """The number of steps, and whether it is enough for a mean."""
+    unit, steps = breakdown.unit, breakdown.counted
+    recorded, longest = step_count.most(breakdown.steps), step_count.most(steps)
+    number = step_count.format_count(steps, unit=unit)
     if longest < recorded:
         number += f" counted of {recorded:,}"
-    steady = longest > 1 and sd <= STEADY * mean
-    of_time = f"{unit.time[0].upper()}{unit.time[1:]}"
-    spread_text = (
-        f"{of_time} {'is steady' if steady else 'varies'}: sd {wording.millis(sd)},"
-        f" {100 * sd / mean:.0f}% of the mean"
+    if longest >= ENOUGH:
+        return True, number
+    return False, f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}"
+
+
+def _steady(steps: pd.DataFrame, unit: Unit) -> tuple[bool, str]:
+    """The spread of step time, and whether it is small."""
+    # Steps of ranks that run side by side resemble each other: they say no more of the spread than
+    # those of one.
+    if step_count.most(steps) <= 1:
+        return False, f"One {unit.noun} cannot show the spread of {unit.time}"
+    time = steps["step_time_ms"].to_numpy()
+    mean, sd = float(time.mean()), float(time.std(ddof=1))
+    is_steady = sd <= STEADY * mean
+    text = (
+        f"{unit.time[0].upper()}{unit.time[1:]} {'is steady' if is_steady else 'varies'}: sd"
+        f" {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
     )
-    alone = f"One {unit.noun} cannot show the spread of {unit.time}"
-    out = [
-        (
-            leading >= (1 - FEW) * count,
-            f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}",
-        ),
-        (
-            longest >= ENOUGH,
-            (
-                number
-                if longest >= ENOUGH
-                else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}"
-            ),
-        ),
-        (steady, spread_text if longest > 1 else alone),
-        _complete(found.dropped),
-    ]
-    if unit.agreement is not None:
-        out.append(
-            (
-                True,
-                (
-                    f"{unit.plural.capitalize()} are an estimate that fits"
-                    f" {100 * unit.agreement:.0f}% of the events"
-                ),
-            )
-        )
-    return out
+    return is_steady, text
 
 
 def _maybe_warmup(steps: pd.DataFrame, unit: Unit) -> str:
-    """That the first of a few steps may be warm-up, where their number leaves that open; ""
-    elsewhere.
-    """
+    """A note that the first of a few steps may be warm-up; "" where that is decided."""
     factors = [warmup.first_factor(rows) or 0.0 for _, rows in steps.groupby("host")]
     if max(factors) <= warmup.FEW_FACTOR:
         return ""
@@ -857,11 +911,9 @@ def _maybe_warmup(steps: pd.DataFrame, unit: Unit) -> str:
 def _every(unit: Unit, leading: int, count: int) -> str:
     if count == 1:
         return f"the only {unit.noun}"
-    return (
-        f"all {count:,} {unit.plural}"
-        if leading == count
-        else f"{leading:,} of {count:,} {unit.plural}"
-    )
+    if leading == count:
+        return f"all {count:,} {unit.plural}"
+    return f"{leading:,} of {count:,} {unit.plural}"
 
 
 def _complete(dropped: int) -> tuple[bool, str]:
@@ -870,69 +922,60 @@ def _complete(dropped: int) -> tuple[bool, str]:
     return False, f"{wording.plural(dropped, 'event')} {'was' if dropped == 1 else 'were'} dropped"
 
 
-def _slowed(found: Breakdown, bound: str) -> Evidence:
-    """That a GPU which waits for its host may not do so without the recording, which slows the
-    host; nothing where it would for certain.
+def _slowed(breakdown: Breakdown, bound: str) -> Evidence:
+    """That a GPU waits for its host perhaps only because recording slows the host; empty where it
+    would wait anyway.
     """
-    activity, shares, busy = found.activity, found.shares, found.busy
+    activity, shares, busy = breakdown.activity, breakdown.shares, breakdown.busy
     if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
         return []
-    if shares["host_compute"] + shares[
-        "kernel_launch"
-    ] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework.slows_host):
+    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH:
+        return []
+    slows_host = activity.framework.slows_host
+    if not checks.may_keep_up(busy, slows_host):
         return []
     text = (
-        f"Recording slows the host by up to {activity.framework.slows_host:g} times: without it,"
-        f" the device, which is busy for {busy:.0f}% of {found.unit.time} here, may rarely wait for"
-        " the host"
+        f"Recording slows the host by up to {slows_host:g} times: without it, the device, which is"
+        f" busy for {busy:.0f}% of {breakdown.unit.time} here, may rarely wait for the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
 
 
-def _sampled(found: Breakdown, bound: str) -> Evidence:
-    """That few samples tell what the host did; nothing where there are enough, or where another
-    category is the largest.
+def _sampled(breakdown: Breakdown, bound: str) -> Evidence:
+    """That few samples show what the host did; empty if there are enough, or if another category is
+    the largest.
     """
-    use = found.unexplained
-    by_samples = ("other",) if found.has_device else ("host_compute", "other")
-    if (
-        use is None
-        or use.samples is None
-        or use.samples >= _ENOUGH_SAMPLES
-        or bound not in by_samples
-    ):
+    use = breakdown.unexplained
+    if use is None or use.samples is None or use.samples >= _ENOUGH_SAMPLES:
+        return []
+    if bound != "other" and (bound != "host_compute" or breakdown.has_device):
         return []
     count = "once" if use.samples == 1 else f"{use.samples} times"
-    return [
-        (
-            False,
-            (
-                f"Python stacks were sampled only {count} outside ops: a longer recording says more"
-                " of that time"
-            ),
-        )
-    ]
+    text = (
+        f"Python stacks were sampled only {count} outside ops: a longer recording says more of"
+        " that time"
+    )
+    return [(False, text)]
 
 
 def covered_by_steps(steps: pd.DataFrame) -> float | None:
-    """The part of the time of the averaged loop, on all hosts, that is in steps; None for fewer
-    than two on each.
+    """The fraction of the time of the averaged loop, on all hosts, that is in steps; None for fewer
+    than two steps on each.
 
-    Gaps to steps of another kind are no part of a loop: there one ends and the next is made.
+    Gaps to steps of another kind are not part of a loop: there one ends and the next begins.
     """
     if step_count.most(steps) < 2:
         return None
     kind = counted(steps)["kind"].iloc[0]
-    inside = between = 0.0
+    in_steps = between = 0.0
     starts, times = (steps[key].to_numpy(np.float64) for key in ("start_ms", "step_time_ms"))
     looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
     for rows in rows_by_code(host):
         start, time, in_loop = starts[rows], times[rows], looped[rows]
-        gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[
-            in_loop[1:] & in_loop[:-1]
-        ]
-        inside, between = inside + float(time[in_loop].sum()), between + float(gaps.sum())
-    return inside / (inside + between) if inside + between > 0 else None
+        gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)
+        in_steps += float(time[in_loop].sum())
+        between += float(gaps[in_loop[1:] & in_loop[:-1]].sum())
+    return in_steps / (in_steps + between) if in_steps + between > 0 else None
 
 
 def label(category: str) -> str:
@@ -940,9 +983,9 @@ def label(category: str) -> str:
     return category.replace("_", " ")
 
 
-class _Few(NamedTuple):
-    """A few steps that have nearly all of a part: how many of all, their share of it (0 to 1), and
-    the mean time of the others, ms.
+class _FewSteps(NamedTuple):
+    """A few steps that have nearly all of a part: their number, their share of it (0 to 1), and the
+    mean time of the others, ms.
     """
 
     steps: int
@@ -950,9 +993,9 @@ class _Few(NamedTuple):
     others_ms: float
 
 
-def _few(steps: pd.DataFrame, bound: str) -> _Few | None:
+def _few(steps: pd.DataFrame, bound: str) -> _FewSteps | None:
     """The steps whose largest part is `bound`, if they are a tenth of all or fewer and have nine
-    tenths of it: one that compiled, say.
+    tenths of it: one that compiled, for example.
     """
     parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
     column = CATEGORIES.index(bound)
@@ -961,4 +1004,5 @@ def _few(steps: pd.DataFrame, bound: str) -> _Few | None:
     share = float(parts[largest, column].sum()) / total if total > 0 else 0.0
     if not 0 < count <= FEW * len(steps) or share < 1 - FEW:
         return None
-    return _Few(count, share, float(steps["step_time_ms"].to_numpy(np.float64)[~largest].mean()))
+    others_ms = float(steps["step_time_ms"].to_numpy(np.float64)[~largest].mean())
+    return _FewSteps(count, share, others_ms)

@@ -144,22 +144,50 @@ _COUNTERS = [
     ),
 ]
 
+
+def _tensors(side: str, does: str) -> list[Col]:
+    """The columns on the tensors that an op reads or writes."""
+    return [
+        text(
+            f"{side}_{name}",
+            f"{side.capitalize()} {word}",
+            f"{word.capitalize()} of the tensors it {does}.",
+            "code",
+        )
+        for name, word in (("shapes", "shapes"), ("data_types", "types"), ("formats", "formats"))
+    ]
+
+
 SCHEMA: dict[str, list[Col]] = {
     "ascend.iterations.frame": [
         *_ON,
         _MODEL,
-        count("iteration", "Iteration", "Iteration ID: an execution of the graph, which need not be a step of the script."),
+        count(
+            "iteration",
+            "Iteration",
+            "Iteration ID: an execution of the graph, which need not be a step of the script.",
+        ),
         ms("start_ms", "Start", "Start time, from the start of the recording, in ms."),
         _ITERATION,
         *_PARTS[:2],
         _REFRESH,
         *_PARTS[2:],
         _HIDDEN,
-        ms("lead_in_ms", "Lead-in", "From the iteration's own start to FP Start, within the Data Aug Bound. In ms."),
+        ms(
+            "lead_in_ms",
+            "Lead-in",
+            "From the iteration's own start to FP Start, within the Data Aug Bound. In ms.",
+        ),
         ms("get_next_ms", "GetNext", "Time in GetNext, which fetches the next batch. In ms."),
         _SAID,
-        ms("reported_data_aug_ms", "Data Aug as reported", "Data Aug Bound as stated in the file. In ms."),
-        flag("warmup", "Warm-up", "Among the first iterations of its model, which averages exclude."),
+        ms(
+            "reported_data_aug_ms",
+            "Data Aug as reported",
+            "Data Aug Bound as stated in the file. In ms.",
+        ),
+        flag(
+            "warmup", "Warm-up", "Among the first iterations of its model, which averages exclude."
+        ),
         flag("main", "Main", "Whether it belongs to the model with most iterations on the device."),
     ],
     "ascend.iterations.summary": [
@@ -176,10 +204,25 @@ SCHEMA: dict[str, list[Col]] = {
         _SAID,
         part("data_aug_fraction", "Data Aug %", "Data Aug Bound as a share of the iteration."),
         part("fp_to_bp_fraction", "FP to BP %", "FP to BP Time as a share of the iteration."),
-        part("all_reduce_fraction", "All-reduce %", "All-reduce after BP End as a share of the iteration."),
-        part("update_fraction", "Update %", "The rest of Grad Refresh as a share of the iteration."),
-        part("grad_refresh_fraction", "Grad Refresh %", "Grad Refresh Bound as a share of the iteration."),
-        text("convention", "Reported from", "What the file's Iteration Time measures: end to end, from its own start, or from FP Start."),
+        part(
+            "all_reduce_fraction",
+            "All-reduce %",
+            "All-reduce after BP End as a share of the iteration.",
+        ),
+        part(
+            "update_fraction", "Update %", "The rest of Grad Refresh as a share of the iteration."
+        ),
+        part(
+            "grad_refresh_fraction",
+            "Grad Refresh %",
+            "Grad Refresh Bound as a share of the iteration.",
+        ),
+        text(
+            "convention",
+            "Reported from",
+            "What the file's Iteration Time measures: end to end, from its own start, or from FP"
+            " Start.",
+        ),
     ],
     "ascend.op_types.frame": [
         *_ON,
@@ -189,7 +232,9 @@ SCHEMA: dict[str, list[Col]] = {
         _CORE,
         _TASKS,
         *_TIMES,
-        part("fraction", "%", "Share of the time of all tasks on the device, communication excluded."),
+        part(
+            "fraction", "%", "Share of the time of all tasks on the device, communication excluded."
+        ),
         text("source", "Source", "Source table: op_statistic, or op_summary if that is missing."),
     ],
     "ascend.ops.frame": [
@@ -202,19 +247,45 @@ SCHEMA: dict[str, list[Col]] = {
         _TASK_TYPE,
         _CORE,
         text("op_state", "State", "Whether the shapes are static or dynamic."),
-        count("iteration", "Iteration", "Iteration of the main model in which it started; missing if unknown.", "Int64"),
+        count(
+            "iteration",
+            "Iteration",
+            "Iteration of the main model in which it started; missing if unknown.",
+            "Int64",
+        ),
         ms("start_ms", "Start", "Start time, from the start of the recording, in ms.", 3),
         us("duration_us", "µs", "Duration, including scheduling."),
-        us("wait_us", "Wait µs", "Time since all earlier tasks on the stream ended; missing for the first."),
-        us("reported_wait_us", "Wait as reported", "Task Wait Time in the file, in µs: since the previous row, on any stream or device."),
-        count("block_num", "Blocks", "Blocks the task is divided into; a core runs one at a time.", "Int64"),
-        count("mix_block_num", "Mix blocks", "For mixed ops: blocks on the other kind of core.", "Int64"),
+        us(
+            "wait_us",
+            "Wait µs",
+            "Time since all earlier tasks on the stream ended; missing for the first.",
+        ),
+        us(
+            "reported_wait_us",
+            "Wait as reported",
+            "Task Wait Time in the file, in µs: since the previous row, on any stream or device.",
+        ),
+        count(
+            "block_num",
+            "Blocks",
+            "Blocks the task is divided into; a core runs one at a time.",
+            "Int64",
+        ),
+        count(
+            "mix_block_num",
+            "Mix blocks",
+            "For mixed ops: blocks on the other kind of core.",
+            "Int64",
+        ),
         text("hf32_eligible", "HF32", "Whether the op may compute floats in HF32."),
-        *(text(f"{side}_{what}", f"{side.capitalize()} {word}", f"{word.capitalize()} of the tensors it {does}.", "code")
-          for side, does in (("input", "reads"), ("output", "writes"))
-          for what, word in (("shapes", "shapes"), ("data_types", "types"), ("formats", "formats"))),
+        *_tensors("input", "reads"),
+        *_tensors("output", "writes"),
     ],
-    "ascend.op_types.cores": [*_ON, _CORE, _TASKS, _TIMES[0],
+    "ascend.op_types.cores": [
+        *_ON,
+        _CORE,
+        _TASKS,
+        _TIMES[0],
         us("busy_us", "Busy µs", "Time in which at least one such task ran."),
         us("alone_us", "Alone µs", "Time in which no task of another kind ran."),
         part("fraction", "%", "Share of the duration of all tasks on the device."),
@@ -243,7 +314,11 @@ SCHEMA: dict[str, list[Col]] = {
         us("duration_us", "Total µs", "Duration of all tasks with counters."),
         us("core_us", "Core µs", "Their time on the cores, excluding scheduling."),
         *_BOUND,
-        part("saturated_fraction", "Bound %", "Share of the time in tasks that keep a pipe busy for more than 80%."),
+        part(
+            "saturated_fraction",
+            "Bound %",
+            "Share of the time in tasks that keep a pipe busy for more than 80%.",
+        ),
         *_PIPES,
         *_COUNTERS[1:6],
         _COUNTERS[0],
@@ -251,12 +326,21 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "ascend.waits.frame": [
         *_ON,
-        count("stream", "Stream", "Stream; missing for the row that combines all streams of the device.", "Int64"),
+        count(
+            "stream",
+            "Stream",
+            "Stream; missing for the row that combines all streams of the device.",
+            "Int64",
+        ),
         _TASKS,
         us("busy_us", "Busy µs", "Time in which at least one task ran."),
         us("wait_us", "Wait µs", "Time between its first and last task in which none ran."),
         part("wait_fraction", "Wait %", "Wait divided by busy plus wait."),
-        us("input_wait_us", "In Data Aug µs", "Part of the wait within a Data Aug Bound; missing if none was recorded."),
+        us(
+            "input_wait_us",
+            "In Data Aug µs",
+            "Part of the wait within a Data Aug Bound; missing if none was recorded.",
+        ),
         count("long_waits", "Waits > 10 µs", "Waits of more than 10 µs."),
         us("long_wait_us", "Long µs", "Total of these waits, in µs."),
         us("longest_us", "Longest µs", "The longest wait."),
@@ -281,7 +365,12 @@ SCHEMA: dict[str, list[Col]] = {
     "ascend.api.frame": [
         _HOST,
         count("device", "Device", "Device number; missing for the host.", "Int64"),
-        text("level", "Level", "Software layer: acl, model, node, runtime or communication. Layers nest, so their times overlap."),
+        text(
+            "level",
+            "Level",
+            "Software layer: acl, model, node, runtime or communication. Layers nest, so their"
+            " times overlap.",
+        ),
         text("api", "API", "Name of the call.", "code"),
         count("count", "Count", "Calls."),
         us("total_us", "Total µs", "Duration of all calls."),
@@ -294,15 +383,25 @@ SCHEMA: dict[str, list[Col]] = {
         text("rule", "Rule", "Name of the rule."),
         text("about", "About", "What the rule is about."),
         text("title", "What to do", "The advice, if the rule applies."),
-        text("state", "Found", "found, not found, or not known because something was not recorded."),
+        text(
+            "state", "Found", "found, not found, or not known because something was not recorded."
+        ),
         text("severity", "Severity", "High from 20 % of the time, Medium from 5 %, otherwise Low."),
-        Col("value", "float64", "", "Value", "Value measured by the rule, in its unit.", "number", 3),
+        Col(
+            "value", "float64", "", "Value", "Value measured by the rule, in its unit.", "number", 3
+        ),
         Col("limit", "float64", "", "Limit", "Threshold from which the rule applies.", "number", 3),
-        text("unit", "Unit", "Unit of value and limit: fraction, us, ms, times, MiB; empty for a count."),
-        part("share", "% of time", "Share of the time that the finding concerns; missing if unknown."),
+        text(
+            "unit",
+            "Unit",
+            "Unit of value and limit: fraction, us, ms, times, MiB; empty for a count.",
+        ),
+        part(
+            "share", "% of time", "Share of the time that the finding concerns; missing if unknown."
+        ),
         text("evidence", "Evidence", "What was found, in numbers."),
         text("fix", "How", "What helps."),
         text("ops", "Ops", "Ops affected most.", "code"),
         text("source", "Source", "computed (from the tables), or prof_rule (stated by msprof)."),
     ],
-}  # fmt: skip
+}

@@ -1,4 +1,4 @@
-"""How devices spend their time."""
+"""Columns of the time of devices."""
 
 from __future__ import annotations
 

@@ -118,9 +118,9 @@ SCHEMA: dict[str, list[Col]] = {
                 f"{level}_bytes_per_second",
                 "bytes_per_second",
                 f"{label} B/s",
-                f"Peak bandwidth of {what}.",
+                f"Peak bandwidth of {meaning}.",
             )
-            for level, label, what in (
+            for level, label, meaning in (
                 ("cmem_read", "CMEM read", "reads from CMEM, on-chip memory of a TPU"),
                 ("cmem_write", "CMEM write", "writes to CMEM, on-chip memory of a TPU"),
                 ("vmem_read", "VMEM read", "reads from VMEM, the vector memory of a TPU"),

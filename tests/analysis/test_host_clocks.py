@@ -132,7 +132,7 @@ def test_that_steps_are_matched_by_time_is_said_with_its_condition_unless_clocks
     ]
     matched = "Steps are matched by time: step 0 of b is step 5 of a"
     assert [note.text for note in align(hosts).notes] == [f"{matched}, if their clocks agree."]
-    assert [note.text for note in align(hosts, told=True).notes] == [f"{matched}."]
+    assert [note.text for note in align(hosts, has_offsets=True).notes] == [f"{matched}."]
 
 
 @pytest.mark.parametrize("steps", [6, 12])

@@ -177,7 +177,7 @@ def test_pairs_of_program_and_category_are_bounded_too(tmp_path, monkeypatch):
     monkeypatch.setattr(op_profile_leaves, "MOST_RESTS", 0)
     p = made(tmp_path, 6)
     found = op_profile_leaves.leaves(
-        p.run.activity, p.run.programs.measured, p.run.trace.events.start, most=2
+        p.run.activity, p.run.programs.measured, p.run.trace.events.start, most_ops=2
     )
     assert found.rest[["program", "category", "ops"]].to_numpy().tolist() == [["", "", 4]]
     assert found.rest["time"].sum() + found.ops["time"].sum() == pytest.approx(

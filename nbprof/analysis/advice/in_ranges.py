@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
-from nbprof.analysis.ranges import SEPARATOR, Totals
+from nbprof.analysis.ranges.totals import SEPARATOR, Totals
 
 PLACE_OF_RULE = {
     "other": "other",
@@ -26,7 +26,7 @@ PLACE_OF_RULE = {
         "input",
     ),
 }
-"""The kind of time that a finding is about, by rule: one of `nbprof.analysis.ranges.PLACES`."""
+"""The kind of time that a finding is about, by rule: one of `nbprof.analysis.ranges.threads.PLACES`."""
 LEAST = 0.5
 """The part of that time that a range must have to be named."""
 

@@ -1,5 +1,5 @@
-"""How full is the memory that PyTorch's allocator holds, what is stranded in it, and which blocks
-keep it from being released?
+"""Memory that PyTorch's allocator holds: its use, the bytes stranded in it, and the blocks that
+keep it from being released.
 
 - reserved: what the allocator has from the device, all segments. allocated: blocks in use; pending:
   blocks that were freed while another stream still used them; inactive: free blocks. These four add
@@ -100,7 +100,7 @@ def _stranded_rows(
 
 
 def stranded_by_block(state: State) -> npt.NDArray[np.int64]:
-    """How many bytes of each free block are stranded, int64[blocks]."""
+    """Stranded bytes of each free block, int64[blocks]."""
     pieces = units(state)
     _, stuck = _by_unit(state, pieces)
     kind = state.blocks["state"].to_numpy(np.int64)[pieces["block"]]
@@ -109,8 +109,8 @@ def stranded_by_block(state: State) -> npt.NDArray[np.int64]:
 
 
 def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
-    """Which blocks keep free memory from being released, by the stack that allocated them; the most
-    kept first.
+    """Blocks that keep free memory from being released, by the stack that allocated them; the most
+    memory first.
 
     Returns
     -------
@@ -123,19 +123,19 @@ def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
     free, stuck = _by_unit(state, pieces)
     blocks = state.blocks
     kind = blocks["state"].to_numpy(np.int64)
-    mine = stuck[pieces["unit"]] & (kind[pieces["block"]] != INACTIVE)
-    held = pieces[mine]
+    stuck_blocks = stuck[pieces["unit"]] & (kind[pieces["block"]] != INACTIVE)
+    held = pieces[stuck_blocks]
     stack = blocks["stack"].to_numpy(np.int64)[held["block"]]
     held = held.assign(stack=stack)
     pairs = held.drop_duplicates(["unit", "stack"])
-    kept = free[pairs["unit"]]
+    free_bytes = free[pairs["unit"]]
     alone = np.bincount(pairs["unit"], minlength=len(free))[pairs["unit"]] == 1
     # The largest hole of each segment: what a request could have had.
     hole = blocks[kind == INACTIVE].groupby("segment")["size"].max()
     segment = blocks["segment"].to_numpy()[pairs["block"]]
     pairs = pairs.assign(
-        kept=kept,
-        alone=np.where(alone, kept, 0),
+        kept=free_bytes,
+        alone=np.where(alone, free_bytes, 0),
         segment=segment,
         hole=hole.reindex(segment).fillna(0).to_numpy(),
     )
@@ -145,24 +145,24 @@ def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
         segments=("segment", "nunique"),
         largest_hole_bytes=("hole", "max"),
     )
-    own = held.drop_duplicates(["block"]).assign(
+    owners = held.drop_duplicates(["block"]).assign(
         size=lambda rows: blocks["size"].to_numpy(np.int64)[rows["block"]]
     )
-    sizes = own.groupby("stack")["size"].agg(["size", "sum"])
-    out = by.join(sizes).rename(columns={"size": "blocks", "sum": "bytes"}).reset_index()
-    out = out.sort_values(
+    sizes = owners.groupby("stack")["size"].agg(["size", "sum"])
+    table = by.join(sizes).rename(columns={"size": "blocks", "sum": "bytes"}).reset_index()
+    table = table.sort_values(
         ["pinned_bytes", "bytes", "stack"],
         ascending=[False, False, True],
         kind="stable",
         ignore_index=True,
     )
     names = ["blocks", "bytes", "pinned_bytes", "alone_bytes", "segments", "largest_hole_bytes"]
-    codes = out["stack"].to_numpy(np.int64)
+    codes = table["stack"].to_numpy(np.int64)
     return pd.DataFrame(
         {
             "code": codes,
             "location": stacks.locations(codes),
-            **{name: out[name].astype(np.int64) for name in names},
+            **{name: table[name].astype(np.int64) for name in names},
         }
     )
 
@@ -178,12 +178,12 @@ def holders(state: State, stacks: Stacks) -> pd.DataFrame:
             "size": used["size"].to_numpy(np.int64),
         }
     )
-    out = (
+    table = (
         rows.groupby("location", sort=False)["size"]
         .agg(["size", "sum"])
         .rename(columns={"size": "blocks", "sum": "bytes"})
     )
-    return out.sort_values("bytes", ascending=False, kind="stable").reset_index()
+    return table.sort_values("bytes", ascending=False, kind="stable").reset_index()
 
 
 def segments(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
@@ -264,10 +264,10 @@ def _pools(rows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
         (a, b): "default" if a <= 0 and b <= 0 else f"{a}, {b}"
         for a, b in both.to_numpy(np.int64).tolist()
     }
-    out: pd.api.extensions.ExtensionArray = pd.Series(
+    steps: pd.api.extensions.ExtensionArray = pd.Series(
         [texts[a, b] for a, b in rows[["pool", "pool_b"]].to_numpy(np.int64).tolist()], dtype=object
     ).array
-    return out
+    return steps
 
 
 def timeline(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
@@ -299,13 +299,10 @@ def timeline(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
 
 
 def start_us(replays: Sequence[Replay]) -> int:
-    """The first time of all histories, us since 1970; 0 where none is stated."""
-    known = [
-        int(time[time >= 0].min())
-        for replay in replays
-        if (time := replay.entries["time_us"]).max(initial=-1) >= 0
-    ]
-    return min(known, default=0)
+    """The first time of all histories, us since 1970; 0 if none is stated."""
+    times = [replay.entries["time_us"] for replay in replays]
+    recorded = [time[time >= 0] for time in times]
+    return min((int(time.min()) for time in recorded if len(time)), default=0)
 
 
 _OF_HISTORY = ("peak_allocated_bytes", "peak_reserved_bytes", "before_bytes", "ooms")
@@ -339,11 +336,11 @@ def summary(replays: Sequence[Replay]) -> pd.DataFrame:
 
 
 def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
-    """What is missing from the history, one sentence each."""
-    out = []
+    """The gaps in the history, one sentence each."""
+    rows = []
     # Of an allocator that held nothing, a history would be empty, too.
     if replays and (not snapshot.traced or not any(replay.count for replay in replays)):
-        out.append(
+        rows.append(
             "The snapshot has no history:"
             f" {snapshot.backend.module}.memory._record_memory_history() was not called before it"
             " was taken, so only the moment of the snapshot is known, not the peak."
@@ -351,9 +348,9 @@ def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
     for replay in replays:
         before = replay.before()["reserved"] if replay.count else 0
         if before:
-            out.append(
+            rows.append(
                 f"The history of {replay.name} starts with {size_text(before)} already reserved;"
                 " earlier allocations are unknown. Recording was started late, or max_entries was"
                 " exceeded and the oldest entries were dropped."
             )
-    return out
+    return rows

@@ -30,34 +30,36 @@ def frame(replays: Sequence[Replay], stacks: Stacks, settings: Mapping[str, Any]
     origin = start_us(replays)
     rows = []
     for replay in replays:
-        for at in np.flatnonzero(replay.entries["action"] == OOM)[-MOST:].tolist():
-            rows.append(_moment(replay, at, stacks, settings, origin))
-    out = pd.DataFrame(rows, columns=frames.names("allocator.oom"))
-    return out.astype(frames.dtypes("allocator.oom")).sort_values(
+        for index in np.flatnonzero(replay.entries["action"] == OOM)[-MOST:].tolist():
+            rows.append(_moment(replay, index, stacks, settings, origin))
+    table = pd.DataFrame(rows, columns=frames.names("allocator.oom"))
+    return table.astype(frames.dtypes("allocator.oom")).sort_values(
         ["time_ms", "device", "entry"], kind="stable", ignore_index=True
     )
 
 
 def _moment(
-    replay: Replay, at: int, stacks: Stacks, settings: Mapping[str, Any], origin: int
+    replay: Replay, index: int, stacks: Stacks, settings: Mapping[str, Any], origin: int
 ) -> dict[str, Any]:
     entries = replay.entries
-    asked, stream = max(int(entries["size"][at]), 0), int(entries["stream"][at])
-    pool = (int(entries["pool"][at]), int(entries["pool_b"][at]))
-    state = replay.at(at)
+    asked, stream = max(int(entries["size"][index]), 0), int(entries["stream"][index])
+    pool = (int(entries["pool"][index]), int(entries["pool_b"][index]))
+    state = replay.at(index)
     figures = measures(state)
     usable, elsewhere = _holes(state, asked, stream, pool)
-    room = int(entries["device_free"][at])
+    room = int(entries["device_free"][index])
     expandable = (
         bool((state.segments["expandable"] == 1).any())
         or settings.get("expandable_segments") is True
     )
-    kept = pinning(state, stacks)
+    pinned = pinning(state, stacks)
     facts = {
         "device": replay.device,
-        "entry": at,
+        "entry": index,
         "time_ms": (
-            (int(entries["time_us"][at]) - origin) / 1e3 if entries["time_us"][at] >= 0 else np.nan
+            (int(entries["time_us"][index]) - origin) / 1e3
+            if entries["time_us"][index] >= 0
+            else np.nan
         ),
         "asked_bytes": asked,
         "device_free_bytes": room if room >= 0 else pd.NA,
@@ -75,10 +77,10 @@ def _moment(
         "largest_free_bytes": figures["largest_free_bytes"],
         "fragmentation_percent": figures["fragmentation_percent"],
         "cause": _cause(asked, elsewhere, int(figures["stranded_bytes"]), max(room, 0)),
-        "pinned_by": str(kept["location"].iloc[0]) if len(kept) else "",
-        "location": str(stacks.locations(entries["stack"][at : at + 1])[0]),
+        "pinned_by": str(pinned["location"].iloc[0]) if len(pinned) else "",
+        "location": str(stacks.locations(entries["stack"][index : index + 1])[0]),
     }
-    facts["explanation"] = _explained(facts, kept, elsewhere, replay.name)
+    facts["explanation"] = _explained(facts, pinned, elsewhere, replay.name)
     facts["remedy"] = _remedy(facts, holders(state, stacks), replay.backend, expandable=expandable)
     return facts
 
@@ -88,10 +90,10 @@ def _holes(state: State, asked: int, stream: int, pool: tuple[int, int]) -> tupl
     with their stream and pool.
     """
     free = state.blocks[state.blocks["state"] == INACTIVE]
-    where = state.segments.iloc[free["segment"]]
-    fits = (where["stream"] == stream) & ((where["large"] != 0) == (asked > SMALL))
+    segment = state.segments.iloc[free["segment"]]
+    fits = (segment["stream"] == stream) & ((segment["large"] != 0) == (asked > SMALL))
     if pool[0] >= 0:
-        fits &= (where["pool"] == pool[0]) & (where["pool_b"] == pool[1])
+        fits &= (segment["pool"] == pool[0]) & (segment["pool_b"] == pool[1])
     size, mask = free["size"].to_numpy(np.int64), fits.to_numpy()
     return int(size[mask].max(initial=0)), int(size[~mask].max(initial=0))
 
@@ -113,35 +115,35 @@ def _cause(asked: int, elsewhere: int, stranded: int, room: int) -> str:
     return FRAGMENTED if stranded >= asked or stranded + room >= _segment(asked) else FULL
 
 
-def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int, device: str) -> str:
+def _explained(facts: dict[str, Any], pinned: pd.DataFrame, elsewhere: int, device: str) -> str:
     asked = size_text(facts["asked_bytes"])
     head = f"{asked} requested at {facts['location']} could not be allocated on {device}."
     room = facts["device_free_bytes"]
-    said = [head] if pd.isna(room) else [f"{head} The device had {size_text(int(room))} free."]
-    said.append(
+    sentences = [head] if pd.isna(room) else [f"{head} The device had {size_text(int(room))} free."]
+    sentences.append(
         f"PyTorch had reserved {size_text(facts['reserved_bytes'])}:"
         f" {size_text(facts['allocated_bytes'])} in use and {size_text(facts['inactive_bytes'])}"
         " free; the largest free block that the request could use was"
         f" {size_text(facts['largest_usable_bytes'])}."
     )
     if facts["cause"] == OTHER_POOL:
-        said.append(
+        sentences.append(
             f"A free block of {size_text(elsewhere)} belongs to another stream or pool, which do"
             " not share blocks."
         )
-    if facts["stranded_bytes"] and len(kept):
+    if facts["stranded_bytes"] and len(pinned):
         many = facts["stranded_segments"]
-        where = "one segment" if many == 1 else f"{many:,} segments"
-        first = kept.iloc[0]
+        span = "one segment" if many == 1 else f"{many:,} segments"
+        first = pinned.iloc[0]
         blocks = "one block" if first["blocks"] == 1 else f"{first['blocks']:,} blocks"
-        said.append(
-            f"{size_text(facts['stranded_bytes'])} of the free memory is stranded in {where}:"
+        sentences.append(
+            f"{size_text(facts['stranded_bytes'])} of the free memory is stranded in {span}:"
             f" blocks in use keep it from being released. {blocks} of"
             f" {size_text(int(first['bytes']))} in total, allocated at {first['location']},"
             f" {'strands' if first['blocks'] == 1 else 'strand'}"
             f" {size_text(int(first['pinned_bytes']))} of it."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _remedy(
@@ -178,7 +180,7 @@ def _remedy(
         - facts["stranded_bytes"]
         - (0 if pd.isna(facts["device_free_bytes"]) else int(facts["device_free_bytes"]))
     )
-    most = (
+    largest = (
         f" The largest user is {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}."
         if len(held)
         else ""
@@ -186,5 +188,5 @@ def _remedy(
     return (
         f"The memory is genuinely in use: even without fragmentation, {size_text(lacking)} more"
         " would be needed, and no allocator setting helps. Use a smaller batch, 16-bit types,"
-        f" activation checkpointing or sharding.{most}"
+        f" activation checkpointing or sharding.{largest}"
     )

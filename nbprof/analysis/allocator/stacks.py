@@ -20,6 +20,13 @@ NO_STACK = "(no stack was recorded)"
 MOST_LINES = 24
 
 
+def _rank(file: str) -> int:
+    """2 for the person's code, 1 for other Python, 0 for C++."""
+    if not file or not _PYTHON.search(file):
+        return 0
+    return 1 if _NOT_YOURS.search(file) else 2
+
+
 class Stacks:
     """Stacks by their codes.
 
@@ -39,19 +46,10 @@ class Stacks:
         self._lines = [
             f"{_base(file)}:{line} {name}" if file else name for name, file, line in frames
         ]
-        # 2: the person's own code; 1: other Python; 0: C++.
-        self._rank = [
-            (0 if not _PYTHON.search(file) else 1 if _NOT_YOURS.search(file) else 2) if file else 0
-            for _, file, _ in frames
-        ]
+        self._rank = [_rank(file) for _, file, _ in frames]
         self._texts: dict[int, str] = {}
-        names = [self._location(stack) for stack in stacks]
-        codes, values = (
-            pd.factorize(np.array(names, object))
-            if names
-            else (np.zeros(0, np.int64), np.zeros(0, object))
-        )
-        self._place = codes
+        names = np.array([self._location(stack) for stack in stacks], object)
+        self._code, values = pd.factorize(names)
         self._names = np.asarray(values, object)
 
     def _location(self, stack: tuple[int, ...]) -> str:
@@ -63,7 +61,7 @@ class Stacks:
         any.
         """
         return text_column(
-            self._names, self._place[codes] if len(self._place) else np.zeros(len(codes), np.int64)
+            self._names, self._code[codes] if len(self._code) else np.zeros(len(codes), np.int64)
         )
 
     def text(self, code: int) -> str:
@@ -72,19 +70,19 @@ class Stacks:
         """
         if code not in self._texts:
             stack = self._stacks[code]
-            shown = [frame for frame in stack if self._rank[frame]] or list(stack)
-            lines = [self._lines[frame] for frame in shown[:MOST_LINES]]
-            if len(shown) > MOST_LINES:
-                lines.append(f"and {len(shown) - MOST_LINES} more")
+            frames = [frame for frame in stack if self._rank[frame]] or list(stack)
+            lines = [self._lines[frame] for frame in frames[:MOST_LINES]]
+            if len(frames) > MOST_LINES:
+                lines.append(f"and {len(frames) - MOST_LINES} more")
             self._texts[code] = "\n".join(lines)
         return self._texts[code]
 
     def texts(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
         """The frames of each stack as text."""
-        distinct, where = np.unique(codes, return_inverse=True)
+        distinct, row = np.unique(codes, return_inverse=True)
         return text_column(
             np.array([self.text(int(code)) for code in distinct] or [""], object),
-            where.astype(np.int64),
+            row.astype(np.int64),
         )
 
 

@@ -1,4 +1,4 @@
-"""What did PyTorch's allocator hold at a moment? Segments and blocks, replayed from the history,
+"""The state of PyTorch's allocator at a moment: segments and blocks, replayed from the history,
 and what of them is stranded.
 
 Rules of c10/cuda/CUDACachingAllocator.cpp (PyTorch 2.x): sizes are rounded up to 512 bytes
@@ -97,13 +97,13 @@ class Replay:
         self.entries["address"] = np.where(
             (address < 0) | (address > _MOST_ADDRESS), UNKNOWN, address
         )
-        mine = np.flatnonzero(snapshot.segments["device"] == device)
-        mine = mine[np.argsort(snapshot.segments["address"][mine], kind="stable")]
+        of_device = np.flatnonzero(snapshot.segments["device"] == device)
+        of_device = of_device[np.argsort(snapshot.segments["address"][of_device], kind="stable")]
         self._segments = pd.DataFrame(
-            {name: snapshot.segments[name][mine] for name in SEGMENT_COLUMNS}
+            {name: snapshot.segments[name][of_device] for name in SEGMENT_COLUMNS}
         )
         of_segment, blocks = expand(
-            snapshot.segments["first"][mine], snapshot.segments["blocks"][mine]
+            snapshot.segments["first"][of_device], snapshot.segments["blocks"][of_device]
         )
         self._blocks = pd.DataFrame(
             {
@@ -141,25 +141,25 @@ class Replay:
             self._blocks["requested"].to_numpy(np.int64),
             self._blocks["state"].to_numpy(np.int64),
         )
-        given = {
+        settings = {
             "allocated": requested[state == ALLOCATED].sum(),
             "active": requested[state != INACTIVE].sum(),
         }
-        ends = {**given, "reserved": self._segments["size"].sum()}
+        ends = {**settings, "reserved": self._segments["size"].sum()}
         moves = {
             "reserved": ((SEGMENT_ALLOC, SEGMENT_MAP), (SEGMENT_FREE, SEGMENT_UNMAP)),
             "allocated": ((ALLOC,), (FREE_REQUESTED,)),
             "active": ((ALLOC,), (FREE_COMPLETED,)),
         }
-        out = {}
+        columns = {}
         for name, (up, down) in moves.items():
             run = np.cumsum(
                 np.where(np.isin(action, up), size, 0) - np.where(np.isin(action, down), size, 0)
             )
             least = -min(int(run.min(initial=0)), 0)
             base = int(ends[name]) - int(run[-1]) if self.whole and len(run) else least
-            out[name] = np.maximum(run + base, 0)
-        return out
+            columns[name] = np.maximum(run + base, 0)
+        return columns
 
     def before(self) -> dict[str, int]:
         """The levels before the first entry."""
@@ -191,7 +191,7 @@ class Replay:
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         if len(starts):
             first = order[starts]
-            known = action[starts] == ALLOC
+            is_alloc = action[starts] == ALLOC
             ended = np.minimum.reduceat(np.where(action == FREE_COMPLETED, order, NEVER), starts)
             back = np.minimum.reduceat(np.where(action == FREE_REQUESTED, order, NEVER), starts)
             # A block that is given out once more was freed, whatever became of the entry that said
@@ -201,29 +201,29 @@ class Replay:
             )
             ended = np.where(again & (ended == NEVER), np.append(first[1:], [0]), ended)
             address, asked = entries["address"][first], np.maximum(entries["size"][first], 0)
-            born = np.where(known, first, -1)
-            stack = np.where(known, entries["stack"][first], 0)
-            category = np.where(known, entries["category"][first], UNKNOWN)
+            born = np.where(is_alloc, first, -1)
+            stack = np.where(is_alloc, entries["stack"][first], 0)
+            category = np.where(is_alloc, entries["category"][first], UNKNOWN)
         else:
             address = asked = born = back = ended = stack = category = np.zeros(0, np.int64)
         size = np.maximum(-(-asked // ROUND) * ROUND, ROUND)
         used = self._blocks[self._blocks["state"] != INACTIVE]
         if self.whole:
-            # What is in use at the end: these have their true sizes; some are older than the
+            # Blocks in use at the end have their true sizes; some are older than the
             # history.
             open_lives = np.flatnonzero(ended == NEVER)
             open_lives = open_lives[np.argsort(address[open_lives], kind="stable")]
             here = used["address"].to_numpy(np.int64)
-            at = np.searchsorted(address[open_lives], here)
-            found = np.zeros(len(here), np.bool_)
-            inside = at < len(open_lives)
-            found[inside] = address[open_lives[at[inside]]] == here[inside]
-            row = open_lives[at[found]]
-            size[row] = used["size"].to_numpy(np.int64)[found]
+            position = np.searchsorted(address[open_lives], here)
+            covered = np.zeros(len(here), np.bool_)
+            is_within = position < len(open_lives)
+            covered[is_within] = address[open_lives[position[is_within]]] == here[is_within]
+            row = open_lives[position[covered]]
+            size[row] = used["size"].to_numpy(np.int64)[covered]
             stack[row] = np.where(
-                stack[row] > 0, stack[row], used["stack"].to_numpy(np.int64)[found]
+                stack[row] > 0, stack[row], used["stack"].to_numpy(np.int64)[covered]
             )
-            older = used[~found]
+            older = used[~covered]
             count = len(older)
             pending = (older["state"] == PENDING).to_numpy()
             address = np.concatenate([address, older["address"]])
@@ -328,12 +328,12 @@ class Replay:
             return self._segments.iloc[:0]
         points = np.concatenate([start, stop])
         order = np.argsort(points, kind="stable")
-        where = points[order]
+        moments = points[order]
         cover = np.cumsum(np.concatenate([weight, -weight])[order])
-        last = np.append(where[1:] != where[:-1], [True])
-        where, covered = where[last], cover[last] > 0
+        last = np.append(moments[1:] != moments[:-1], [True])
+        moments, covered = moments[last], cover[last] > 0
         edges = np.flatnonzero(np.diff(covered.astype(np.int8), prepend=0))
-        begin, end = where[edges[::2]], where[edges[1::2]]
+        begin, end = moments[edges[::2]], moments[edges[1::2]]
         by = np.argsort(start, kind="stable")
         owner = by[np.maximum(np.searchsorted(start[by], begin, side="right") - 1, 0)]
         facts = {
@@ -362,19 +362,19 @@ def _laid_out(
     starts, sizes = segments["address"].to_numpy(np.int64), segments["size"].to_numpy(np.int64)
     address, size = lives.address[alive], lives.size[alive].copy()
     owner = np.searchsorted(starts, address, side="right") - 1
-    inside = (
+    is_within = (
         (owner >= 0) & (address < (starts + sizes)[np.maximum(owner, 0)])
         if len(starts)
         else np.zeros(len(alive), np.bool_)
     )
     # Two at one place cannot be.
-    inside[1:] &= address[1:] != address[:-1]
+    is_within[1:] &= address[1:] != address[:-1]
     alive, pending, address, size, owner = (
-        alive[inside],
-        pending[inside],
-        address[inside],
-        size[inside],
-        owner[inside],
+        alive[is_within],
+        pending[is_within],
+        address[is_within],
+        size[is_within],
+        owner[is_within],
     )
     end_of = (starts + sizes)[owner] if len(starts) else address
     following = np.append(address[1:], [0])
@@ -382,12 +382,12 @@ def _laid_out(
     limit = np.where(same, following, end_of)
     gap = limit - address - size
     size = np.where(gap < 0, limit - address, size)
-    whole = (
+    total = (
         (segments["large"].to_numpy()[owner] != 0) & (segments["expandable"].to_numpy()[owner] == 0)
         if len(starts)
         else gap > 0
     )
-    size = np.where((gap > 0) & (gap <= SMALL) & whole, limit - address, size)
+    size = np.where((gap > 0) & (gap <= SMALL) & total, limit - address, size)
     used = pd.DataFrame(
         {
             "segment": owner,
@@ -420,11 +420,11 @@ def _laid_out(
     blocks = pd.concat([used, free], ignore_index=True).sort_values(
         "address", kind="stable", ignore_index=True
     )
-    return State(segments, blocks, int((~inside).sum()))
+    return State(segments, blocks, int((~is_within).sum()))
 
 
 def units(state: State) -> pd.DataFrame:
-    """Blocks by the units that can be released on their own: a segment, or a page of an expandable
+    """Blocks by the units that can be released separately: a segment, or a page of an expandable
     one.
 
     Returns
@@ -445,14 +445,14 @@ def units(state: State) -> pd.DataFrame:
     end = begin + blocks["size"].to_numpy(np.int64)
     width = np.where(expandable, page, NEVER)[owner]
     low, high = begin // width, np.maximum(end - 1, begin) // width
-    row, place = expand(low, np.maximum(high - low + 1, 1))
-    left = np.where(expandable[owner][row], place * np.where(expandable, page, 1)[owner][row], 0)
+    row, position = expand(low, np.maximum(high - low + 1, 1))
+    left = np.where(expandable[owner][row], position * np.where(expandable, page, 1)[owner][row], 0)
     right = np.where(
         expandable[owner][row], left + np.where(expandable, page, 1)[owner][row], NEVER
     )
     return pd.DataFrame(
         {
-            "unit": first_unit[owner][row] + place,
+            "unit": first_unit[owner][row] + position,
             "block": row,
             "bytes": np.maximum(np.minimum(end[row], right) - np.maximum(begin[row], left), 0),
         }

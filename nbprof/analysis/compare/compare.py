@@ -24,14 +24,15 @@ from nbprof.analysis.steps.steps import counted
 
 STEP = "step_time"
 _COLLECTIVE = re.compile(
-    r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all|collective",
+    r"nccl|rccl|hccl|nvshmem|all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
+    r"|collective",
     re.IGNORECASE,
 )
 _COPY_IN = re.compile(r"memcpy\s*(hto?d|h2d)|infeed", re.IGNORECASE)
 _COPY_OUT = re.compile(r"memcpy\s*(dto?h|d2h)|outfeed", re.IGNORECASE)
 _COPY_WITHIN = re.compile(r"memcpy\s*(dto?d|d2d|ptop|p2p)", re.IGNORECASE)
 _LAUNCH = re.compile(r"(cuda|hip)Launch|KernelLaunch|ExecutorState::Process", re.IGNORECASE)
-# What frameworks put behind a name so that it is the only one: model/dense_3/MatMul, fusion.12.
+# Suffixes by which frameworks make names unique: model/dense_3/MatMul, fusion.12.
 _COPY_NUMBER = re.compile(r"[_.]\d+(?=$|[/:\[])")
 
 
@@ -117,33 +118,33 @@ def steps(before: Side, after: Side) -> pd.DataFrame:
     """Every step of both runs, one row each: `run host step name step_time_ms counted`."""
     parts = []
     for run, side in (("before", before), ("after", after)):
-        mine = side.steps
-        counted_steps = mine["counted"].astype(bool) if len(mine) else pd.Series([], dtype=bool)
+        steps = side.steps
+        counted_steps = steps["counted"].astype(bool) if len(steps) else pd.Series([], dtype=bool)
         parts.append(
             pd.DataFrame(
                 {
                     "run": run,
-                    "host": mine["host"],
-                    "step": mine["step"],
-                    "name": mine["name"],
-                    "step_time_ms": mine["step_time_ms"],
+                    "host": steps["host"],
+                    "step": steps["step"],
+                    "name": steps["name"],
+                    "step_time_ms": steps["step_time_ms"],
                     "counted": counted_steps,
                 }
             )
         )
-    out = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-    return out.astype({"step_time_ms": "float64", "counted": "bool"})
+    table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    return table.astype({"step_time_ms": "float64", "counted": "bool"})
 
 
 def unit_of(before: Side, after: Side) -> Unit:
-    """What the figures of both are given per; of turns of a loop, marked on one side and found on
+    """The unit of the figures of both; if turns of a loop are marked on one side and detected on
     the other, the marked ones.
     """
     return best([Unit.of(side.overview) for side in (before, after)])
 
 
 def comparable(before: Side, after: Side) -> bool:
-    """Whether the times of their units can be compared: a call with a recording cannot, nor with a
+    """True if the times of their units can be compared: a call cannot with a recording, nor with a
     step.
     """
     kinds = {Unit.of(side.overview).kind for side in (before, after)}
@@ -173,21 +174,21 @@ def categories(before: Side, after: Side) -> pd.DataFrame:
 
 def _category(name: str, a: Floats, b: Floats) -> dict[str, Any]:
     a, b = a[~np.isnan(a)], b[~np.isnan(b)]
-    found = welch(a, b)
+    difference = welch(a, b)
     before = float(a.mean()) if len(a) else np.nan
     return {
         "category": name,
         "before_ms": before,
         "after_ms": float(b.mean()) if len(b) else np.nan,
-        "change_ms": found.change,
-        "margin_ms": found.margin,
-        "change_percent": 100 * found.change / before if before > 0 else np.nan,
-        "real": _real(found),
+        "change_ms": difference.change,
+        "margin_ms": difference.margin,
+        "change_percent": 100 * difference.change / before if before > 0 else np.nan,
+        "real": _real(difference),
     }
 
 
-def _real(found: Difference) -> Any:
-    return found.real if found.known else pd.NA
+def _real(difference: Difference) -> Any:
+    return difference.real if difference.known else pd.NA
 
 
 def figures(before: Side, after: Side) -> pd.DataFrame:
@@ -203,10 +204,10 @@ def figures(before: Side, after: Side) -> pd.DataFrame:
         for name, unit, read in _FIGURES
         if name not in without
     ]
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         rows, columns=["figure", "unit", "before", "after", "change", "change_percent"]
     )
-    return out[out["before"].notna() | out["after"].notna()].reset_index(drop=True)
+    return table[table["before"].notna() | table["after"].notna()].reset_index(drop=True)
 
 
 def _figure(name: str, unit: str, a: float, b: float) -> dict[str, Any]:
@@ -271,13 +272,13 @@ def ops(before: Side, after: Side) -> pd.DataFrame:
     """
     a, b = _ops(before), _ops(after)
     inputs = set(before.input_ops.get("op", ())) | set(after.input_ops.get("op", ()))
-    out = _matched(a, b, ["where", "type", "op"], "op", *_scales(before, after))
-    out["category"] = [
-        category_of(op, kind, where, inputs)
-        for op, kind, where in zip(out["op"], out["type"], out["where"], strict=True)
+    table = _matched(a, b, ["where", "type", "op"], "op", *_scales(before, after))
+    table["category"] = [
+        category_of(op, kind, side, inputs)
+        for op, kind, side in zip(table["op"], table["type"], table["where"], strict=True)
     ]
     columns = ["where", "type", "op", "category", "state", "before_op"]
-    return _ordered(out, columns, "op")
+    return _ordered(table, columns, "op")
 
 
 def kernels(before: Side, after: Side) -> pd.DataFrame:
@@ -285,13 +286,13 @@ def kernels(before: Side, after: Side) -> pd.DataFrame:
     names are. Else as `ops`.
     """
     a, b = _kernels(before), _kernels(after)
-    out = _matched(a, b, ["kernel"], "", *_scales(before, after))
-    out["category"] = [category_of(name, "", "device", set()) for name in out["kernel"]]
-    return _ordered(out, ["kernel", "category", "state"], "kernel")
+    table = _matched(a, b, ["kernel"], "", *_scales(before, after))
+    table["category"] = [category_of(name, "", "device", set()) for name in table["kernel"]]
+    return _ordered(table, ["kernel", "category", "state"], "kernel")
 
 
 def per_step(before: Side, after: Side) -> bool:
-    """Whether op times are per step; if a run has no steps, they are of the whole profile."""
+    """True if op times are per step; if a run has no steps, they are of the entire profile."""
     return len(before.steps) > 0 and len(after.steps) > 0 and comparable(before, after)
 
 
@@ -302,13 +303,13 @@ def _scales(before: Side, after: Side) -> tuple[float, float]:
 
 
 def _ops(side: Side) -> pd.DataFrame:
-    mine = side.ops[side.ops["type"] != "IDLE"] if len(side.ops) else side.ops
+    ops = side.ops[side.ops["type"] != "IDLE"] if len(side.ops) else side.ops
     keys = ["where", "type", "op"]
-    if not len(mine):
+    if not len(ops):
         return pd.DataFrame(
             {**dict.fromkeys(keys, pd.Series([], dtype=object)), "us": [], "calls": []}
         )
-    added = mine.groupby(keys, sort=False)[["self_us", "occurrences"]].sum().reset_index()
+    added = ops.groupby(keys, sort=False)[["self_us", "occurrences"]].sum().reset_index()
     return added.rename(columns={"self_us": "us", "occurrences": "calls"})
 
 
@@ -340,17 +341,17 @@ def _matched(
         b.loc[list(renamed), "before_op"] = a.loc[list(renamed.values()), name].to_numpy()
         a = a.copy()
         a.loc[list(renamed.values()), name] = b.loc[list(renamed), name].to_numpy()
-    out = a.merge(b, on=keys, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
+    table = a.merge(b, on=keys, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
     state = (
-        out.pop("_merge")
+        table.pop("_merge")
         .astype(str)
         .map({"both": "both", "left_only": "gone", "right_only": "new"})
     )
     if name:
-        out["before_op"] = out["before_op"].fillna("")
-        state = state.mask((out["before_op"] != "") & (state == "both"), "renamed")
-    out["state"] = state
-    out = out.rename(
+        table["before_op"] = table["before_op"].fillna("")
+        state = state.mask((table["before_op"] != "") & (state == "both"), "renamed")
+    table["state"] = state
+    table = table.rename(
         columns={
             "us_a": "before_us",
             "us_b": "after_us",
@@ -358,8 +359,8 @@ def _matched(
             "calls_b": "after_calls",
         }
     )
-    out["change_us"] = out["after_us"].fillna(0.0) - out["before_us"].fillna(0.0)
-    return out
+    table["change_us"] = table["after_us"].fillna(0.0) - table["before_us"].fillna(0.0)
+    return table
 
 
 def _renamed(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str) -> dict[int, int]:
@@ -368,13 +369,13 @@ def _renamed(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], name: str) -> di
     left_a, left_b = a[~known_a.isin(known_b)], b[~known_b.isin(known_a)]
     if not len(left_a) or not len(left_b):
         return {}
-    others = [key for key in keys if key != name]
+    other_keys = [key for key in keys if key != name]
     plain = []
     for part in (left_a, left_b):
         key = pd.MultiIndex.from_frame(
-            part[others].assign(plain=[plain_name(text) for text in part[name]])
+            part[other_keys].assign(plain=[plain_name(text) for text in part[name]])
         )
-        # One that has several copies left is not told from them.
+        # Copies with the same remaining name cannot be distinguished.
         plain.append(pd.Series(part.index, index=key)[~key.duplicated(keep=False)])
     pairs = plain[1].to_frame("b").join(plain[0].rename("a"), how="inner")
     return dict(zip(pairs["b"].astype(int), pairs["a"].astype(int), strict=True))
@@ -387,19 +388,19 @@ def plain_name(op: str) -> str:
     return _COPY_NUMBER.sub("", str(op))
 
 
-def _ordered(out: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
+def _ordered(table: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
     times = ["before_us", "after_us", "change_us", "before_calls", "after_calls"]
     order = np.lexsort(
-        [out[name].astype(str).to_numpy(), -out["change_us"].abs().to_numpy(np.float64)]
+        [table[name].astype(str).to_numpy(), -table["change_us"].abs().to_numpy(np.float64)]
     )
     return (
-        out.iloc[order][[*columns, *times]]
+        table.iloc[order][[*columns, *times]]
         .reset_index(drop=True)
         .astype(dict.fromkeys(times, "float64"))
     )
 
 
-def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
+def category_of(name: str, kind: str, side: str, inputs: set[str]) -> str:
     """The category that an op or kernel is drawn in, by where it ran and by its name."""
     text = f"{name} {kind}"
     for pattern, category in (
@@ -409,9 +410,9 @@ def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
     ):
         if pattern.search(text):
             return category
-    if where == "device" and (copies.kind(name) or copies.blit(name)):
+    if side == "device" and (copies.kind(name) or copies.blit(name)):
         return CATEGORY_OF_CLASS[copies.CLASS[copies.kind(name) or copies.OTHER]]
-    if where == "device":
+    if side == "device":
         return "device_collectives" if _COLLECTIVE.search(text) else "device_compute"
     if name in inputs or name.startswith("Iterator"):
         return "input"
@@ -419,5 +420,5 @@ def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
 
 
 def same_steps(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
-    """Whether both have the same times, like the same file opened twice."""
+    """True if both have the same times, like the same file opened twice."""
     return len(a) > 0 and len(a) == len(b) and bool(np.array_equal(a, b))

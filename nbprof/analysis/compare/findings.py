@@ -23,53 +23,56 @@ def findings(before: Side, after: Side) -> pd.DataFrame:
         for side in (before, after)
     )
     rules = list(dict.fromkeys([*was.index, *now.index]))
-    rows = [
-        {
-            "rule": rule,
-            "title": (was if rule in was.index else now).loc[rule, "title"],
-            "state": NEW if rule not in was.index else STILL if rule in now.index else GONE,
-            "gain_is": (was if rule in was.index else now).loc[rule, "gain_is"],
-            "before_ms": was.loc[rule, "gain_ms_per_step"] if rule in was.index else np.nan,
-            "after_ms": now.loc[rule, "gain_ms_per_step"] if rule in now.index else np.nan,
-        }
-        for rule in rules
-    ]
+    rows = []
+    for rule in rules:
+        in_before, in_after = rule in was.index, rule in now.index
+        state = NEW
+        if in_before:
+            state = STILL if in_after else GONE
+        finding = (was if in_before else now).loc[rule]
+        rows.append(
+            {
+                "rule": rule,
+                "title": finding["title"],
+                "state": state,
+                "gain_is": finding["gain_is"],
+                "before_ms": was.loc[rule, "gain_ms_per_step"] if in_before else np.nan,
+                "after_ms": now.loc[rule, "gain_ms_per_step"] if in_after else np.nan,
+            }
+        )
     return pd.DataFrame(rows, columns=COLUMNS).astype(
         {"before_ms": "float64", "after_ms": "float64"}
     )
 
 
-def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> str:
-    """What the findings that are gone predicted, and what came of it; '' if none is gone.
+def sentence(rows: pd.DataFrame, verdict: Verdict, before: Side, after: Side) -> str:
+    """The gains that the findings that are gone predicted, and the change of the step; '' if none
+    is gone.
 
     The change of the step is of all that changed between the runs, so it is compared with the
-    findings together. Gains overlap: the largest is what they predicted.
+    findings together. Gains overlap: the largest is the prediction.
     """
     gone = rows[rows["state"] == GONE]
-    # Another framework has other rules: a finding that it lacks was not mended.
+    # Another framework has other rules: a finding that it lacks was not fixed.
     if not len(gone) or before.overview.get("framework") != after.overview.get("framework"):
         return ""
-    stated = gone.sort_values("before_ms", ascending=False, kind="stable")
+    largest = gone.sort_values("before_ms", ascending=False, kind="stable").iloc[0]
     unit = unit_of(before, after)
-    gain, kind = stated["before_ms"].iloc[0], stated["gain_is"].iloc[0]
-    gain_text = f"predicted {kind} **{wording.millis(-gain)}** {unit.per}"
+    gain = largest["before_ms"]
+    predicted = ""
+    if not np.isnan(gain):
+        predicted = f"predicted {largest['gain_is']} **{wording.millis(-gain)}** {unit.per}"
     if len(gone) == 1:
-        said = (
-            "The finding"
-            f" **{gone['title'].iloc[0]}**{'' if np.isnan(gain) else f', which {gain_text},'} is"
-            " gone"
-        )
+        subject = f"The finding **{gone['title'].iloc[0]}**"
+        sentence = f"{subject}, which {predicted}, is gone" if predicted else f"{subject} is gone"
     else:
-        said = (
-            f"**{len(gone)}** findings are"
-            f" gone{'' if np.isnan(gain) else f', the largest of which {gain_text}'}"
-        )
-    change = found.difference.change
-    if np.isnan(change) or found.kind == "unknown":
-        return (
-            f"{said}; what that saved is unknown without"
-            f" {'the durations' if unit.whole else f'{unit.time}s'} of both runs."
-        )
-    real = found.kind in ("real", "some", "typical")
+        sentence = f"**{len(gone)}** findings are gone"
+        if predicted:
+            sentence += f", the largest of which {predicted}"
+    change = verdict.difference.change
+    if np.isnan(change) or verdict.kind == "unknown":
+        times = "the durations" if unit.whole else f"{unit.time}s"
+        return f"{sentence}; what that saved is unknown without {times} of both runs."
+    real = verdict.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed within noise:"
-    return f"{said}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."
+    return f"{sentence}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."

@@ -50,7 +50,7 @@ class Repeat(NamedTuple):
 
 
 class Slowdown(NamedTuple):
-    """How much slower a run is than its baseline.
+    """The slowdown of a run against its baseline.
 
     Attributes
     ----------
@@ -74,22 +74,26 @@ class Slowdown(NamedTuple):
 
 
 def repeat(times: Floats) -> Repeat:
-    """What a gate needs of the step times of one recording, in time order."""
+    """The figures of the step times of one recording, in time order, that a gate needs."""
     count = len(times)
-    cut = int(TRIM * count)
+    trimmed = int(TRIM * count)
     ordered = np.sort(times)
-    kept = ordered[cut : count - cut]
+    remaining = ordered[trimmed : count - trimmed]
     worth = effective_size(times)
-    bounded = np.clip(ordered, kept[0], kept[-1])
-    known = count > 1 and len(kept) > 1
+    bounded = np.clip(ordered, remaining[0], remaining[-1])
+    has_spread = count > 1 and len(remaining) > 1
     return Repeat(
         mean=float(times.mean()),
-        typical=float(kept.mean()),
-        error=math.sqrt(float(times.var(ddof=1)) / worth) if known else math.nan,
+        typical=float(remaining.mean()),
+        error=math.sqrt(float(times.var(ddof=1)) / worth) if has_spread else math.nan,
         typical_error=math.sqrt(
-            (count - 1) * float(bounded.var(ddof=1)) / (len(kept) * (len(kept) - 1)) * count / worth
+            (count - 1)
+            * float(bounded.var(ddof=1))
+            / (len(remaining) * (len(remaining) - 1))
+            * count
+            / worth
         )
-        if known
+        if has_spread
         else math.nan,
         steps=count,
     )
@@ -98,12 +102,12 @@ def repeat(times: Floats) -> Repeat:
 def slowdown(
     before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], allowed: float
 ) -> Slowdown:
-    """Whether a run is slower than the runs of the baseline.
+    """Compares a run with the runs of the baseline.
 
-    With the interval of the slowdown, a run is slower if that lies above 0 and does not exclude the
-    slowdown that is not allowed; fine if it excludes that; else the noise is too large to tell. The
-    mean step and the typical one are asked: either may be slower, as a regression may be in a few
-    steps. What outliers hide in the mean, the typical step tells.
+    A run is slower if the interval of the slowdown is above 0 and includes a slowdown that is not
+    allowed; fine if it excludes that; else the noise is too large to decide. Both the mean step and
+    the typical one are compared: a regression may be in a few steps, and outliers may hide one in
+    the mean.
 
     Parameters
     ----------
@@ -113,51 +117,59 @@ def slowdown(
     allowed : float
         The slowdown that is too much, as a fraction.
     """
-    typical = _one(before, after, "typical", "typical_error", allowed)
-    mean = _one(before, after, "mean", "error", allowed)
+    typical = _slowdown_of(before, after, "typical", "typical_error", allowed)
+    mean = _slowdown_of(before, after, "mean", "error", allowed)
     return mean if mean.kind == SLOWER and typical.kind != SLOWER else typical
 
 
-def _one(
-    before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], of: str, error: str, allowed: float
+def _slowdown_of(
+    before: Sequence[Sequence[Repeat]],
+    after: Sequence[Repeat],
+    figure: str,
+    error: str,
+    allowed: float,
 ) -> Slowdown:
     runs = [run for run in before if run]
-    means = np.array([np.mean([getattr(one, of) for one in run]) for run in runs])
+    means = np.array([_mean(run, figure) for run in runs])
     was = float(means.mean()) if len(runs) else math.nan
-    now = float(np.mean([getattr(one, of) for one in after])) if len(after) else math.nan
+    now = _mean(after, figure) if len(after) else math.nan
     change = now / was - 1
     if len(runs) < LEAST or not len(after):
-        return Slowdown(UNKNOWN, of, was, now, change, math.nan)
+        return Slowdown(UNKNOWN, figure, was, now, change, math.nan)
     between = float(means.var(ddof=1)), float(len(runs) - 1)
     # The repeats within the runs cannot make these less certain than they are.
-    each = [_variance(run, of, error) for run in runs]
+    each = [_variance(run, figure, error) for run in runs]
     floor = float(np.mean([variance for variance, _ in each])), sum(freedom for _, freedom in each)
     noise = max(between, floor)
-    own = _variance(after, of, error)
-    if own[0] > noise[0]:
-        parts, freedoms = [noise[0] / len(runs), own[0]], [noise[1], own[1]]
+    within = _variance(after, figure, error)
+    if within[0] > noise[0]:
+        parts, freedoms = [noise[0] / len(runs), within[0]], [noise[1], within[1]]
     else:
         # One run more, drawn from the same noise.
         parts, freedoms = [noise[0] * (1 + 1 / len(runs))], [noise[1]]
     margin = interval(now - was, parts, freedoms, LEVEL).margin / was
-    kind = (
-        SLOWER
-        if change - margin > 0 and change + margin >= allowed
-        else FINE
-        if change + margin < allowed
-        else UNKNOWN
-    )
-    return Slowdown(kind, of, was, now, change, margin)
+    return Slowdown(_kind(change, margin, allowed), figure, was, now, change, margin)
 
 
-def _variance(run: Sequence[Repeat], of: str, error: str) -> tuple[float, float]:
+def _mean(run: Sequence[Repeat], figure: str) -> float:
+    return float(np.mean([getattr(repeat, figure) for repeat in run]))
+
+
+def _kind(change: float, margin: float, allowed: float) -> str:
+    if change - margin > 0 and change + margin >= allowed:
+        return SLOWER
+    return FINE if change + margin < allowed else UNKNOWN
+
+
+def _variance(run: Sequence[Repeat], figure: str, error: str) -> tuple[float, float]:
     """The variance of the mean of a run by its own repeats, not below that by their steps, and its
     degrees of freedom.
     """
-    values, errors = (np.array([getattr(one, name) for one in run]) for name in (of, error))
+    values = np.array([getattr(repeat, figure) for repeat in run])
+    errors = np.array([getattr(repeat, error) for repeat in run])
     within = (
         float(np.nanmean(errors**2)) / len(run) if not np.isnan(errors).all() else 0.0,
-        float(max(sum(one.steps for one in run) - len(run), 1)),
+        float(max(sum(repeat.steps for repeat in run) - len(run), 1)),
     )
     between = (
         (float(values.var(ddof=1)) / len(run), float(len(run) - 1)) if len(run) > 1 else (0.0, 1.0)

@@ -85,7 +85,7 @@ class Verdict(NamedTuple):
     difference : Difference
         Of the mean step time, ms; of the typical step where `kind` is "typical".
     evidence : list of (bool, str)
-        What speaks for (True) or against comparing the two, or is not known.
+        Facts for (True) or against comparing the two, or unknown ones.
     """
 
     kind: str
@@ -96,29 +96,28 @@ class Verdict(NamedTuple):
 
 
 def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
-    """The answer, from the steps that averages are of.
+    """The verdict, from the steps in the averages.
 
-    A change is **real** if the 95 % interval of Welch leaves 0 out. Two things can make that
-    interval say too much or too little, and count where they change the verdict:
+    A change is **real** if the 95 % interval of Welch excludes 0. Two effects can make that
+    interval too narrow or too wide, and count if they change the verdict:
 
-    - **memory**: steps that follow one another resemble one another (a drift, a neighbour on the
-      machine). The interval is then made with the effective number of steps,
-      `nbprof.analysis.compare.welch.effective_size`; if it has 0 in it, the change may be chance
+    - **memory**: consecutive steps resemble each other (a drift, a neighbour on the machine). The
+      interval is then computed with the effective number of steps,
+      `nbprof.analysis.compare.welch.effective_size`; if it includes 0, the change may be chance
       ("serial").
-    - **outliers**: a few slow steps widen the interval or make the difference alone. The means
+    - **outliers**: a few slow steps widen the interval or are the only difference. The means
       without the fastest and the slowest fifth are compared as well (Yuen), and for a handful of
-      steps whether all of one run lie below all of the other (the extreme case of Mann and Whitney,
+      steps whether all of one run are below all of the other (the extreme case of Mann and Whitney,
       Annals of Mathematical Statistics 18 (1947) 50): if only these differ, the typical step has
-      changed ("typical"); if only the whole means differ, the change lies in a part of the steps
-      ("some").
+      changed ("typical"); if only the full means differ, a part of the steps has changed ("some").
 
-    What is not real is "chance" where it is 5 % of a step or more, so that longer recordings may
-    tell, and "none" below. With one step on a side nothing is known of its spread ("unknown"); the
-    same times are the same steps ("same").
+    A change that is not real is "chance" if it is 5 % of a step or more, so that longer recordings
+    may decide, and "none" below. With one step on a side its spread is unknown ("unknown"); equal
+    times are the same steps ("same").
     """
     a, b = (of_side[STEP] for of_side in times(before, after))
     unit = unit_of(before, after)
-    kind, found = _judge(a, b)
+    kind, difference = _judge(a, b)
     digits = digits_of(a, b)
     taken = ""
     if len(a) and len(b):
@@ -128,9 +127,9 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
         kind,
         _headline(kind, before, after, a, b, digits),
         f"{_detail(kind, categories, a, b, digits, unit)} {taken}".strip(),
-        found,
+        difference,
         [
-            *_steps_evidence(kind, found, a, b, digits, unit),
+            *_steps_evidence(kind, difference, a, b, digits, unit),
             *_alike(before, after),
             *_compute(categories, before, after, digits),
         ],
@@ -149,7 +148,7 @@ def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
     if not plain.real:
         if typical.real:
             return "typical", typical
-        if apart(a, b) and sizes == (len(a), len(b)):
+        if disjoint(a, b) and sizes == (len(a), len(b)):
             return "typical", plain
         return ("chance" if abs(plain.change) >= _MENTION * float(a.mean()) else "none"), plain
     if not serial.real:
@@ -158,8 +157,8 @@ def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
     return ("real" if same_way else "some"), plain
 
 
-def apart(a: Floats, b: Floats) -> bool:
-    """Whether all of one series lies below all of the other, which is less likely than 5 % if both
+def disjoint(a: Floats, b: Floats) -> bool:
+    """True if all of one series is below all of the other, which is less likely than 5 % if both
     are drawn from the same.
     """
     clear = bool(a.max() < b.min() or b.max() < a.min())
@@ -167,19 +166,20 @@ def apart(a: Floats, b: Floats) -> bool:
 
 
 def digits_of(a: Floats, b: Floats) -> int:
-    """Decimals of step times in ms: two, more where steps are shorter than a millisecond."""
-    means = [float(times.mean()) for times in (a, b) if len(times)]
-    shortest = min(means, default=1.0)
-    return 2 if shortest >= 1 else 3 if shortest >= 0.1 else 4
+    """Decimals of step times in ms: two, more if steps are shorter than a millisecond."""
+    shortest = min((float(times.mean()) for times in (a, b) if len(times)), default=1.0)
+    if shortest >= 1:
+        return 2
+    return 3 if shortest >= 0.1 else 4
 
 
 def _change(value: float, digits: int) -> str:
     return wording.rise(wording.millis(value, digits), value)
 
 
-def _give_or_take(found: Difference, digits: int) -> str:
+def _give_or_take(difference: Difference, digits: int) -> str:
     """A change and the half of its confidence interval."""
-    change, margin = _change(found.change, digits), wording.millis(found.margin, digits)
+    change, margin = _change(difference.change, digits), wording.millis(difference.margin, digits)
     number, _, unit = change.rpartition(" ")
     return f"{number if margin.endswith(f' {unit}') else change} ± {margin}"
 
@@ -187,57 +187,52 @@ def _give_or_take(found: Difference, digits: int) -> str:
 def signed(value: float, digits: int) -> str:
     """A change with its sign, a true minus."""
     text = f"{abs(value):,.{digits}f}"
-    return (
-        text if not any(c in "123456789" for c in text) else f"+{text}" if value > 0 else f"−{text}"
-    )
+    if not any(digit in "123456789" for digit in text):
+        return text
+    return f"+{text}" if value > 0 else f"−{text}"
 
 
 def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits: int) -> str:
     unit = unit_of(before, after)
     if not comparable(before, after):
-        first, second = (
-            f"{side.label} is given {_given(Unit.of(side.overview))}" for side in (before, after)
-        )
-        return f"Times cannot be compared: {first}, {second}"
+        texts = (f"{side.label} is given {_unit_text(side)}" for side in (before, after))
+        return f"Times cannot be compared: {', '.join(texts)}"
     without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
     if without:
-        return (
-            f"Step times cannot be compared: {' and '.join(without)}"
-            f" {'has' if len(without) == 1 else 'have'} no steps"
-        )
-    was, now = (wording.millis(float(t.mean()), digits) for t in (a, b))
+        have = "has" if len(without) == 1 else "have"
+        return f"Step times cannot be compared: {' and '.join(without)} {have} no steps"
+    was, now = (wording.millis(float(times.mean()), digits) for times in (a, b))
     if kind == "same":
-        return (
-            "No difference: both"
-            f" {'are the same recording' if unit.whole else f'have the same {unit.plural}'} of"
-            f" {now}"
-        )
+        same = "are the same recording" if unit.whole else f"have the same {unit.plural}"
+        return f"No difference: both {same} of {now}"
     if kind == "none":
         return f"No significant difference: {unit.a} takes {now}, before {was}"
     if kind == "typical":
-        middle = [float(np.median(t)) for t in (a, b)]
-        word = "faster" if middle[1] < middle[0] else "slower"
+        median_before, median_after = float(np.median(a)), float(np.median(b))
+        word = "faster" if median_after < median_before else "slower"
         return (
-            f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of"
-            f" {wording.millis(middle[0], digits)}"
+            f"The typical {unit.noun} is {word}: {wording.millis(median_after, digits)} instead of"
+            f" {wording.millis(median_before, digits)}"
         )
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    return (
-        f"{_how_much(float(a.mean()), float(b.mean()))} ({now} vs"
-        f" {was}{'' if unit.whole else f' {unit.per}'}){doubt}"
-    )
+    per = "" if unit.whole else f" {unit.per}"
+    return f"{_speedup(float(a.mean()), float(b.mean()))} ({now} vs {was}{per}){doubt}"
 
 
-def _given(unit: Unit) -> str:
+def _unit_text(side: Side) -> str:
+    unit = Unit.of(side.overview)
     return "as one recording" if unit.whole else unit.per
 
 
-def _how_much(before: float, after: float) -> str:
+def _speedup(before: float, after: float) -> str:
     ratio = max(before, after) / min(before, after)
     word = "faster" if after < before else "slower"
-    if ratio >= _FACTOR:
-        return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}× {word}"
-    return f"{100 * abs(after - before) / before:.1f}% {word}"
+    if ratio < _FACTOR:
+        return f"{100 * abs(after - before) / before:.1f}% {word}"
+    digits = 0
+    if ratio < 100:
+        digits = 2 if ratio < 10 else 1
+    return f"{ratio:,.{digits}f}× {word}"
 
 
 def _detail(
@@ -257,29 +252,23 @@ def _detail(
     if kind != "unknown":
         # A change that may be chance is not stated; with single steps, every change may be.
         parts = parts[parts["real"].fillna(False).astype(bool)]
-    told = []
-    for fell in (True, False):
-        side = parts[(parts["change_ms"] < 0) == fell]
+    # The category that fell most and the one that rose most, the larger change first.
+    changed = []
+    for side in (parts[parts["change_ms"] < 0], parts[~(parts["change_ms"] < 0)]):
         if len(side):
-            name = str(side["change_ms"].abs().idxmax())
-            told.append(_told(name, side.loc[name], digits))
-    told.sort(key=lambda each: -each[0])
-    sentences = [text for _, text, _ in told]
+            changed.append(str(side["change_ms"].abs().idxmax()))
+    changed.sort(key=lambda name: -abs(float(parts["change_ms"][name])))
+    sentences = [_category_change(name, parts.loc[name], digits) for name in changed]
     now = float(b.mean())
     shares = {name: float(rows["after_ms"].get(name, np.nan)) / now for name in _AVOIDABLE}
     shares = {name: share for name, share in shares.items() if share >= _MENTION}
     if shares:
         largest = max(shares, key=shares.__getitem__)
-        share = f"{100 * shares[largest]:.0f}% of {unit.time}"
-        again = len(told) == 1 and told[0][1].lower().startswith(label(largest))
-        what = (
-            f"That is {'still' if told[0][2] else 'now'} the largest avoidable part"
-            if again
-            else ""
-        )
-        sentences.append(
-            f"{what or f'The largest avoidable part is now {label(largest)}'}: {share}."
-        )
+        subject = f"The largest avoidable part is now {label(largest)}"
+        if len(changed) == 1 and sentences[0].lower().startswith(label(largest)):
+            word = "still" if parts["change_ms"][changed[0]] < 0 else "now"
+            subject = f"That is {word} the largest avoidable part"
+        sentences.append(f"{subject}: {100 * shares[largest]:.0f}% of {unit.time}.")
     return " ".join(sentences)
 
 
@@ -288,222 +277,195 @@ def label(category: str) -> str:
     return _LABELS.get(category, category.replace("_", " "))
 
 
-def _told(name: str, row: Any, digits: int) -> tuple[float, str, bool]:
-    """How much a category changed, a sentence about it, and whether it fell."""
+def _category_change(name: str, row: Any, digits: int) -> str:
+    """The change of a category, as a sentence."""
     was, now = float(row["before_ms"]), float(row["after_ms"])
     text = label(name)
-    text = text[0].upper() + text[1:]
     verb = "fell" if row["change_ms"] < 0 else "rose"
-    return (
-        abs(float(row["change_ms"])),
-        f"{text} {verb} from {wording.millis_two(was, now, ' to ', digits)}.",
-        verb == "fell",
-    )
+    times = wording.millis_two(was, now, " to ", digits)
+    return f"{text[0].upper()}{text[1:]} {verb} from {times}."
 
 
 def _typical_steps(a: Floats, b: Floats, digits: int) -> str:
     """`Median 34.61 ms before, 35.02 ms after; p95 38.85 ms before, 39.10 ms after`."""
-    middle = [wording.millis(float(np.median(times)), digits) for times in (a, b)]
-    most = [
-        wording.millis(float(np.percentile(times, 95, method="inverted_cdf")), digits)
-        for times in (a, b)
-    ]
-    return f"Median {middle[0]} before, {middle[1]} after; p95 {most[0]} before, {most[1]} after"
+    medians, p95s = [], []
+    for series in (a, b):
+        p95 = float(np.percentile(series, 95, method="inverted_cdf"))
+        medians.append(wording.millis(float(np.median(series)), digits))
+        p95s.append(wording.millis(p95, digits))
+    return f"Median {medians[0]} before, {medians[1]} after; p95 {p95s[0]} before, {p95s[1]} after"
 
 
 def _steps_evidence(
-    kind: str, found: Difference, a: Floats, b: Floats, digits: int, unit: Unit
+    kind: str, difference: Difference, a: Floats, b: Floats, digits: int, unit: Unit
 ) -> list[tuple[bool, str]]:
     if not len(a) or not len(b):
         return []
     if unit.whole:
         text = (
-            f"Difference {_change(found.change, digits)} of the durations: one recording each"
+            f"Difference {_change(difference.change, digits)} of the durations: one recording each"
             " cannot show the spread"
         )
         return [
             (False, text),
             (False, "The recordings are not divided into steps and may differ in content"),
         ]
-    out: list[tuple[bool, str]] = []
-    count = (
-        f"{len(a):,} {unit.plural} each"
-        if len(a) == len(b)
-        else f"{len(a):,} and {len(b):,} {unit.plural}"
-    )
-    what = (
-        f"Difference in the typical {unit.noun}"
-        if kind == "typical" and found.real
-        else "Difference"
-    )
-    if found.known:
-        out.append((found.real, f"{what} {_give_or_take(found, digits)} (95%), {count}"))
-    else:
-        out.append(
-            (
-                False,
-                (
-                    f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show"
-                    " the spread"
-                ),
-            )
-        )
-    out.append((True, _typical_steps(a, b, digits)))
+    evidence = [
+        _difference_evidence(kind, difference, a, b, digits, unit),
+        (True, _typical_steps(a, b, digits)),
+    ]
     if kind == "serial":
-        worth = [effective_size(times) for times in (a, b)]
-        r = max(
-            autocorrelation(each) for each, n in zip((a, b), worth, strict=True) if n < len(each)
-        )
-        least = min(worth)
-        text = (
-            f"Consecutive {unit.plural} are correlated ({r:.2f}): equivalent to {least:.0f}"
-            " independent ones"
-        )
-        out.append((False, f"{text}; record longer, or several times"))
-    if kind == "typical" and not found.real:
+        evidence.append((False, _correlated(a, b, unit)))
+    if kind == "typical" and not difference.real:
         word = "slower" if a.max() < b.min() else "faster"
-        out.append(
-            (
-                True,
-                (
-                    f"Every {unit.noun} after is {word} than every {unit.noun} before; outliers"
-                    " widen the confidence interval of the mean"
-                ),
-            )
+        text = (
+            f"Every {unit.noun} after is {word} than every {unit.noun} before; outliers widen the"
+            " confidence interval of the mean"
         )
+        evidence.append((True, text))
     elif kind == "typical":
-        mean = welch(a, b)
         text = (
             f"A few slow {unit.plural} hide the difference in the mean:"
-            f" {_give_or_take(mean, digits)}"
+            f" {_give_or_take(welch(a, b), digits)}"
         )
-        out.append((False, text))
+        evidence.append((False, text))
     if kind == "some":
-        middle = trimmed(a, b)
-        text = f"Without the fastest and slowest 20%: {_give_or_take(middle, digits)}"
-        out.append((False, text))
-    few = [(n, where) for n, where in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
+        text = f"Without the fastest and slowest 20%: {_give_or_take(trimmed(a, b), digits)}"
+        evidence.append((False, text))
+    few = [(n, name) for n, name in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
     if few and kind != "same":
-        text = ", ".join(f"{wording.plural(n, unit.noun)} {where}" for n, where in few)
-        out.append((False, f"Only {text}: record {ENOUGH} or more"))
+        text = ", ".join(f"{wording.plural(n, unit.noun)} {name}" for n, name in few)
+        evidence.append((False, f"Only {text}: record {ENOUGH} or more"))
     elif len(a) != len(b):
-        out.append(
-            (False, f"The number of {unit.plural} differs: {len(a):,} before, {len(b):,} after")
-        )
-    return out
+        text = f"The number of {unit.plural} differs: {len(a):,} before, {len(b):,} after"
+        evidence.append((False, text))
+    return evidence
+
+
+def _difference_evidence(
+    kind: str, difference: Difference, a: Floats, b: Floats, digits: int, unit: Unit
+) -> tuple[bool, str]:
+    if not difference.known:
+        change = _change(difference.change, digits)
+        return False, f"Difference {change}; a single {unit.noun} cannot show the spread"
+    count = f"{len(a):,} and {len(b):,} {unit.plural}"
+    if len(a) == len(b):
+        count = f"{len(a):,} {unit.plural} each"
+    subject = "Difference"
+    if kind == "typical" and difference.real:
+        subject = f"Difference in the typical {unit.noun}"
+    return difference.real, f"{subject} {_give_or_take(difference, digits)} (95%), {count}"
+
+
+def _correlated(a: Floats, b: Floats, unit: Unit) -> str:
+    sizes = [(times, effective_size(times)) for times in (a, b)]
+    correlation = max(autocorrelation(times) for times, size in sizes if size < len(times))
+    least = min(size for _, size in sizes)
+    return (
+        f"Consecutive {unit.plural} are correlated ({correlation:.2f}): equivalent to {least:.0f}"
+        " independent ones; record longer, or several times"
+    )
 
 
 def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
-    """What the runs have in common, what differs and what is unknown."""
+    """The evidence on the conditions of the runs: equal, different and unknown ones."""
     same: list[str] = []
     unknown: list[str] = []
-    out: list[tuple[bool, str]] = []
+    evidence: list[tuple[bool, str]] = []
     for name, a, b in [*_facts(before, after), *_versions(before, after)]:
         if a and b and a != b:
-            out.append(
-                (
-                    False,
-                    (
-                        f"{name[0].upper()}{name[1:]} differs: {wording.cut(a, _LONGEST)} before,"
-                        f" {wording.cut(b, _LONGEST)} after"
-                    ),
-                )
-            )
+            evidence.append((False, _differs(f"{name[0].upper()}{name[1:]} differs", a, b)))
         elif a and b:
             same.append(name)
         else:
             unknown.append(name)
-    lines = [(True, f"Same {wording.listed(same)}")] if same else []
+    if same:
+        evidence.insert(0, (True, f"Same {wording.listed(same)}"))
+    evidence += _different_work(before, after)
+    evidence += [*_recording_evidence(before, "before"), *_recording_evidence(after, "after")]
+    if not per_step(before, after):
+        text = (
+            "Ops and kernels are compared by their time in the whole profile, and the profiles may"
+            " differ in length"
+        )
+        evidence.append((False, text))
+    if unknown:
+        text, verb = wording.listed(unknown), "was" if len(unknown) == 1 else "were"
+        text = f"{text[0].upper()}{text[1:]} {verb} not recorded: make sure they match"
+        evidence.append((False, text))
+    return evidence
+
+
+def _differs(text: str, a: str, b: str) -> str:
+    return f"{text}: {wording.cut(a, _LONGEST)} before, {wording.cut(b, _LONGEST)} after"
+
+
+def _different_work(before: Side, after: Side) -> list[tuple[bool, str]]:
+    """Differences in precision, kinds of steps and units."""
+    evidence: list[tuple[bool, str]] = []
     half = [side.overview.get("compute_16bit_percent") for side in (before, after)]
     if half[0] is not None and half[1] is not None and abs(half[0] - half[1]) > _PRECISION_POINTS:
-        out.append(
-            (
-                False,
-                f"The share of 16-bit compute differs: {half[0]:.0f}% before, {half[1]:.0f}% after",
-            )
-        )
-    kinds = [_kind(side) for side in (before, after)]
+        text = f"The share of 16-bit compute differs: {half[0]:.0f}% before, {half[1]:.0f}% after"
+        evidence.append((False, text))
+    kinds = _kind(before), _kind(after)
     if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
-        out.append(
-            (
-                False,
-                (
-                    f"The kinds of steps differ: {wording.cut(kinds[0], _LONGEST)} before,"
-                    f" {wording.cut(kinds[1], _LONGEST)} after"
-                ),
-            )
-        )
-    units = [Unit.of(side.overview) for side in (before, after)]
+        evidence.append((False, _differs("The kinds of steps differ", *kinds)))
+    units = Unit.of(before.overview), Unit.of(after.overview)
     if units[0].kind != units[1].kind and comparable(before, after):
-        out.append((False, f"Times are {units[0].per} before, {units[1].per} after"))
-    for side, where in ((before, "before"), (after, "after")):
-        if side.dropped:
-            out.append(
-                (
-                    False,
-                    (
-                        f"{wording.plural(side.dropped, 'event')}"
-                        f" {'was' if side.dropped == 1 else 'were'} dropped {where}"
-                    ),
-                )
-            )
-        if probe := side.overview.get("probe"):
-            out.append(
-                (
-                    probe["measured_ms"] is not None,
-                    f"{where.capitalize()}: {str(probe['text']).rstrip('.')}",
-                )
-            )
-        if side.failed:
-            out.append((False, f'The "{where}" cell failed, so its recording is partial'))
-    if not per_step(before, after):
-        out.append(
-            (
-                False,
-                (
-                    "Ops and kernels are compared by their time in the whole profile, and the"
-                    " profiles may differ in length"
-                ),
-            )
-        )
-    if unknown:
-        text = wording.listed(unknown)
-        out.append(
-            (
-                False,
-                (
-                    f"{text[0].upper()}{text[1:]} {'was' if len(unknown) == 1 else 'were'} not"
-                    " recorded: make sure they match"
-                ),
-            )
-        )
-    return lines + out
+        evidence.append((False, f"Times are {units[0].per} before, {units[1].per} after"))
+    return evidence
+
+
+def _recording_evidence(side: Side, name: str) -> list[tuple[bool, str]]:
+    """Facts about one recording: dropped events, a probe, a failed cell; `name` is "before" or
+    "after".
+    """
+    evidence: list[tuple[bool, str]] = []
+    if side.dropped:
+        verb = "was" if side.dropped == 1 else "were"
+        text = f"{wording.plural(side.dropped, 'event')} {verb} dropped {name}"
+        evidence.append((False, text))
+    probe = side.overview.get("probe")
+    if probe:
+        text = f"{name.capitalize()}: {str(probe['text']).rstrip('.')}"
+        evidence.append((probe["measured_ms"] is not None, text))
+    if side.failed:
+        evidence.append((False, f'The "{name}" cell failed, so its recording is partial'))
+    return evidence
 
 
 def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
-    """(name, before, after) of what should be the same; '' if unknown."""
-    sides = before, after
-    rows = [
-        ("device", [_devices(side) for side in sides]),
-        ("framework", [_framework(side) for side in sides]),
-        ("number of hosts", [str(side.overview.get("hosts") or "") for side in sides]),
-        ("batch size", [f"{size:g}" if (size := batch_size(side)) > 0 else "" for side in sides]),
-        ("precision", [side.precision for side in sides]),
+    """(name, before, after) of conditions that should be the same; '' if unknown."""
+    facts = [
+        ("device", _devices(before), _devices(after)),
+        ("framework", _framework(before), _framework(after)),
+        ("number of hosts", _host_count(before), _host_count(after)),
+        ("batch size", _batch_size(before), _batch_size(after)),
+        ("precision", before.precision, after.precision),
     ]
-    out = [(name, a, b) for name, (a, b) in rows]
-    # One host each goes without saying.
-    out = [row for row in out if row[0] != "number of hosts" or row[1:] != ("1", "1")]
-    names = [
-        ", ".join(
-            sorted(
-                _host(name) for name in (side.overview.get("environment") or {}).get("hosts") or []
-            )
-        )
-        for side in sides
-    ]
-    if names[0] and names[1] and names[0] != names[1] and out[0][1] == out[0][2]:
-        out.append(("host", names[0], names[1]))
-    return out
+    # One host each is not worth a line.
+    facts = [fact for fact in facts if fact != ("number of hosts", "1", "1")]
+    names = _host_names(before), _host_names(after)
+    if names[0] and names[1] and names[0] != names[1] and _devices(before) == _devices(after):
+        facts.append(("host", *names))
+    return facts
+
+
+def _host_count(side: Side) -> str:
+    return str(side.overview.get("hosts") or "")
+
+
+def _batch_size(side: Side) -> str:
+    size = batch_size(side)
+    return f"{size:g}" if size > 0 else ""
+
+
+def _environment(side: Side) -> dict[str, Any]:
+    return side.overview.get("environment") or {}
+
+
+def _host_names(side: Side) -> str:
+    return ", ".join(sorted(_host(name) for name in _environment(side).get("hosts") or []))
 
 
 def _host(name: object) -> str:
@@ -513,9 +475,7 @@ def _host(name: object) -> str:
 
 def _versions(before: Side, after: Side) -> list[tuple[str, str, str]]:
     """Versions of the same software that differ."""
-    a, b = (
-        (side.overview.get("environment") or {}).get("versions") or {} for side in (before, after)
-    )
+    a, b = (_environment(side).get("versions") or {} for side in (before, after))
     return [
         (f"version of {name}", str(a[name]), str(b[name]))
         for name in a
@@ -552,29 +512,25 @@ def _compute(
         return [(True, f"Device compute is unchanged ({_change(change, digits)})")]
     if row["real"] is pd.NA or not bool(row["real"]):
         return []
-    return [
-        (
-            False,
-            (
-                f"Device compute changed too ({_change(change, digits)}): other kernels, another"
-                " model or another batch"
-            ),
-        )
-    ]
+    text = (
+        f"Device compute changed too ({_change(change, digits)}): other kernels, another model or"
+        " another batch"
+    )
+    return [(False, text)]
 
 
-def record(found: Verdict, before: Side, after: Side) -> dict[str, Any]:
+def record(verdict: Verdict, before: Side, after: Side) -> dict[str, Any]:
     """The row of `Comparison.verdict`."""
     a, b = (of_side[STEP] for of_side in times(before, after))
     means = [float(each.mean()) if len(each) else np.nan for each in (a, b)]
     return {
-        "verdict": found.kind,
-        "headline": found.headline,
-        "detail": found.detail,
+        "verdict": verdict.kind,
+        "headline": verdict.headline,
+        "detail": verdict.detail,
         "before_ms": means[0],
         "after_ms": means[1],
-        "change_ms": found.difference.change,
-        "margin_ms": found.difference.margin,
+        "change_ms": verdict.difference.change,
+        "margin_ms": verdict.difference.margin,
         "speedup": means[0] / means[1] if means[1] > 0 else np.nan,
         "before_steps": len(a),
         "after_steps": len(b),

@@ -43,12 +43,12 @@ class Difference(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is an interval."""
+        """True if there is an interval."""
         return not math.isnan(self.margin)
 
     @property
     def real(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval excludes 0."""
         return self.known and abs(self.change) > self.margin
 
 
@@ -89,14 +89,14 @@ def trimmed(
     means, parts, freedoms = [], [], []
     for values, worth in zip((before, after), sizes or (len(before), len(after)), strict=True):
         n = len(values)
-        cut = int(TRIM * n)
+        trimmed = int(TRIM * n)
         ordered = np.sort(values)
-        kept = n - 2 * cut
-        means.append(float(ordered[cut : n - cut].mean()))
-        bounded = np.clip(ordered, ordered[cut], ordered[n - cut - 1])
-        part = (n - 1) * float(bounded.var(ddof=1)) / (kept * (kept - 1))
+        remaining = n - 2 * trimmed
+        means.append(float(ordered[trimmed : n - trimmed].mean()))
+        bounded = np.clip(ordered, ordered[trimmed], ordered[n - trimmed - 1])
+        part = (n - 1) * float(bounded.var(ddof=1)) / (remaining * (remaining - 1))
         parts.append(part * n / worth)
-        freedoms.append(max(kept * worth / n - 1, 1.0))
+        freedoms.append(max(remaining * worth / n - 1, 1.0))
     return interval(means[1] - means[0], parts, freedoms)
 
 
@@ -112,8 +112,8 @@ def interval(
 
 
 def effective_size(values: Floats) -> float:
-    """How many independent values a series in time order is worth: n (1 - r) / (1 + r), with r the
-    correlation of neighbours.
+    """The number of independent values that a series in time order is worth: n (1 - r) / (1 + r),
+    with r the correlation of neighbours.
 
     r counts only where it is larger than chance makes it (2 / sqrt(n)); steps that alternate are
     taken as independent. At least 2.
@@ -132,15 +132,15 @@ def autocorrelation(values: Floats) -> float:
     if len(values) < 3:
         return math.nan
     off = values - values.mean()
-    whole = float(off @ off)
+    total = float(off @ off)
     # Equal values differ from their mean by rounding.
-    if whole <= len(values) * (_EPSILON * float(np.abs(values).max())) ** 2:
+    if total <= len(values) * (_EPSILON * float(np.abs(values).max())) ** 2:
         return math.nan
-    return float(off[:-1] @ off[1:]) / whole
+    return float(off[:-1] @ off[1:]) / total
 
 
 def t_quantile(probability: float, freedom: float) -> float:
-    """Student's t: the value that a draw lies below with this probability (0.5…1)."""
+    """Quantile of Student's t for a probability of 0.5…1."""
     low, high = 0.0, 1.0
     while t_probability(high, freedom) < probability and high < 1e12:
         high *= 2

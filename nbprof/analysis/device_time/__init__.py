@@ -1,1 +1,1 @@
-"""How devices spent their time, and what they waited for."""
+"""Time of devices, and the causes of their waits."""

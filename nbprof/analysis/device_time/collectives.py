@@ -1,9 +1,9 @@
-"""Communication between devices: which call of one rank belongs to which of the others, how long it
-moved data and how long it waited.
+"""Communication between devices: calls of ranks matched to collectives, the time that each moved
+data and the time that it waited.
 
-Ranks enter a collective when they get there and leave it together. The rank that enters last spends
-the least time in it: that is what the collective itself takes, and what another rank spends beyond
-it was waiting. Only durations are used for that, so that the clocks of the ranks need not agree.
+Ranks enter a collective at different times and leave it together. The rank that enters last spends
+the least time in it: that is the time of the collective itself; the rest of another rank's time was
+waiting. Only durations are used for that, so that the clocks of the ranks need not agree.
 Sizes and the factors of bus bandwidth are those of the NCCL tests:
 https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,63 +28,57 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 
 EACH = [
-    *(
-        *KEYS,
-        "step",
-        "collective",
-        "process_group",
-        "description",
-        "group_size",
-        "sequence",
-        "bytes",
-        "start_ms",
-        "time_us",
-    ),
-    *(
-        "ranks_seen",
-        "real_us",
-        "wait_us",
-        "late_us",
-        "last",
-        "algorithm_gb_per_second",
-        "bus_gb_per_second",
-    ),
+    *KEYS,
+    "step",
+    "collective",
+    "process_group",
+    "description",
+    "group_size",
+    "sequence",
+    "bytes",
+    "start_ms",
+    "time_us",
+    "ranks_seen",
+    "real_us",
+    "wait_us",
+    "late_us",
+    "last",
+    "algorithm_gb_per_second",
+    "bus_gb_per_second",
 ]
 COLLECTIVES = frames.names("device_time.collectives")
 CALLS = [
-    *(
-        "host",
-        "device",
-        "start",
-        "end",
-        "collective",
-        "bytes",
-        "out_bytes",
-        "group_size",
-        "sequence",
-        "process_group",
-        "description",
-    ),
+    "host",
+    "device",
+    "start",
+    "end",
+    "collective",
+    "bytes",
+    "out_bytes",
+    "group_size",
+    "sequence",
+    "process_group",
+    "description",
     "members",
 ]
 MOST_RANKS = 1_000_000
-"""What states more processes is damaged."""
+"""A file that states more processes is damaged."""
 _MS = 1e9
 
 _KINDS = (
-    *(
-        "allreduce",
-        "allgather",
-        "reducescatter",
-        "alltoall",
-        "sendrecv",
-        "broadcast",
-        "barrier",
-        "gather",
-        "scatter",
-        "reduce",
-    ),
-    *("permute", "send", "recv"),
+    "allreduce",
+    "allgather",
+    "reducescatter",
+    "alltoall",
+    "sendrecv",
+    "broadcast",
+    "barrier",
+    "gather",
+    "scatter",
+    "reduce",
+    "permute",
+    "send",
+    "recv",
 )
 _ALIKE = {
     "allreduce": "all_reduce",
@@ -102,8 +97,8 @@ def kind_of(name: str) -> str:
     "%all-reduce.3 = ..."; else the name.
     """
     letters = re.sub(r"[^a-z]", "", name.partition("(")[0].lower())
-    found = next((kind for kind in _KINDS if kind in letters), "")
-    return _ALIKE.get(found, found) or name.partition("(")[0][:80]
+    collective = next((kind for kind in _KINDS if kind in letters), "")
+    return _ALIKE.get(collective, collective) or name.partition("(")[0][:80]
 
 
 def bus_factor(kind: str, ranks: Floats) -> Floats:
@@ -121,67 +116,37 @@ def bus_factor(kind: str, ranks: Floats) -> Floats:
 def each(
     recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame
 ) -> tuple[pd.DataFrame, list[Note]]:
-    """One row per collective and rank, in time order, and what the receipt says.
+    """One row per collective and rank, in time order, and notes for the receipt.
 
-    The columns are those of `p.device_time.each_collective`, and `turn`.
-
-    `turn` tells apart the steps of a host that have one number, see `turns`; -1 outside of steps.
-    `recorded` is what `calls` gives, of one host or of several one after the other.
+    The columns are those of `p.device_time.each_collective`, and `turn`, which distinguishes the
+    steps of a host with the same number, see `turns`; -1 outside of steps. `recorded` is the result
+    of `calls`, of one host or of several one after the other.
     """
     if not len(recorded):
         return pd.DataFrame(columns=[*EACH, "match", "turn"]), []
-    calls = recorded.assign(
-        host=recorded["host"].map({name: i for i, name in enumerate(hosts)}).astype(np.int64)
-    )
-    row = step_rows(
-        np.array(hosts, object)[calls["host"].to_numpy(np.int64)],
-        calls["start"].to_numpy(np.float64) / _MS,
-        steps,
-    )
+    number_of = {name: number for number, name in enumerate(hosts)}
+    calls = recorded.assign(host=recorded["host"].map(number_of).astype(np.int64))
+    host, sequence = (calls[key].to_numpy(np.int64) for key in ("host", "sequence"))
+    host_names = np.array(hosts, object)[host]
+    start = calls["start"].to_numpy(np.int64)
+    start_ms = calls["start"].to_numpy(np.float64) / _MS
+    row = step_rows(host_names, start_ms, steps)
     number, turn = (np.append(values, -1)[row] for values in (_numbers(steps), turns(steps)))
     calls["step"] = missing(number, row < 0)
-    ranks = [rank_of(host) for host in hosts]
+    ranks = [rank_of(name) for name in hosts]
     notes: list[Note] = []
     match = _matched(calls.assign(turn=turn), hosts, ranks, notes)
-    length = (calls["end"] - calls["start"]).to_numpy(np.int64)
-    known = match >= 0
-    count = int(match.max(initial=-1)) + 1
-    shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(shortest, match[known], length[known])
-    np.maximum.at(longest, match[known], length[known])
-    seen = np.bincount(match[known], minlength=count)
-    real, late = np.full(len(calls), np.nan), np.full(len(calls), np.nan)
-    real[known] = shortest[match[known]]
-    late[known] = longest[match[known]] - length[known]
-    # Of several that took equally short only one is the last: the one that began last.
-    last = _last(match, length, calls["start"].to_numpy(np.int64))
-    size = calls["bytes"].to_numpy(np.float64)
+    length = calls["end"].to_numpy(np.int64) - start
+    times = _times(match, length)
+    bytes_ = _bytes(calls)
+    # Without the other ranks the time includes waiting, and the bandwidth would be too low.
+    rate = np.full(len(calls), np.nan)
+    has_rate = (times.real > 0) & (times.ranks_seen > 1)
+    np.divide(bytes_ * 1e3, times.real, out=rate, where=has_rate)
     group_size = calls["group_size"].to_numpy(np.float64)
-    whole = np.where(size >= 0, size, np.nan)
-    gathered = calls["collective"].isin(_GATHERS).to_numpy()
-    out_size = calls["out_bytes"].to_numpy(np.float64)
-    whole = np.where(
-        gathered & (size >= 0),
-        np.where(out_size >= 0, out_size, np.where(group_size > 0, size * group_size, np.nan)),
-        whole,
-    )
-    # Without the other ranks the time has waiting in it, and the bandwidth would be too low without
-    # saying so.
-    rate = np.divide(
-        whole * 1e3,
-        real,
-        out=np.full(len(calls), np.nan),
-        where=(real > 0) & (seen[np.maximum(match, 0)] > 1 if count else False),
-    )
-    of_group = np.where(group_size > 0, group_size, np.nan)
-    factor = np.full(len(calls), np.nan)
-    for kind in calls["collective"].unique().tolist():
-        mine = (calls["collective"] == kind).to_numpy()
-        factor[mine] = bus_factor(str(kind), of_group[mine])
-    host, sequence = (calls[key].to_numpy(np.int64) for key in ("host", "sequence"))
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
-            "host": np.array(hosts, object)[host],
+            "host": host_names,
             "rank": rank_column(ranks, host),
             "device": calls["device"].to_numpy(np.int64),
             "step": calls["step"].array,
@@ -190,21 +155,68 @@ def each(
             "description": calls["description"].to_numpy(object),
             "group_size": missing(group_size, group_size <= 0),
             "sequence": missing(sequence, sequence < 0),
-            "bytes": missing(np.nan_to_num(whole), np.isnan(whole)),
-            "start_ms": calls["start"].to_numpy(np.float64) / _MS,
+            "bytes": missing(np.nan_to_num(bytes_), np.isnan(bytes_)),
+            "start_ms": start_ms,
             "time_us": length / 1e6,
-            "ranks_seen": np.where(known, seen[np.maximum(match, 0)] if count else 1, 1),
-            "real_us": real / 1e6,
-            "wait_us": np.where(known, length - real, np.nan) / 1e6,
-            "late_us": late / 1e6,
-            "last": last,
+            "ranks_seen": times.ranks_seen,
+            "real_us": times.real / 1e6,
+            "wait_us": np.where(match >= 0, length - times.real, np.nan) / 1e6,
+            "late_us": times.late / 1e6,
+            # Of several that took equally short only one is the last: the one that began last.
+            "last": _last(match, length, start),
             "algorithm_gb_per_second": rate,
-            "bus_gb_per_second": rate * factor,
+            "bus_gb_per_second": rate * _bus_factors(calls),
             "match": match,
             "turn": turn,
         }
     )
-    return out, notes
+    return table, notes
+
+
+class _Times(NamedTuple):
+    """Of each call: the time of the collective itself, and how much later than the first its rank
+    came, ps, NaN if unknown; and how many ranks of the collective were recorded.
+    """
+
+    real: Floats
+    late: Floats
+    ranks_seen: Int64s
+
+
+def _times(match: Int64s, length: Int64s) -> _Times:
+    matched = match >= 0
+    collective, duration = match[matched], length[matched]
+    count = int(match.max(initial=-1)) + 1
+    shortest, longest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(shortest, collective, duration)
+    np.maximum.at(longest, collective, duration)
+    real, late = np.full(len(match), np.nan), np.full(len(match), np.nan)
+    real[matched] = shortest[collective]
+    late[matched] = longest[collective] - duration
+    ranks_seen = np.ones(len(match), np.int64)
+    ranks_seen[matched] = np.bincount(collective, minlength=count)[collective]
+    return _Times(real, late, ranks_seen)
+
+
+def _bytes(calls: pd.DataFrame) -> Floats:
+    """The bytes that the bandwidth of a collective is computed from; NaN if unknown."""
+    size, out_size, group_size = (
+        calls[name].to_numpy(np.float64) for name in ("bytes", "out_bytes", "group_size")
+    )
+    from_group = np.where(group_size > 0, size * group_size, np.nan)
+    gathered = np.where(out_size >= 0, out_size, from_group)
+    gathers = calls["collective"].isin(_GATHERS).to_numpy()
+    return np.where(size >= 0, np.where(gathers, gathered, size), np.nan)
+
+
+def _bus_factors(calls: pd.DataFrame) -> Floats:
+    size = calls["group_size"].to_numpy(np.float64)
+    ranks = np.where(size > 0, size, np.nan)
+    factors = np.full(len(calls), np.nan)
+    for kind in calls["collective"].unique().tolist():
+        of_kind = (calls["collective"] == kind).to_numpy()
+        factors[of_kind] = bus_factor(str(kind), ranks[of_kind])
+    return factors
 
 
 def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
@@ -245,17 +257,19 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
         ):
             runs[key] = -1
         parts.append(runs)
-    out = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
-    out = out.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
+    table = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
+    table = table.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
     named = np.array([*map(str, texts), ""], object)
     # The last one is that of -1.
-    out = out.assign(
+    table = table.assign(
         **{
-            key: named[out[key].to_numpy(np.int64)]
+            key: named[table[key].to_numpy(np.int64)]
             for key in ("process_group", "description", "members")
         }
     )
-    return out.assign(host=np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)])[CALLS]
+    return table.assign(host=np.array(activity.hosts, object)[table["host"].to_numpy(np.int64)])[
+        CALLS
+    ]
 
 
 def _numbers(steps: pd.DataFrame) -> Int64s:
@@ -265,110 +279,119 @@ def _numbers(steps: pd.DataFrame) -> Int64s:
 def _matched(
     calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], notes: list[Note]
 ) -> Int64s:
-    """int64[n]: the same number for the calls of several ranks that are one collective; -1 where
-    the others are not known.
+    """int64[n]: the same number for the calls of several ranks that are one collective; -1 if the
+    others are unknown.
     """
     host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
     _, member = unique_rows(host, device)
-    out = np.full(len(calls), -1, np.int64)
-    single = calls["collective"].isin(_ONE_SIDED).to_numpy()
-    # A rank that several files claim to be can't be told from its double.
-    doubles = [i for i, rank in enumerate(ranks) if rank is not None and ranks.index(rank) < i]
-    if doubles:
-        listed = ", ".join(hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
-        notes.append(
-            Note(
-                "warning",
-                "Several files have the same rank: only the first of each is compared, not"
-                f" {listed}.",
-            )
-        )
-    usable = ~single & ~np.isin(host, doubles)
+    matches = np.full(len(calls), -1, np.int64)
+    doubles = _doubles(hosts, ranks, notes)
+    usable = ~calls["collective"].isin(_ONE_SIDED).to_numpy() & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
-        return out
-    kind = pd.factorize(calls["collective"])[0].astype(np.int64)
-    step = calls["step"].fillna(-1).to_numpy(np.int64)
-    group, members = (
-        pd.factorize(calls[key])[0].astype(np.int64) for key in ("process_group", "members")
-    )
-    sequence = calls["sequence"].to_numpy(np.int64)
-    # The sequence number tells the collective; without one it is told by its place among those of
-    # its step.
-    counted = sequence >= 0
-    turn = calls["turn"].to_numpy(np.int64)
-    unnumbered = np.where(counted, -1, step), np.where(counted, -1, turn)
-    _, key = unique_rows(group, members, kind, np.where(counted, sequence, -1), *unnumbered)
-    place = _place(key, member)
-    per_member = np.bincount(
-        key * (member.max() + 1) + member,
-        weights=usable,
-        minlength=(key.max() + 1) * (member.max() + 1),
-    )
-    per_member = per_member.reshape(key.max() + 1, -1)
-    least = np.where(per_member > 0, per_member, np.inf).min(axis=1)
-    even = least == per_member.max(axis=1)
+        return matches
+    key = _collective_keys(calls)
+    index = _earlier_rows(key, member)
+    members = member.max() + 1
+    calls_of_members = np.bincount(
+        key * members + member, weights=usable, minlength=(key.max() + 1) * members
+    ).reshape(key.max() + 1, -1)
+    least = np.where(calls_of_members > 0, calls_of_members, np.inf).min(axis=1)
+    even = least == calls_of_members.max(axis=1)
     uneven = usable & ~even[key]
     if uneven.any():
         uneven_ranks = len(np.unique(member[uneven]))
-        notes.append(
-            Note(
-                "warning",
-                f"{int(uneven.sum()):,} collective calls on {uneven_ranks} ranks could not be"
-                " matched: the ranks have different numbers of them in the same step, as in"
-                " recordings of different length. Their waiting time is unknown.",
-            )
+        text = (
+            f"{int(uneven.sum()):,} collective calls on {uneven_ranks} ranks could not be matched:"
+            " the ranks have different numbers of them in the same step, as in recordings of"
+            " different length. Their waiting time is unknown."
         )
+        notes.append(Note("warning", text))
     good = usable & even[key]
-    first, match = unique_rows(key[good], place[good])
+    first, match = unique_rows(key[good], index[good])
     count = np.bincount(match)
     size = calls["group_size"].to_numpy(np.int64)[good][first]
-    # One name may stand for several groups: more ranks than the group has are no one collective.
+    # One name may stand for several groups: more ranks than the group has are not one collective.
     several = (count > 1) & ((size <= 0) | (count <= size))
     number = np.where(several, np.cumsum(several) - 1, -1)
-    out[good] = number[match]
-    return out
+    matches[good] = number[match]
+    return matches
 
 
-def _place(key: Int64s, member: npt.NDArray[np.integer]) -> Int64s:
-    """Of each row, how many rows of the same key and member come before it."""
+def _doubles(hosts: list[str], ranks: list[int | None], notes: list[Note]) -> list[int]:
+    """Hosts with the rank of an earlier one: files of the same rank cannot be distinguished."""
+    doubles = [i for i, rank in enumerate(ranks) if rank is not None and ranks.index(rank) < i]
+    if doubles:
+        listed = ", ".join(hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
+        text = (
+            f"Several files have the same rank: only the first of each is compared, not {listed}."
+        )
+        notes.append(Note("warning", text))
+    return doubles
+
+
+def _collective_keys(calls: pd.DataFrame) -> Int64s:
+    """The same number for calls that may be one collective: by its sequence number in the process
+    group, or by its step if it has none.
+    """
+    kind, group, members = (
+        pd.factorize(calls[key])[0].astype(np.int64)
+        for key in ("collective", "process_group", "members")
+    )
+    sequence, turn = (calls[key].to_numpy(np.int64) for key in ("sequence", "turn"))
+    step = calls["step"].fillna(-1).to_numpy(np.int64)
+    has_sequence = sequence >= 0
+    _, key = unique_rows(
+        group,
+        members,
+        kind,
+        np.where(has_sequence, sequence, -1),
+        np.where(has_sequence, -1, step),
+        np.where(has_sequence, -1, turn),
+    )
+    return key
+
+
+def _earlier_rows(key: Int64s, member: npt.NDArray[np.integer]) -> Int64s:
+    """For each row, the number of earlier rows with the same key and member."""
     order = np.lexsort((np.arange(len(key)), member, key))
     new = np.append(
         True, (key[order][1:] != key[order][:-1]) | (member[order][1:] != member[order][:-1])
     )
     index = np.arange(len(key))
-    out = np.empty(len(key), np.int64)
-    out[order] = index - np.maximum.accumulate(np.where(new, index, 0))
-    return out
+    numbers = np.empty(len(key), np.int64)
+    numbers[order] = index - np.maximum.accumulate(np.where(new, index, 0))
+    return numbers
 
 
 def _last(match: Int64s, length: Int64s, start: Int64s) -> npt.NDArray[np.bool_]:
-    out = np.zeros(len(match), np.bool_)
+    """Flags of the shortest call of each collective; of equal ones the one that began last."""
+    flags = np.zeros(len(match), np.bool_)
     rows = np.flatnonzero(match >= 0)
     order = rows[np.lexsort((-start[rows], length[rows], match[rows]))]
-    out[order[np.flatnonzero(np.diff(match[order], prepend=-1))]] = True
-    return out
+    flags[order[np.flatnonzero(np.diff(match[order], prepend=-1))]] = True
+    return flags
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per collective, process group and size, most time first: the columns of
     `p.device_time.collectives`.
 
-    Bandwidth is of all data by all the time that it took itself; missing where a size or the other
-    ranks are not known.
+    Bandwidth is all data over all time of the collectives themselves; missing if a size or the
+    other ranks are unknown.
     """
     if not len(rows):
         return pd.DataFrame(columns=COLLECTIVES)
-    known = rows["match"] >= 0
-    one = rows[known].drop_duplicates("match")
+    match_rows = rows["match"] >= 0
+    calls = rows[match_rows].drop_duplicates("match")
     keys = ["collective", "process_group", "group_size", "bytes"]
     by = rows.groupby(keys, sort=False, dropna=False)
-    out = by.agg(
+    table = by.agg(
         calls=("time_us", "size"),
         time_ms=("time_us", "sum"),
         wait_ms=("wait_us", lambda v: v.sum(min_count=1)),
     ).reset_index()
-    own = one.groupby(keys, sort=False, dropna=False)
-    each_ = own.agg(
+    by_call = calls.groupby(keys, sort=False, dropna=False)
+    each_ = by_call.agg(
         collectives=("real_us", "size"),
         real_us=("real_us", "mean"),
         min_real_us=("real_us", "min"),
@@ -376,28 +399,30 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         algorithm_gb_per_second=("algorithm_gb_per_second", _harmonic),
         bus_gb_per_second=("bus_gb_per_second", _harmonic),
     ).reset_index()
-    out = out.merge(each_, on=keys, how="left")
-    out["time_ms"] /= 1e3
-    out["wait_ms"] /= 1e3
+    table = table.merge(each_, on=keys, how="left")
+    table["time_ms"] /= 1e3
+    table["wait_ms"] /= 1e3
     matched = (
-        rows[known]
+        rows[match_rows]
         .groupby(keys, sort=False, dropna=False)["time_us"]
         .sum()
         .rename("_matched")
         .reset_index()
     )
-    out = out.merge(matched, on=keys, how="left")
-    out["wait_percent"] = 100 * out["wait_ms"] / (out["_matched"] / 1e3).where(out["_matched"] > 0)
-    out["collectives"] = out["collectives"].astype("Int64")
-    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)[
+    table = table.merge(matched, on=keys, how="left")
+    table["wait_percent"] = (
+        100 * table["wait_ms"] / (table["_matched"] / 1e3).where(table["_matched"] > 0)
+    )
+    table["collectives"] = table["collectives"].astype("Int64")
+    return table.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)[
         COLLECTIVES
     ]
 
 
 def _harmonic(rates: pd.Series) -> float:
     """The rate of several transfers of one size together."""
-    known = rates[rates > 0]
-    return float(len(known) / (1 / known).sum()) if len(known) else float("nan")
+    positive = rates[rates > 0]
+    return float(len(positive) / (1 / positive).sum()) if len(positive) else float("nan")
 
 
 STRAGGLERS = frames.names("device_time.stragglers")
@@ -410,7 +435,7 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) ->
     `p.device_time.stragglers`.
 
     `late_ms`: how much later than the first one the rank came, summed over collectives. `cost_ms`:
-    how long the rank that waited longest stood still in those collectives in which this rank was
+    the wait of the rank that waited longest, summed over those collectives in which this rank was
     the last.
 
     Parameters
@@ -424,93 +449,85 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) ->
     rows = rows[rows["match"] >= 0] if len(rows) else rows
     if not len(rows):
         return pd.DataFrame(columns=STRAGGLERS)
-    cost = rows["late_us"].where(rows["last"], 0.0)
-    rows = rows.assign(_cost=cost)
-    parts = []
-    for frame, keys in (
-        (
-            rows.assign(step=missing(np.zeros(len(rows)), np.ones(len(rows), np.bool_)), turn=-1),
-            ["turn", *KEYS],
-        ),
-        (rows[rows["step"].notna()], ["step", "turn", *KEYS]),
-    ):
-        if not len(frame):
-            continue
-        out = (
-            frame.groupby(keys, sort=False, dropna=False)
-            .agg(
-                collectives=("time_us", "size"),
-                last_in=("last", "sum"),
-                late_ms=("late_us", "sum"),
-                wait_ms=("wait_us", "sum"),
-                time=("time_us", "sum"),
-                cost_ms=("_cost", "sum"),
-            )
-            .reset_index()
-        )
-        if "step" not in out.columns:
-            out["step"] = missing(np.zeros(len(out)), np.ones(len(out), np.bool_))
-        parts.append(out)
-    out = pd.concat(parts, ignore_index=True)
-    out[["late_ms", "wait_ms", "cost_ms", "time"]] /= 1e3
-    out["wait_percent"] = 100 * out["wait_ms"] / out["time"].where(out["time"] > 0)
-    out["_number"] = out["step"].fillna(-1).astype("int64")
-    same_step = ["_number", "turn"]
-    if len(steps):
-        length = steps.groupby([steps["step"].to_numpy(np.int64), turns(steps)])[
-            "step_time_ms"
-        ].max()
-        whole = (
-            length.reindex(pd.MultiIndex.from_frame(out[same_step]))
-            .fillna(float(length.sum()))
-            .to_numpy(np.float64)
-        )
-    else:
-        # Without steps the time in collectives is what a delay is measured by.
-        whole = out.groupby(same_step)["time"].transform("max").to_numpy(np.float64)
-    most = out.groupby(same_step)["cost_ms"].transform("max")
-    out["waited_for"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
-    known = (
-        judged.drop_duplicates(["host", "device"])
-        .set_index(["host", "device"])["straggler"]
-        .astype("boolean")
+    rows = rows.assign(_cost=rows["late_us"].where(rows["last"], 0.0))
+    no_step = missing(np.zeros(len(rows)), np.ones(len(rows), np.bool_))
+    parts = [_late_sums(rows.assign(step=no_step, turn=-1), ["turn", *KEYS])]
+    in_steps = rows[rows["step"].notna()]
+    if len(in_steps):
+        parts.append(_late_sums(in_steps, ["step", "turn", *KEYS]))
+    table = pd.concat(parts, ignore_index=True)
+    table[["late_ms", "wait_ms", "cost_ms", "time"]] /= 1e3
+    table["wait_percent"] = 100 * table["wait_ms"] / table["time"].where(table["time"] > 0)
+    table["_number"] = table["step"].fillna(-1).astype("int64")
+    total = _step_lengths(table, steps)
+    largest = table.groupby(["_number", "turn"])["cost_ms"].transform("max")
+    table["waited_for"] = (table["cost_ms"] == largest) & (table["cost_ms"] > LATE * total)
+    ranks = judged.drop_duplicates(["host", "device"]).set_index(["host", "device"])
+    is_straggler = ranks["straggler"].astype("boolean")
+    named = is_straggler.reindex(pd.MultiIndex.from_frame(table[["host", "device"]])).array
+    # Of single steps those in which the others waited for it.
+    table["straggler"] = pd.Series(named, table.index, "boolean") & (
+        table["waited_for"] | table["step"].isna()
     )
-    named = known.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).array
-    # Of single steps those in which it was the one that the others waited for.
-    out["straggler"] = pd.Series(named, out.index, "boolean") & (
-        out["waited_for"] | out["step"].isna()
-    )
-    return out.sort_values(
+    return table.sort_values(
         ["turn", "_number", "rank", "host", "device"], kind="stable", ignore_index=True
     )[STRAGGLERS]
 
 
-def ranks_missing(hosts: list[str], processes: object) -> list[int]:
-    """The ranks of a job of so many processes of which no file is there; none where the job or the
-    ranks are not known.
-    """
-    known = {rank for host in hosts if (rank := rank_of(host)) is not None}
-    return (
-        sorted(set(range(processes)) - known)
-        if isinstance(processes, int) and known and processes < MOST_RANKS
-        else []
+def _late_sums(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    sums = rows.groupby(keys, sort=False, dropna=False).agg(
+        collectives=("time_us", "size"),
+        last_in=("last", "sum"),
+        late_ms=("late_us", "sum"),
+        wait_ms=("wait_us", "sum"),
+        time=("time_us", "sum"),
+        cost_ms=("_cost", "sum"),
     )
+    table = sums.reset_index()
+    if "step" not in table.columns:
+        table["step"] = missing(np.zeros(len(table)), np.ones(len(table), np.bool_))
+    return table
+
+
+def _step_lengths(table: pd.DataFrame, steps: pd.DataFrame) -> Floats:
+    """The time in ms that a delay in each row is measured by: that of its step, or of all steps."""
+    same_step = ["_number", "turn"]
+    if not len(steps):
+        # Without steps it is the time in collectives.
+        return table.groupby(same_step)["time"].transform("max").to_numpy(np.float64)
+    by_step = steps.groupby([steps["step"].to_numpy(np.int64), turns(steps)])
+    length = by_step["step_time_ms"].max()
+    of_rows = length.reindex(pd.MultiIndex.from_frame(table[same_step]))
+    return of_rows.fillna(float(length.sum())).to_numpy(np.float64)
+
+
+def ranks_missing(hosts: list[str], processes: object) -> list[int]:
+    """The ranks of a job of so many processes without a file; none if the job or the ranks are
+    unknown.
+    """
+    ranks = _ranks(hosts)
+    if not isinstance(processes, int) or not ranks or processes >= MOST_RANKS:
+        return []
+    return sorted(set(range(processes)) - ranks)
+
+
+def _ranks(hosts: list[str]) -> set[int]:
+    """The ranks that the names of hosts state."""
+    ranks = (rank_of(host) for host in hosts)
+    return {rank for rank in ranks if rank is not None}
 
 
 def completeness(hosts: list[str], processes: object) -> list[Note]:
-    """What the receipt says of ranks that are not there."""
+    """Receipt notes about missing ranks."""
     if not ranks_missing(hosts, processes):
         return []
-    known = sorted({rank for host in hosts if (rank := rank_of(host)) is not None})
-    listed = ", ".join(str(r) for r in known[:8]) + (" …" if len(known) > 8 else "")
-    here = f"rank {listed} is" if len(known) == 1 else f"ranks {listed} are"
-    return [
-        Note(
-            "warning",
-            f"The job had {processes} ranks; only {here} here. What the others waited for is"
-            " unknown.",
-        )
-    ]
+    ranks = sorted(_ranks(hosts))
+    listed = ", ".join(str(rank) for rank in ranks[:8]) + (" …" if len(ranks) > 8 else "")
+    here = f"rank {listed} is" if len(ranks) == 1 else f"ranks {listed} are"
+    text = (
+        f"The job had {processes} ranks; only {here} here. What the others waited for is unknown."
+    )
+    return [Note("warning", text)]
 
 
 def lengths(steps: pd.DataFrame) -> list[Note]:
@@ -520,9 +537,9 @@ def lengths(steps: pd.DataFrame) -> list[Note]:
     count = steps.groupby("host", sort=False).size()
     if count.nunique() < 2:
         return []
-    least, most = count.idxmin(), count.idxmax()
+    least, largest = count.idxmin(), count.idxmax()
     text = (
         f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to"
-        f" {count.max():,} ({most})"
+        f" {count.max():,} ({largest})"
     )
     return [Note("warning", f"{text}: only steps that several hosts recorded are compared.")]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
@@ -23,9 +24,11 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.activity.tables import Launches, Spans
 from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work
 from nbprof.analysis.device_time.idle import FOLLOWS_PS
 from nbprof.analysis.ops.innermost import Innermost
@@ -37,7 +40,8 @@ from nbprof.schema import frames
 SEGMENTS = frames.names("device_time.critical_path_pieces")
 PATH = ["kind", "name", "op", "pieces", "total_us", "percent", "longest_us", "_at_ms", "_for_ms"]
 _SYNC = re.compile(
-    r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize",
+    r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait"
+    r"|ze\w+Synchronize|aclrtSynchronize",
     re.IGNORECASE,
 )
 _SLACK_PS = 1_000_000
@@ -57,18 +61,18 @@ class _Thread:
 
 
 class _Last:
-    """Which thread worked last before a moment; of several the first in their order."""
+    """Lookup of the thread that worked last before a moment; of equal ones the first."""
 
     def __init__(self, threads: dict[int, _Thread]) -> None:
         self.lanes = list(threads)
         spans = sorted(
-            (s, e, -at)
-            for at, thread in enumerate(threads.values())
+            (s, e, -index)
+            for index, thread in enumerate(threads.values())
             for s, e in zip(thread.start, thread.end, strict=True)
         )
         self.start = [start for start, _, _ in spans]
-        self.ended = list(accumulate(((end, at) for _, end, at in spans), max))
-        """The latest end of what began until then, and whose it is."""
+        self.ended = list(accumulate(((end, index) for _, end, index in spans), max))
+        """The latest end of the spans that began until then, and its thread."""
         self.moments = sorted({moment for start, end, _ in spans for moment in (start, end)})
         self.working: list[int] = []
         """From each moment to the next, a thread that works; -1 where none does."""
@@ -83,14 +87,14 @@ class _Last:
             self.working.append(running[0][0] if running else -1)
 
     def before(self, time: int) -> tuple[int, int]:
-        """Until when it worked, `time` at most, and its lane."""
-        at = bisect_left(self.moments, time) - 1
-        if at < 0:
+        """The end of the thread's work, `time` at most, and its lane."""
+        index = bisect_left(self.moments, time) - 1
+        if index < 0:
             return _NONE, -1
-        if self.working[at] >= 0:
-            return time, self.lanes[self.working[at]]
-        end, place = self.ended[bisect_left(self.start, time) - 1]
-        return end, self.lanes[-place]
+        if self.working[index] >= 0:
+            return time, self.lanes[self.working[index]]
+        end, last = self.ended[bisect_left(self.start, time) - 1]
+        return end, self.lanes[-last]
 
 
 @dataclass
@@ -110,13 +114,13 @@ class _Walk:
 
     def __init__(self, done: Work, activity: Activity, trace: Trace, window: Window) -> None:
         self.window = window
-        mine = (
+        of_host = (
             (done.host == window.host)
             & (done.end > window.start)
             & (done.start < window.end)
             & (done.end > done.start)
         )
-        self.rows = np.flatnonzero(mine)
+        self.rows = np.flatnonzero(of_host)
         self.start, self.end = (column[self.rows].tolist() for column in (done.start, done.end))
         self.before = _previous(done.lane[self.rows]).tolist()
         call = done.launch[self.rows]
@@ -129,23 +133,64 @@ class _Walk:
         by_end = np.argsort(done.end[self.rows], kind="stable")
         self.by_end: list[int] = by_end.tolist()
         self.ends: list[int] = done.end[self.rows][by_end].tolist()
-        self.threads = _threads(done, activity, trace, window, self.rows, self.by_end, self.ends)
+        self.threads = self._threads(done, activity, trace)
         self.pieces: list[tuple[str, int, int, int]] = []
         """(device | delay | gap | host | unknown, work or lane, start, end)."""
+
+    def _threads(self, done: Work, activity: Activity, trace: Trace) -> dict[int, _Thread]:
+        """The threads of the window's host that ran ops or made calls, by lane."""
+        events, lanes = trace.events, trace.lanes
+        on_host = (lanes["kind"] == "host") & (lanes["host"] == done.hosts[self.window.host])
+        ops, calls, launches = (
+            _events_in_window(table, trace, self.window, on_host.to_numpy())
+            for table in (activity.host_ops, activity.calls, activity.launches)
+        )
+        event = np.concatenate([ops, pd.unique(np.concatenate([calls, launches]))])
+        lane, start = events.lane[event], events.start[event]
+        end = start + events.duration[event]
+        threads: dict[int, _Thread] = {}
+        for rows in rows_by_value(lane):
+            # Touching ops are merged: a thread waits for nothing between them.
+            working = Intervals.union(start[rows], end[rows])
+            threads[int(lane[rows[0]])] = _Thread(working.start.tolist(), working.end.tolist())
+        waits = [*self._sync_calls(event, trace), *self._blocking_launches(done, trace)]
+        for on_lane, released, work in sorted(waits, key=lambda wait: wait[1]):
+            if on_lane in threads:
+                threads[on_lane].released.append(released)
+                threads[on_lane].by.append(work)
+        return threads
+
+    def _sync_calls(self, event: Int64s, trace: Trace) -> Iterator[tuple[int, int, int]]:
+        """Lane, end and awaited work of the calls that state that they wait for a device."""
+        events = trace.events
+        code, names = pd.factorize(events.name[event])
+        is_sync = [bool(_SYNC.match(str(trace.names[name]))) for name in names.tolist()]
+        for call in event[np.array(is_sync, np.bool_)[code]].tolist():
+            begin, end = int(events.start[call]), int(events.start[call] + events.duration[call])
+            index = bisect_right(self.ends, end + _SLACK_PS) - 1
+            if index >= 0 and self.ends[index] > begin:
+                yield int(events.lane[call]), min(self.ends[index], end), self.by_end[index]
+
+    def _blocking_launches(self, done: Work, trace: Trace) -> Iterator[tuple[int, int, int]]:
+        """Lane, end and work of the launches that returned after their work was done."""
+        call, end = done.launch[self.rows], done.end[self.rows]
+        returned = np.array(self.returned, np.int64)
+        for row in np.flatnonzero((call >= 0) & (end <= returned)).tolist():
+            yield int(trace.events.lane[call[row]]), int(end[row]), row
 
     @cached_property
     def last(self) -> _Last:
         return _Last(self.threads)
 
-    def piece(self, what: str, of: int, start: int, end: int) -> None:
+    def piece(self, kind: str, lane: int, start: int, end: int) -> None:
         start = max(start, self.window.start)
         if end > start:
-            self.pieces.append((what, of, start, end))
+            self.pieces.append((kind, lane, start, end))
 
     def latest(self, moment: int) -> int:
         """The work that ended last, not after a given time; -1 if there is none."""
-        at = bisect_right(self.ends, moment) - 1
-        return self.by_end[at] if at >= 0 else -1
+        index = bisect_right(self.ends, moment) - 1
+        return self.by_end[index] if index >= 0 else -1
 
     def run(self) -> None:
         time, begin = self.window.end, self.window.start
@@ -166,7 +211,7 @@ class _Walk:
                 return
 
     def _main(self) -> int:
-        # Where nothing joins host and devices, the path can only be that of the devices.
+        # If nothing connects host and devices, the path can only be that of the devices.
         if (
             self.rows.size
             and max(self.caller, default=-1) < 0
@@ -181,7 +226,9 @@ class _Walk:
         return next(iter(self.threads), -1)
 
     def _device(self, work: int, time: int, lane: int) -> tuple[int, int, int]:
-        """From the end of a work, or a moment in it, to what it waited for."""
+        """One segment back from the end of a work, or a moment in it, to the work or call that it
+        waited for.
+        """
         start = min(self.start[work], time)
         self.piece("device", work, start, time)
         before = self.before[work]
@@ -190,21 +237,20 @@ class _Walk:
             returned = min(self.returned[work], start)
             self.piece("delay", work, returned, start)
             return returned, -1, self.caller[work]
-        # The work that ended last before this one began, on any stream: the one before on its own
-        # where nothing came between.
+        # The work that ended last before this one began, on any stream; the one before on the same
+        # stream if none came between.
         other = self.latest(start)
-        known = self.caller[work] >= 0
+        has_caller = self.caller[work] >= 0
         if (
             other >= 0
             and other != before
             and self.end[other] > ready
-            and (start - self.end[other] < FOLLOWS_PS or not known)
+            and (start - self.end[other] < FOLLOWS_PS or not has_caller)
         ):
             before, ready = other, self.end[other]
         if before >= 0:
-            # What a work waited for whose launch is not known, when nothing ran for long, is not
-            # known either.
-            waited = known or start - ready < FOLLOWS_PS
+            # For a work without a known launch, after a long gap, the cause of the wait is unknown.
+            waited = has_caller or start - ready < FOLLOWS_PS
             self.piece("gap" if waited else "unknown", work, ready, start)
             return ready, before, lane
         if self.caller[work] >= 0:
@@ -215,21 +261,23 @@ class _Walk:
         return self.window.start, -1, lane
 
     def _host(self, lane: int, time: int) -> tuple[int, int, int]:
-        """From a moment on a thread back to what it waited for, or to the start of its work."""
+        """One segment back from a moment on a thread to the device work that it waited for, or to
+        the start of its work.
+        """
         thread = self.threads.get(lane)
-        at = bisect_left(thread.start, time) - 1 if thread else -1
-        if thread and at >= 0 and thread.end[at] >= time:
-            low = thread.start[at]
+        index = bisect_left(thread.start, time) - 1 if thread else -1
+        if thread and index >= 0 and thread.end[index] >= time:
+            low = thread.start[index]
             sync = bisect_right(thread.released, time) - 1
             if sync >= 0 and thread.released[sync] > low:
                 self.piece("host", lane, thread.released[sync], time)
                 return thread.released[sync], thread.by[sync], lane
             self.piece("host", lane, low, time)
             return low, -1, lane
-        own = thread.end[at] if thread and at >= 0 else _NONE
+        thread_end = thread.end[index] if thread and index >= 0 else _NONE
         best, to = self.last.before(time)
-        if best <= own:
-            best, to = own, lane
+        if best <= thread_end:
+            best, to = thread_end, lane
         if best == _NONE:
             best = self.window.start
         self.piece("host", lane, best, time)
@@ -238,75 +286,21 @@ class _Walk:
 
 def _previous(lane: Int64s | Any) -> Int64s:
     """Of works in time order, the one before on the same lane, -1."""
-    out = np.full(len(lane), -1, np.int64)
+    callers = np.full(len(lane), -1, np.int64)
     order = np.argsort(lane, kind="stable")
     same = lane[order][1:] == lane[order][:-1]
-    out[order[1:][same]] = order[:-1][same]
-    return out
+    callers[order[1:][same]] = order[:-1][same]
+    return callers
 
 
-def _threads(
-    done: Work,
-    activity: Activity,
-    trace: Trace,
-    window: Window,
-    rows: Int64s,
-    by_end: list[int],
-    ends: list[int],
-) -> dict[int, _Thread]:
-    """The threads of the window's host that ran ops or made calls, by lane."""
+def _events_in_window(
+    table: Spans | Launches, trace: Trace, window: Window, on_host: npt.NDArray[np.bool_]
+) -> Int64s:
+    """The events of a table that overlap a window, on lanes of its host."""
     events = trace.events
-    on = (trace.lanes["kind"] == "host").to_numpy() & (
-        trace.lanes["host"] == done.hosts[window.host]
-    ).to_numpy()
-
-    def inside(table: pd.DataFrame) -> Int64s:
-        event = table["event"].to_numpy(np.int64)
-        start = events.start[event]
-        return np.asarray(
-            event[
-                (start + events.duration[event] > window.start)
-                & (start < window.end)
-                & on[events.lane[event]]
-            ],
-            np.int64,
-        )
-
-    calls = pd.unique(
-        np.concatenate([inside(activity.calls.frame()), inside(activity.launches.frame())])
-    )
-    event = np.concatenate([inside(activity.host_ops.frame()), calls])
-    lane, start, end = (
-        events.lane[event],
-        events.start[event],
-        events.start[event] + events.duration[event],
-    )
-    out: dict[int, _Thread] = {}
-    for rows_of_lane in rows_by_value(lane):
-        # Touching ops are merged: a thread waits for nothing between them.
-        working = Intervals.union(start[rows_of_lane], end[rows_of_lane])
-        out[int(lane[rows_of_lane[0]])] = _Thread(working.start.tolist(), working.end.tolist())
-    # Calls that ended because a device did: those that say so, and those whose own work was done
-    # before they returned.
-    name, names = pd.factorize(events.name[event])
-    blocked = np.array(
-        [bool(_SYNC.match(str(trace.names[code]))) for code in names.tolist()], np.bool_
-    )
-    waits: list[tuple[int, int, int]] = []
-    for one in event[blocked[name]].tolist():
-        begin, stop = int(events.start[one]), int(events.start[one] + events.duration[one])
-        at = bisect_right(ends, stop + _SLACK_PS) - 1
-        if at >= 0 and ends[at] > begin:
-            waits.append((int(events.lane[one]), min(ends[at], stop), by_end[at]))
-    call = done.launch[rows]
-    returned = np.where(call >= 0, events.start[call] + events.duration[call], _NONE)
-    for at in np.flatnonzero((call >= 0) & (done.end[rows] <= returned)).tolist():
-        waits.append((int(events.lane[call[at]]), int(done.end[rows[at]]), at))
-    for on_lane, released, by in sorted(waits, key=lambda wait: wait[1]):
-        if on_lane in out:
-            out[on_lane].released.append(released)
-            out[on_lane].by.append(by)
-    return out
+    start = events.start[table.event]
+    overlaps = (start + events.duration[table.event] > window.start) & (start < window.end)
+    return table.event[overlaps & on_host[events.lane[table.event]]]
 
 
 def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd.DataFrame:
@@ -320,12 +314,12 @@ def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd
     parts = [part for part in parts if len(part)]
     if not parts:
         return pd.DataFrame(columns=SEGMENTS)
-    out = pd.concat(parts, ignore_index=True).sort_values(
+    table = pd.concat(parts, ignore_index=True).sort_values(
         "_start", kind="stable", ignore_index=True
     )
-    out["start_ms"] = out["_start"] / 1e9
-    out["duration_us"] = (out["_end"] - out["_start"]) / 1e6
-    return out[SEGMENTS]
+    table["start_ms"] = table["_start"] / 1e9
+    table["duration_us"] = (table["_end"] - table["_start"]) / 1e6
+    return table[SEGMENTS]
 
 
 _BARE = ["kind", "name", "op", "where", "_start", "_end"]
@@ -338,12 +332,13 @@ def _plain(pieces: list[tuple[str, int, int, int]]) -> pd.DataFrame:
 
 
 def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
-    mine = [p for p in walk.pieces if p[0] in ("device", "delay", "gap")]
-    if not mine:
+    device_pieces = [p for p in walk.pieces if p[0] in ("device", "delay", "gap")]
+    if not device_pieces:
         return pd.DataFrame(columns=_BARE)
-    row = walk.rows[np.array([p[1] for p in mine], np.int64)]
+    row = walk.rows[np.array([p[1] for p in device_pieces], np.int64)]
     kind = np.array(
-        [{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in mine], object
+        [{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in device_pieces],
+        object,
     )
     on = kind == ""
     kind[on] = [CLASS_NAMES[c] for c in done.cls[row[on]].tolist()]
@@ -355,37 +350,39 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
     names = trace.names
     lanes = trace.lanes
     lane = done.lane[row]
-    where = (lanes["process"].astype(str) + " · " + lanes["thread"].astype(str)).to_numpy(object)
+    thread_names = (lanes["process"].astype(str) + " · " + lanes["thread"].astype(str)).to_numpy(
+        object
+    )
     return pd.DataFrame(
         {
             "kind": kind,
             "name": trace.display[done.name[row]],
             "op": np.where(op >= 0, names[trace.events.name[np.maximum(op, 0)]], ""),
-            "where": where[lane],
-            "_start": [p[2] for p in mine],
-            "_end": [p[3] for p in mine],
+            "where": thread_names[lane],
+            "_start": [p[2] for p in device_pieces],
+            "_end": [p[3] for p in device_pieces],
         }
     )
 
 
 def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
-    """Pieces on threads, cut into what ran innermost."""
+    """Pieces on threads, divided by the innermost event."""
     by_lane: dict[int, list[tuple[int, int]]] = {}
-    for what, lane, first, last in walk.pieces:
-        if what == "host":
+    for kind, lane, first, last in walk.pieces:
+        if kind == "host":
             by_lane.setdefault(lane, []).append((first, last))
     if not by_lane:
         return pd.DataFrame(columns=_BARE)
-    seen, names = Innermost(activity, trace), trace.lanes["thread"].tolist()
-    parts = []
+    innermost, names = Innermost(activity, trace), trace.lanes["thread"].tolist()
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _BARE}
     for lane, spans in by_lane.items():
-        # Backwards as the walk went.
-        begin, end = (np.array(column, np.int64)[::-1] for column in zip(*spans, strict=True))
-        cut = seen.cut(lane, begin, end)
-        parts.append({**cut, "where": np.full(len(cut["kind"]), str(names[lane]), object)})
-    return pd.DataFrame(
-        {column: np.concatenate([part[column] for part in parts]) for column in _BARE}
-    )
+        # In time order: the walk went backwards.
+        begin, end = (np.array(times, np.int64)[::-1] for times in zip(*spans, strict=True))
+        pieces = innermost.cut(lane, begin, end)
+        pieces["where"] = np.full(len(pieces["kind"]), str(names[lane]), object)
+        for name, arrays in columns.items():
+            arrays.append(pieces[name])
+    return pd.DataFrame({name: np.concatenate(arrays) for name, arrays in columns.items()})
 
 
 def summary(pieces: pd.DataFrame) -> pd.DataFrame:
@@ -401,8 +398,8 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
     # The first of the longest pieces of each row.
     order = np.lexsort((-time, row))
     longest = order[np.flatnonzero(np.diff(row[order], prepend=-1))]
-    out = pieces[keys].iloc[longest].reset_index(drop=True)
-    out = out.assign(
+    table = pieces[keys].iloc[longest].reset_index(drop=True)
+    table = table.assign(
         pieces=np.bincount(row),
         total_us=total,
         longest_us=time[longest],
@@ -410,7 +407,7 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
         _for_ms=time[longest] / 1e3,
         percent=100 * total / total.sum(),
     )
-    return out.sort_values(
+    return table.sort_values(
         ["total_us", "name"], ascending=[False, True], kind="stable", ignore_index=True
     )[PATH]
 
@@ -421,41 +418,36 @@ def choose(
     """The row of a step; by default, the step of median length among those in the averages, on the
     first host that has any.
     """
-    mine = steps[
-        steps["host"]
-        == (
-            host if host is not None else next((h for h in hosts if (steps["host"] == h).any()), "")
-        )
-    ]
+    if host is None:
+        host = next((name for name in hosts if (steps["host"] == name).any()), "")
+    rows = steps[steps["host"] == host]
     if step is not None:
-        mine = mine[mine["step"] == step]
-    elif "counted" in mine.columns and mine["counted"].any():
-        mine = mine[mine["counted"]]
-    if not len(mine):
+        rows = rows[rows["step"] == step]
+    elif "counted" in rows.columns and rows["counted"].any():
+        rows = rows[rows["counted"]]
+    if not len(rows):
         return None
-    return mine.sort_values("step_time_ms", kind="stable").iloc[(len(mine) - 1) // 2]
+    return rows.sort_values("step_time_ms", kind="stable").iloc[(len(rows) - 1) // 2]
 
 
 def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) -> Window:
     """The window of a step, or the whole recording of the first host with work."""
     if row is None:
         host = int(done.host[0])
-        mine = done.host == host
-        called = done.launch[mine]
+        of_host = done.host == host
+        called = done.launch[of_host]
         events = trace.events
-        first = int(done.start[mine].min())
+        first = int(done.start[of_host].min())
         if (called >= 0).any():
             first = min(first, int(events.start[called[called >= 0]].min()))
-        return Window(host, first, int(done.end[mine].max()))
+        return Window(host, first, int(done.end[of_host].max()))
     host = done.hosts.index(str(row["host"]))
     start = round(float(row["start_ms"]) * 1e9)
     marks = activity.markers.frame()
     marks = marks[
         (marks["host"] == host) & (marks["group"] == row["group"]) & (marks["device"] < 0)
     ]
-    lane = (
-        int(trace.events.lane[int(marks["event"].iloc[0])])
-        if len(marks) and int(marks["event"].iloc[0]) >= 0
-        else -1
-    )
+    lane = -1
+    if len(marks) and int(marks["event"].iloc[0]) >= 0:
+        lane = int(trace.events.lane[int(marks["event"].iloc[0])])
     return Window(host, start, start + round(float(row["step_time_ms"]) * 1e9), lane)

@@ -1,9 +1,9 @@
-"""How devices spent their time: computation, communication, memory, idle, each instant counted
-once; kernels by class and name.
+"""Time of devices: computation, communication, memory, idle, each instant counted once; kernels by
+class and name.
 
 Work of a device is every kernel, copy and fill on any of its streams; on a TPU every op of a core
-without the ops inside it. Waits that a recorder draws on streams (`cuda_sync`) are no work. Times
-are whole picoseconds.
+without the ops inside it. Waits that a recorder draws on streams (`cuda_sync`) are not work. Times
+are integer picoseconds.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ class Work:
 
 def rank_of(host: str) -> int | None:
     """The rank that the name of a host or file states: 3 of "rank 3" and "sampled_rank-3"."""
-    found = re.search(r"rank[ _-]?(\d{1,7})(?!\d)", host, re.IGNORECASE)
-    return int(found[1]) if found else None
+    match = re.search(r"rank[ _-]?(\d{1,7})(?!\d)", host, re.IGNORECASE)
+    return int(match[1]) if match else None
 
 
-def missing(values: npt.NDArray[Any], where: npt.NDArray[np.bool_]) -> Any:
+def missing(values: npt.NDArray[Any], is_missing: npt.NDArray[np.bool_]) -> Any:
     """Integers as a nullable column."""
-    return pd.arrays.IntegerArray(np.asarray(values, np.int64), np.asarray(where, np.bool_))
+    return pd.arrays.IntegerArray(np.asarray(values, np.int64), np.asarray(is_missing, np.bool_))
 
 
 def rank_column(ranks: list[int | None], host: npt.NDArray[np.integer]) -> Any:
@@ -149,8 +149,8 @@ def work(activity: Activity, trace: Trace) -> Work:
     cores = activity.core_spans.frame()
     if len(cores):
         if len(rows):
-            told = pd.MultiIndex.from_arrays([parts["host"], parts["device"]])
-            cores = cores[~pd.MultiIndex.from_frame(cores[["host", "device"]]).isin(told)]
+            device_keys = pd.MultiIndex.from_arrays([parts["host"], parts["device"]])
+            cores = cores[~pd.MultiIndex.from_frame(cores[["host", "device"]]).isin(device_keys)]
         kind = np.array([_CORE_CLASS.get(name, MEMORY) for name in CORE_KINDS], np.int64)[
             cores["kind"].to_numpy(np.int64)
         ]
@@ -182,19 +182,20 @@ def work(activity: Activity, trace: Trace) -> Work:
 
 
 def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
-    """Which events have the name of a copy or fill: some recorders write these without saying
-    more.
+    """Flags of the events with the name of a copy or fill: some recorders mark these in no other
+    way.
     """
     code = trace.events.name[rows]
     table = np.zeros(len(trace.names), np.bool_)
-    for one in pd.unique(code).tolist():
-        name = str(trace.names[one])
-        table[one] = bool(copies.kind(name)) or copies.blit(name) or bool(_CALLED_COPY.match(name))
+    for name_code in pd.unique(code).tolist():
+        name = str(trace.names[name_code])
+        is_copy = copies.kind(name) or copies.blit(name) or _CALLED_COPY.match(name)
+        table[name_code] = bool(is_copy)
     return np.asarray(table[code], np.bool_)
 
 
 class Mix:
-    """Which classes run on one device at each instant, and for how long each mix of them does.
+    """The classes that run on one device at each instant, and the time of each mix of them.
 
     Attributes
     ----------
@@ -207,8 +208,8 @@ class Mix:
     def __init__(self, start: Int64s, end: Int64s, cls: Int64s) -> None:
         times, switches = [], []
         for bit in CLASS_NAMES:
-            mine = cls == bit
-            of_class = Intervals.union(start[mine], end[mine])
+            has_class = cls == bit
+            of_class = Intervals.union(start[has_class], end[has_class])
             times += [of_class.start, of_class.end]
             switches += [
                 np.full(len(of_class), bit, np.int8),
@@ -237,23 +238,21 @@ class Mix:
         and after the last work too.
         """
         end = np.maximum(end, start)
-        out = (
-            self._upto(end) - self._upto(start)
-            if len(self.time)
-            else np.zeros((8, len(start)), np.int64)
-        )
-        out[0] = (end - start) - out[1:].sum(axis=0)
-        return out
+        spent = np.zeros((8, len(start)), np.int64)
+        if len(self.time):
+            spent = self._upto(end) - self._upto(start)
+        spent[0] = (end - start) - spent[1:].sum(axis=0)
+        return spent
 
     def _upto(self, moment: Int64s) -> Int64s:
-        at = np.clip(np.searchsorted(self.time, moment, side="right") - 1, 0, len(self.time) - 1)
-        out = np.zeros((8, len(moment)), np.int64)
+        index = np.clip(np.searchsorted(self.time, moment, side="right") - 1, 0, len(self.time) - 1)
+        totals = np.zeros((8, len(moment)), np.int64)
         for bits, sums in self._sums.items():
-            out[bits] = sums[at]
-        inside = np.flatnonzero((at < len(self.bits)) & (moment > self.time[0]))
-        if len(inside):
-            out[self.bits[at[inside]], inside] += moment[inside] - self.time[at[inside]]
-        return out
+            totals[bits] = sums[index]
+        within = np.flatnonzero((index < len(self.bits)) & (moment > self.time[0]))
+        if len(within):
+            totals[self.bits[index[within]], within] += moment[within] - self.time[index[within]]
+        return totals
 
 
 @dataclass
@@ -271,19 +270,19 @@ class _Windows:
 
     def labels(self, done: Work, steps: pd.DataFrame) -> dict[str, object]:
         """The columns `KEYS` and `STEP`."""
-        whole = self.step < 0
-        number, name = np.zeros(len(whole), np.int64), np.full(len(whole), "", object)
-        of = self.step[~whole]
-        if len(of):
-            number[~whole], name[~whole] = (
-                steps["step"].to_numpy(np.int64)[of],
-                steps["name"].to_numpy(object)[of],
+        is_total = self.step < 0
+        number, name = np.zeros(len(is_total), np.int64), np.full(len(is_total), "", object)
+        step_of_row = self.step[~is_total]
+        if len(step_of_row):
+            number[~is_total], name[~is_total] = (
+                steps["step"].to_numpy(np.int64)[step_of_row],
+                steps["name"].to_numpy(object)[step_of_row],
             )
         return {
             "host": np.array(done.hosts, object)[self.host],
             "rank": rank_column(done.ranks, self.host),
             "device": self.device,
-            "step": missing(number, whole),
+            "step": missing(number, is_total),
             "name": name,
             "start_ms": self.start / _MS,
         }
@@ -297,17 +296,17 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
         of_host = dict(zip(map(str, names), rows_by_code(code), strict=True))
         begin, stop = step_bounds(steps)
     none, devices = np.zeros(0, np.int64), done.devices()
-    mine = [of_host.get(done.hosts[host], none) for host, _, _ in devices]
+    rows_of_device = [of_host.get(done.hosts[host], none) for host, _, _ in devices]
     first = np.array([done.start[rows.start] for _, _, rows in devices], np.int64)
     last = np.array([done.end[rows].max() for _, _, rows in devices], np.int64)
 
-    def joined(whole: Int64s, of_steps: Int64s) -> Int64s:
-        return np.concatenate(
-            [part for at, rows in enumerate(mine) for part in (whole[at : at + 1], of_steps[rows])]
-            or [none]
-        )
+    def joined(of_devices: Int64s, of_steps: Int64s) -> Int64s:
+        parts = [none]
+        for device, rows in enumerate(rows_of_device):
+            parts += [of_devices[device : device + 1], of_steps[rows]]
+        return np.concatenate(parts)
 
-    count = [1 + len(rows) for rows in mine]
+    count = [1 + len(rows) for rows in rows_of_device]
     return _Windows(
         host=np.repeat(np.array([host for host, _, _ in devices], np.int64), count),
         device=np.repeat(np.array([device for _, device, _ in devices], np.int64), count),
@@ -319,15 +318,15 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
 
 @dataclass
 class Spent:
-    """What runs in windows of devices: one for the whole recording of each, then one for each step
-    of its host.
+    """Time of devices in windows: one for the recording of each, then one for each step of its
+    host.
 
     Attributes
     ----------
     labels : dict
         The columns `KEYS` and `STEP`.
     ps : int64[8, k]
-        Of each mix of classes, as `Mix.within` gives it.
+        Time of each mix of classes, the result of `Mix.within`.
     """
 
     labels: dict[str, object]
@@ -335,43 +334,39 @@ class Spent:
 
 
 def spent(done: Work, steps: pd.DataFrame) -> Spent:
-    """What `frame` and `overlap` are made of."""
+    """The times that `frame` and `overlap` show."""
     windows = _windows(done, steps)
-    out = np.zeros((8, len(windows.start)), np.int64)
+    spent = np.zeros((8, len(windows.start)), np.int64)
     edges = np.flatnonzero(np.append(windows.step < 0, True))
     for (_, _, rows), low, high in zip(done.devices(), edges[:-1], edges[1:], strict=True):
-        of = Mix(done.start[rows], done.end[rows], done.cls[rows])
-        out[:, low:high] = of.within(windows.start[low:high], windows.end[low:high])
-    return Spent(windows.labels(done, steps), out)
+        mix = Mix(done.start[rows], done.end[rows], done.cls[rows])
+        spent[:, low:high] = mix.within(windows.start[low:high], windows.end[low:high])
+    return Spent(windows.labels(done, steps), spent)
 
 
 TIMES = ["time_ms", "compute_ms", "communication_ms", "memory_ms", "idle_ms"]
 PERCENTS = ["compute_percent", "communication_percent", "memory_percent", "idle_percent"]
 
 
-def frame(found: Spent) -> pd.DataFrame:
+def frame(spent_time: Spent) -> pd.DataFrame:
     """Temporal breakdown: one row per device for the whole recording, and one for each step: the
     columns of `p.device_time.frame`.
     """
-    spent = found.ps
+    spent = spent_time.ps
     if not spent.size:
         return pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
-    # Exclusive: what runs beside computation counts as computation, a copy beside communication as
-    # communication.
-    compute = spent[1::2].sum(axis=0)
-    communication, memory, idle = (
-        spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY],
-        spent[MEMORY],
-        spent[0],
-    )
-    whole = spent.sum(axis=0)
-    columns = found.labels | dict(
-        zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True)
-    )
-    columns |= {
-        key: _percent(v, whole)
-        for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)
+    # Exclusive: work that overlaps computation counts as computation, a copy that overlaps
+    # communication as communication.
+    total = spent.sum(axis=0)
+    by_class = {
+        "compute": spent[1::2].sum(axis=0),
+        "communication": spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY],
+        "memory": spent[MEMORY],
+        "idle": spent[0],
     }
+    columns = {**spent_time.labels, "time_ms": total / _MS}
+    columns |= {f"{name}_ms": time / _MS for name, time in by_class.items()}
+    columns |= {f"{name}_percent": _percent(time, total) for name, time in by_class.items()}
     return pd.DataFrame(columns)
 
 
@@ -387,16 +382,16 @@ OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
 }
 
 
-def overlap(found: Spent) -> pd.DataFrame:
-    """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as
-    those of `frame`.
+def overlap(spent_time: Spent) -> pd.DataFrame:
+    """Overlap of each class with the others: the columns of `p.device_time.overlap`; rows as those
+    of `frame`.
     """
-    if not found.ps.size:
+    if not spent_time.ps.size:
         more = ["communication_overlap_percent", "memory_overlap_percent"]
         return pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
-    sums = {key: of(found.ps) for key, of in OVERLAPS.items()}
-    columns = found.labels | {key: value / _MS for key, value in sums.items()}
-    # Of no communication nothing can be hidden: not 0 %.
+    sums = {key: measure(spent_time.ps) for key, measure in OVERLAPS.items()}
+    columns = spent_time.labels | {key: value / _MS for key, value in sums.items()}
+    # Without communication the percentage is unknown, not 0.
     columns["communication_overlap_percent"] = _percent(
         sums["compute_communication_ms"], sums["communication_ms"]
     )
@@ -406,9 +401,9 @@ def overlap(found: Spent) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _percent(part: npt.NDArray[np.integer], whole: npt.NDArray[np.integer]) -> Floats:
+def _percent(part: npt.NDArray[np.integer], total: npt.NDArray[np.integer]) -> Floats:
     return np.asarray(
-        np.divide(100.0 * part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+        np.divide(100.0 * part, total, out=np.full(len(part), np.nan), where=total > 0)
     )
 
 
@@ -417,9 +412,7 @@ KERNELS = frames.names("device_time.kernels")
 
 def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     """One row per device, class and name, most time first within a device: the columns of
-    `p.device_time.kernels`, and `_at`, the longest.
-
-    Every figure is of the runs themselves; nothing is put together from sums of sums.
+    `p.device_time.kernels`, and the position of the longest run (`_at_ms`, `_for_ms`).
     """
     if not len(done):
         return pd.DataFrame(columns=[*KERNELS, "_at_ms", "_for_ms"])
@@ -450,7 +443,7 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     longest = first[order[stop - 1]]
     rows = first[group_first]
     host = done.host[rows]
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "host": np.array(done.hosts, object)[host],
             "rank": rank_column(done.ranks, host),
@@ -469,13 +462,13 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
             "_host": host,
         }
     )
-    out = out.sort_values(
+    table = table.sort_values(
         ["_host", "device", "total_us", "kernel"],
         ascending=[True, True, False, True],
         kind="stable",
         ignore_index=True,
     )
-    by_device = out.groupby(["_host", "device"], sort=False)["total_us"]
-    out["percent"] = 100 * out["total_us"] / by_device.transform("sum")
-    out["cumulative_percent"] = out.groupby(["_host", "device"], sort=False)["percent"].cumsum()
-    return out[[*KERNELS, "_at_ms", "_for_ms"]]
+    by_device = table.groupby(["_host", "device"], sort=False)["total_us"]
+    table["percent"] = 100 * table["total_us"] / by_device.transform("sum")
+    table["cumulative_percent"] = table.groupby(["_host", "device"], sort=False)["percent"].cumsum()
+    return table[[*KERNELS, "_at_ms", "_for_ms"]]

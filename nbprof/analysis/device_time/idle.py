@@ -43,7 +43,7 @@ CAUSES = (
     "waiting for the device",
     "waiting for input",
 )
-"""What the host was doing during a host wait; the last that applies counts."""
+"""Activities of the host during a host wait; the last that applies counts."""
 _LOADING, _OP, _WAITING = (
     CAUSES.index(name) for name in ("waiting for input", "in an op", "waiting for the device")
 )
@@ -91,18 +91,18 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
     for host, device, rows in done.devices():
         streams = done.streams(rows)
         every = np.arange(rows.start, rows.stop)
-        for stream, mine in [("", every), *((threads[lane], mine) for lane, mine in streams)]:
-            begin, end, category = _gaps(done, mine, begun)
+        for stream, of_stream in [("", every), *((threads[lane], rows) for lane, rows in streams)]:
+            begin, end, category = _gaps(done, of_stream, begun)
             if follows_ps != FOLLOWS_PS:
                 category = np.where(category == 0, 0, np.where(end - begin < follows_ps, 1, 2))
             length = end - begin
-            whole = int(length.sum())
-            # Where no launch is known, nothing tells what the host was waited for.
+            total = int(length.sum())
+            # Without a known launch, the cause on the host is unknown.
             for code, name in enumerate(CATEGORIES):
-                if code == 0 and not (done.launch[mine] >= 0).any():
+                if code == 0 and not (done.launch[of_stream] >= 0).any():
                     continue
-                of = length[category == code]
-                some = len(of) > 0
+                lengths = length[category == code]
+                some = len(lengths) > 0
                 rows_.append(
                     (
                         done.hosts[host],
@@ -110,12 +110,12 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
                         device,
                         stream,
                         name,
-                        len(of),
-                        of.sum() / _MS,
-                        100 * of.sum() / whole if whole else np.nan,
-                        of.mean() / 1e6 if some else np.nan,
-                        float(np.median(of)) / 1e6 if some else np.nan,
-                        of.max() / 1e6 if some else np.nan,
+                        len(lengths),
+                        lengths.sum() / _MS,
+                        100 * lengths.sum() / total if total else np.nan,
+                        lengths.mean() / 1e6 if some else np.nan,
+                        float(np.median(lengths)) / 1e6 if some else np.nan,
+                        lengths.max() / 1e6 if some else np.nan,
                     )
                 )
     return pd.DataFrame(rows_, columns=IDLE).astype({"rank": "Int64"})
@@ -140,8 +140,8 @@ def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
         return float("inf")
     begun, time = _launched(done, trace), 0
     for host, name in enumerate(done.hosts):
-        mine = steps[steps["host"] == name]
-        of_host = Intervals.union(*step_bounds(mine))
+        host_steps = steps[steps["host"] == name]
+        of_host = Intervals.union(*step_bounds(host_steps))
         if not len(of_host):
             continue
         first, last = of_host.start[0], of_host.end[-1]
@@ -156,85 +156,64 @@ def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
 
 
 def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
-    """What the host did while a device waited for its next launch: the columns of
+    """Work of the host while a device waited for its next launch: the columns of
     `p.device_time.idle_causes`.
 
     Each moment counts once: waiting for input before waiting for the device, before copies,
-    launches, calls for memory, ops, what prepares launches, and the rest.
+    launches, calls for memory, ops, preparation of launches, and the rest.
     """
     begun = _launched(done, trace)
-    # Column by column: of a frame all columns of all rows of a host would be copied.
-    ops, calls, launched = (
-        activity.host_ops.frame(),
-        activity.calls.frame(),
-        activity.launches.frame(),
-    )
-    of_op, op_start, op_end = (ops[key].to_numpy(np.int64) for key in ("host", "start", "end"))
-    of_call, call_start, call_end, call_kind = (
-        calls[key].to_numpy(np.int64) for key in ("host", "start", "end", "kind")
-    )
-    loading, launcher, launch = (
-        ops["dataset"].to_numpy(np.bool_),
-        launched["host"].to_numpy(np.int64),
-        launched["event"].to_numpy(np.int64),
-    )
-    work = activity.work.frame()
-    threads = np.flatnonzero(work["device"].to_numpy() < 0)
-    of_work, work_start, work_end, work_cls = (
-        work[key].to_numpy()[threads] for key in ("host", "start", "end", "cls")
-    )
-    work_cls = _OF_WORK[work_cls]
-    kinds = activity.texts.values if len(calls) else np.zeros(0, object)
-    of_kind = np.array([_OF_CALL.get(str(kind), 0) for kind in kinds], np.int64)
-    out = []
-    segments: dict[int, tuple[Int64s, Int64s, npt.NDArray[np.int16]]] = {}
-    for host, device, rows in done.devices():
-        if host not in segments:
-            mine, called, known = (
-                np.flatnonzero(of_op == host),
-                np.flatnonzero(of_call == host),
-                np.flatnonzero(of_work == host),
-            )
-            start = np.concatenate([op_start[mine], call_start[called], work_start[known]])
-            end = np.concatenate([op_end[mine], call_end[called], work_end[known]])
-            cls = np.concatenate(
-                [
-                    np.where(loading[mine], _LOADING, _OP),
-                    of_kind[call_kind[called]],
-                    work_cls[known],
-                ]
-            ).astype(np.int16)
-            if not len(calls):
-                # A recorder that lists no calls still has those that launched something.
-                event = launch[launcher == host]
-                start = np.concatenate([start, trace.events.start[event]])
-                end = np.concatenate(
-                    [end, trace.events.start[event] + trace.events.duration[event]]
-                )
-                cls = np.concatenate([cls, np.full(len(event), _OF_CALL["launch"], np.int16)])
-            told = cls > 0
-            segments[host] = flatten(start[told], end[told], cls[told])
-        begin, end, category = _gaps(done, np.arange(rows.start, rows.stop), begun)
+    class_of_call = _class_of_call(activity)
+    rows: list[tuple[object, ...]] = []
+    by_host: dict[int, list[Intervals]] = {}
+    for host, device, device_rows in done.devices():
+        if host not in by_host:
+            by_host[host] = _host_causes(activity, trace, host, class_of_call)
+        begin, end, category = _gaps(done, np.arange(device_rows.start, device_rows.stop), begun)
         waits = Intervals(begin[category == 0], end[category == 0])
-        whole = waits.total()
-        if not whole:
+        total = waits.total()
+        if not total:
             continue
-        low, high, cls = segments[host]
-        by_cause = [Intervals(low[cls == code], high[cls == code]) for code in range(len(CAUSES))]
-        spent = np.array([cause.overlap(waits) for cause in by_cause])
-        spent[0] = whole - spent[1:].sum()
+        spent = np.array([cause.overlap(waits) for cause in by_host[host]])
+        spent[0] = total - spent[1:].sum()
         for code in np.argsort(-spent, kind="stable").tolist():
             if spent[code] > 0:
-                out.append(
-                    (
-                        done.hosts[host],
-                        done.ranks[host],
-                        device,
-                        CAUSES[code],
-                        spent[code] / _MS,
-                        100 * spent[code] / whole,
-                    )
-                )
-    return pd.DataFrame(out, columns=CAUSE).astype(
+                figures = (CAUSES[code], spent[code] / _MS, 100 * spent[code] / total)
+                rows.append((done.hosts[host], done.ranks[host], device, *figures))
+    return pd.DataFrame(rows, columns=CAUSE).astype(
         {"rank": "Int64", "idle_ms": "f8", "percent": "f8", "cause": object}
     )
+
+
+def _class_of_call(activity: Activity) -> Int64s:
+    """By code of `Activity.texts`: the class of a call of that kind, 0 for other texts."""
+    kinds = activity.texts.values if len(activity.calls) else np.zeros(0, object)
+    return np.array([_OF_CALL.get(str(kind), 0) for kind in kinds], np.int64)
+
+
+def _host_causes(
+    activity: Activity, trace: Trace, host: int, class_of_call: Int64s
+) -> list[Intervals]:
+    """The times of a host by cause, in the order of `CAUSES`."""
+    ops = activity.host_ops.take(activity.host_ops.host == host)
+    calls = activity.calls.take(activity.calls.host == host)
+    work = activity.work.take((activity.work.device < 0) & (activity.work.host == host))
+    starts = [ops.start, calls.start, work.start]
+    ends = [ops.end, calls.end, work.end]
+    classes = [
+        np.where(ops.dataset, _LOADING, _OP),
+        class_of_call[calls.kind],
+        _OF_WORK[work.cls],
+    ]
+    if not len(activity.calls):
+        # A recorder that lists no calls still has those that launched something.
+        launches, events = activity.launches, trace.events
+        event = launches.event[launches.host == host]
+        starts.append(events.start[event])
+        ends.append(events.start[event] + events.duration[event])
+        classes.append(np.full(len(event), _OF_CALL["launch"]))
+    start, end = np.concatenate(starts), np.concatenate(ends)
+    cls = np.concatenate(classes).astype(np.int16)
+    has_class = cls > 0
+    low, high, cause = flatten(start[has_class], end[has_class], cls[has_class])
+    return [Intervals(low[cause == code], high[cause == code]) for code in range(len(CAUSES))]

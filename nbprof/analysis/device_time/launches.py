@@ -50,17 +50,17 @@ class _Calls:
 
 
 def _calls(done: Work, trace: Trace) -> _Calls:
-    known = np.flatnonzero(done.launch >= 0)
+    launched = np.flatnonzero(done.launch >= 0)
     # Sorted by device and start, so that the first row of a call is its first work.
-    first = call = np.arange(len(known))
-    if not all_differ(done.launch[known]):
+    first = call = np.arange(len(launched))
+    if not all_differ(done.launch[launched]):
         first, call = unique_rows(
-            done.launch[known],
-            done.host[known].astype(np.int64),
-            done.device[known].astype(np.int64),
+            done.launch[launched],
+            done.host[launched].astype(np.int64),
+            done.device[launched].astype(np.int64),
         )
-    row = known[first]
-    work = np.asarray(np.bincount(call, (done.end - done.start)[known], len(first)), np.float64)
+    row = launched[first]
+    work = np.asarray(np.bincount(call, (done.end - done.start)[launched], len(first)), np.float64)
     kernels = np.bincount(call, minlength=len(first))
     start, host, device = (
         trace.events.start[done.launch[row]],
@@ -132,28 +132,28 @@ def summary(done: Work, trace: Trace) -> pd.DataFrame:
         "long_delays": times["delay_us"].to_numpy() > DELAY_PS / 1e6,
     }
     # Several names may be shown as one.
-    shown, texts = pd.factorize(trace.display)
-    kernel = shown[calls.name]
-    first, whole = unique_rows(calls.host, calls.device)
+    name_code, texts = pd.factorize(trace.display)
+    kernel = name_code[calls.name]
+    first, by_device = unique_rows(calls.host, calls.device)
     each_first, by_kernel = unique_rows(calls.host, calls.device, calls.cls, kernel)
     parts = []
-    for number, (at, group) in enumerate(((first, whole), (each_first, by_kernel))):
-        host = calls.host[at]
+    for number, (first_row, group) in enumerate(((first, by_device), (each_first, by_kernel))):
+        host = calls.host[first_row]
         parts.append(
             _summed(times, counts, group).assign(
                 **{
                     "host": np.array(done.hosts, object)[host],
                     "rank": rank_column(done.ranks, host),
-                    "device": calls.device[at],
-                    "class": _CLASS[calls.cls[at]] if number else "",
-                    "kernel": texts[kernel[at]] if number else "",
+                    "device": calls.device[first_row],
+                    "class": _CLASS[calls.cls[first_row]] if number else "",
+                    "kernel": texts[kernel[first_row]] if number else "",
                     "_all": number,
                 }
             )
         )
-    out = pd.concat(parts, ignore_index=True)
+    table = pd.concat(parts, ignore_index=True)
     order = ["host", "device", "_all", "launches", "kernel"]
-    return out.sort_values(
+    return table.sort_values(
         order, ascending=[True, True, True, False, True], kind="stable", ignore_index=True
     )[LAUNCHES]
 
@@ -163,10 +163,10 @@ def _summed(
 ) -> pd.DataFrame:
     """One row a group, in the order of their numbers, which is that in which they come first."""
     grouped = times.groupby(group, sort=False)
-    made = pd.concat(
+    calls = pd.concat(
         [grouped.mean(), grouped.median().add_prefix("median_"), grouped.max().add_prefix("max_")],
         axis=1,
     )
     # Whole numbers, which doubles hold.
     sums = {key: np.bincount(group, values).astype(np.int64) for key, values in counts.items()}
-    return made.assign(**sums, launches=np.bincount(group))
+    return calls.assign(**sums, launches=np.bincount(group))

@@ -37,13 +37,13 @@ def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     """Lane, time and length of the queue of each stream whenever it changes: one more at each
     launch, one less as a work begins.
     """
-    known = np.flatnonzero(done.launch >= 0)
-    launched = trace.events.start[done.launch[known]]
+    has_launch = np.flatnonzero(done.launch >= 0)
+    launched = trace.events.start[done.launch[has_launch]]
     # Clocks that disagree a little let work begin before its launch.
-    begun = np.maximum(done.start[known], launched)
-    lane = np.concatenate([done.lane[known], done.lane[known]]).astype(np.int64)
+    begun = np.maximum(done.start[has_launch], launched)
+    lane = np.concatenate([done.lane[has_launch], done.lane[has_launch]]).astype(np.int64)
     time = np.concatenate([launched, begun])
-    change = np.repeat(np.array([1, -1], np.int8), len(known))
+    change = np.repeat(np.array([1, -1], np.int8), len(has_launch))
     # Of one moment the launches stay first.
     order = np.lexsort((time, lane))
     lane, time, change = lane[order], time[order], change[order]
@@ -79,24 +79,19 @@ def _settled(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
 def queue_curves(
     done: Work, trace: Trace, streams: list[tuple[str, int, str]]
 ) -> list[tuple[Floats, Floats]]:
-    """Time in ms and length of the queues of some streams, told by host, device and name: of each
+    """Time in ms and length of the queues of some streams, given by host, device and name; of each
     its rows of `queue_series`.
     """
     lane, time, length = _settled(done, trace)
     lanes = trace.lanes
-    told = list(
-        zip(
-            lanes["host"].tolist(),
-            lanes["device"].tolist(),
-            lanes["thread"].astype(str).tolist(),
-            strict=True,
-        )
-    )
-    rows = [
-        np.flatnonzero(np.isin(lane, [at for at, each in enumerate(told) if each == one]))
-        for one in streams
-    ]
-    return [(time[mine] / _MS, length[mine].astype(np.float64)) for mine in rows]
+    hosts, devices = lanes["host"].tolist(), lanes["device"].tolist()
+    stream_of_lane = list(zip(hosts, devices, lanes["thread"].astype(str).tolist(), strict=True))
+    curves = []
+    for stream in streams:
+        of_stream = [number for number, name in enumerate(stream_of_lane) if name == stream]
+        rows = np.flatnonzero(np.isin(lane, of_stream))
+        curves.append((time[rows] / _MS, length[rows].astype(np.float64)))
+    return curves
 
 
 def queue_series(done: Work, trace: Trace) -> pd.DataFrame:
@@ -118,25 +113,25 @@ def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
     rows = []
     for a, b in zip(edges, [*edges[1:], len(lane)], strict=True):
         held, counts = np.diff(time[a:b]), length[a : b - 1]
-        whole = int(held.sum())
+        total = int(held.sum())
         order = np.argsort(counts, kind="stable")
-        middle = int(np.searchsorted(np.cumsum(held[order]), whole / 2))
+        middle = int(np.searchsorted(np.cumsum(held[order]), total / 2))
         at_full = int(held[counts >= full].sum())
         rows.append(
             (
                 (b - a) // 2,
-                float(held @ counts) / whole if whole else np.nan,
-                float(counts[order][min(middle, len(order) - 1)]) if whole else np.nan,
+                float(held @ counts) / total if total else np.nan,
+                float(counts[order][min(middle, len(order) - 1)]) if total else np.nan,
                 int(length[a:b].max()),
-                100 * float(held[counts == 0].sum()) / whole if whole else np.nan,
+                100 * float(held[counts == 0].sum()) / total if total else np.nan,
                 at_full / _MS,
-                100 * at_full / whole if whole else np.nan,
+                100 * at_full / total if total else np.nan,
             )
         )
-    out = pd.DataFrame(rows, columns=QUEUE[4:])
-    return pd.DataFrame({**_labels(done, trace, lane[edges]), **{c: out[c] for c in out.columns}})[
-        QUEUE
-    ].sort_values(
+    table = pd.DataFrame(rows, columns=QUEUE[4:])
+    return pd.DataFrame(
+        {**_labels(done, trace, lane[edges]), **{c: table[c] for c in table.columns}}
+    )[QUEUE].sort_values(
         ["host", "device", "works"], ascending=[True, True, False], kind="stable", ignore_index=True
     )
 
@@ -148,12 +143,12 @@ def rates(activity: Activity) -> Floats:
     moved = activity.transfers.frame()
     length = (moved["end"] - moved["start"]).to_numpy(np.float64)
     size = moved["bytes"].to_numpy(np.float64)
-    known = (size >= 0) & (length > 0)
-    out: Floats = np.divide(size * 1e12, length, out=np.full(len(moved), np.nan), where=known)
+    is_known = (size >= 0) & (length > 0)
+    result: Floats = np.divide(size * 1e12, length, out=np.full(len(moved), np.nan), where=is_known)
     if "rate" not in moved.columns:
-        return out
-    stated = moved["rate"].to_numpy(np.float64)
-    return np.asarray(np.where(np.isfinite(stated) & (stated > 0), stated, out))
+        return result
+    recorded = moved["rate"].to_numpy(np.float64)
+    return np.asarray(np.where(np.isfinite(recorded) & (recorded > 0), recorded, result))
 
 
 def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
@@ -184,31 +179,31 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     size = moved["bytes"].to_numpy(np.int64)
     peaks = _peaks(activity, rate)
     rows = []
-    for one, mine in enumerate(rows_by_code(group)):
-        known = mine[~np.isnan(rate[mine])]
-        values = rate[known] / 1e9
-        sized = mine[size[mine] >= 0]
-        both = known[size[known] >= 0]
+    for number, rows_of_group in enumerate(rows_by_code(group)):
+        is_known = rows_of_group[~np.isnan(rate[rows_of_group])]
+        values = rate[is_known] / 1e9
+        sized = rows_of_group[size[rows_of_group] >= 0]
+        both = is_known[size[is_known] >= 0]
         time = float(length[both].sum())
-        some = len(known) > 0
+        some = len(is_known) > 0
         rows.append(
             (
-                len(mine),
+                len(rows_of_group),
                 int(size[sized].sum()) if len(sized) else pd.NA,
-                length[mine].sum() / _MS,
+                length[rows_of_group].sum() / _MS,
                 # Of the copies whose size and time are known, and as one: a mean of rates would
                 # count a byte of a small copy for more.
                 float(size[both].sum()) * 1e3 / time if time else np.nan,
                 values.min() if some else np.nan,
                 float(np.median(values)) if some else np.nan,
                 values.max() if some else np.nan,
-                peaks.get(one, np.nan),
-                len(mine) - len(known),
+                peaks.get(number, np.nan),
+                len(rows_of_group) - len(is_known),
             )
         )
-    out = pd.DataFrame(rows, columns=BANDWIDTH[4:]).astype({"bytes": "Int64"})
+    table = pd.DataFrame(rows, columns=BANDWIDTH[4:]).astype({"bytes": "Int64"})
     labels = _copy_labels(activity, ranks, first)
-    return pd.DataFrame({**labels, **{c: out[c] for c in out.columns}}).sort_values(
+    return pd.DataFrame({**labels, **{c: table[c] for c in table.columns}}).sort_values(
         ["host", "device", "time_ms"],
         ascending=[True, True, False],
         kind="stable",
@@ -222,40 +217,42 @@ def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, 
     """
     first, group = _groups(activity)
     moved = activity.transfers.frame()
-    known = np.flatnonzero(~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy()))
-    at = np.concatenate(
-        [moved["start"].to_numpy(np.int64)[known], moved["end"].to_numpy(np.int64)[known]]
+    is_known = np.flatnonzero(
+        ~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy())
     )
-    of = np.concatenate([group[known], group[known]])
+    time = np.concatenate(
+        [moved["start"].to_numpy(np.int64)[is_known], moved["end"].to_numpy(np.int64)[is_known]]
+    )
+    group_of = np.concatenate([group[is_known], group[is_known]])
     # Whole bytes a second, so that what begins and ends leaves exactly nothing. No link is that
     # fast; sums of more are no numbers.
-    whole = np.round(np.minimum(rate[known], _FASTEST)).astype(np.int64)
-    change = np.concatenate([whole, -whole])
-    order = np.lexsort((at, of))
-    at, of, total = at[order], of[order], np.cumsum(change[order])
+    rounded = np.round(np.minimum(rate[is_known], _FASTEST)).astype(np.int64)
+    change = np.concatenate([rounded, -rounded])
+    order = np.lexsort((time, group_of))
+    time, group_of, total = time[order], group_of[order], np.cumsum(change[order])
     last = (
-        np.append((of[1:] != of[:-1]) | (at[1:] != at[:-1]), True)
-        if len(of)
+        np.append((group_of[1:] != group_of[:-1]) | (time[1:] != time[:-1]), True)
+        if len(group_of)
         else np.zeros(0, np.bool_)
     )
-    return first, of[last], at[last], total[last] / 1e9
+    return first, group_of[last], time[last], total[last] / 1e9
 
 
 def _peaks(activity: Activity, rate: Floats) -> dict[int, float]:
-    _, of, _, value = _changes(activity, rate)
-    begin = np.flatnonzero(np.diff(of, prepend=-1))
-    most = np.maximum.reduceat(value, begin) if len(begin) else value
-    return dict(zip(of[begin].tolist(), most.tolist(), strict=True))
+    _, group_of, _, value = _changes(activity, rate)
+    begin = np.flatnonzero(np.diff(group_of, prepend=-1))
+    peak = np.maximum.reduceat(value, begin) if len(begin) else value
+    return dict(zip(group_of[begin].tolist(), peak.tolist(), strict=True))
 
 
 def bandwidth_series(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     """The columns of `p.device_time.bandwidth_series`; a rate holds until the next row of its
     device and kind.
     """
-    first, of, at, value = _changes(activity, rates(activity))
+    first, group_of, time, value = _changes(activity, rates(activity))
     labels = (
-        _copy_labels(activity, ranks, first[of])
+        _copy_labels(activity, ranks, first[group_of])
         if len(first)
         else {key: [] for key in BANDWIDTH_SERIES[:4]}
     )
-    return pd.DataFrame({**labels, "time_ms": at / _MS, "gb_per_second": value})[BANDWIDTH_SERIES]
+    return pd.DataFrame({**labels, "time_ms": time / _MS, "gb_per_second": value})[BANDWIDTH_SERIES]

@@ -34,53 +34,50 @@ KEYS = (
 
 
 def costs(activity: Activity) -> dict[str, float | None]:
-    """What the ops of compiled programs cost, in sums that add up over hosts.
+    """FLOPs, bytes and time of the ops of compiled programs, in sums that add up over hosts.
 
-    `flops` (as of 16 bits) and `bytes` (of main memory), None where no op states any; `seconds` of
-    all ops of programs and `unknown_seconds` of those that state neither, None where no program was
+    `flops` (as of 16 bits) and `bytes` (of main memory), None if no op states any; `seconds` of all
+    ops of programs and `unknown_seconds` of those that state neither, None if no program was
     recorded.
     """
     parts = _leaves(activity)
-    moved = (
-        parts["memory_bytes"].fillna(parts["bytes"])
-        if (activity.devices["kind"] == "TPU").any()
-        else parts["bytes"]
-    )
+    moved = parts["bytes"]
+    if (activity.devices["kind"] == "TPU").any():
+        moved = parts["memory_bytes"].fillna(moved)
     computed = parts["normalized_flops"]
-    out: dict[str, float | None] = dict.fromkeys(("flops", "bytes", "seconds", "unknown_seconds"))
-    out |= {
-        key: float(of_part.sum())
-        for key, of_part in (("flops", computed), ("bytes", moved))
-        if of_part.notna().any()
+    sums: dict[str, float | None] = {
+        "flops": float(computed.sum()) if computed.notna().any() else None,
+        "bytes": float(moved.sum()) if moved.notna().any() else None,
+        "seconds": None,
+        "unknown_seconds": None,
     }
     if len(parts) and parts["hlo"].any():
-        runs = activity.device_ops.frame()
-        own = (
-            np.bincount(
-                runs["part"].to_numpy(np.int64),
-                runs["own"].to_numpy(np.float64),
-                len(activity.op_parts),
-            )
-            / 1e12
-        )
-        known = computed.notna() | moved.notna()
-        out |= {
-            "seconds": float(own.sum()),
-            "unknown_seconds": float(own[parts.index[~known]].sum()),
-        }
-    return out
+        runs = activity.device_ops
+        seconds = np.bincount(runs.part, runs.own.astype(np.float64), len(activity.op_parts)) / 1e12
+        is_known = computed.notna() | moved.notna()
+        sums["seconds"] = float(seconds.sum())
+        sums["unknown_seconds"] = float(seconds[parts.index[~is_known]].sum())
+    return sums
 
 
 def added(hosts: list[dict[str, float | None]]) -> dict[str, float | None]:
     """The costs of several hosts together."""
-    known = {key: [value for host in hosts if (value := host[key]) is not None] for key in hosts[0]}
-    return {key: sum(values) if values else None for key, values in known.items()}
+    sums: dict[str, float | None] = {}
+    for key in hosts[0]:
+        amounts: list[float] = []
+        for host in hosts:
+            value = host[key]
+            if value is not None:
+                amounts.append(value)
+        sums[key] = sum(amounts) if amounts else None
+    return sums
 
 
 def use(
     activity: Activity, ops_with_idle: pd.DataFrame, cost: dict[str, float | None]
 ) -> dict[str, float | None]:
-    """The keys of `p.overview` on device utilization; None for what the profile does not state.
+    """The keys of `p.overview` on device utilization; None for figures that the profile does not
+    state.
 
     Parameters
     ----------
@@ -88,7 +85,7 @@ def use(
     ops_with_idle : DataFrame
         Of `p.ops.with_idle`: the row `IDLE` of a side is the time in which it ran no op.
     cost : dict
-        What `costs` gives.
+        The result of `costs`.
 
     Returns
     -------
@@ -97,60 +94,71 @@ def use(
         of no op in that of host threads. `flops_per_second` `memory_bytes_per_second`: of one
         device, as of 16 bits, and of its main memory. `flops_utilization_percent`
         `memory_bandwidth_utilization_percent`: these by the device's peaks. `roofline_percent`: the
-        FLOP rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth). `unknown_cost_percent`: of
-        op time, ops of which neither FLOPs nor bytes are known; the figures above leave their time
-        out. The keys of `COUNTERS`, as recorded.
+        FLOP rate by min(peak FLOP rate, FLOPs per byte x peak bandwidth). `unknown_cost_percent`:
+        of op time, ops with neither FLOPs nor bytes known; the figures above exclude their time.
+        The keys of `COUNTERS`, as recorded.
     """
-    out: dict[str, float | None] = dict.fromkeys(KEYS)
-    stated = activity.environment.get("counters")
-    counters = stated if isinstance(stated, dict) else {}
-    out |= {key: counters.get(stat) for key, stat in COUNTERS.items()}
-    idle = {side: _idle(ops_with_idle, side) for side in ("device", "host")}
-    out["device_duty_cycle_percent"] = None if idle["device"] is None else 100 - idle["device"]
-    out["host_idle_percent"] = idle["host"]
+    figures: dict[str, float | None] = dict.fromkeys(KEYS)
+    recorded = activity.environment.get("counters")
+    counters = recorded if isinstance(recorded, dict) else {}
+    figures |= {key: counters.get(stat) for key, stat in COUNTERS.items()}
+    device_idle = _idle(ops_with_idle, "device")
+    figures["host_idle_percent"] = _idle(ops_with_idle, "host")
+    if device_idle is None:
+        return figures
+    figures["device_duty_cycle_percent"] = 100 - device_idle
     on_device = ops_with_idle[ops_with_idle["where"] == "device"]
     seconds = float(on_device["self_us"].sum()) / 1e6
-    if idle["device"] is None or not seconds:
-        return out
+    if not seconds:
+        return figures
     if cost["seconds"] is not None and cost["unknown_seconds"] is not None:
-        out["unknown_cost_percent"] = (
-            100 * cost["unknown_seconds"] / cost["seconds"] if cost["seconds"] else None
-        )
+        if cost["seconds"]:
+            figures["unknown_cost_percent"] = 100 * cost["unknown_seconds"] / cost["seconds"]
         seconds -= cost["unknown_seconds"]
-    for key, amount in (
-        ("flops_per_second", cost["flops"]),
-        ("memory_bytes_per_second", cost["bytes"]),
-    ):
-        if amount is not None and seconds > 0:
-            out[key] = amount / seconds
+    return figures | _utilization(activity, cost, seconds)
+
+
+def _utilization(
+    activity: Activity, cost: dict[str, float | None], seconds: float
+) -> dict[str, float]:
+    """Rates of the devices over some time, and these by their peaks; those that are known."""
+    figures: dict[str, float] = {}
     shares = []
-    for key, rate, peak in (
-        ("flops_utilization_percent", "flops_per_second", "peak_flops_per_second"),
+    for amount, rate, percent, peak in (
         (
-            "memory_bandwidth_utilization_percent",
+            cost["flops"],
+            "flops_per_second",
+            "flops_utilization_percent",
+            "peak_flops_per_second",
+        ),
+        (
+            cost["bytes"],
             "memory_bytes_per_second",
+            "memory_bandwidth_utilization_percent",
             "memory_bytes_per_second",
         ),
     ):
+        if amount is None or not seconds > 0:
+            continue
+        figures[rate] = amount / seconds
         peaks = activity.devices[peak].dropna().unique()
-        value = out[rate]
-        # Devices of several kinds have no peak of one.
-        if value is not None and len(peaks) == 1 and float(peaks[0]) > 0:
-            out[key] = 100 * value / float(peaks[0])
-            shares.append(out[key])
-    if len(shares) == 2 and out["flops_per_second"]:
-        out["roofline_percent"] = max(share for share in shares if share is not None)
-    return out
+        # Devices of several kinds have no common peak.
+        if len(peaks) == 1 and float(peaks[0]) > 0:
+            figures[percent] = 100 * figures[rate] / float(peaks[0])
+            shares.append(figures[percent])
+    if len(shares) == 2 and figures["flops_per_second"]:
+        figures["roofline_percent"] = max(shares)
+    return figures
 
 
 def _idle(ops: pd.DataFrame, side: str) -> float | None:
-    """Percent of the time of a side in which it ran no op; None where it was not recorded."""
-    mine = ops[ops["where"] == side]
-    idle = mine["type"] == "IDLE"
-    whole = float(mine["self_us"].sum())
-    return (
-        100 * float(mine.loc[idle, "self_us"].sum()) / whole if idle.any() and whole > 0 else None
-    )
+    """Percent of the time of a side in which it ran no op; None if it was not recorded."""
+    side_ops = ops[ops["where"] == side]
+    idle = side_ops["type"] == "IDLE"
+    total = float(side_ops["self_us"].sum())
+    if not idle.any() or not total > 0:
+        return None
+    return 100 * float(side_ops.loc[idle, "self_us"].sum()) / total
 
 
 def _leaves(activity: Activity) -> pd.DataFrame:
@@ -162,9 +170,9 @@ def _leaves(activity: Activity) -> pd.DataFrame:
         # PyTorch's ops are of no compiled program.
         return parts
     part = runs["part"].to_numpy(np.int64)
-    known = part >= 0
+    with_part = part >= 0
     around = (runs["end"] - runs["start"]).to_numpy(np.int64) > runs["own"].to_numpy(np.int64)
-    outer = np.bincount(part[known & around], minlength=len(parts)) > 0
-    own = np.bincount(part[known], minlength=len(parts)) > 0
+    outer = np.bincount(part[with_part & around], minlength=len(parts)) > 0
+    has_time = np.bincount(part[with_part], minlength=len(parts)) > 0
     tpu = (activity.devices["kind"] == "TPU").any()
-    return parts[own & ~outer] if tpu else parts[own]
+    return parts[has_time & ~outer] if tpu else parts[has_time]

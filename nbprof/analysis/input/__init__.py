@@ -1,1 +1,1 @@
-"""Where the host spends its time on input."""
+"""Time of the host on input."""

@@ -1,5 +1,5 @@
-"""Where the host spends its time on input: TensorFlow Profiler's input pipeline analyzer, and its
-twin for PyTorch.
+"""Time of the host on input: TensorFlow Profiler's input pipeline analyzer, and its counterpart for
+PyTorch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NO_STAGES = (
 )
 _NO_COPIES = "not recorded. A JAX profile does not identify which host calls copy to a device."
 _READ_AHEAD = "read it ahead: grain, tf.data or a prefetching thread"
-"""What helps a JAX program with input work of no known kind, of which tf.data may be no part."""
+"""The advice for a JAX program with input work of no known kind, perhaps without tf.data."""
 _MAPS = {"ParallelMap", "MapAndBatch", "ParallelInterleave"}
 _MAPPED = "make the mapped function cheaper, map whole batches, or preprocess offline"
 
@@ -92,9 +92,9 @@ _KINDS = frozenset({"Dataset", "read", *_STAGES})
 def category(op: str, kind: str) -> str:
     """The input category of a host op; '' if it is not an input op.
 
-    An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states
-    of itself. Reads are in advance where the path of the op says so (prefetch, interleave, parallel
-    map, memory reader or writer above it).
+    Ops of tf.data have the type `Dataset`, stages of other pipelines state their kind. Reads are in
+    advance if the path of the op says so (prefetch, interleave, parallel map, memory reader or
+    writer above it).
     """
     if kind.startswith("InfeedEnqueue") or op[:10].upper() == "MEMCPYHTOD":
         return "enqueue"
@@ -111,52 +111,53 @@ def category(op: str, kind: str) -> str:
 def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     """One row per input op, self time descending: the columns of `p.input_pipeline.frame`.
 
-    `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. Of
-    PyTorch the batches that the loop asked a DataLoader for, the ops inside, and the calls that
-    copy to the device.
+    `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. For
+    PyTorch these are the batches that the loop requested from a DataLoader, the ops inside, and the
+    calls that copy to the device.
     """
     if activity.framework is PYTORCH:
         return _shares(_torch_ops(activity, rows))
     loops = _loops(activity)
     names, types = activity.ops.values, activity.types.values
-    # Of the many ops few are of input, by their type or as copies: only these are grouped and
-    # looked at.
-    typed = np.array(
-        [
-            t.strip().lower() in _KINDS or t in _KINDS or t.startswith("InfeedEnqueue")
-            for t in types
-        ],
-        np.bool_,
-    )
+    # Few ops are of input, by their type or as copies: only these are grouped.
+    has_type = np.array([_is_input_type(str(name)) for name in types], np.bool_)
     code = rows["op"].to_numpy(np.int64)
-    looked_at = np.isin(names.astype("U1"), ["M", "m"])
-    looked_at[code[typed[rows["type"].to_numpy(np.int64)]]] = True
-    rows = rows[looked_at[code]]
+    may_be_input = np.isin(names.astype("U1"), ["M", "m"])
+    may_be_input[code[has_type[rows["type"].to_numpy(np.int64)]]] = True
+    rows = rows[may_be_input[code]]
     if len(loops):
         rows = pd.concat([rows, loops], ignore_index=True)
-    code, start, end, own = (
+    code, start, end, self_ps = (
         rows[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
     )
-    first, of = unique_rows(code)
+    first, group = unique_rows(code)
     total, self_time = np.zeros((2, len(first)), np.int64)
-    np.add.at(total, of, end - start)
-    np.add.at(self_time, of, own)
+    np.add.at(total, group, end - start)
+    np.add.at(self_time, group, self_ps)
     op = [str(names[c]) for c in code[first].tolist()]
-    # An op may be called as a kind of stage is; only a stage is one.
-    stage = np.bincount(of[rows["dataset"].to_numpy(np.bool_)], minlength=len(first)) > 0
-    kind = [str(types[c]) for c in rows["type"].to_numpy(np.int64)[first].tolist()]
-    kind = ["" if k in _KINDS and not s else k for k, s in zip(kind, stage.tolist(), strict=True)]
-    found = [category(o, k) for o, k in zip(op, kind, strict=True)]
+    is_stage = np.bincount(group[rows["dataset"].to_numpy(np.bool_)], minlength=len(first)) > 0
+    type_of_first = rows["type"].to_numpy(np.int64)[first]
+    categories = []
+    for row, name in enumerate(op):
+        kind = str(types[type_of_first[row]])
+        # The type of another op may have the name of a kind of stage.
+        if kind in _KINDS and not is_stage[row]:
+            kind = ""
+        categories.append(category(name, kind))
     table = pd.DataFrame(
         {
             "op": op,
-            "category": found,
-            "occurrences": np.bincount(of, minlength=len(first)),
+            "category": categories,
+            "occurrences": np.bincount(group, minlength=len(first)),
             "total_ms": total / 1e9,
             "self_ms": self_time / 1e9,
         }
     )
     return _shares(table[table["category"] != ""])
+
+
+def _is_input_type(name: str) -> bool:
+    return name.strip().lower() in _KINDS or name in _KINDS or name.startswith("InfeedEnqueue")
 
 
 def _loops(activity: Activity) -> pd.DataFrame:
@@ -165,12 +166,12 @@ def _loops(activity: Activity) -> pd.DataFrame:
     """
     rows = activity.iterators.frame()
     names = activity.ops.values
-    inside = {
+    durations = {
         code
         for code in rows["name"].unique().tolist()
         if not str(names[code]).startswith("Iterator::")
     }
-    if not inside:
+    if not durations:
         return pd.DataFrame(
             {"op": [], "type": [], "start": [], "end": [], "own": [], "dataset": []}
         ).astype(np.int64)
@@ -178,27 +179,27 @@ def _loops(activity: Activity) -> pd.DataFrame:
         rows["start"].to_numpy(np.int64),
         (rows["end"] - rows["start"]).to_numpy(np.int64),
     )
-    own = nesting.self_times(
+    self_ps = nesting.self_times(
         nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length
     )
     kind = activity.types.code("Dataset")
-    return rows.assign(op=rows["name"], type=kind, own=own, dataset=True).loc[
-        rows["name"].isin(inside), ["op", "type", "start", "end", "own", "dataset"]
+    return rows.assign(op=rows["name"], type=kind, own=self_ps, dataset=True).loc[
+        rows["name"].isin(durations), ["op", "type", "start", "end", "own", "dataset"]
     ]
 
 
 def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
-    inside = rows[rows["dataset"]]
-    code, start, end, own = (
-        inside[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
+    dataset_ops = rows[rows["dataset"]]
+    code, start, end, self_ps = (
+        dataset_ops[column].to_numpy(np.int64) for column in ("op", "start", "end", "own")
     )
     first, of_op = unique_rows(code)
     total, self_time = np.zeros((2, len(first)), np.int64)
     np.add.at(total, of_op, end - start)
-    np.add.at(self_time, of_op, own)
+    np.add.at(self_time, of_op, self_ps)
     names, types, texts = activity.ops.values, activity.types.values, activity.texts.values
     op = [str(names[c]) for c in code[first].tolist()]
-    of_first = inside["type"].to_numpy(np.int64)[first].tolist()
+    of_first = dataset_ops["type"].to_numpy(np.int64)[first].tolist()
     kind = [_torch_category(o, str(types[c])) for o, c in zip(op, of_first, strict=True)]
     calls = activity.calls
     copies = calls.take(
@@ -207,8 +208,8 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     first_call, of_call = unique_rows(copies.name.astype(np.int64))
     time = np.zeros(len(first_call), np.int64)
     np.add.at(time, of_call, copies.end - copies.start)
-    # A call that lies in several steps has a piece in each.
-    whole, _ = unique_rows(of_call, copies.event)
+    # A call over several steps has a piece in each.
+    first_piece, _ = unique_rows(of_call, copies.event)
     return pd.DataFrame(
         {
             "op": [*op, *(copy_name(texts[c]) for c in copies.name[first_call].tolist())],
@@ -216,7 +217,7 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
             "occurrences": np.concatenate(
                 [
                     np.bincount(of_op, minlength=len(first)),
-                    np.bincount(of_call[whole], minlength=len(time)),
+                    np.bincount(of_call[first_piece], minlength=len(time)),
                 ]
             ),
             "total_ms": np.concatenate([total, time]) / 1e9,
@@ -241,9 +242,9 @@ def _torch_category(op: str, kind: str) -> str:
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
     # Shares are of the self time of all input ops, so total shares of nested iterators add up to
     # more than 100.
-    whole = float(table["self_ms"].sum()) or np.nan
+    total = float(table["self_ms"].sum()) or np.nan
     table = table.assign(
-        total_percent=100 * table["total_ms"] / whole, self_percent=100 * table["self_ms"] / whole
+        total_percent=100 * table["total_ms"] / total, self_percent=100 * table["self_ms"] / total
     )
     columns = [
         "op",
@@ -260,34 +261,29 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The input ops of several hosts, of which each is given as `ops`, as it would give all of them
-    together.
-    """
+    """The input ops of several hosts together; of each host the result of `ops`."""
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-    # The order of the first host is the order in which categories of equal time stand.
-    return _shares(
-        rows.groupby(["op", "category"], sort=False)[["occurrences", "total_ms", "self_ms"]]
-        .sum()
-        .reset_index()
-    )
+    # Categories of equal time have the order of the first host.
+    by_op = rows.groupby(["op", "category"], sort=False)
+    return _shares(by_op[["occurrences", "total_ms", "self_ms"]].sum().reset_index())
 
 
 def unrecorded(table: pd.DataFrame, framework: Framework) -> dict[str, str]:
-    """The kinds of input work of which the profile cannot tell that there was none, and why.
+    """The kinds of input work that may have happened without being recorded, and why.
 
-    JAX has no input pipeline of its own. What one of tf.data or Grain, say, does is known by what
-    its stages state; what Python code does between two steps, or in the wait of ``nbprof.steps``,
-    is not. Nor does JAX record which calls of the host copy to a device.
+    JAX has no input pipeline. The work of tf.data or Grain, for example, is known by the labels of
+    their stages; Python code between two steps, or in the wait of ``nbprof.steps``, is not. Nor
+    does JAX record which calls of the host copy to a device.
     """
     if framework is not JAX:
         return {}
-    there = set(table["category"])
-    if there & set(READING):
-        there |= set(READING)
+    recorded = set(table["category"])
+    if recorded & set(READING):
+        recorded |= set(READING)
     return {
         kind: _NO_COPIES if kind == "enqueue" else _NO_STAGES
         for kind in CATEGORIES
-        if kind not in there
+        if kind not in recorded
     }
 
 
@@ -306,141 +302,130 @@ def categories(
         Why steps wait for input: if not for this work, nothing of it needs help.
     """
     time = table.groupby("category")["self_ms"].sum()
-    whole = float(time.sum())
+    total = float(time.sum())
     kinds = {tf_data.base(str(op)) for op in table["op"]}
     rows = []
-    known = TORCH_CATEGORIES if framework is PYTORCH else CATEGORIES
+    categories = TORCH_CATEGORIES if framework is PYTORCH else CATEGORIES
     if framework is JAX:
-        known = {**known, "other": (known["other"][0], _READ_AHEAD)}
+        categories = {**categories, "other": (categories["other"][0], _READ_AHEAD)}
+    maps_in_parallel = bool(kinds & _MAPS) and "Map" not in kinds
     unknown = unrecorded(table, framework)
-    for key, (label, advice) in known.items():
-        value = np.nan if key in unknown else float(time.get(key, 0.0))
+    for key, (label, advice) in categories.items():
+        time_ms = np.nan if key in unknown else float(time.get(key, 0.0))
+        if key == "preprocessing" and maps_in_parallel:
+            advice = _MAPPED
         rows.append(
             {
                 "category": key,
                 "label": label,
-                "time_ms": value,
-                "percent": 100 * value / whole if whole else np.nan,
-                "advice": (
-                    _helps(key, advice, kinds) if value > 0 and not _excused(key, why) else ""
-                ),
+                "time_ms": time_ms,
+                "percent": 100 * time_ms / total if total else np.nan,
+                "advice": advice if time_ms > 0 and _waits_for(key, why) else "",
             }
         )
-    out = pd.DataFrame(rows)
-    return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)
+    return pd.DataFrame(rows).sort_values(
+        "time_ms", ascending=False, kind="stable", ignore_index=True
+    )
 
 
-def _excused(key: str, why: tf_data.Cause) -> bool:
-    """Whether steps do not wait for input work of a kind."""
-    return why.kind == tf_data.HARDLY or (why.kind == tf_data.ELSEWHERE and key in READING)
+def _waits_for(key: str, why: tf_data.Cause) -> bool:
+    """True if steps may wait for input work of a kind."""
+    if why.kind == tf_data.HARDLY:
+        return False
+    return why.kind != tf_data.ELSEWHERE or key not in READING
 
 
-def _helps(key: str, advice: str, kinds: set[str]) -> str:
-    """What helps input work of a kind; what maps in parallel already is not advised to."""
-    return _MAPPED if key == "preprocessing" and kinds & _MAPS and "Map" not in kinds else advice
-
-
-# Of the time of all input work the part that copies to the device.
+# Percent of the time of all input work that copies to the device.
 _DOMINANT, _SIGNIFICANT = 90.0, 10.0
 
 
 def summary(
     activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueued: Enqueued
 ) -> dict[str, Any]:
-    """The mapping `p.input_pipeline.summary`: how much of a step is input, of which kinds, and what
-    to do next.
+    """The mapping `p.input_pipeline.summary`: the share of input in a step, its kinds, and what to
+    do next.
 
     Parameters
     ----------
+    activity : Activity
     steps : DataFrame
         `Run.steps`.
     table : DataFrame
         The input ops, from `ops`.
     enqueued : tuple
-        What `enqueues` gives.
+        The result of `enqueues`.
     """
     used = counted(steps)
-    out: dict[str, Any] = {"steps": len(used), **_shares_of_steps(used)}
-    waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
-    other = None if other is None else other - waiting_percent(steps)
-    place, how = checks.input_class(waits, other)
-    out |= {
-        "bound": place,
-        "level": how,
-        "statement": checks.input_statement(waits, other, activity.unit),
-    }
-    if out["input_percent"] is not None and not traced(activity, used, table):
-        out |= dict.fromkeys(_SHARES)
-        if how != "potential":
-            place = "unknown"
-            out |= {"bound": place, "level": place, "statement": checks.UNTRACED}
-    elif how == "no" and not waits_traced(activity, table):
-        place = "unknown"
-        out |= {
-            "bound": place,
-            "level": place,
-            "statement": checks.copies_statement(waits or 0.0, activity.unit),
-        }
-    time = {
-        str(kind): float(us)
-        for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()
-    }
+    classification = _classification(activity, steps, used, table)
+    self_ms = table.groupby("category")["self_ms"].sum()
+    time = {str(kind): float(us) for kind, us in (self_ms * 1000).items()}
     ratio, source = _enqueue_ratio(used, enqueued)
     parts = scaled(time, ratio)
-    whole = sum(parts.values())
-    out["enqueue_ratio"], out["enqueue_ratio_from"] = ratio, source
+    total = sum(parts.values())
     count = len(steps)
-    out["breakdown"] = pd.DataFrame(
+    breakdown = pd.DataFrame(
         {
             "category": list(parts),
             "us": list(parts.values()),
-            "us_per_step": [value / count if count else np.nan for value in parts.values()],
-            "percent": [100 * value / whole if whole else np.nan for value in parts.values()],
+            "us_per_step": [us / count if count else np.nan for us in parts.values()],
+            "percent": [100 * us / total if total else np.nan for us in parts.values()],
         }
     )
-    share = (
-        100 * parts["enqueue"] / whole
-        if whole and "enqueue" not in unrecorded(table, activity.framework)
-        else None
-    )
-    out["copy_percent"] = share
-    out["copy_level"] = None if share is None else copy_level(share)
-    unit = activity.unit
-    of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole
-    out["next_step"] = (
-        _OF_GRAPH
-        if of_graph
-        else _next_step(place, whole, parts["enqueue"], activity.framework.words, activity.unit)
-    )
-    if (
-        place in ("host", "both")
-        and not whole
-        and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2
-    ):
-        who, when = (
-            ("The program waits", "they are needed")
-            if unit.whole
-            else (f"{unit.plural.capitalize()} wait", f"{unit.the} needs them")
-        )
-        out["next_step"] = (
-            f"{who} for arrays copied from host memory to the device: keep in device memory what"
-            f" fits, and start the other copies before {when}."
-        )
-    return out
+    copy_percent = None
+    if total and "enqueue" not in unrecorded(table, activity.framework):
+        copy_percent = 100 * parts["enqueue"] / total
+    return {
+        "steps": len(used),
+        **_shares_of_steps(used),
+        **classification,
+        "enqueue_ratio": ratio,
+        "enqueue_ratio_from": source,
+        "breakdown": breakdown,
+        "copy_percent": copy_percent,
+        "copy_level": None if copy_percent is None else copy_level(copy_percent),
+        "next_step": _advice(activity, used, str(classification["bound"]), total, parts["enqueue"]),
+    }
+
+
+def _classification(
+    activity: Activity, steps: pd.DataFrame, used: pd.DataFrame, table: pd.DataFrame
+) -> dict[str, Any]:
+    """The side that steps wait for, how much, and a sentence: `bound`, `level`, `statement`; and
+    the shares of input as None if these are unknown.
+    """
+    waits, other = _ratio(used, "input_ms"), _ratio(used, "other_ms")
+    if other is not None:
+        other -= waiting_percent(steps)
+    bound, level = checks.input_class(waits, other)
+    classification = {
+        "bound": bound,
+        "level": level,
+        "statement": checks.input_statement(waits, other, activity.unit),
+    }
+    unknown = {"bound": "unknown", "level": "unknown"}
+    input_percent = _shares_of_steps(used)["input_percent"]
+    if input_percent is not None and not traced(activity, used, table):
+        no_shares = dict.fromkeys(_SHARES)
+        if level == "potential":
+            return {**no_shares, **classification}
+        return {**no_shares, **unknown, "statement": checks.UNTRACED}
+    if level == "no" and not waits_traced(activity, table):
+        return {**unknown, "statement": checks.copies_statement(waits or 0.0, activity.unit)}
+    return classification
 
 
 def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool:
-    """Whether the profile can tell how long steps wait for input.
+    """True if the profile can tell how long steps wait for input.
 
-    A Python generator leaves no event, so that a step without input is one whose input is unknown,
-    unless input work was recorded somewhere (`table`), or a device states its infeed.
+    A Python generator leaves no event: the input of a step without any is unknown, unless input
+    work was recorded somewhere (`table`), or a device states its infeed.
     """
     return bool(_states_input(activity) or len(table) or steps["input_ms"].sum() > 0)
 
 
 def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
-    """Whether the profile can tell of more input than copies to the device, which is all that some
-    recorders know of it.
+    """True if the profile can tell more of input than copies to the device, which is all that some
+    recorders include.
     """
     return bool(
         _states_input(activity)
@@ -450,7 +435,7 @@ def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
 
 
 def _states_input(activity: Activity) -> bool:
-    """Whether waits for input were recorded whatever makes it.
+    """True if waits for input were recorded for every kind of pipeline.
 
     An NPU states them by its iterations, a TPU whose programs read from an infeed, and the recorder
     of a notebook's loops.
@@ -462,46 +447,40 @@ def copy_level(percent: float) -> str:
     """The level of the share of input work that is copying to the device: dominant, significant or
     small.
     """
-    return (
-        "dominant"
-        if percent >= _DOMINANT
-        else "significant"
-        if percent >= _SIGNIFICANT
-        else "small"
-    )
+    if percent >= _DOMINANT:
+        return "dominant"
+    return "significant" if percent >= _SIGNIFICANT else "small"
 
 
 def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
     """The five kinds of input work in µs, from the self times of the input ops by kind.
 
-    The host works on input also while nobody waits for it. Where it enqueues to the device, the
-    share `ratio` of that in the time between two enqueues says how much of that time is input: what
-    is not enqueuing is then shared out among the other kinds by their self times. With a ratio of 0
-    (nothing was enqueued) the self times stand as they are. Source: TensorFlow Profiler's input
-    pipeline analyzer.
+    The host works on input also while nobody waits for it. If it enqueues to the device, `ratio` is
+    the fraction of that in the time between two enqueues, and how much of that time is input: the
+    rest is divided among the other kinds by their self times. With a ratio of 0 (nothing was
+    enqueued) the self times stand as they are. Source: TensorFlow Profiler's input pipeline
+    analyzer.
     """
     enqueue = float(time.get("enqueue", 0.0))
-    own = {kind: float(time.get(kind, 0.0)) for kind in READING}
-    total = sum(own.values())
+    reading = {kind: float(time.get(kind, 0.0)) for kind in READING}
+    total = sum(reading.values())
     rest = enqueue * (1 - ratio) / ratio if ratio else total
-    out = {
-        "enqueue": enqueue,
-        **{kind: rest * value / total if total else 0.0 for kind, value in own.items()},
-    }
-    # The last bits of a float are no input work.
-    left = rest - sum(out[kind] for kind in READING)
-    out["other"] = (left if left > 1e-9 * rest else 0.0) + (
-        0.0 if ratio else float(time.get("other", 0.0))
-    )
-    return out
+    parts = {"enqueue": enqueue}
+    for kind, us in reading.items():
+        parts[kind] = rest * us / total if total else 0.0
+    other = 0.0 if ratio else float(time.get("other", 0.0))
+    # The last bits of a float are not input work.
+    left = rest - sum(parts[kind] for kind in READING)
+    parts["other"] = (left if left > 1e-9 * rest else 0.0) + other
+    return parts
 
 
 Enqueued = tuple[int, int, bool]
 
 
 def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
-    """How long the host enqueued to devices and how long it was from one enqueue to the next, ps;
-    whether it enqueued or copied at all.
+    """The time in which the host enqueued to devices and the time from one enqueue to the next, ps;
+    and whether it enqueued or copied at all.
 
     `rows` are the host ops.
     """
@@ -511,29 +490,30 @@ def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
         for code in rows["type"].unique().tolist()
         if str(types[code]).startswith("InfeedEnqueue")
     ]
-    mine = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
-    if len(mine):
-        same = mine["lane"].to_numpy()[1:] == mine["lane"].to_numpy()[:-1]
-        start, end = mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
-        if between := int((start[1:] - start[:-1])[same].sum()):
+    infeed_ops = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
+    if len(infeed_ops):
+        same = infeed_ops["lane"].to_numpy()[1:] == infeed_ops["lane"].to_numpy()[:-1]
+        start, end = infeed_ops["start"].to_numpy(np.int64), infeed_ops["end"].to_numpy(np.int64)
+        between = int((start[1:] - start[:-1])[same].sum())
+        if between:
             return int((end - start)[:-1][same].sum()), between, True
     copies = [
         code
         for code in rows["op"].unique().tolist()
         if str(names[code]).upper().startswith("MEMCPYHTOD")
     ]
-    return 0, 0, bool(len(mine) or copies)
+    return 0, 0, bool(len(infeed_ops) or copies)
 
 
 def _enqueue_ratio(used: pd.DataFrame, enqueued: Enqueued) -> tuple[float, str | None]:
-    """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was
-    made from; 0 where nothing enqueues.
+    """The fraction of enqueuing in the time from one enqueue to the next, at most 1, and its
+    source; 0 if nothing enqueues.
     """
-    time, between, found = enqueued
+    time, between, copies = enqueued
     if between:
         return min(1.0, time / between), "enqueue starts"
     mean = _ratio(used, "host_to_device_ms")
-    if found and mean:
+    if copies and mean:
         return min(1.0, mean / 100), "copies of a step"
     return 0.0, None
 
@@ -552,21 +532,14 @@ def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
     """Input in percent of step time: of all steps together, and over the steps."""
     if not len(used) or used["input_ms"].isna().any():
         return dict.fromkeys(_SHARES)
-    each = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
-    sd = float(each.std(ddof=1)) if len(each) > 1 else None
-    return dict(
-        zip(
-            _SHARES,
-            (
-                _ratio(used, "input_ms"),
-                float(each.mean()),
-                sd,
-                float(each.min()),
-                float(each.max()),
-            ),
-            strict=True,
-        )
-    )
+    share = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
+    return {
+        "input_percent": _ratio(used, "input_ms"),
+        "mean_percent": float(share.mean()),
+        "sd_percent": float(share.std(ddof=1)) if len(share) > 1 else None,
+        "min_percent": float(share.min()),
+        "max_percent": float(share.max()),
+    }
 
 
 _OF_GRAPH = (
@@ -576,18 +549,37 @@ _OF_GRAPH = (
 )
 
 
-def _next_step(place: str, whole: float, enqueue: float, words: Words, unit: Unit) -> str:
-    """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the
-    device in it.
+def _advice(
+    activity: Activity, used: pd.DataFrame, bound: str, total: float, enqueue: float
+) -> str:
+    """The advice on what to do next; `total` is the time of all input work, `enqueue` that of
+    copies to the device in it.
     """
-    if place == "unknown":
+    unit = activity.unit
+    copied, waited = used["host_to_device_ms"].sum(), used["input_ms"].sum()
+    if bound in ("host", "both") and not total and copied > waited / 2:
+        subject, when = f"{unit.plural.capitalize()} wait", f"{unit.the} needs them"
+        if unit.whole:
+            subject, when = "The program waits", "they are needed"
+        return (
+            f"{subject} for arrays copied from host memory to the device: keep in device memory"
+            f" what fits, and start the other copies before {when}."
+        )
+    if ITERATIONS in activity.traits and bound not in ("unknown", "device") and not total:
+        return _OF_GRAPH
+    return _next_step(bound, total, enqueue, activity.framework.words, unit)
+
+
+def _next_step(bound: str, total: float, enqueue: float, words: Words, unit: Unit) -> str:
+    """The advice by the times of input work alone; parameters as of `_advice`."""
+    if bound == "unknown":
         return "Loop over nbprof.steps(data): the wait for each batch then counts as input."
-    if place == "device":
+    if bound == "device":
         return f"The input keeps up: look at the rest of {unit.the}."
-    if whole > enqueue:
+    if total > enqueue:
         return "See below which input work takes time, and what helps."
-    reads = f"The work of {words.loader} would be shown here."
-    if whole:
-        ahead = f" {words.copy_ahead}" if words.copy_ahead else ""
-        return f"Only copies to the device were recorded as input work.{ahead} {reads}"
-    return f"No input work was recorded. {reads}"
+    hint = f"The work of {words.loader} would be shown here."
+    if not total:
+        return f"No input work was recorded. {hint}"
+    ahead = f" {words.copy_ahead}" if words.copy_ahead else ""
+    return f"Only copies to the device were recorded as input work.{ahead} {hint}"

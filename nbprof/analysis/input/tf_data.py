@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -76,60 +77,92 @@ def frames(
     """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators
     of the slowest calls of each.
 
-    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` picks out of
+    The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` selects from
     the last.
     """
-    calls, nodes, parts = tables.calls, tables.nodes, tables.parts
-    params = activity.iterator_params
-    label = tables.pipelines["label"].to_numpy(object)
-    host = (
-        np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)]
-        if len(label)
-        else np.zeros(0, object)
-    )
-    path = nodes["name"].to_numpy(object)
-    of = calls["pipeline"].to_numpy(np.int64)
-    worst = calls["bottleneck"].to_numpy(np.int64)
-    listed = pd.DataFrame(
+    calls = tables.calls
+    pipelines = len(tables.pipelines)
+    pipeline = calls["pipeline"].to_numpy(np.int64)
+    columns = _columns(tables.parts)
+    merged = _together(columns, pipeline)
+    begin = np.searchsorted(merged["pipeline"], np.arange(pipelines + 1)).tolist()
+    graph = _Graphs(activity, tables)
+    graphs = [
+        graph(merged, slice(begin[number], begin[number + 1]), number)
+        for number in range(pipelines)
+    ]
+    rank = calls["rank"].to_numpy(np.int64)
+    slow = np.flatnonzero(rank < SLOWEST)
+    first, stop = (np.searchsorted(columns["call"], edge) for edge in (slow, slow + 1))
+    slowest = [
+        graph(columns, slice(low, high), number)
+        for low, high, number in zip(
+            first.tolist(), stop.tolist(), pipeline[slow].tolist(), strict=True
+        )
+    ]
+    ranked = _frame(slowest)[NODES].assign(rank=np.repeat(rank[slow], stop - first))
+    listed = _listed_calls(activity, tables)
+    return _summary(activity, tables, graphs), _frame(graphs)[NODES], listed, ranked
+
+
+def _hosts(activity: Activity, pipelines: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """The name of the host of each pipeline."""
+    if not len(pipelines):
+        return np.zeros(0, object)
+    names = [activity.hosts[host] for host in pipelines["host"].tolist()]
+    return np.array(names, object)
+
+
+def _listed_calls(activity: Activity, tables: Calls) -> pd.DataFrame:
+    """The calls as `p.tf_data.calls`."""
+    calls = tables.calls
+    pipeline = calls["pipeline"].to_numpy(np.int64)
+    bottleneck = calls["bottleneck"].to_numpy(np.int64)
+    path = tables.nodes["name"].to_numpy(object)[bottleneck]
+    return pd.DataFrame(
         {
-            "host": host[of],
-            "pipeline": label[of],
+            "host": _hosts(activity, tables.pipelines)[pipeline],
+            "pipeline": tables.pipelines["label"].to_numpy(object)[pipeline],
             "rank": calls["rank"],
             "start_ms": calls["start"] / 1e9,
             "duration_us": calls["duration"] / 1e6,
-            "bottleneck": [name.rpartition("::")[2] for name in path[worst]],
-            "bottleneck_path": path[worst],
+            "bottleneck": [name.rpartition("::")[2] for name in path],
+            "bottleneck_path": path,
             "bottleneck_us": calls["latency"] / 1e6,
         },
         columns=CALLS,
     )
-    ident = nodes["id"].to_numpy(np.int64)
-    duration, latency = calls["duration"].to_numpy(np.int64), calls["latency"].to_numpy(np.int64)
-    columns = _columns(parts)
-    merged = _together(columns, of)
-    begin = np.searchsorted(merged["pipeline"], np.arange(len(label) + 1)).tolist()
-    graph = _Graphs(activity, tables)
-    together = [graph(merged, slice(*begin[at : at + 2]), at) for at in range(len(label))]
-    begin = np.searchsorted(of, np.arange(len(label) + 1))
+
+
+def _summary(activity: Activity, tables: Calls, graphs: list[dict[str, Any]]) -> pd.DataFrame:
+    """The pipelines as `p.tf_data.pipelines`; `graphs` are those of all their calls."""
+    calls, nodes = tables.calls, tables.nodes
+    path, ident = nodes["name"].to_numpy(object), nodes["id"].to_numpy(np.int64)
+    bottleneck, duration, latency = (
+        calls[name].to_numpy(np.int64) for name in ("bottleneck", "duration", "latency")
+    )
+    hosts = _hosts(activity, tables.pipelines)
+    pipeline = calls["pipeline"].to_numpy(np.int64)
+    begin = np.searchsorted(pipeline, np.arange(len(hosts) + 1)).tolist()
     rows = []
-    for at, (first, stop) in enumerate(zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)):
+    for number, label in enumerate(tables.pipelines["label"].tolist()):
+        first, stop = begin[number], begin[number + 1]
         time = duration[first:stop]
-        name = str(path[worst[first]])
-        of_arrays = any(
-            re.search(tf_data_advice.OF_ARRAYS, long) for long in together[at]["long_name"]
-        )
-        of_generator = tf_data_advice.over_generator(name, together[at]["long_name"])
+        name = str(path[bottleneck[first]])
+        long_names = graphs[number]["long_name"]
+        of_arrays = any(re.search(tf_data_advice.OF_ARRAYS, text) for text in long_names)
+        params = activity.iterator_params.get(int(ident[bottleneck[first]]), {})
         text, fix = tf_data_advice.advice(
             name,
             float(time[0]) / 1e6,
-            params.get(int(ident[worst[first]]), {}),
+            params,
             of_arrays,
-            of_generator,
+            tf_data_advice.over_generator(name, long_names),
         )
         rows.append(
             {
-                "host": host[at],
-                "pipeline": label[at],
+                "host": hosts[number],
+                "pipeline": label,
                 "calls": len(time),
                 "slow_calls": int((time > SLOW_CALL_PS).sum()),
                 "mean_us": float(time.mean()) / 1e6,
@@ -142,18 +175,9 @@ def frames(
                 "fix": fix,
             }
         )
-    pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values(
+    return pd.DataFrame(rows, columns=PIPELINES).sort_values(
         "max_us", ascending=False, kind="stable", ignore_index=True
     )
-    rank = calls["rank"].to_numpy(np.int64)
-    shown = np.flatnonzero(rank < SLOWEST)
-    first, stop = (np.searchsorted(columns["call"], edge) for edge in (shown, shown + 1))
-    slowest = [
-        graph(columns, slice(*span), at)
-        for *span, at in zip(first.tolist(), stop.tolist(), of[shown].tolist(), strict=True)
-    ]
-    ranked = _frame(slowest)[NODES].assign(rank=np.repeat(rank[shown], stop - first))
-    return pipelines, _frame(together)[NODES], listed, ranked
 
 
 def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
@@ -161,14 +185,10 @@ def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
     `tables.calls`.
     """
     columns = _columns(tables.parts)
-    span = np.searchsorted(columns["call"], [call, call + 1]).tolist()
-    return _frame(
-        [
-            _Graphs(activity, tables)(
-                columns, slice(*span), int(tables.calls["pipeline"].to_numpy(np.int64)[call])
-            )
-        ]
-    )
+    first, stop = np.searchsorted(columns["call"], [call, call + 1]).tolist()
+    pipeline = int(tables.calls["pipeline"].to_numpy(np.int64)[call])
+    graph = _Graphs(activity, tables)
+    return _frame([graph(columns, slice(first, stop), pipeline)])
 
 
 def _columns(parts: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
@@ -179,32 +199,34 @@ def _together(parts: dict[str, npt.NDArray[Any]], pipeline: Int64s) -> dict[str,
     """The parts of all calls of a pipeline as those of one, by pipeline and node; `pipeline` is
     that of each call.
     """
-    of, node = pipeline[parts["call"]], parts["node"]
-    order = np.lexsort((node, of))
-    of, node = of[order], node[order]
-    begin = run_starts(of, node)
-    made = {
+    pipeline_of, node = pipeline[parts["call"]], parts["node"]
+    order = np.lexsort((node, pipeline_of))
+    pipeline_of, node = pipeline_of[order], node[order]
+    begin = run_starts(pipeline_of, node)
+    columns = {
         "total": np.add,
         "own": np.add,
         "count": np.add,
         "first": np.minimum,
         "blocking": np.logical_or,
     }
-    sums = {name: how.reduceat(parts[name][order], begin) for name, how in made.items()}
-    return {"pipeline": of[begin], "node": node[begin], **sums}
+    sums = {name: how.reduceat(parts[name][order], begin) for name, how in columns.items()}
+    return {"pipeline": pipeline_of[begin], "node": node[begin], **sums}
 
 
 def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:
     """Graphs one below the other: one frame of many costs much less than many frames."""
     if not graphs:
         return pd.DataFrame(columns=NODES)
-    out = {name: [value for graph in graphs for value in graph[name]] for name in graphs[0]}
-    return pd.DataFrame({**out, "parent": pd.Series(out["parent"], dtype=object)})
+    columns = {
+        name: list(chain.from_iterable(graph[name] for graph in graphs)) for name in graphs[0]
+    }
+    return pd.DataFrame({**columns, "parent": pd.Series(columns["parent"], dtype=object)})
 
 
 class _Graphs:
-    """Makes graphs of iterators with their times: the columns of `p.tf_data.nodes`, of the rows of
-    one graph in a table of parts.
+    """Builds graphs of iterators with their times, the columns of `p.tf_data.nodes`, from the rows
+    of a graph in a table of parts.
     """
 
     def __init__(self, activity: Activity, tables: Calls) -> None:
@@ -215,7 +237,7 @@ class _Graphs:
         self._name = nodes["name"].to_numpy(object)
         self._root = pipelines["root"].to_numpy(np.int64)
         self._label = pipelines["label"].tolist()
-        self._hosts = [activity.hosts[at] for at in pipelines["host"].tolist()]
+        self._hosts = [activity.hosts[number] for number in pipelines["host"].tolist()]
         self._params = activity.iterator_params
 
     def __call__(
@@ -224,7 +246,9 @@ class _Graphs:
         node, first = parts["node"][rows], parts["first"][rows]
         order = np.lexsort((first, self._depth[node]))
         node = node[order]
-        total, own, blocking = (parts[name][rows][order] for name in ("total", "own", "blocking"))
+        total, self_ps, blocking = (
+            parts[name][rows][order] for name in ("total", "own", "blocking")
+        )
         root = int(self._root[pipeline])
         time = dict(zip(node.tolist(), total.tolist(), strict=True))
         parent = {
@@ -234,7 +258,7 @@ class _Graphs:
         }
         # Of equal ones that nearest to the root, then that with the smallest id.
         bottleneck = int(
-            node[np.lexsort((self._ident[node], self._depth[node], -own, ~blocking))[0]]
+            node[np.lexsort((self._ident[node], self._depth[node], -self_ps, ~blocking))[0]]
         )
         critical = _path(bottleneck, parent) | _heavier(bottleneck, time, parent)
         name, ident = self._name[node].tolist(), self._ident[node].tolist()
@@ -244,7 +268,7 @@ class _Graphs:
             "parent": [str(self._ident[parent[n]]) if n in parent else None for n in node.tolist()],
             "start_ms": (first[order] / 1e9).tolist(),
             "total_ms": (total / 1e9).tolist(),
-            "self_ms": (own / 1e9).tolist(),
+            "self_ms": (self_ps / 1e9).tolist(),
             "calls": parts["count"][rows][order].tolist(),
             "critical": [n in critical for n in node.tolist()],
             "bottleneck": (node == bottleneck).tolist(),
@@ -259,23 +283,25 @@ class _Graphs:
         }
 
 
-def _path(at: int, parent: dict[int, int]) -> set[int]:
-    out = {at}
-    while at in parent and parent[at] not in out:
-        at = parent[at]
-        out.add(at)
-    return out
+def _path(node: int, parent: dict[int, int]) -> set[int]:
+    path = {node}
+    while node in parent and parent[node] not in path:
+        node = parent[node]
+        path.add(node)
+    return path
 
 
-def _heavier(at: int, total: dict[int, int], parent: dict[int, int]) -> set[int]:
-    """Below the bottleneck the path follows the child with the most time, down to a source."""
-    out: set[int] = set()
+def _heavier(node: int, total: dict[int, int], parent: dict[int, int]) -> set[int]:
+    """The path below the bottleneck: at each level the child with the most time, down to a
+    source.
+    """
+    path: set[int] = set()
     while True:
-        below = [n for n, above in parent.items() if above == at and n not in out and n != at]
+        below = [n for n, above in parent.items() if above == node and n not in path and n != node]
         if not below:
-            return out
-        at = max(below, key=lambda n: total[n])
-        out.add(at)
+            return path
+        node = max(below, key=lambda n: total[n])
+        path.add(node)
 
 
 def calls(activity: Activity) -> Calls:
@@ -286,27 +312,37 @@ def calls(activity: Activity) -> Calls:
     nodes, node = _nodes(activity, rows)
     up, down = _pairs(rows, event, start, end, activity.iterator_links)
     low, high = np.maximum(start[up], start[down]), np.minimum(end[up], end[down])
-    own = end - start - union_by_group(up, low, high).totals(len(event))
+    self_ps = end - start - union_by_group(up, low, high).totals(len(event))
     pipelines = _pipelines(nodes)
     pipeline_of = np.full(len(nodes), -1, np.int64)
     pipeline_of[pipelines["root"].to_numpy(np.int64)] = np.arange(len(pipelines))
-    at = np.flatnonzero(pipeline_of[node] >= 0)
+    roots = np.flatnonzero(pipeline_of[node] >= 0)
     # By pipeline, the longest call first.
-    at = at[np.lexsort((start[at], start[at] - end[at], pipeline_of[node[at]]))]
-    of = pipeline_of[node[at]]
-    first = np.searchsorted(of, of)
-    call, row = _reached(up, down, at, len(event))
+    roots = roots[
+        np.lexsort(
+            (
+                start[roots],
+                start[roots] - end[roots],
+                pipeline_of[node[roots]],
+            )
+        )
+    ]
+    pipeline = pipeline_of[node[roots]]
+    first = np.searchsorted(pipeline, pipeline)
+    call, row = _reached(up, down, roots, len(event))
     overlap = high > low
-    blocking_call, blocking_row = _reached(up[overlap], down[overlap], at, len(event))
+    blocking_call, blocking_row = _reached(up[overlap], down[overlap], roots, len(event))
     blocks = _among(call * len(event) + row, blocking_call * len(event) + blocking_row)
-    parts = _parts(call, node[row], end[row] - start[row], own[row], start[row], blocks, len(nodes))
-    bottleneck, latency = _bottlenecks(parts, nodes, len(at))
+    parts = _parts(
+        call, node[row], end[row] - start[row], self_ps[row], start[row], blocks, len(nodes)
+    )
+    bottleneck, latency = _bottlenecks(parts, nodes, len(roots))
     table = pd.DataFrame(
         {
-            "pipeline": of,
-            "rank": np.arange(len(at)) - first,
-            "start": start[at],
-            "duration": end[at] - start[at],
+            "pipeline": pipeline,
+            "rank": np.arange(len(roots)) - first,
+            "start": start[roots],
+            "duration": end[roots] - start[roots],
             "bottleneck": bottleneck,
             "latency": latency,
         }
@@ -326,7 +362,7 @@ def _nodes(activity: Activity, rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s
     np.minimum.at(first, node, np.arange(len(rows)))
     names = activity.ops.values
     name = names[rows["name"].to_numpy(np.int64)[first]] if count else np.zeros(0, object)
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "host": host[first],
             "id": ident[first],
@@ -335,15 +371,16 @@ def _nodes(activity: Activity, rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s
             "parent": -1,
         }
     )
-    place = {
-        pair: i for i, pair in enumerate(zip(out["host"].tolist(), out["id"].tolist(), strict=True))
+    order_of = {
+        pair: i
+        for i, pair in enumerate(zip(table["host"].tolist(), table["id"].tolist(), strict=True))
     }
-    out["parent"] = [
-        place.get(pair, -1)
-        for pair in zip(out["host"].tolist(), out["parent_id"].tolist(), strict=True)
+    table["parent"] = [
+        order_of.get(pair, -1)
+        for pair in zip(table["host"].tolist(), table["parent_id"].tolist(), strict=True)
     ]
-    out["depth"] = [str(n).count("::") for n in name]
-    return out, np.asarray(node, np.int64)
+    table["depth"] = [str(n).count("::") for n in name]
+    return table, np.asarray(node, np.int64)
 
 
 def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
@@ -353,8 +390,8 @@ def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
     device = set(nodes.loc[takes, "parent"].tolist())
     counts: dict[tuple[int, str], int] = {}
     labels = []
-    for at, host in zip(roots.index.tolist(), roots["host"].tolist(), strict=True):
-        side = "Device" if at in device else "Host"
+    for root, host in zip(roots.index.tolist(), roots["host"].tolist(), strict=True):
+        side = "Device" if root in device else "Host"
         number = counts.get((host, side), 0)
         labels.append(f"{side}:{number}")
         counts[host, side] = number + 1
@@ -370,17 +407,17 @@ def _pipelines(nodes: pd.DataFrame) -> pd.DataFrame:
 def _pairs(
     rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links: npt.NDArray[np.int64]
 ) -> tuple[Int64s, Int64s]:
-    """Which call lies directly below which, as rows: by nesting on the thread, and by elements made
-    on other threads; each pair once.
+    """Pairs of calls, as rows, of which the second is directly below the first: by nesting on the
+    thread, and by elements produced on other threads; each pair once.
     """
     above = nesting.parents(rows["lane"].to_numpy(np.int32), start, end - start)
     inner = np.flatnonzero(above >= 0)
     up, down = above[inner].astype(np.int64), inner
     if len(links):
-        at = np.searchsorted(event, links)
-        at[at == len(event)] = 0
-        at = at[(event[at] == links).all(axis=1) & (links[:, 0] != links[:, 1])]
-        up, down = np.concatenate([up, at[:, 0]]), np.concatenate([down, at[:, 1]])
+        position = np.searchsorted(event, links)
+        position[position == len(event)] = 0
+        position = position[(event[position] == links).all(axis=1) & (links[:, 0] != links[:, 1])]
+        up, down = np.concatenate([up, position[:, 0]]), np.concatenate([down, position[:, 1]])
         # Sorting is faster here than the hashing of np.unique.
         key = np.sort(up * len(event) + down)
         key = key[run_starts(key)]
@@ -388,19 +425,19 @@ def _pairs(
     return up, down
 
 
-def _among(values: Int64s, known: Int64s) -> Flags:
-    """Which values are among the known ones."""
-    if not len(known):
+def _among(values: Int64s, members: Int64s) -> Flags:
+    """Flags of the values that are members."""
+    if not len(members):
         return np.zeros(len(values), np.bool_)
-    known = np.sort(known)
-    at = np.searchsorted(known, values)
-    at[at == len(known)] = 0
-    return np.asarray(known[at] == values, np.bool_)
+    members = np.sort(members)
+    position = np.searchsorted(members, values)
+    position[position == len(members)] = 0
+    return np.asarray(members[position] == values, np.bool_)
 
 
 def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int64s, Int64s]:
-    """What each of some calls reaches, itself included, going down at most `MAX_DEPTH` links: pairs
-    (place in `starts`, row), each once.
+    """The calls that each of some calls reaches over at most `MAX_DEPTH` links, itself included:
+    pairs (index in `starts`, row), each once.
     """
     order = np.argsort(up, kind="stable")
     child = down[order]
@@ -430,7 +467,7 @@ def _parts(
     call: Int64s,
     node: Int64s,
     total: Int64s,
-    own: Int64s,
+    self_ps: Int64s,
     start: Int64s,
     blocking: Flags,
     nodes: int,
@@ -450,7 +487,7 @@ def _parts(
             "call": key[first] // nodes,
             "node": key[first] % nodes,
             "total": np.add.reduceat(total[order], first),
-            "own": np.add.reduceat(own[order], first),
+            "own": np.add.reduceat(self_ps[order], first),
             "count": np.diff(np.append(first, len(key))),
             "first": np.minimum.reduceat(start[order], first),
             "blocking": np.logical_or.reduceat(blocking[order], first),
@@ -460,11 +497,14 @@ def _parts(
 
 def _bottlenecks(parts: pd.DataFrame, nodes: pd.DataFrame, count: int) -> tuple[Int64s, Int64s]:
     """By call the iterator that is its bottleneck, and its self time in the call."""
-    mine = parts[parts["blocking"].to_numpy(np.bool_)]
-    node = mine["node"].to_numpy(np.int64)
+    blocking_parts = parts[parts["blocking"].to_numpy(np.bool_)]
+    node = blocking_parts["node"].to_numpy(np.int64)
     depth, ident = nodes["depth"].to_numpy(np.int64)[node], nodes["id"].to_numpy(np.int64)[node]
-    call, own = mine["call"].to_numpy(np.int64), mine["own"].to_numpy(np.int64)
-    order = np.lexsort((ident, depth, -own, call))
+    call, self_ps = (
+        blocking_parts["call"].to_numpy(np.int64),
+        blocking_parts["own"].to_numpy(np.int64),
+    )
+    order = np.lexsort((ident, depth, -self_ps, call))
     # Each call reaches its own root, which blocks, so that each has a first.
     first = order[np.searchsorted(call[order], np.arange(count))] if count else order[:0]
-    return node[first], own[first]
+    return node[first], self_ps[first]

@@ -1,4 +1,4 @@
-"""Which blocks are live at a given time: at an allocator's peak, or any other time."""
+"""The blocks that are live at an allocator's peak, or any other time."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ _ALIKE = ["allocated_bytes", "requested_bytes", "op", "region_type", "data_type"
 def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     """Blocks alive at the peak of each allocator, largest first: the columns of `p.memory.peak`.
 
-    Of the step of the peak the blocks are known one by one; what was in use before it is one row,
-    `unused preallocated device memory`, so that the rows add up to the bytes in use. PyTorch's
-    allocators are followed from the start of the recording; there the one row is `allocated before
-    the recording`. A block is freed by any later deallocation at its address; XProf looks at those
-    of the step alone.
+    Blocks allocated in the step of the peak are listed; memory in use before it is one row, `unused
+    preallocated device memory`, so that the rows add up to the bytes in use. PyTorch's allocators
+    are followed from the start of the recording; there that row is `allocated before the
+    recording`. A block is freed by any later deallocation at its address; XProf only considers
+    those of the step.
     """
-    seen = _Timeline(rows)
+    timeline = _Timeline(rows)
     parts = []
     for total in totals[totals["peak_bytes"].notna()].to_dict("records"):
-        mine = seen.of(total["memory_id"])
+        memory_rows = timeline.rows_of(total["memory_id"])
         equal = np.flatnonzero(
-            (seen.time_ms[mine] == total["peak_time_ms"])
-            & (seen.in_use[mine] == total["peak_bytes"])
+            (timeline.time_ms[memory_rows] == total["peak_time_ms"])
+            & (timeline.in_use[memory_rows] == total["peak_bytes"])
         )
-        last = int(equal[np.argmax(seen.order[mine[equal]])])
-        parts.append(seen.alive(mine, last))
+        last = int(equal[np.argmax(timeline.order[memory_rows[equal]])])
+        parts.append(timeline.alive(memory_rows, last))
     return _table(rows, parts)
 
 
 def at(
     rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False
 ) -> pd.DataFrame:
-    """The same at any moment: after the last event at or before it, of one allocator or of all in
-    the order of their names.
+    """The blocks alive at a moment: after the last event at or before it, of one allocator or of
+    all in the order of their names.
 
     With `whole` blocks are followed from the start of the recording, as PyTorch's always are.
     """
-    seen = _Timeline(rows)
+    timeline = _Timeline(rows)
     parts = []
     for ident in sorted(rows["memory_id"].unique()) if memory_id is None else [memory_id]:
-        mine = seen.of(ident)
-        last = int(np.searchsorted(seen.time_ms[mine], time_ms, side="right")) - 1
+        memory_rows = timeline.rows_of(ident)
+        last = int(np.searchsorted(timeline.time_ms[memory_rows], time_ms, side="right")) - 1
         if last >= 0:
-            parts.append(seen.alive(mine, last, whole))
+            parts.append(timeline.alive(memory_rows, last, from_start=whole))
     return _table(rows, parts)
 
 
 class _Alive(NamedTuple):
-    """What one allocator has in use: positions of the allocations in the timeline, and what else,
-    as values of `_ALIKE`.
+    """The memory that one allocator has in use: rows of the allocations in the timeline, and other
+    memory as values of `_ALIKE`.
     """
 
     memory_id: object
@@ -71,99 +71,93 @@ class _Alive(NamedTuple):
 
 
 class _Timeline:
-    """The columns of the timeline that tell what is alive, each taken out of it once for all
-    allocators.
-    """
+    """The columns of the timeline that `alive` needs, extracted once for all allocators."""
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        # As plain objects: pandas would look for what is missing first.
-        self._of, idents = pd.factorize(rows["memory_id"].to_numpy(object))
-        self._number = {ident: number for number, ident in enumerate(idents.tolist())}
+        # As plain objects: pandas would look for missing values first.
+        self._memory, idents = pd.factorize(rows["memory_id"].to_numpy(object))
+        self._code = {ident: code for code, ident in enumerate(idents.tolist())}
         self.time_ms, self.order, self._group = (
             rows[key].to_numpy() for key in ("time_ms", "order", "group")
         )
         self.in_use = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1)
         self._memory_id = rows["memory_id"]
         self._allocated = rows["allocated_bytes"].to_numpy(np.int64, na_value=0)
-        self._heap, self._stack = _known(rows["heap_bytes"]), _known(rows["stack_bytes"])
-        self._more_than_blocks = self._stack[1] | rows["requested_bytes"].notna().to_numpy(np.bool_)
-        self._allocation = allocating(rows)
-        self._placed = rows["address"].notna().to_numpy(np.bool_)
+        self._heap, self._stack = rows["heap_bytes"], rows["stack_bytes"]
+        self._more_than_blocks = self._stack.notna().to_numpy(np.bool_) | rows[
+            "requested_bytes"
+        ].notna().to_numpy(np.bool_)
+        self._is_allocation = allocating(rows)
+        self._has_address = rows["address"].notna().to_numpy(np.bool_)
         self._address = rows["address"].to_numpy(np.int64, na_value=0)
 
-    def of(self, memory_id: object) -> Int64s:
-        """Positions of the events of one allocator."""
-        return (
-            np.flatnonzero(self._of == self._number[memory_id])
-            if memory_id in self._number
-            else np.zeros(0, np.int64)
-        )
+    def rows_of(self, memory_id: object) -> Int64s:
+        """Rows of the events of one allocator."""
+        if memory_id not in self._code:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self._memory == self._code[memory_id])
 
-    def alive(self, mine: Int64s, last: int, whole: bool = False) -> _Alive:
-        """Blocks alive after one of the events `mine` of an allocator, and rows for what else is in
-        use then.
+    def alive(self, memory_rows: Int64s, last: int, from_start: bool = False) -> _Alive:
+        """Blocks alive after one of the events of an allocator, and rows for other memory in use.
 
-        With `whole` those of the whole recording, else of the step of the event, where the recorder
+        With `from_start` those of the recording, else of the step of the event if the recorder
         states more than blocks.
         """
-        event, until = mine[last], mine[: last + 1]
-        whole = whole or not self._more_than_blocks[mine].any()
-        blocks, rest = np.zeros(0, np.int64), EARLIER if whole else UNUSED
-        if self._placed[until].all():
-            blocks = until[last_at_address(self._address[until], self._allocation[until])]
-            if not whole:
+        event, until = memory_rows[last], memory_rows[: last + 1]
+        from_start = from_start or not self._more_than_blocks[memory_rows].any()
+        blocks = np.zeros(0, np.int64)
+        if self._has_address[until].all():
+            name = EARLIER if from_start else UNUSED
+            blocks = until[last_at_address(self._address[until], self._is_allocation[until])]
+            if not from_start:
                 blocks = blocks[self._group[blocks] == self._group[event]]
         else:
-            # Which block a deallocation frees is not known, so neither is which ones are alive.
-            rest = UNTOLD
-        heap, stack = (
-            int(values[event]) if known[event] else None
-            for values, known in (self._heap, self._stack)
-        )
-        more: list[list[Any]] = []
-        unmapped = 0 if heap is None else heap - int(self._allocated[blocks].sum())
-        if unmapped > 0:
-            more.append(
-                [unmapped, unmapped, rest, "persist/dynamic", "INVALID", "unknown"]
-                if rest == UNUSED
-                else [unmapped, pd.NA, rest, "", "", ""]
-            )
+            # The block that a deallocation frees is unknown, and so are those that are alive.
+            name = UNTOLD
+        heap, stack = _size(self._heap.iloc[event]), _size(self._stack.iloc[event])
+        rest: list[list[Any]] = []
+        unlisted = 0 if heap is None else heap - int(self._allocated[blocks].sum())
+        if unlisted > 0 and name == UNUSED:
+            rest.append([unlisted, unlisted, name, "persist/dynamic", "INVALID", "unknown"])
+        elif unlisted > 0:
+            rest.append([unlisted, pd.NA, name, "", "", ""])
         if stack is not None and stack > 0:
-            more.append([stack, stack, "stack", "stack", "INVALID", "unknown"])
-        return _Alive(self._memory_id.iloc[event], blocks, more)
+            rest.append([stack, stack, "stack", "stack", "INVALID", "unknown"])
+        return _Alive(self._memory_id.iloc[event], blocks, rest)
 
 
-def _known(column: pd.Series) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """The bytes in a column, and where they are known."""
-    return column.to_numpy(np.int64, na_value=0), column.notna().to_numpy(np.bool_)
+def _size(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
 
 
 def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:
-    """What each allocator has in use, equal blocks as one row, largest first."""
+    """The memory in use of each allocator, equal blocks as one row, largest first."""
     parts = [part for part in parts if len(part.blocks) or part.rest]
     if not parts:
         return pd.DataFrame(columns=COLUMNS)
-    table = rows[_ALIKE].iloc[np.concatenate([part.blocks for part in parts])]
-    table["_of"] = np.repeat(np.arange(len(parts)), [len(part.blocks) for part in parts])
-    rest = pd.DataFrame(
-        [[*row, number] for number, part in enumerate(parts) for row in part.rest],
-        columns=table.columns,
-    )
-    # Sizes may be missing where one is, or could be.
-    told = any(not part.rest for part in parts)
-    kinds = {
-        c: "Int64"
-        if table[c].isna().any() or rest[c].isna().any() or (told and table[c].dtype == "Int64")
-        else "int64"
-        for c in _ALIKE[:2]
-    }
-    both = [part.astype(kinds) for part in (table, rest) if len(part)]
-    rows = pd.concat(both, ignore_index=True) if len(both) > 1 else both[0].reset_index(drop=True)
-    rows = rows[["_of", *_ALIKE]]
+    blocks = rows[_ALIKE].iloc[np.concatenate([part.blocks for part in parts])]
+    blocks["_of"] = np.repeat(np.arange(len(parts)), [len(part.blocks) for part in parts])
+    rest_rows: list[list[Any]] = []
+    for number, part in enumerate(parts):
+        rest_rows += [[*row, number] for row in part.rest]
+    rest = pd.DataFrame(rest_rows, columns=blocks.columns)
+    # Sizes may be missing if one is, or could be.
+    may_lack = any(not part.rest for part in parts)
+    dtypes = {}
+    for column in _ALIKE[:2]:
+        lacks = blocks[column].isna().any() or rest[column].isna().any()
+        is_nullable = lacks or (may_lack and blocks[column].dtype == "Int64")
+        dtypes[column] = "Int64" if is_nullable else "int64"
+    tables = [table.astype(dtypes) for table in (blocks, rest) if len(table)]
+    if len(tables) > 1:
+        table = pd.concat(tables, ignore_index=True)
+    else:
+        table = tables[0].reset_index(drop=True)
+    table = table[["_of", *_ALIKE]]
     first, of_row = unique_rows(
-        *(pd.factorize(rows[column])[0].astype(np.int64) for column in rows)
+        *(pd.factorize(table[column])[0].astype(np.int64) for column in table)
     )
-    merged = rows.iloc[first].assign(occurrences=np.bincount(of_row, minlength=len(first)))
+    merged = table.iloc[first].assign(occurrences=np.bincount(of_row, minlength=len(first)))
     ascending = [True, False, False, True, True, True, True]
     merged = merged.sort_values(
         ["_of", *_ALIKE], ascending=ascending, kind="stable", ignore_index=True
@@ -178,20 +172,20 @@ def of(rows: pd.DataFrame, memory_id: object) -> pd.DataFrame:
 
 
 def allocating(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which events are allocations."""
+    """Flags of the events that are allocations."""
     return np.asarray(rows["event"].to_numpy(object) == "allocation", np.bool_)
 
 
 def from_the_begin(group: pd.DataFrame) -> bool:
-    """Whether blocks are followed from the start of the recording rather than of the step:
+    """True if blocks are followed from the start of the recording rather than of the step:
     PyTorch's, which state no more than blocks.
     """
     return bool(group["stack_bytes"].isna().all() and group["requested_bytes"].isna().all())
 
 
 def last_at_address(address: Int64s, allocation: npt.NDArray[np.bool_]) -> Int64s:
-    """Which of some events, in time order, are allocations of blocks still alive behind the last:
-    the last at their address.
+    """The rows of events, in time order, that allocate blocks still alive after the last event:
+    those that are the last at their address.
     """
     order = np.argsort(address, kind="stable")
     sorted_ = address[order]
@@ -200,7 +194,7 @@ def last_at_address(address: Int64s, allocation: npt.NDArray[np.bool_]) -> Int64
 
 
 class Moments(NamedTuple):
-    """Blocks alive at several moments of one allocator, as what changes from one to the next.
+    """Blocks alive at several moments of one allocator, as changes from one to the next.
 
     Attributes
     ----------
@@ -208,13 +202,12 @@ class Moments(NamedTuple):
         Position of each moment's event in the timeline. Moments are in the order of their steps,
         then in time.
     blocks : DataFrame
-        Every kind of block that is alive at any of them: equal ones are one row.
+        Every kind of block that is alive at any moment: equal ones are one row.
     moment, block, change : int32[k]
         At which moment (index into `at`) how many more or fewer of which kind (row of `blocks`) are
         alive than at the one before; before the first there are none. In the order of the moments.
     smaller_bytes, smaller_count : float64[m]
-        Of the blocks that were too many to be told, which are the smallest: bytes and number alive
-        at each moment.
+        Bytes and number alive at each moment of the smallest blocks, which were too many to list.
     whole : bool
         Whether blocks are followed from the start of the recording rather than of the step.
     """
@@ -230,74 +223,89 @@ class Moments(NamedTuple):
 
 
 def moments(
-    rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int64s | None = None
+    rows: pd.DataFrame, positions: Int64s, limit: int = 10_000, memory_rows: Int64s | None = None
 ) -> Moments | None:
-    """What `at` finds at several moments of one allocator, small enough to be sent; None where
-    blocks cannot be told apart.
+    """The blocks alive at several moments of one allocator, small enough to be sent; None if blocks
+    have no addresses.
 
     Parameters
     ----------
     rows : DataFrame
         The timeline of one allocator.
     positions : int64[m]
-        Events whose moments to tell.
-    most : int
-        The largest blocks that are told one by one.
-    mine : int64[n], optional
-        Its events, where the timeline has those of others too; `positions` are among these.
+        The events after which blocks are listed.
+    limit : int
+        How many of the largest blocks are listed.
+    memory_rows : int64[n], optional
+        Its events, if the timeline has those of others too; `positions` are among these.
     """
-    mine = np.arange(len(rows)) if mine is None else mine
-    if not len(mine) or not len(positions) or rows["address"].iloc[mine].isna().any():
+    memory_rows = np.arange(len(rows)) if memory_rows is None else memory_rows
+    address = rows["address"].iloc[memory_rows]
+    if not len(memory_rows) or not len(positions) or address.isna().any():
         return None
-    whole = from_the_begin(rows[["stack_bytes", "requested_bytes"]].take(mine))
-    step = np.zeros(len(mine), np.int64) if whole else rows["group"].to_numpy(np.int64)[mine]
-    known, rank = np.unique(step[positions], return_inverse=True)
+    from_start = from_the_begin(rows[["stack_bytes", "requested_bytes"]].take(memory_rows))
+    step = np.zeros(len(memory_rows), np.int64)
+    if not from_start:
+        step = rows["group"].to_numpy(np.int64)[memory_rows]
+    steps_used, rank = np.unique(step[positions], return_inverse=True)
     sort = np.lexsort((positions, rank.reshape(-1)))
-    at = positions[sort]
+    index = positions[sort]
     # Moments and blocks on one axis: their step, then their position.
-    width = len(mine) + 1
-    axis = rank.reshape(-1)[sort] * width + at
-    begun = np.flatnonzero(allocating(rows[["event"]].take(mine)))
-    row = np.minimum(np.searchsorted(known, step[begun]), len(known) - 1)
+    width = len(memory_rows) + 1
+    axis = rank.reshape(-1)[sort] * width + index
+    begun = np.flatnonzero(allocating(rows[["event"]].take(memory_rows)))
+    row = np.minimum(np.searchsorted(steps_used, step[begun]), len(steps_used) - 1)
     first = np.searchsorted(axis, row * width + begun)
-    stop = np.searchsorted(
-        axis, row * width + _until(rows["address"].iloc[mine].to_numpy(np.int64))[begun]
-    )
-    seen = np.flatnonzero((known[row] == step[begun]) & (stop > first))
-    sizes = rows["allocated_bytes"].iloc[mine[begun[seen]]].to_numpy(np.float64, na_value=0)
+    stop = np.searchsorted(axis, row * width + _until(address.to_numpy(np.int64))[begun])
+    seen = np.flatnonzero((steps_used[row] == step[begun]) & (stop > first))
+    sizes = rows["allocated_bytes"].iloc[memory_rows[begun[seen]]].to_numpy(np.float64, na_value=0)
     large = np.argsort(-sizes, kind="stable")
-    told, small = np.sort(large[:most]), large[most:]
-    alive = rows[_ALIKE].take(mine[begun[seen[told]]]).reset_index(drop=True)
+    listed, small = np.sort(large[:limit]), large[limit:]
+    alive = rows[_ALIKE].take(memory_rows[begun[seen[listed]]]).reset_index(drop=True)
     first_of_kind, kind = unique_rows(
         *(pd.factorize(alive[column])[0].astype(np.int64) for column in _ALIKE)
     )
     blocks = alive.iloc[first_of_kind].reset_index(drop=True)
-    when = np.concatenate([first[seen[told]], stop[seen[told]]])
-    keys, back = np.unique(when * max(len(blocks), 1) + np.tile(kind, 2), return_inverse=True)
-    change = np.bincount(
-        back.reshape(-1), weights=np.repeat([1, -1], len(kind)), minlength=len(keys)
-    ).astype(np.int32)
-    moment, block = np.divmod(keys, max(len(blocks), 1))
-    # Blocks that are alive at the last moment end behind it.
-    told_ = (change != 0) & (moment < len(at))
-
-    def running(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        ends = [
-            np.bincount(w[seen[small]], weights=weights, minlength=len(at) + 1)
-            for w in (first, stop)
-        ]
-        return np.asarray(np.cumsum(ends[0] - ends[1])[: len(at)])
-
-    of_small = running(sizes[small]), running(np.ones(len(small)))
+    changes = _changes(first[seen[listed]], stop[seen[listed]], kind, len(blocks), len(index))
+    spans = first[seen[small]], stop[seen[small]]
     return Moments(
-        at,
+        index,
         blocks,
-        moment[told_].astype(np.int32),
-        block[told_].astype(np.int32),
-        change[told_],
-        *of_small,
-        whole,
+        *changes,
+        _running_sum(*spans, sizes[small], len(index)),
+        _running_sum(*spans, np.ones(len(small)), len(index)),
+        from_start,
     )
+
+
+_Int32s = npt.NDArray[np.int32]
+
+
+def _changes(
+    first: Int64s, stop: Int64s, kind: Int64s, kinds: int, moments: int
+) -> tuple[_Int32s, _Int32s, _Int32s]:
+    """Moment, kind and number of the blocks that begin (or end) to be alive; `first` and `stop` are
+    the moments of each block.
+    """
+    width = max(kinds, 1)
+    keys, row = np.unique(
+        np.concatenate([first, stop]) * width + np.tile(kind, 2), return_inverse=True
+    )
+    weights = np.repeat([1, -1], len(kind))
+    change = np.bincount(row.reshape(-1), weights=weights, minlength=len(keys)).astype(np.int32)
+    moment, block = np.divmod(keys, width)
+    # Blocks that are alive at the last moment end behind it.
+    used = (change != 0) & (moment < moments)
+    return moment[used].astype(np.int32), block[used].astype(np.int32), change[used]
+
+
+def _running_sum(
+    first: Int64s, stop: Int64s, weights: npt.NDArray[np.float64], moments: int
+) -> npt.NDArray[np.float64]:
+    """float64[moments]: the sum of the weights of the blocks that are alive."""
+    begun = np.bincount(first, weights=weights, minlength=moments + 1)
+    ended = np.bincount(stop, weights=weights, minlength=moments + 1)
+    return np.asarray(np.cumsum(begun - ended)[:moments])
 
 
 def _until(address: Int64s) -> Int64s:
@@ -307,6 +315,6 @@ def _until(address: Int64s) -> Int64s:
     order = np.argsort(address, kind="stable")
     following = np.append(order[1:], len(order))
     following[np.append(address[order][1:] != address[order][:-1], True)] = len(order)
-    out = np.empty(len(order), np.int64)
-    out[order] = following
-    return out
+    result = np.empty(len(order), np.int64)
+    result[order] = following
+    return result

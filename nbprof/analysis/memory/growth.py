@@ -1,5 +1,5 @@
-"""Memory that grows from step to step: the least that an allocator has in use in each step, and
-what stays allocated.
+"""Memory that grows from step to step: the least that an allocator has in use in each step, and the
+blocks that stay allocated.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Growth:
         Bytes from the first of these steps to the last, and at most in use.
     capacity : int, optional
     op, shape : str
-        What allocated most of the blocks of these steps that were never freed, if it was one op;
-        their shape.
+        The op that allocated most of the blocks of these steps that were never freed, if it was one
+        op; their shape.
     """
 
     memory: str
@@ -56,76 +56,75 @@ def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> G
     """
     if not len(timeline):
         return None
-    # Of the rows only the columns that are asked for are taken, an allocator at a time.
     code, _ = pd.factorize(timeline["memory_id"].to_numpy(object))
-    by_memory = rows_by_code(code)
-    mine = counted(steps)
-    found = [one for rows in by_memory if (one := _of(mine, timeline, rows, hosts)) is not None]
-    return max(found, key=lambda one: one.rising * one.each / one.peak, default=None)
+    used = counted(steps)
+    by_memory = (_growth(used, timeline, rows, hosts) for rows in rows_by_code(code))
+    growths = [growth for growth in by_memory if growth is not None]
+    return max(growths, key=lambda growth: growth.rising * growth.each / growth.peak, default=None)
 
 
-def _of(
+def _growth(
     steps: pd.DataFrame, timeline: pd.DataFrame, rows: Int64s, hosts: Sequence[str]
 ) -> Growth | None:
-    def of(column: str) -> pd.Series:
-        return timeline[column].iloc[rows]
+    """The growth of one allocator, whose events are `rows`."""
 
-    rows = rows[(of("in_use_bytes").notna() & of("host").notna()).to_numpy(np.bool_)]
+    def column(name: str) -> pd.Series:
+        return timeline[name].iloc[rows]
+
+    rows = rows[(column("in_use_bytes").notna() & column("host").notna()).to_numpy(np.bool_)]
     if not len(rows) or not len(steps):
         return None
-    mine = steps[steps["host"] == hosts[int(of("host").iloc[0])]].sort_values(
-        "start_ms", kind="stable"
-    )
-    if len(mine) < 3:
+    host = hosts[int(column("host").iloc[0])]
+    host_steps = steps[steps["host"] == host].sort_values("start_ms", kind="stable")
+    if len(host_steps) < 3:
         return None
-    used = of("in_use_bytes").to_numpy(np.int64)
-    # By the step that asked for it: a host that launches ahead allocates for steps of which its
-    # device has not begun any. Numbers of steps may repeat, as in a second loop; groups do not.
-    step = pd.Index(mine["group"].to_numpy(np.int64)).get_indexer(
-        pd.Index(of("group").to_numpy(np.int64, na_value=-1))
-    )
-    inside = np.flatnonzero(step >= 0)
-    least = np.full(len(mine), np.iinfo(np.int64).max)
-    np.minimum.at(least, step[inside], used[inside])
-    if (least == np.iinfo(np.int64).max).any() or not (peak := int(used.max())):
+    used = column("in_use_bytes").to_numpy(np.int64)
+    # By the step that asked for it: a host that launches ahead allocates for steps that its device
+    # has not begun. Numbers of steps may repeat, as in a second loop; groups do not.
+    groups = pd.Index(host_steps["group"].to_numpy(np.int64))
+    step = groups.get_indexer(pd.Index(column("group").to_numpy(np.int64, na_value=-1)))
+    in_steps = np.flatnonzero(step >= 0)
+    least = np.full(len(host_steps), np.iinfo(np.int64).max)
+    np.minimum.at(least, step[in_steps], used[in_steps])
+    peak = int(used.max())
+    if (least == np.iinfo(np.int64).max).any() or not peak:
         return None
-    one, other = (
-        np.triu_indices(len(least), 1)
-        if len(least) <= 500
-        else (np.arange(len(least) - 1), np.arange(1, len(least)))
-    )
-    each = float(np.median((least[other] - least[one]) / (other - one)))
-    capacity = of("capacity_bytes").iloc[0]
+    capacity = column("capacity_bytes").iloc[0]
     grown = int(least[-1] - least[0])
     return Growth(
-        memory=str(of("memory_id").iloc[0]),
+        memory=str(column("memory_id").iloc[0]),
         steps=len(least),
         rising=float((np.diff(least) > 0).mean()),
-        each=each,
+        each=_median_slope(least),
         grown=grown,
         peak=peak,
         capacity=None if pd.isna(capacity) else int(capacity),
-        **_kept(timeline, rows[inside], grown),
+        **_never_freed(timeline, rows[in_steps], grown),
     )
 
 
-def _kept(timeline: pd.DataFrame, inside: Int64s, grown: int) -> dict[str, str]:
-    """Op and shape of the blocks that hold most of what was never freed, if it is at least half of
-    the growth.
+def _median_slope(least: Int64s) -> float:
+    """The median of the slopes between any two steps, of more than 500 steps between neighbours."""
+    if len(least) <= 500:
+        earlier, later = np.triu_indices(len(least), 1)
+    else:
+        earlier, later = np.arange(len(least) - 1), np.arange(1, len(least))
+    return float(np.median((least[later] - least[earlier]) / (later - earlier)))
+
+
+def _never_freed(timeline: pd.DataFrame, in_steps: Int64s, grown: int) -> dict[str, str]:
+    """Op and shape of the blocks with most of the memory that was never freed, if it is at least
+    half of the growth.
     """
     if grown <= 0:
         return {}
-    rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[inside]
+    rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[in_steps]
     if rows["address"].isna().any():
         return {}
-    left = rows.iloc[
-        alive.last_at_address(rows["address"].to_numpy(np.int64), alive.allocating(rows))
-    ]
-    size = (
-        left.groupby(["op", "shape"], sort=False, dropna=False)["allocated_bytes"]
-        .sum()
-        .astype("int64")
-    )
+    address = rows["address"].to_numpy(np.int64)
+    left = rows.iloc[alive.last_at_address(address, alive.allocating(rows))]
+    by_block = left.groupby(["op", "shape"], sort=False, dropna=False)
+    size = by_block["allocated_bytes"].sum().astype("int64")
     if not len(size) or 2 * int(size.max()) < grown:
         return {}
     op, shape = map(str, size.index[int(size.to_numpy().argmax())])

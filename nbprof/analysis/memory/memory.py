@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,8 @@ INTERNAL = [
     "host",
     "group",
 ]
-"""Columns of the timeline for internal use; `added_up` where the bytes in use lack what was
-allocated before the recording, `group` is the recorder's ident of the step, of which `numbered`
-gives the number."""
+"""Columns of the timeline for internal use; `added_up` if the bytes in use lack those allocated
+before the recording, `group` is the recorder's ident of the step; `numbered` adds its number."""
 COLUMNS = [*frames.names("memory.timeline"), *INTERNAL]
 
 
@@ -37,9 +35,9 @@ def timeline(activity: Activity) -> pd.DataFrame:
     """One row per allocation or deallocation, in time order: the columns of `p.memory.timeline` but
     for `step`, and `INTERNAL`.
 
-    A deallocation states the op, region, type and shape of the allocation that it frees, and its
-    sizes where it has none of its own. An event outside any step counts for the step after the last
-    one seen, as in TensorFlow Profiler.
+    A deallocation has the op, region, type and shape of the allocation that it frees, and its sizes
+    if it states none. An event outside any step counts for the step after the last one seen, as in
+    TensorFlow Profiler.
     """
     a = activity.allocations
     texts = activity.texts.values if len(activity.texts.codes) else np.array([""], object)
@@ -104,19 +102,19 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     """
     if not len(rows) or not {"host", "group"} <= set(steps.columns) or "host" not in rows.columns:
         return rows.assign(step=pd.array([pd.NA] * len(rows), "Int64"))
-    # The recording as a whole is no step that anything could be in.
+    # The recording itself is not a step.
     if "name" in steps.columns:
         steps = steps[steps["name"] != RECORDING]
-    of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
-    steps, of = steps[of >= 0], of[of >= 0]
-    listed = pd.MultiIndex.from_arrays([of, steps["group"].to_numpy(np.int64)])
-    at = listed.get_indexer(
+    host_of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    steps, host_of = steps[host_of >= 0], host_of[host_of >= 0]
+    listed = pd.MultiIndex.from_arrays([host_of, steps["group"].to_numpy(np.int64)])
+    row = listed.get_indexer(
         pd.MultiIndex.from_arrays(
             [rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group")]
         )
     )
-    number = np.append(steps["step"].to_numpy(np.int64), 0)[at]
-    return rows.assign(step=pd.arrays.IntegerArray(number, at < 0))
+    number = np.append(steps["step"].to_numpy(np.int64), 0)[row]
+    return rows.assign(step=pd.arrays.IntegerArray(number, row < 0))
 
 
 def allocated_bytes(activity: Activity) -> pd.Series:
@@ -130,14 +128,14 @@ def _sized(size: pd.Series, freed: Int64s, source: Int64s) -> pd.Series:
     """Sizes, where a deallocation that states none has that of the block it frees."""
     if not size.isna().any():
         return size
-    out = size.copy()
-    open_ = freed[out.iloc[freed].isna().to_numpy(np.bool_)]
-    out.iloc[open_] = size.iloc[source[open_]].to_numpy()
-    return out
+    filled = size.copy()
+    unstated = freed[filled.iloc[freed].isna().to_numpy(np.bool_)]
+    filled.iloc[unstated] = size.iloc[source[unstated]].to_numpy()
+    return filled
 
 
 def _in_use(heap: pd.Series, stack: pd.Series) -> pd.Series:
-    """Heap and stack together; one of them where the allocator states the other not, NA where it
+    """Heap and stack together; one of them if the allocator does not state the other, NA if it
     states neither.
     """
     if not (heap.isna().any() or stack.isna().any()):
@@ -147,61 +145,60 @@ def _in_use(heap: pd.Series, stack: pd.Series) -> pd.Series:
     )
 
 
-def _addresses(stated: pd.Series) -> Int64s:
-    """The address of each event; one that is not known equals no other."""
-    unknown = stated.isna().to_numpy(np.bool_)
-    out: Int64s = stated.fillna(0).to_numpy(np.int64).copy()
+def _addresses(addresses: pd.Series) -> Int64s:
+    """The address of each event; an unknown one equals no other."""
+    unknown = addresses.isna().to_numpy(np.bool_)
+    result: Int64s = addresses.fillna(0).to_numpy(np.int64).copy()
     if unknown.any():
         # Real addresses are even.
-        out[unknown] = -1 - 2 * np.arange(int(unknown.sum()))
-    return out
+        result[unknown] = -1 - 2 * np.arange(int(unknown.sum()))
+    return result
 
 
 def _freed(memory: Int32s, address: Int64s, is_alloc: npt.NDArray[np.bool_]) -> Int64s:
-    """The allocation that each deallocation frees, -1 where none was seen: the first at its address
-    since the last one there.
+    """The allocation that each deallocation frees, -1 if none was recorded: the first at its
+    address since the last deallocation there.
     """
-    out = np.full(len(memory), -1, np.int64)
+    result = np.full(len(memory), -1, np.int64)
     order = np.lexsort((address, memory))
     alloc = is_alloc[order]
     moved = (np.diff(memory[order], prepend=-1) != 0) | (np.diff(address[order], prepend=0) != 0)
-    # A stretch ends with a deallocation, or where the address changes; its first event is what the
-    # deallocation frees.
+    # The events of an address end with a deallocation; it frees the first of them since the last.
     begins = np.flatnonzero(moved | ~np.append(True, alloc[:-1]))
     frees = np.flatnonzero(~alloc)
     first = begins[np.searchsorted(begins, frees, side="right") - 1]
     pairs = first < frees
-    out[order[frees[pairs]]] = order[first[pairs]]
-    return out
+    result[order[frees[pairs]]] = order[first[pairs]]
+    return result
 
 
-def _step(memory: Int32s, stated: Int64s) -> Int64s:
+def _step(memory: Int32s, groups: Int64s) -> Int64s:
     """The step of each event: the one stated, else the one after the last that its allocator stated
     before.
     """
     order = np.argsort(memory, kind="stable")
-    ident = stated[order]
-    place = np.where(ident >= 0, np.arange(len(order)), -1)
-    seen = np.maximum.accumulate(place) if len(place) else place
+    ident = groups[order]
+    position = np.where(ident >= 0, np.arange(len(order)), -1)
+    last = np.maximum.accumulate(position) if len(position) else position
     begins = run_starts(memory[order])
     before = np.repeat(begins, np.diff(np.append(begins, len(order))))
-    known = seen >= before
-    filled = np.where(ident >= 0, ident, np.where(known, ident[np.maximum(seen, 0)], -1) + 1)
-    out = np.empty_like(stated)
-    out[order] = filled
-    return out
+    previous = np.where(last >= before, ident[np.maximum(last, 0)], -1)
+    result = np.empty_like(groups)
+    result[order] = np.where(ident >= 0, ident, previous + 1)
+    return result
 
 
 _OF_PEAK = [
-    *(
-        "in_use_bytes",
-        "stack_bytes",
-        "heap_bytes",
-        "free_bytes",
-        "capacity_bytes",
-        "lifetime_peak_bytes",
-    ),
-    *("time_ms", "fragmentation", "group", "host"),
+    "in_use_bytes",
+    "stack_bytes",
+    "heap_bytes",
+    "free_bytes",
+    "capacity_bytes",
+    "lifetime_peak_bytes",
+    "time_ms",
+    "fragmentation",
+    "group",
+    "host",
 ]
 SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host", "whole"]
 
@@ -210,98 +207,96 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per allocator, largest peak first: the columns of `p.memory.summary`.
 
     The lifetime peak is the largest value that the allocator stated or that was seen (XProf takes
-    the last one stated, which can be below the peak). What an allocator does not state is NA:
-    PyTorch's have no stack, no peak of the time before the recording, and as capacity that of their
-    device. `whole` says whether the bytes in use have what was allocated before the recording.
+    the last one stated, which can be below the peak). Values that an allocator does not state are
+    NA: PyTorch's have no stack, no peak of the time before the recording, and as capacity that of
+    their device. `whole` is true if the bytes in use include those allocated before the recording.
     """
-    out = []
+    parts = []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
-    in_use_of, is_alloc = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1), allocating(rows)
+    in_use, is_alloc = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1), allocating(rows)
     order = rows["order"].to_numpy()
-    whole_use = rows["address"].notna().to_numpy(np.bool_) & ~rows["added_up"].to_numpy(np.bool_)
+    is_complete = rows["address"].notna().to_numpy(np.bool_) & ~rows["added_up"].to_numpy(np.bool_)
     # Column by column: a row of the timeline is a series of objects.
-    taken = {name: rows[name].array for name in _OF_PEAK}
+    columns = {name: rows[name].array for name in _OF_PEAK}
     for number, ident in enumerate(idents.tolist()):
-        at = np.flatnonzero(code == number)
-        used = in_use_of[at]
-        allocs = int(is_alloc[at].sum())
-        counts = {"memory_id": ident, "allocations": allocs, "deallocations": len(at) - allocs}
-        counts["whole"] = bool(whole_use[at].any())
-        lifetime = _whole(taken["lifetime_peak_bytes"][at].max())
-        if used.max() < 0:
-            out.append({**counts, "lifetime_peak_bytes": lifetime})
-            continue
-        equal = at[used == used.max()]
-        # Of equal peaks the last in the order of the file counts, for the step as well: XProf's
-        # step is that of the last in time, so that its table of the peak can have no block of the
-        # moment that its figures are of.
-        last = equal[int(np.argmax(order[equal]))]
-        peak = {name: values[last] for name, values in taken.items()}
-        stack, heap, free = (_whole(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
-        # What PyTorch calls free is a reserve; it can take more from the device.
-        whole = stack is not None or lifetime is not None
-        in_use = int(peak["in_use_bytes"])
-        out.append(
-            {
-                **counts,
-                "capacity_bytes": (
-                    in_use + free if whole and free is not None else _whole(peak["capacity_bytes"])
-                ),
-                "lifetime_peak_bytes": None if lifetime is None else max(lifetime, in_use),
-                "peak_bytes": in_use,
-                "peak_time_ms": float(peak["time_ms"]),
-                "peak_stack_bytes": stack,
-                "peak_heap_bytes": heap,
-                "peak_free_bytes": free,
-                "peak_fragmentation": float(peak["fragmentation"]),
-                "peak_group": int(peak["group"]),
-                "peak_host": int(peak["host"]),
-            }
-        )
-    frame = pd.DataFrame(out, columns=SUMMARY)
+        of_memory = np.flatnonzero(code == number)
+        allocs = int(is_alloc[of_memory].sum())
+        facts: dict[str, Any] = {
+            "memory_id": ident,
+            "allocations": allocs,
+            "deallocations": len(of_memory) - allocs,
+            "whole": bool(is_complete[of_memory].any()),
+            "lifetime_peak_bytes": _int(columns["lifetime_peak_bytes"][of_memory].max()),
+        }
+        largest = in_use[of_memory].max()
+        if largest >= 0:
+            # Of equal peaks the last in the order of the file counts, for the step as well: XProf's
+            # step is that of the last in time, so that its table of the peak may lack blocks of the
+            # moment that its figures are of.
+            equal = of_memory[in_use[of_memory] == largest]
+            last = equal[int(np.argmax(order[equal]))]
+            peak = {name: values[last] for name, values in columns.items()}
+            facts |= _peak(peak, facts["lifetime_peak_bytes"])
+        parts.append(facts)
+    frame = pd.DataFrame(parts, columns=SUMMARY)
     for column in SUMMARY[1:]:
-        if (
-            column not in ("peak_time_ms", "peak_fragmentation", "whole")
-            and frame[column].isna().any()
-        ):
+        is_integer = column not in ("peak_time_ms", "peak_fragmentation", "whole")
+        if is_integer and frame[column].isna().any():
             frame[column] = frame[column].astype("Int64")
     return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
 
 
+def _peak(peak: dict[str, Any], lifetime: int | None) -> dict[str, Any]:
+    """The columns of `SUMMARY` at the peak of an allocator."""
+    stack, heap, free = (_int(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
+    in_use = int(peak["in_use_bytes"])
+    capacity = _int(peak["capacity_bytes"])
+    # PyTorch's free memory is a reserve; it can take more from the device.
+    if free is not None and (stack is not None or lifetime is not None):
+        capacity = in_use + free
+    return {
+        "capacity_bytes": capacity,
+        "lifetime_peak_bytes": None if lifetime is None else max(lifetime, in_use),
+        "peak_bytes": in_use,
+        "peak_time_ms": float(peak["time_ms"]),
+        "peak_stack_bytes": stack,
+        "peak_heap_bytes": heap,
+        "peak_free_bytes": free,
+        "peak_fragmentation": float(peak["fragmentation"]),
+        "peak_group": int(peak["group"]),
+        "peak_host": int(peak["host"]),
+    }
+
+
 def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.DataFrame:
-    """The row of the allocator whose peak stands for the run, the largest; of a run on devices only
-    theirs: none, or one.
+    """The row of the allocator whose peak stands for the run, the largest; for a run on devices
+    only theirs: none, or one.
 
-    What an allocator of the host holds says nothing of the memory of a GPU.
+    Allocators of the host are unrelated to the memory of a GPU.
     """
-    known = summary[summary["peak_bytes"].notna()]
+    with_peak = summary[summary["peak_bytes"].notna()]
     if on_device:
-        label = _without(known["memory_id"].tolist(), hosts)
-        known = known[
-            np.array([not re.search("cpu|host", text, re.IGNORECASE) for text in label], np.bool_)
-        ]
-    return known.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
+        labels = _without_hosts(with_peak["memory_id"].tolist(), hosts)
+        of_host = [bool(re.search("cpu|host", label, re.IGNORECASE)) for label in labels]
+        with_peak = with_peak[~np.array(of_host, np.bool_)]
+    return with_peak.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
 
 
-def _without(labels: list[Any], hosts: list[str]) -> list[str]:
-    """The labels without the names of hosts: as many as there are labels, so that each is looked
-    for only where it is.
-    """
-    place = {host: number for number, host in enumerate(hosts) if host}
-    lengths = sorted({len(host) for host in place})
-    out = []
+def _without_hosts(labels: list[Any], hosts: list[str]) -> list[str]:
+    """The labels without the names of hosts."""
+    number_of = {host: number for number, host in enumerate(hosts) if host}
+    lengths = sorted({len(host) for host in number_of})
+    names = []
     for text in map(str, labels):
-        parts = {
-            text[at : at + length] for length in lengths for at in range(len(text) - length + 1)
-        }
-        out.append(
-            reduce(
-                lambda rest, host: rest.replace(host, ""),
-                sorted(parts & place.keys(), key=place.__getitem__),
-                text,
-            )
-        )
-    return out
+        # As many hosts as labels: each is only looked for where it is.
+        parts: set[str] = set()
+        for length in lengths:
+            parts.update(text[start : start + length] for start in range(len(text) - length + 1))
+        name = text
+        for host in sorted(parts & number_of.keys(), key=number_of.__getitem__):
+            name = name.replace(host, "")
+        names.append(name)
+    return names
 
 
 _STATED = {
@@ -316,35 +311,29 @@ _STATED = {
 
 
 def notes(rows: pd.DataFrame) -> list[Note]:
-    """What the allocators did not record, one sentence per kind of allocator."""
+    """The columns that allocators did not record, one sentence per kind of allocator."""
     if not len(rows):
         return []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
-    known = {c: rows[c].notna().to_numpy() for c in _STATED}
-    stated = {
-        c: known[c].all() or np.bincount(code[known[c]], minlength=len(idents)) > 0 for c in _STATED
-    }
-    absent = ~pd.DataFrame(stated, index=idents)
-    out = []
-    for which, group in absent.groupby(list(_STATED), sort=False):
-        lacking = [
-            text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)
-        ]
-        if lacking:
-            who = (
-                str(group.index[0])
-                if len(group) == 1
-                else f"{group.index[0]} and {len(group) - 1} more"
-            )
-            out.append(
-                Note(
-                    "info",
-                    f"Allocator events of {who} do not include {wording.listed(lacking)}: these"
-                    " columns are empty.",
-                )
-            )
-    return out
+    lacks = {}
+    for column in _STATED:
+        is_stated = rows[column].notna().to_numpy()
+        lacks[column] = np.bincount(code[is_stated], minlength=len(idents)) == 0
+    notes = []
+    for values, group in pd.DataFrame(lacks, index=idents).groupby(list(_STATED), sort=False):
+        lacking = [text for text, flag in zip(_STATED.values(), values, strict=True) if bool(flag)]
+        if not lacking:
+            continue
+        allocators = str(group.index[0])
+        if len(group) > 1:
+            allocators += f" and {len(group) - 1} more"
+        text = (
+            f"Allocator events of {allocators} do not include {wording.listed(lacking)}: these"
+            " columns are empty."
+        )
+        notes.append(Note("info", text))
+    return notes
 
 
-def _whole(value: object) -> int | None:
+def _int(value: object) -> int | None:
     return None if pd.isna(value) else int(value)  # type: ignore[call-overload]

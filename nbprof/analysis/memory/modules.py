@@ -1,6 +1,4 @@
-"""Which compiled programs a profile has, how much memory each takes, and which of several is
-meant.
-"""
+"""The compiled programs of a profile, the memory of each, and the selection of one by name."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _MOST_NAMED = 5
 
 
 class NoModuleError(NbprofError, KeyError):
-    """There is no such compiled program, or several have the name."""
+    """No compiled program, or several, have the name."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -47,22 +45,22 @@ def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
     machines with programs of their own have, are told apart by the machine that is the first with
     it: `jit_step(8) on host1`.
     """
-    out: dict[str, Named] = {}
+    by_name: dict[str, Named] = {}
     variants: dict[tuple[str, bytes], Named] = {}
     for module in modules:
         host = hosts[module.host] if 0 <= module.host < len(hosts) else str(module.host)
-        known = variants.get((module.title, module.data))
-        if known is None:
+        twins = variants.get((module.title, module.data))
+        if twins is None:
             name, number = module.title, 1
-            while name in out:
+            while name in by_name:
                 name = f"{module.title} on {host}" + (f" ({number})" if number > 1 else "")
                 number += 1
-            known = out[name] = variants[module.title, module.data] = Named(name, module)
-        known.hosts.append(host)
-    return out
+            twins = by_name[name] = variants[module.title, module.data] = Named(name, module)
+        twins.hosts.append(host)
+    return by_name
 
 
-def choose(name: str, known: Iterable[str]) -> str:
+def choose(name: str, candidates: Iterable[str]) -> str:
     """The full name of a program, given that name or, if unique, the part before its id.
 
     Raises
@@ -70,7 +68,7 @@ def choose(name: str, known: Iterable[str]) -> str:
     NoModuleError
         None has the name, or several have; says which there are.
     """
-    names = list(known)
+    names = list(candidates)
     if name in names:
         return name
     if (plain := str(name).removesuffix("(0)")) in names:
@@ -89,9 +87,14 @@ def choose(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(
         str(name).partition("(")[0], sorted(set(bases)), _MOST_NAMED, 0.5
     )
-    near = [full for base in close for full, own in zip(names, bases, strict=True) if own == base]
-    what = f"; did you mean {_listed(near)}?" if near else f"; it has {_listed(names)}"
-    raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile{what}")
+    near = [
+        full
+        for base in close
+        for full, base_name in zip(names, bases, strict=True)
+        if base_name == base
+    ]
+    hint = f"did you mean {_listed(near)}?" if near else f"it has {_listed(names)}"
+    raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile; {hint}")
 
 
 def _listed(names: list[str]) -> str:
@@ -109,21 +112,21 @@ def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) 
     times : mapping
         Time of the ops of a program on devices in ms, by (machine, ident).
     """
-    rows = [_row(one, times) for one in modules.values()]
-    out = frames.typed(
+    rows = [_row(module, times) for module in modules.values()]
+    table = frames.typed(
         "memory_viewer.modules", pd.DataFrame(rows, columns=frames.names("memory_viewer.modules"))
     )
-    return out.sort_values(
+    return table.sort_values(
         "peak_bytes", ascending=False, kind="stable", na_position="last"
     ).reset_index(drop=True)
 
 
-def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ...]:
+def _row(module: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ...]:
     note = ""
     instructions: object = pd.NA
     peaks: tuple[object, ...] = (pd.NA, pd.NA, pd.NA)
     try:
-        program = Program(one.module.data)
+        program = Program(module.module.data)
         instructions = len(program)
         assignment = hlo_buffers.read(program)
         if assignment is None:
@@ -132,16 +135,18 @@ def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ..
             seen = memory_viewer.view(program, 0, assignment)
             peaks = seen.peak_bytes, seen.peak_unpadded_bytes, seen.total_bytes
     except ReadError as error:
-        note = f"damaged: {error}" if one.module.read else NOT_READ
-    known = [
-        times[host, one.module.ident] for host in one.hosts if (host, one.module.ident) in times
+        note = f"damaged: {error}" if module.module.read else NOT_READ
+    rows = [
+        times[host, module.module.ident]
+        for host in module.hosts
+        if (host, module.module.ident) in times
     ]
-    time = sum(known) if known else float("nan")
+    time = sum(rows) if rows else float("nan")
     return (
-        one.name,
-        one.module.ident,
-        one.hosts[0],
-        len(one.hosts),
+        module.name,
+        module.module.ident,
+        module.hosts[0],
+        len(module.hosts),
         instructions,
         *peaks,
         time,
@@ -161,12 +166,12 @@ def times(activity: Activity) -> pd.DataFrame:
     )
     spent = np.zeros(len(pairs), np.int64)
     np.add.at(spent, of_pair.reshape(-1), ops.own[rows])
-    known = pairs[:, 1] != 0
-    host, program = pairs[known].T
+    has_id = pairs[:, 1] != 0
+    host, program = pairs[has_id].T
     return pd.DataFrame(
         {
             "host": np.array(activity.hosts, object)[host],
             "program": program,
-            "ms": spent[known] / 1e9,
+            "ms": spent[has_id] / 1e9,
         }
     )

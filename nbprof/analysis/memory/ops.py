@@ -1,4 +1,4 @@
-"""Which ops allocate memory, and keep it? Bytes that each op itself allocated and freed."""
+"""Memory by op: the bytes that each op itself allocated and freed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def frame(activity: Activity) -> pd.DataFrame:
     if not rows["allocated"].notna().any():
         return frames.empty("memory.ops")
     size = allocated_bytes(activity)
-    known = size.notna().to_numpy(np.bool_)
+    is_known = size.notna().to_numpy(np.bool_)
     taken = rows["allocation"].to_numpy(np.bool_)
     nbytes = size.to_numpy(np.int64, na_value=0)
     memory, op = rows["memory"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
     count = max(len(activity.ops.codes), 1)
-    where, distinct = pd.factorize(memory * count + op, sort=True)
+    pair, distinct = pd.factorize(memory * count + op, sort=True)
     texts, ops = activity.texts.values, activity.ops.values
 
     def total(
@@ -34,12 +34,12 @@ def frame(activity: Activity) -> pd.DataFrame:
         weights: np.ndarray[tuple[int], np.dtype[np.int64]],
     ) -> pd.Series[int]:
         # Sums of integers: those of bincount are of doubles.
-        out = np.zeros(len(distinct), np.int64)
-        np.add.at(out, where[mask], weights[mask])
-        return pd.Series(out)
+        result = np.zeros(len(distinct), np.int64)
+        np.add.at(result, pair[mask], weights[mask])
+        return pd.Series(result)
 
     ones = np.ones(len(nbytes), np.int64)
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "memory_id": texts[distinct // count],
             "op": ops[distinct % count] if len(ops) else np.full(len(distinct), "", object),
@@ -49,16 +49,16 @@ def frame(activity: Activity) -> pd.DataFrame:
             "freed_bytes": total(~taken, nbytes),
         }
     )
-    out["increase_bytes"] = out["allocated_bytes"] - out["freed_bytes"]
+    table["increase_bytes"] = table["allocated_bytes"] - table["freed_bytes"]
     # A sum that lacks a size is unknown.
     for columns, events in (
         (("allocated_bytes", "increase_bytes"), taken),
         (("freed_bytes", "increase_bytes"), ~taken),
     ):
-        lacking = np.unique(where[events & ~known])
+        lacking = np.unique(pair[events & ~is_known])
         for column in columns if len(lacking) else ():
-            out[column] = out[column].astype("Int64").mask(out.index.isin(lacking))
-    return in_order(out)
+            table[column] = table[column].astype("Int64").mask(table.index.isin(lacking))
+    return in_order(table)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

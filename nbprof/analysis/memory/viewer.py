@@ -1,5 +1,5 @@
-"""Where the memory of a compiled program goes: its working set from instruction to instruction, and
-what is alive at the peak.
+"""Memory of a compiled program: its working set from instruction to instruction, and the buffers
+that are alive at the peak.
 
 XLA plans the memory of a program when it compiles it. The plan is played back here: the heap's own
 events in their order, above what lives as long as the program runs (parameters, results,
@@ -56,7 +56,7 @@ class View:
         Of allocations: of parameters; of what may be a result; of all that lives throughout; of
         thread-local ones and tuples, which nothing else may use; of all but thread-local ones.
     notes : list of str
-        What could not be followed.
+        Events that could not be followed.
     """
 
     space: int
@@ -159,31 +159,34 @@ class _Player:
                 " are ignored."
             )
         if self._newer:
-            what = (
+            title = (
                 "1 buffer has an element type"
                 if self._newer == 1
                 else f"{self._newer:,} buffers have element types"
             )
             self._notes.append(
-                f"{what} unknown to this version of nbprof: padding is unknown there and counted"
+                f"{title} unknown to this version of nbprof: padding is unknown there and counted"
                 " as 0."
             )
         size = allocations.size
+        not_reusable = allocations.thread_local | allocations.tuple_
         return View(
-            self._space, timeline, at_peak,
+            self._space,
+            timeline,
+            at_peak,
             peak_bytes=played.peak + base,
             peak_unpadded_bytes=played.peak_unpadded + base,
             peak_position=played.position,
             parameter_bytes=int(size[here & (allocations.parameter >= 0)].sum()),
             output_bytes=int(size[here & allocations.live_out].sum()),
             throughout_bytes=base,
-            not_reusable_bytes=int(size[here & (allocations.thread_local | allocations.tuple_)].sum()),
+            not_reusable_bytes=int(size[here & not_reusable].sum()),
             total_bytes=int(size[here & ~allocations.thread_local].sum()),
             notes=self._notes,
-        )  # fmt: skip
+        )
 
     def _trace(self) -> HeapTrace | None:
-        """The heap of a temporary allocation of this space; where none is told apart, the one with
+        """The heap of a temporary allocation of this space; if none can be identified, the one with
         most of this space's buffers.
         """
         allocations = self._plan.allocations
@@ -194,14 +197,16 @@ class _Player:
             | allocations.thread_local
             | allocations.tuple_
         )
-        wanted = set(allocations.index[temporary & (allocations.colour == self._space)].tolist())
+        temporaries = set(
+            allocations.index[temporary & (allocations.colour == self._space)].tolist()
+        )
         for trace in self._plan.traces:
-            if trace.allocation in wanted:
+            if trace.allocation in temporaries:
                 return trace
         colour = dict(
             zip(self._plan.buffers.ident.tolist(), self._plan.buffers.colour.tolist(), strict=True)
         )
-        best, most = None, 0
+        best, largest = None, 0
         for trace in self._plan.traces:
             ids, counts = np.unique(trace.buffer, return_counts=True)
             count = sum(
@@ -209,8 +214,8 @@ class _Player:
                 for ident, n in zip(ids.tolist(), counts.tolist(), strict=True)
                 if colour.get(ident) == self._space
             )
-            if count > most:
-                best, most = trace, count
+            if count > largest:
+                best, largest = trace, count
         return best
 
     def _play(self, trace: HeapTrace) -> _Played:
@@ -234,7 +239,7 @@ class _Player:
             if ident not in rows or (kind == SHARE and other not in rows):
                 self._unknown += 1
                 continue
-            at = len(allocated)
+            count = len(allocated)
             allocated.append(now)
             unpadded.append(bare)
             codes.append(code)
@@ -244,7 +249,7 @@ class _Player:
                 if users[root] == 0:
                     now -= size[rows[root]]
                     bare -= self._bare(rows[root])
-                    end[open_span.pop(root)] = at
+                    end[open_span.pop(root)] = count
                 continue
             root = root_of.get(other, other) if kind == SHARE else ident
             root_of[ident] = root
@@ -256,17 +261,24 @@ class _Player:
             # Memory that was given back and taken up again is the second one's from here on.
             open_span[root] = len(who)
             who.append(ident)
-            start.append(at)
+            start.append(count)
             end.append(-1)
             if now > peak:
-                peak, peak_bare, position = now, bare, at
+                peak, peak_bare, position = now, bare, count
         names = [trace.names[code] if code >= 0 else "" for code in codes]
         ends = np.array(end, np.int64)
         return _Played(
-            np.array([*allocated, now], np.int64), np.array([*unpadded, bare], np.int64), [*names, ""], peak, peak_bare, position,
-            np.array([rows[ident] for ident in who], np.int64), np.array(start, np.int64), np.where(ends < 0, len(allocated), ends),
+            np.array([*allocated, now], np.int64),
+            np.array([*unpadded, bare], np.int64),
+            [*names, ""],
+            peak,
+            peak_bare,
+            position,
+            np.array([rows[ident] for ident in who], np.int64),
+            np.array(start, np.int64),
+            np.where(ends < 0, len(allocated), ends),
             np.array([rows[root_of[ident]] for ident in who], np.int64),
-        )  # fmt: skip
+        )
 
     def _bare(self, row: int) -> int:
         """Bytes of a buffer's value without padding; of a tuple's table of its parts 8 bytes a
@@ -282,11 +294,11 @@ class _Player:
         return self._unpadded[row]
 
     def _shape(self, row: int) -> Shape:
-        place = int(self._plan.buffers.instruction[row])
-        if place < 0:
+        position = int(self._plan.buffers.instruction[row])
+        if position < 0:
             return EMPTY
         try:
-            return self._program.shape(place).at(self._plan.buffers.index.get(row, ()))
+            return self._program.shape(position).at(self._plan.buffers.index.get(row, ()))
         except IndexError:
             return EMPTY
 
@@ -307,25 +319,32 @@ class _Player:
             size = int(self._plan.buffers.size[played.root[span]])
             allocation = home.get(row, -1)
             index = int(self._plan.allocations.index[allocation]) if allocation >= 0 else -1
-            yield self._told(
+            yield self._buffer_row(
                 row, TEMPORARY, size, index, int(played.start[span]), int(played.end[span])
             )
 
     def _fixed(self, fixed: Int64s, points: int) -> Iterator[tuple[object, ...]]:
-        """What lives as long as the program runs: one row an allocation, told by the largest buffer
-        in it.
+        """Allocations that live as long as the program runs: one row each, named after the largest
+        buffer in it.
         """
         plan = self._plan
         owner, buffer = plan.assigned.allocation, plan.assigned.buffer
-        known = np.flatnonzero(buffer >= 0)
+        assigned = np.flatnonzero(buffer >= 0)
         # The largest first; of several as large the first in the file.
-        order = known[
-            np.lexsort((np.arange(len(known)), -plan.buffers.size[buffer[known]], owner[known]))
+        order = assigned[
+            np.lexsort(
+                (np.arange(len(assigned)), -plan.buffers.size[buffer[assigned]], owner[assigned])
+            )
         ]
         first = {int(owner[row]): int(buffer[row]) for row in reversed(order.tolist())}
-        for at in fixed.tolist():
-            size, index = int(plan.allocations.size[at]), int(plan.allocations.index[at])
-            yield self._told(first.get(at, -1), self._category(at), size, index, 0, points)
+        for allocation in fixed.tolist():
+            size, index = (
+                int(plan.allocations.size[allocation]),
+                int(plan.allocations.index[allocation]),
+            )
+            yield self._buffer_row(
+                first.get(allocation, -1), self._category(allocation), size, index, 0, points
+            )
 
     def _category(self, allocation: int) -> str:
         plan = self._plan.allocations
@@ -337,17 +356,25 @@ class _Player:
             return THREAD_LOCAL
         return CONSTANT if plan.constant[allocation] else TEMPORARY
 
-    def _told(
+    def _buffer_row(
         self, row: int, category: str, size: int, allocation: int, start: int, end: int
     ) -> tuple[object, ...]:
         if row < 0:
             return "", category, size, size, 1.0, "", "", allocation, start, end, "", "", -1
         shape, bare = self._shape(row), self._bare(row)
-        place = int(self._plan.buffers.instruction[row])
-        made = self._program.instruction(place) if place >= 0 else None
-        name, opcode, op = (made.name, made.opcode, made.op_name) if made else ("", "", "")
+        position = int(self._plan.buffers.instruction[row])
+        instruction = self._program.instruction(position) if position >= 0 else None
+        name, opcode, op = (
+            (instruction.name, instruction.opcode, instruction.op_name)
+            if instruction
+            else ("", "", "")
+        )
         index = self._plan.buffers.index.get(row, ())
-        source = f"{made.source_file}:{made.source_line}" if made and made.source_file else ""
+        source = (
+            f"{instruction.source_file}:{instruction.source_line}"
+            if instruction and instruction.source_file
+            else ""
+        )
         label = name + "".join(f"{{{number}}}" for number in index)
         ratio = size / bare if bare else np.nan
         return (
@@ -369,7 +396,7 @@ class _Player:
 
 @dataclass
 class _Played:
-    """What came of the heap's events: the heap before each and after the last, its peak, and the
+    """The result of the heap's events: the heap before each and after the last, its peak, and the
     spans in which memory was taken.
 
     A span has the row of the buffer that it belongs to, its first program point, the one at which

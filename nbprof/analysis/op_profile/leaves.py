@@ -57,9 +57,9 @@ class Leaves:
     inside_left_out : int64[ops]
         How many more each op has inside.
     arrays : DataFrame
-        What ops make and read: `op` (row of `ops`), `role` ("result", or the name of what is read),
-        `shape`, `layout`, `padded` (the shape with each dimension as long as it is in memory; ''
-        where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
+        Arrays that ops write and read: `op` (row of `ops`), `role` ("result", or the name of what
+        is read), `shape`, `layout`, `padded` (the shape with each dimension as long as it is in
+        memory; '' where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
     idle : float
         Time in which devices ran nothing, ps; NaN if unknown.
     """
@@ -77,9 +77,9 @@ def leaves(
     measured: tuple[pd.DataFrame, int],
     start: npt.NDArray[np.int64] | None,
     *,
-    most: int = MOST_OPS,
-    told: int = MOST_TOLD,
-    inside: int = MOST_INSIDE,
+    most_ops: int = MOST_OPS,
+    most_described: int = MOST_TOLD,
+    most_inside: int = MOST_INSIDE,
 ) -> Leaves:
     """The leaves of the op profile.
 
@@ -87,52 +87,57 @@ def leaves(
     ----------
     activity : Activity
     measured : (DataFrame, int)
-        What `analysis.hlo.measured` found.
+        The result of `analysis.hlo.measured`.
     start : int64[events], optional
         When each event of the trace starts, ps; None where the events are not at hand.
-    most, told, inside : int
+    most_ops, most_described, most_inside : int
         How many ops at most, see `MOST_OPS`.
     """
-    found, idle = measured
-    # What runs other ops has its time, but its FLOPs and bytes are theirs.
-    contains = found["category"].isin(hlo.CONTAINERS)
-    found = found.assign(
-        time=found["own"],
-        unknown=found["own"].where(hlo.unknown(found), 0.0),
-        flops=found["normalized"].mask(contains),
-        moved=found["memory"].mask(contains),
-        category=found["category"].replace("", "unknown"),
+    ops, idle = measured
+    # The FLOPs and bytes of an op that runs others are theirs; its time is not.
+    contains = ops["category"].isin(hlo.CONTAINERS)
+    ops = ops.assign(
+        time=ops["own"],
+        unknown=ops["own"].where(hlo.unknown(ops), 0.0),
+        flops=ops["normalized"].mask(contains),
+        moved=ops["memory"].mask(contains),
+        category=ops["category"].replace("", "unknown"),
     )
-    head, rest = found.head(most), found.iloc[most:]
-    made = pd.concat(
+    head, rest = ops.head(most_ops), ops.iloc[most_ops:]
+    table = pd.concat(
         [
             head.reset_index(drop=True)[["name", "category", "source", *SUMS]],
             hlo.described(activity, head),
         ],
         axis=1,
     )
-    made["framework_op"] = head["framework_op"].str.removesuffix(":").to_numpy(object)
-    made["duplicate"] = _duplicates(found)[: len(head)]
-    made = made.assign(**_longest(activity, head, start))
-    within, left, arrays = _told(activity, head.head(told), inside)
+    table["framework_op"] = head["framework_op"].str.removesuffix(":").to_numpy(object)
+    table["duplicate"] = _duplicates(ops)[: len(head)]
+    table = table.assign(**_longest(activity, head, start))
+    within, left_out, arrays = _inside(activity, head.head(most_described), most_inside)
+    not_described = np.zeros(len(head) - len(left_out), np.int64)
     return Leaves(
-        made, _rest(activity, rest), within, np.append(left, np.zeros(len(head) - len(left), np.int64)), arrays,
+        table,
+        _rest(activity, rest),
+        within,
+        np.append(left_out, not_described),
+        arrays,
         float(idle) if activity.has_device else float("nan"),
-    )  # fmt: skip
+    )
 
 
-def _duplicates(found: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """What each op shares with its duplicates; '' where it has none."""
-    names = found["duplicate"].where(found["duplicate"] != "", found["name"])
-    stated = names.isin(set(found["duplicate"]) - {""})
+def _duplicates(ops: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """The name that each op shares with its duplicates; '' if it has none."""
+    names = ops["duplicate"].where(ops["duplicate"] != "", ops["name"])
+    is_stated = names.isin(set(ops["duplicate"]) - {""})
     # Within a category of a program, as in the tree.
     several = (
-        found.assign(shared=names)
+        ops.assign(shared=names)
         .groupby(["program", "host", "category", "shared"])["shared"]
         .transform("size")
         > 1
     )
-    return names.where(stated & several, "").to_numpy(object)
+    return names.where(is_stated & several, "").to_numpy(object)
 
 
 def _longest(
@@ -150,11 +155,11 @@ def _longest(
         head["part"].to_numpy(np.int64)
     ]
     event = runs["event"].to_numpy(np.int64)[first]
-    at = np.where(event >= 0, start[event], began[first])
+    start_time = np.where(event >= 0, start[event], began[first])
     code = runs["op"].to_numpy(np.int64)[first]
     # Runs on a device are found by the framework's op, on the CPU by the name of the event.
     names = activity.ops.values[code] if activity.has_device else head["name"].to_numpy(object)
-    return {"at_ms": at / 1e9, "for_ms": length[first] / 1e9, "trace_op": names}
+    return {"at_ms": start_time / 1e9, "for_ms": length[first] / 1e9, "trace_op": names}
 
 
 def _rest(activity: Activity, rest: pd.DataFrame) -> pd.DataFrame:
@@ -168,17 +173,17 @@ def _rest(activity: Activity, rest: pd.DataFrame) -> pd.DataFrame:
     sums = sums.sort_values("time", ascending=False, kind="stable", ignore_index=True)
     if len(sums) <= MOST_RESTS:
         return sums
-    others = sums.iloc[MOST_RESTS:][["ops", *SUMS]].sum(min_count=1)
+    remainder = sums.iloc[MOST_RESTS:][["ops", *SUMS]].sum(min_count=1)
     return pd.concat(
-        [sums.head(MOST_RESTS), pd.DataFrame([{"program": "", "category": "", **others}])],
+        [sums.head(MOST_RESTS), pd.DataFrame([{"program": "", "category": "", **remainder}])],
         ignore_index=True,
     )
 
 
-def _told(
-    activity: Activity, head: pd.DataFrame, most: int
+def _inside(
+    activity: Activity, head: pd.DataFrame, most_inside: int
 ) -> tuple[pd.DataFrame, npt.NDArray[np.int64], pd.DataFrame]:
-    """What is inside ops, how much more than that, and what they make and read."""
+    """Ops inside ops, the number left out, and the arrays that they write and read."""
     within: list[tuple[object, ...]] = []
     arrays: list[tuple[object, ...]] = []
     left = np.zeros(len(head), np.int64)
@@ -187,15 +192,16 @@ def _told(
         *(head[name].tolist() for name in ("host", "program", "name", "runs")), strict=True
     )
     for row, (host, ident, name, runs) in enumerate(columns if programs is not None else ()):
-        nodes = op_profile.inside(programs, host, ident, name, runs)
-        left[row] = max(0, len(nodes) - most)
+        nodes = op_profile.fused_ops(programs, host, ident, name, runs)
+        left[row] = max(0, len(nodes) - most_inside)
         within += [
-            (row, node.name, node.category, node.flops, *node.text[:2]) for node in nodes[:most]
+            (row, node.name, node.category, node.flops, *node.text[:2])
+            for node in nodes[:most_inside]
         ]
         program = programs.program(host, ident)
-        place = None if program is None else program.place(name)
-        if program is not None and place is not None:
-            arrays += [(row, *said) for said in _arrays(program, place)]
+        position = None if program is None else program.place(name)
+        if program is not None and position is not None:
+            arrays += [(row, *array) for array in _arrays(program, position)]
     return (
         pd.DataFrame(within, columns=["op", "name", "category", "flops", "expression", "shape"]),
         left,
@@ -205,15 +211,15 @@ def _told(
     )
 
 
-def _arrays(program: Program, place: int) -> list[tuple[str, str, str, str, int, int]]:
-    """What an op makes, then what it reads: the first arrays of it."""
-    out: list[tuple[str, str, str, str, int, int]] = []
-    for role, shape in _shapes(program, place):
+def _arrays(program: Program, position: int) -> list[tuple[str, str, str, str, int, int]]:
+    """The arrays that an op writes, then those that it reads: the first of them."""
+    arrays: list[tuple[str, str, str, str, int, int]] = []
+    for role, shape in _shapes(program, position):
         for array in shape.arrays():
-            if len(out) >= _MOST_ARRAYS:
-                return out
+            if len(arrays) >= _MOST_ARRAYS:
+                return arrays
             if array.element not in ("token", "opaque"):
-                out.append(
+                arrays.append(
                     (
                         role,
                         array.short,
@@ -223,16 +229,16 @@ def _arrays(program: Program, place: int) -> list[tuple[str, str, str, str, int,
                         array.padded_bytes,
                     )
                 )
-    return out
+    return arrays
 
 
-def _shapes(program: Program, place: int) -> Iterator[tuple[str, Shape]]:
+def _shapes(program: Program, position: int) -> Iterator[tuple[str, Shape]]:
     try:
-        yield _RESULT, program.shape(place)
-        for ident in program.instruction(place).operands:
-            at = program.place_of(ident)
-            if at is not None:
-                yield program.names[at], program.shape(at)
+        yield _RESULT, program.shape(position)
+        for ident in program.instruction(position).operands:
+            operand = program.place_of(ident)
+            if operand is not None:
+                yield program.names[operand], program.shape(operand)
     except ReadError:
         return
 
@@ -252,7 +258,7 @@ def padded(shape: Shape) -> str:
         return ""
     for dimension, size in zip(order, reversed(tile), strict=False):
         sizes[dimension] = -(-sizes[dimension] // size) * size
-    out = f"{shape.element}[{','.join(map(str, sizes))}]"
-    # Later tiles may add to it in ways that no dimension tells.
-    whole = int(-(-int(np.prod(sizes, dtype=object)) * shape.element_bytes // 1))
-    return out if whole == shape.padded_bytes else ""
+    text = f"{shape.element}[{','.join(map(str, sizes))}]"
+    # Later tiles may add padding that is not part of any dimension.
+    padded = int(-(-int(np.prod(sizes, dtype=object)) * shape.element_bytes // 1))
+    return text if padded == shape.padded_bytes else ""

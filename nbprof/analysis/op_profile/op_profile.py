@@ -1,16 +1,17 @@
-"""Where the time of compiled programs goes, as a tree: program, category, duplicates, op, and the
-ops inside a fusion; or by category, or by the scopes of the framework.
+"""Time of compiled programs as a tree: program, category, duplicates, op, and the ops inside a
+fusion; or by category, or by the scopes of the framework.
 
 Utilization of a node is that of its ops together: their FLOPs (narrow ones by their width) over
-their self time and the device's peak, and bytes of main memory likewise. Ops of which neither is
-known (most custom calls) count for neither, nor do they waste anything: a column says which part of
-the time they are. A node of such ops alone has no utilization.
+their self time and the device's peak, and bytes of main memory likewise. Ops with neither known
+(most custom calls) are excluded, also from waste: a column has their fraction of the time. A node
+of such ops alone has no utilization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ _ROOTS = {PROGRAM: "All programs", CATEGORY: "All categories", PROVENANCE: "All 
 IDLE = "IDLE"
 COLUMNS = frames.names("op_profile.frame")
 MOST_FUSED = 100
-"""Ops inside a fusion that get a row, those with the most FLOPs."""
+"""Ops inside a fusion with a row, those with the most FLOPs."""
 _BETWEEN = " › "
 
 
@@ -48,19 +49,19 @@ class _Node:
 
     def add(self, children: Iterable[_Node]) -> _Node:
         """Takes nodes as its children, most time first, equal ones by name; its sums are theirs."""
-        self.children = sorted(children, key=lambda one: (-one.time, one.name))
-        self.time = sum(one.time for one in self.children)
-        self.unknown = sum(one.unknown for one in self.children)
-        self.flops, self.moved, self.runs = (
-            _known(getattr(one, key) for one in self.children) for key in ("flops", "moved", "runs")
-        )
+        self.children = sorted(children, key=lambda node: (-node.time, node.name))
+        self.time = sum(node.time for node in self.children)
+        self.unknown = sum(node.unknown for node in self.children)
+        self.flops = _sum_of_known(node.flops for node in self.children)
+        self.moved = _sum_of_known(node.moved for node in self.children)
+        self.runs = _sum_of_known(node.runs for node in self.children)
         return self
 
 
-def _known(values: Iterable[float]) -> float:
-    """The sum of those that are known; NaN where none is."""
-    known = [value for value in values if value == value]
-    return sum(known) if known else float("nan")
+def _sum_of_known(values: Iterable[float]) -> float:
+    """The sum of the values that are not NaN; NaN without any."""
+    known_values = [value for value in values if value == value]
+    return sum(known_values) if known_values else float("nan")
 
 
 def frame(
@@ -77,124 +78,112 @@ def frame(
     ----------
     activity : Activity
     measured : (DataFrame, int)
-        What `analysis.hlo.measured` found.
+        The result of `analysis.hlo.measured`.
     by : str
         "program": program, category, duplicates, op, ops inside; "category": the same without
-        programs; "provenance": the scopes of the framework, one in another, op, ops inside.
+        programs; "provenance": the scopes of the framework, nested, op, ops inside.
     with_idle : bool
         Whether the time in which a device ran nothing is a node, and part of the root's time.
     fused : bool
         Whether ops inside fusions have rows.
     """
-    found, idle = measured
-    if not len(found):
+    ops, idle = measured
+    if not len(ops):
         return _typed(pd.DataFrame(columns=COLUMNS))
-    told = hlo.described(activity, found)
-    leaves = _leaves(activity, found, told, fused)
-    tops = (
-        _in_scopes(leaves, found["framework_op"])
-        if by == PROVENANCE
-        else _in_categories(found, leaves, told, by)
-    )
+    texts = hlo.described(activity, ops)
+    leaves = _leaves(activity, ops, texts, fused)
+    if by == PROVENANCE:
+        tops = _in_scopes(leaves, ops["framework_op"])
+    else:
+        tops = _in_categories(ops, leaves, texts, by)
     root = _Node(_ROOTS[by], "total").add(tops)
-    for node in [root, *(tops if by == PROGRAM else [])]:
-        # A program runs, but how often is not what its ops' runs add up to.
-        node.runs = float("nan")
+    # The runs of a program are not the sum of the runs of its ops.
+    root.runs = float("nan")
+    if by == PROGRAM:
+        for program in tops:
+            program.runs = float("nan")
     working = root.time
     if with_idle and activity.has_device:
-        root.children = sorted(
-            [*root.children, _Node(IDLE, "idle", IDLE, float(idle))],
-            key=lambda one: (-one.time, one.name),
-        )
+        root.children.append(_Node(IDLE, "idle", IDLE, float(idle)))
+        root.children.sort(key=lambda node: (-node.time, node.name))
         root.time += idle
-    return _rows(activity, root, found, working)
+    return _rows(activity, root, ops, working)
 
 
 def _in_categories(
-    found: pd.DataFrame, leaves: list[_Node], told: pd.DataFrame, by: str
+    ops: pd.DataFrame, leaves: list[_Node], texts: pd.DataFrame, by: str
 ) -> list[_Node]:
-    groups: dict[str, list[int]] = {}
-    for row, program in enumerate(told["program"].tolist()):
-        groups.setdefault(program if by == PROGRAM else "", []).append(row)
+    rows_by_program: dict[str, list[int]] = {}
+    for row, program in enumerate(texts["program"].tolist()):
+        rows_by_program.setdefault(program if by == PROGRAM else "", []).append(row)
     tops = []
-    for name, rows in groups.items():
-        by_category: dict[str, list[int]] = {}
+    for program, rows in rows_by_program.items():
+        rows_by_category: dict[str, list[int]] = {}
         for row in rows:
-            by_category.setdefault(leaves[row].category, []).append(row)
-        made = [
-            _Node(key, "category", key).add(_with_duplicates(found, leaves, mine))
-            for key, mine in by_category.items()
+            rows_by_category.setdefault(leaves[row].category, []).append(row)
+        categories = [
+            _Node(category, "category", category).add(_with_duplicates(ops, leaves, of_category))
+            for category, of_category in rows_by_category.items()
         ]
-        tops += [_Node(name, "program").add(made)] if by == PROGRAM else made
+        if by == PROGRAM:
+            tops.append(_Node(program, "program").add(categories))
+        else:
+            tops += categories
     return tops
 
 
 def _in_scopes(leaves: list[_Node], framework: pd.Series) -> list[_Node]:
-    """Scopes in scopes: a node a part of the paths of the framework's ops, and the ops in the node
-    of their whole path.
+    """A node for each part of the paths of the framework's ops, nested, with the ops in the node of
+    their full path.
     """
     top = _Node("", "scope")
-    inside: dict[tuple[str, ...], _Node] = {(): top}
+    nodes: dict[tuple[str, ...], _Node] = {(): top}
     for leaf, text in zip(leaves, framework.str.removesuffix(":").tolist(), strict=True):
         path = tuple(scopes(text))
-        for deep in range(1, len(path) + 1):
-            if path[:deep] not in inside:
-                node = inside[path[:deep]] = _Node(path[deep - 1], "scope")
-                inside[path[: deep - 1]].children.append(node)
-        inside[path].children.append(leaf)
-    # Those that are made last lie deepest on their path.
-    for node in reversed(inside.values()):
+        for depth in range(1, len(path) + 1):
+            if path[:depth] not in nodes:
+                node = nodes[path[:depth]] = _Node(path[depth - 1], "scope")
+                nodes[path[: depth - 1]].children.append(node)
+        nodes[path].children.append(leaf)
+    # The innermost nodes of a path were created last.
+    for node in reversed(nodes.values()):
         node.add(node.children)
     return top.children
 
 
-def _leaves(
-    activity: Activity, found: pd.DataFrame, told: pd.DataFrame, fused: bool
-) -> list[_Node]:
-    out = []
-    unknown = hlo.unknown(found).tolist()
-    columns = zip(
-        *(
-            found[name].tolist()
-            for name in (
-                "name",
-                "category",
-                "own",
-                "normalized",
-                "memory",
-                "runs",
-                "host",
-                "program",
-            )
-        ),
-        *(told[name].tolist() for name in ("expression", "shape", "layout")),
-        strict=True,
+def _leaves(activity: Activity, ops: pd.DataFrame, texts: pd.DataFrame, fused: bool) -> list[_Node]:
+    nodes = []
+    names = ("name", "category", "own", "normalized", "memory", "runs", "host", "program")
+    columns = [ops[name].tolist() for name in names]
+    written = zip(
+        *(texts[name].tolist() for name in ("expression", "shape", "layout")), strict=True
     )
-    for row, (name, category, own, flops, moved, runs, host, ident, *texts) in enumerate(columns):
+    rows = zip(*columns, written, hlo.unknown(ops).tolist(), strict=True)
+    for row, fields in enumerate(rows):
+        name, category, self_ps, flops, moved, runs, host, ident, text, is_unknown = fields
         if category in hlo.CONTAINERS:
             flops = moved = float("nan")
-        lost = own if unknown[row] else 0.0
         node = _Node(
             name,
             "op",
             category or "unknown",
-            own,
-            lost,
-            flops,
-            moved,
-            runs,
-            row,
-            (texts[0], texts[1], texts[2]),
+            time=self_ps,
+            unknown=self_ps if is_unknown else 0.0,
+            flops=flops,
+            moved=moved,
+            runs=runs,
+            row=row,
+            text=text,
         )
         if fused and activity.programs is not None:
-            node.children = inside(activity.programs, host, ident, name, runs)
-        out.append(node)
-    return out
+            node.children = fused_ops(activity.programs, host, ident, name, runs)
+        nodes.append(node)
+    return nodes
 
 
-def inside(programs: Programs, host: int, ident: int, name: str, runs: float) -> list[_Node]:
-    """The ops inside a fusion but its parameters, those with the most FLOPs first, then in program
-    order.
+def fused_ops(programs: Programs, host: int, ident: int, name: str, runs: float) -> list[_Node]:
+    """The ops inside a fusion except its parameters, those with the most FLOPs first, then in
+    program order.
     """
     program, costs = programs.program(host, ident), programs.costs(host, ident)
     fusion = None if program is None else program.place(name)
@@ -207,64 +196,78 @@ def inside(programs: Programs, host: int, ident: int, name: str, runs: float) ->
     computation = program.computation(called[0]) if called else None
     if computation is None:
         return []
-    out = []
-    for place in range(computation.first, computation.first + computation.count):
-        if program.opcodes[place] != "parameter":
-            cost = costs.at(place)
-            flops = float("nan") if cost is None else cost.normalized_flops * runs
-            out.append((-flops if flops == flops else 0.0, place, flops))
-    none = float("nan")
+    unknown = float("nan")
+    flops_of: dict[int, float] = {}
+    for position in range(computation.first, computation.first + computation.count):
+        if program.opcodes[position] != "parameter":
+            cost = costs.at(position)
+            flops_of[position] = unknown if cost is None else cost.normalized_flops * runs
+    # Unknown FLOPs stand with 0; equal ones keep their order.
+    in_order = sorted(flops_of, key=lambda p: -flops_of[p] if flops_of[p] == flops_of[p] else 0.0)
     return [
         _Node(
-            program.names[place],
+            program.names[position],
             "fused",
-            hlo_category.category(program, place),
-            none,
-            flops=flops,
-            text=hlo.written(program, place),
+            hlo_category.category(program, position),
+            unknown,
+            flops=flops_of[position],
+            text=hlo.written(program, position),
         )
-        for _, place, flops in sorted(out)[:MOST_FUSED]
+        for position in in_order[:MOST_FUSED]
     ]
 
 
-def _with_duplicates(found: pd.DataFrame, leaves: list[_Node], rows: list[int]) -> list[_Node]:
-    """Ops of a category; those that the compiler made of one and the same code lie in a node of
-    their own.
-    """
-    # The one that the others are duplicates of may state nothing.
-    names = found["duplicate"].where(found["duplicate"] != "", found["name"]).to_numpy(object)
-    stated = set(found["duplicate"])
-    alike: dict[str, list[int]] = {}
+def _with_duplicates(ops: pd.DataFrame, leaves: list[_Node], rows: list[int]) -> list[_Node]:
+    """Ops of a category, with a node for those that the compiler built from the same code."""
+    # The op that the others are duplicates of may not be marked.
+    names = ops["duplicate"].where(ops["duplicate"] != "", ops["name"]).to_numpy(object)
+    originals = set(ops["duplicate"])
+    rows_by_name: dict[str, list[int]] = {}
     for row in rows:
-        if names[row] in stated:
-            alike.setdefault(names[row], []).append(row)
-    several = {name: mine for name, mine in alike.items() if len(mine) > 1}
-    grouped = {row for mine in several.values() for row in mine}
-    out = [leaves[row] for row in rows if row not in grouped]
-    for mine in several.values():
-        node = _Node("", "duplicates", leaves[mine[0]].category).add(leaves[row] for row in mine)
+        if names[row] in originals:
+            rows_by_name.setdefault(names[row], []).append(row)
+    copies = [of_name for of_name in rows_by_name.values() if len(of_name) > 1]
+    grouped: set[int] = set().union(*copies)
+    nodes = [leaves[row] for row in rows if row not in grouped]
+    for of_name in copies:
+        node = _Node("", "duplicates", leaves[of_name[0]].category)
+        node.add(leaves[row] for row in of_name)
         node.name = f"{node.children[0].name} and its duplicate(s)"
-        out.append(node)
-    return out
-
-
-def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) -> pd.DataFrame:
-    nodes: list[_Node] = []
-    depth: list[int] = []
-    parent: list[int] = []
-    paths: list[str] = []
-    open_ = [(root, 0, -1)]
-    while open_:
-        node, deep, above = open_.pop()
-        here = len(nodes)
         nodes.append(node)
-        depth.append(deep)
-        parent.append(above)
-        paths.append(node.name if above <= 0 else f"{paths[above]}{_BETWEEN}{node.name}")
-        open_ += [(child, deep + 1, here) for child in reversed(node.children)]
+    return nodes
+
+
+class _Position(NamedTuple):
+    """A node in the order of the tree: its depth, row of its parent (-1: none), and path."""
+
+    node: _Node
+    depth: int
+    parent: int
+    path: str
+
+
+def _preorder(root: _Node) -> list[_Position]:
+    """The nodes, each before its children."""
+    positions: list[_Position] = []
+    pending = [(root, 0, -1)]
+    while pending:
+        node, depth, parent = pending.pop()
+        row = len(positions)
+        path = node.name
+        if parent > 0:
+            path = f"{positions[parent].path}{_BETWEEN}{node.name}"
+        positions.append(_Position(node, depth, parent, path))
+        pending += [(child, depth + 1, row) for child in reversed(node.children)]
+    return positions
+
+
+def _rows(
+    activity: Activity, root: _Node, measured_ops: pd.DataFrame, working: float
+) -> pd.DataFrame:
+    positions = _preorder(root)
+    nodes = [position.node for position in positions]
     time = np.array([node.time for node in nodes])
-    # How well the devices were used while they ran, also where the root counts the time in which
-    # they did not.
+    # Utilization is of the time in which the devices ran, also where the root includes idle time.
     busy = time.copy()
     busy[0] = working
     unknown = np.array([node.unknown for node in nodes])
@@ -278,16 +281,12 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
     moving = np.where(moving > ops.IMPOSSIBLE, np.nan, moving)
     idle = np.array([node.kind == "idle" for node in nodes])
     best = np.minimum(np.fmax(computing, moving), 1.0)
-    rows = np.array([node.row for node in nodes])
-
-    def said(column: str) -> list[str]:
-        values = found[column].tolist()
-        return [values[row] if row >= 0 else "" for row in rows.tolist()]
-
-    out = pd.DataFrame(
+    runs = [None if node.runs != node.runs else int(node.runs) for node in nodes]
+    framework_op = _of_nodes(nodes, measured_ops["framework_op"])
+    table = pd.DataFrame(
         {
-            "path": paths,
-            "depth": depth,
+            "path": [position.path for position in positions],
+            "depth": [position.depth for position in positions],
             "name": [node.name for node in nodes],
             "category": [node.category for node in nodes],
             "time_us": time / 1e6,
@@ -296,26 +295,29 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
             "bandwidth_utilization": moving,
             "unknown_fraction": np.where(np.isnan(time) | idle, np.nan, share),
             "wasted_us": np.where(idle, np.nan, (1 - best) * busy / 1e6),
-            "occurrences": pd.array(
-                [None if node.runs != node.runs else int(node.runs) for node in nodes],
-                dtype="Int64",
-            ),
+            "occurrences": pd.array(runs, dtype="Int64"),
             "expression": [node.text[0] for node in nodes],
             "shape": [node.text[1] for node in nodes],
             "layout": [node.text[2] for node in nodes],
             "kind": [node.kind for node in nodes],
             "flops": flops,
             "bytes": moved,
-            "framework_op": [text.removesuffix(":") for text in said("framework_op")],
-            "source": said("source"),
-            "parent": parent,
+            "framework_op": [text.removesuffix(":") for text in framework_op],
+            "source": _of_nodes(nodes, measured_ops["source"]),
+            "parent": [position.parent for position in positions],
         }
     )
-    return _typed(out)
+    return _typed(table)
 
 
-def _typed(out: pd.DataFrame) -> pd.DataFrame:
-    return frames.typed("op_profile.frame", out, COLUMNS)
+def _of_nodes(nodes: list[_Node], column: pd.Series) -> list[str]:
+    """A text of each node's op; "" for nodes that are not ops."""
+    values = column.tolist()
+    return [values[node.row] if node.row >= 0 else "" for node in nodes]
+
+
+def _typed(table: pd.DataFrame) -> pd.DataFrame:
+    return frames.typed("op_profile.frame", table, COLUMNS)
 
 
 MOST_DEEP = 40
@@ -324,23 +326,21 @@ NONE = "(no framework op)"
 
 
 def scopes(path: str) -> list[str]:
-    """The scopes of a framework op and its own name: `jit(f)/transpose(jvp(a/b))/dot` has three. A
-    slash in brackets parts nothing.
+    """The scopes and the name of a framework op: `jit(f)/transpose(jvp(a/b))/dot` has three parts.
+    Slashes in brackets do not separate.
 
-    Empty ones are left out; an op without a name is in a scope that says so.
+    Empty ones are left out; an op without a name is in the scope `NONE`.
     """
-    out, depth, begin = [], 0, 0
-    for at, letter in enumerate(path):
+    parts, depth, begin = [], 0, 0
+    for index, letter in enumerate(path):
         if letter in "([{":
             depth += 1
         elif letter in ")]}":
             depth = max(0, depth - 1)
         elif letter == "/" and depth == 0:
-            out.append(path[begin:at])
-            begin = at + 1
-    out = [part for part in (*out, path[begin:]) if part]
-    return (
-        [*out[: MOST_DEEP - 1], "/".join(out[MOST_DEEP - 1 :])]
-        if len(out) > MOST_DEEP
-        else out or [NONE]
-    )
+            parts.append(path[begin:index])
+            begin = index + 1
+    parts = [part for part in (*parts, path[begin:]) if part]
+    if len(parts) > MOST_DEEP:
+        return [*parts[: MOST_DEEP - 1], "/".join(parts[MOST_DEEP - 1 :])]
+    return parts or [NONE]

@@ -1,4 +1,4 @@
-"""What a thread was doing at each instant: the innermost event, and the op around it."""
+"""The innermost event of a thread at each instant, and the op around it."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class Innermost:
         self.allocates = self._calls(activity, "allocate")
 
     def _calls(self, activity: Activity, kind: str) -> npt.NDArray[np.bool_]:
-        """By event: whether it is a call of a kind into the device's runtime."""
-        out, calls = np.zeros(len(self.trace.events) + 1, np.bool_), activity.calls.frame()
+        """Flags of the events that are calls of a kind into the device's runtime."""
+        flags = np.zeros(len(self.trace.events) + 1, np.bool_)
+        calls = activity.calls
         if len(calls):
-            kinds = np.array([str(text) == kind for text in activity.texts.values], np.bool_)
-            out[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = True
-        return out
+            of_kind = np.array([str(text) == kind for text in activity.texts.values], np.bool_)
+            flags[calls.event[of_kind[calls.kind]]] = True
+        return flags
 
     def cut(self, lane: int, begin: Int64s, end: Int64s) -> dict[str, npt.NDArray[Any]]:
-        """Spans of one thread, in time order and apart, cut where its innermost event changes:
-        `kind name op _start _end` (ps).
+        """Spans of one thread, in time order and disjoint, divided where its innermost event
+        changes: `kind name op _start _end` (ps).
 
-        Arrays, as a thread of many has few: frames of so few rows would take longer to make than to
-        compute.
+        Arrays, not a frame: with many threads each has few rows.
         """
         events = self.trace.events
         low, high = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
@@ -59,67 +59,66 @@ class Innermost:
         # Each span from boundary to boundary.
         first = np.searchsorted(time, begin, side="right") - 1
         after = np.maximum(np.searchsorted(time, end, side="left"), first + 1)
-        span, at = expand(first, after - first)
+        span, row = expand(first, after - first)
         ends = np.append(time[1:], np.iinfo(np.int64).max) if len(time) else time
-        known = at >= 0
-        place = np.maximum(at, 0)
-        from_ = (
-            np.where(known, np.maximum(begin[span], time[place]), begin[span])
-            if len(time)
-            else begin[span]
-        )
-        to = (
-            np.minimum(end[span], np.where(known, ends[place], time[0])) if len(time) else end[span]
-        )
-        who = np.where(known, owner[place], -1) if len(time) else np.full(len(span), -1)
-        op = self._op(who)
-        kind = np.full(len(who), "host", object)
+        has_row = row >= 0
+        safe_row = np.maximum(row, 0)
+        low, high = begin[span], end[span]
+        event = np.full(len(span), -1)
+        if len(time):
+            low = np.where(has_row, np.maximum(low, time[safe_row]), low)
+            high = np.minimum(high, np.where(has_row, ends[safe_row], time[0]))
+            event = np.where(has_row, owner[safe_row], -1)
+        op = self._op(event)
+        kind = np.full(len(event), "host", object)
         kind[op >= 0] = "op"
         kind[(op >= 0) & self.loads[op]] = "input"
-        kind[self.allocates[who] & (who >= 0)] = "allocate"
-        kind[self.is_call[who] & (who >= 0)] = "launch"
-        kind[self.waits[who] & (who >= 0)] = "wait"
-        names, code = self.trace.names, events.name
-        named = np.where((kind == "op") | (kind == "input"), op, who)
-        out = {
+        kind[self.allocates[event] & (event >= 0)] = "allocate"
+        kind[self.is_call[event] & (event >= 0)] = "launch"
+        kind[self.waits[event] & (event >= 0)] = "wait"
+        is_op = (kind == "op") | (kind == "input")
+        columns = {
             "kind": kind,
-            "name": np.where(named >= 0, names[code[np.maximum(named, 0)]], ""),
-            "op": np.where(
-                (op >= 0) & (kind != "op") & (kind != "input"), names[code[np.maximum(op, 0)]], ""
-            ),
-            "_start": from_,
-            "_end": to,
+            "name": self._names(np.where(is_op, op, event)),
+            "op": self._names(np.where(is_op, -1, op)),
+            "_start": low,
+            "_end": high,
         }
-        some = to > from_
-        return {column: values[some] for column, values in out.items()}
+        is_span = high > low
+        return {column: values[is_span] for column, values in columns.items()}
 
-    def _op(self, who: Int64s) -> Int64s:
-        """The innermost op that each event is or is in, -1."""
-        op = who.copy()
+    def _names(self, event: Int64s) -> npt.NDArray[np.object_]:
+        """The names of events; "" for -1."""
+        names, code = self.trace.names, self.trace.events.name
+        return np.where(event >= 0, names[code[np.maximum(event, 0)]], "")
+
+    def _op(self, event: Int64s) -> Int64s:
+        """The innermost op that each event is or is in; -1 for none."""
+        op = event.copy()
         parent = self.trace.events.parent
-        open_ = np.flatnonzero((op >= 0) & ~self.is_op[op])
-        while len(open_):
-            op[open_] = parent[op[open_]]
-            open_ = open_[(op[open_] >= 0) & ~self.is_op[op[open_]]]
+        pending = np.flatnonzero((op >= 0) & ~self.is_op[op])
+        while len(pending):
+            op[pending] = parent[op[pending]]
+            pending = pending[(op[pending] >= 0) & ~self.is_op[op[pending]]]
         return op
 
 
 def _boundaries(
     rows: Int64s, start: Int64s, end: Int64s, parent: npt.NDArray[np.integer]
 ) -> tuple[Int64s, Int64s]:
-    """Moments at which the innermost of nested events changes, and the event that is innermost from
+    """The moments at which the innermost of nested events changes, and the innermost event from
     then on (-1: none).
     """
     above = parent[rows].astype(np.int64)
     begin, stop = start[rows], end[rows].copy()
     # Rounding lets a child end after its parent, and that after its own.
-    inside = np.flatnonzero(above >= 0)
+    nested = np.flatnonzero(above >= 0)
     ends = end.copy()
     while True:
-        cut = np.minimum(stop[inside], np.maximum(ends[above[inside]], begin[inside]))
-        if (cut == stop[inside]).all():
+        truncated = np.minimum(stop[nested], np.maximum(ends[above[nested]], begin[nested]))
+        if (truncated == stop[nested]).all():
             break
-        stop[inside] = cut
+        stop[nested] = truncated
         ends[rows] = stop
     some = stop > begin
     rows, above, begin, stop = rows[some], above[some], begin[some], stop[some]

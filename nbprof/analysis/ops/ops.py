@@ -1,7 +1,7 @@
 """Time by framework op, on the device and on the host: the TensorFlow stats of TensorFlow Profiler.
 
-Self time on a host thread is what is left of an op when the ops inside it are taken away; on a
-device each kernel counts for the op that launched it, and an op of a TPU without those inside it.
+Self time on a host thread is the time of an op without that of the ops inside it; on a device each
+kernel counts for the op that launched it, and an op of a TPU without those inside it.
 Idle is the part of the recorded time in which no op ran, per thread and device. (As in TensorFlow
 Profiler, ops that run at once on several streams of a device are each taken off it, so idle can
 come out too small there; of PyTorch each instant counts once.)
@@ -40,10 +40,12 @@ RATES = [
 ]
 """Optional columns: present if any row has a value."""
 COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
-"""What an op may be bound by, besides on-chip memory: computation, or main memory, by its name."""
+"""The resources that may bound an op, besides on-chip memory: computation, or main memory, by its
+name.
+"""
 LATENCY = "Latency"
-"""What bounds an op that is near no peak: it waits, for launches, dependencies, too little parallel
-work, or a link to the host.
+"""The bound of an op that is near no peak: it waits, for launches, dependencies, too little
+parallel work, or a link to the host.
 """
 NEAR_ROOF = 0.6
 """An op is bound by a resource from this fraction of its peak on.
@@ -53,7 +55,7 @@ issues" of both compute and memory."""
 # Of NVIDIA the chips for data centers and their like: P100, V100, A100, H100, B200, B300.
 _WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
 # An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the
-# chip is up to 15 times as fast as the device's main memory, so what is far above that is no rate.
+# chip is up to 15 times as fast as the device's main memory; a value far above that is not a rate.
 IMPOSSIBLE = 100
 
 
@@ -92,27 +94,29 @@ def host_self_times(
         ops, lane, start, end = ops.iloc[order], lane[order], start[order], end[order]
     duration = end - start
     parent = nesting.parents(lane, start, duration)
-    own = nesting.self_times(parent, duration)
-    kept = np.ones(len(lane), np.bool_)
+    self_ps = nesting.self_times(parent, duration)
+    retained = np.ones(len(lane), np.bool_)
     overlaps = self_time.overlapping(lane, start, end, parent)
     if as_xprof:
-        for rows in self_time.stretches(
+        for rows in self_time.overlap_groups(
             lane, start, end, overlaps | self_time.ends_with_its_parent(end, parent)
         ):
-            kept[rows], own[rows] = self_time.stacked(start[rows], end[rows])
+            retained[rows], self_ps[rows] = self_time.stacked(start[rows], end[rows])
     else:
-        self_time.share_out(own, lane, start, end, overlaps)
+        self_time.share_out(self_ps, lane, start, end, overlaps)
         if activity.framework is PYTORCH:
-            own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, own)
+            self_ps, retained = _without_repeats(ops["op"].to_numpy(np.int64), parent, self_ps)
     first = run_starts(lane)
     extent = np.maximum.reduceat(end, first) - start[first]
-    busy = np.add.reduceat(np.where(kept, own, 0), first)
-    out = ops.assign(own=own, overlaps=overlaps)
-    return (out if kept.all() else out[kept]), int((np.maximum(busy, extent) - busy).sum())
+    busy = np.add.reduceat(np.where(retained, self_ps, 0), first)
+    table = ops.assign(own=self_ps, overlaps=overlaps)
+    return (table if retained.all() else table[retained]), int(
+        (np.maximum(busy, extent) - busy).sum()
+    )
 
 
 def _without_repeats(
-    op: Int64s, parent: Int32s, own: Int64s
+    op: Int64s, parent: Int32s, self_ps: Int64s
 ) -> tuple[Int64s, npt.NDArray[np.bool_]]:
     """Calls of PyTorch's ops without those that are the same call once more, whose self time goes
     to the call around them.
@@ -121,18 +125,18 @@ def _without_repeats(
     the call around it, and nothing beside it there. `key_averages()` of torch.profiler counts the
     two as one.
     """
-    inside = np.flatnonzero(parent >= 0)
-    children = np.bincount(parent[inside], minlength=len(parent))
+    nested = np.flatnonzero(parent >= 0)
+    children = np.bincount(parent[nested], minlength=len(parent))
     again = np.zeros(len(parent), np.bool_)
-    again[inside] = (op[inside] == op[parent[inside]]) & (children[parent[inside]] == 1)
+    again[nested] = (op[nested] == op[parent[nested]]) & (children[parent[nested]] == 1)
     head = np.arange(len(parent))
     moving = np.flatnonzero(again)
     while len(moving):
         head[moving] = parent[head[moving]]
         moving = moving[again[head[moving]]]
-    out = np.zeros(len(own), np.int64)
-    np.add.at(out, head, own)
-    return out, ~again
+    result = np.zeros(len(self_ps), np.int64)
+    np.add.at(result, head, self_ps)
+    return result, ~again
 
 
 @dataclass
@@ -146,19 +150,20 @@ class Side:
     idle: int | None
 
 
-def frames(found: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`; `found` is
-    what `with_rates` gives.
+def frames(side_tables: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`.
+
+    `sides` is the result of `with_rates`.
     """
-    return table(found, with_idle=False), table(found, with_idle=True)
+    return table(side_tables, with_idle=False), table(side_tables, with_idle=True)
 
 
 def in_steps(activity: Activity) -> pd.DataFrame:
-    """The runs on devices without those that were launched before the recording began, for figures
-    a step.
+    """The runs on devices without those launched before the recording began, for figures per
+    step.
     """
     runs = activity.device_ops
-    return runs.take(backlog.apart(activity, runs.event)).frame()
+    return runs.take(backlog.not_launched_before(activity, runs.event)).frame()
 
 
 def host_us_in_steps(
@@ -168,40 +173,36 @@ def host_us_in_steps(
     `self_us`.
     """
     rows = host_rows[begin_in_steps(host_rows, steps, activity.hosts)]
-    own = rows.groupby("op", sort=False)["own"].sum()
+    self_ps = rows.groupby("op", sort=False)["own"].sum()
     return pd.DataFrame(
         {
-            "op": activity.ops.values[own.index.to_numpy(np.int64)],
-            "self_us": own.to_numpy(np.float64) / 1e6,
+            "op": activity.ops.values[self_ps.index.to_numpy(np.int64)],
+            "self_us": self_ps.to_numpy(np.float64) / 1e6,
         }
     )
 
 
 def added_host_us(hosts: list[pd.DataFrame]) -> pd.DataFrame:
-    """What `host_us_in_steps` gives of several hosts, as it would give it of all of them
-    together.
-    """
-    return (
-        pd.concat(hosts, ignore_index=True).groupby("op", sort=False)["self_us"].sum().reset_index()
-    )
+    """The results of `host_us_in_steps` of several hosts together."""
+    rows = pd.concat(hosts, ignore_index=True)
+    return rows.groupby("op", sort=False)["self_us"].sum().reset_index()
 
 
 def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Self time of runs that were eager (NaN: not known), and of all, by side.
+    """Self time of runs that were eager (NaN: unknown), and of all runs, by side.
 
-    Of an op of which some runs were compiled the others alone are eager.
+    If some runs of an op were compiled, only the others are eager.
     """
-    out = {}
-    for where, rows in (("device", activity.device_ops.frame()), ("host", host_rows)):
-        own = rows["own"].to_numpy(np.int64)
-        if where == "device" and UNKNOWN_EAGER in activity.traits:
-            out[where] = float("nan"), float(own.sum()) / 1e6
-            continue
-        out[where] = (
-            float(own[rows["eager"].to_numpy(np.bool_)].sum()) / 1e6,
-            float(own.sum()) / 1e6,
-        )
-    return out
+    host_ps, host_eager = host_rows["own"].to_numpy(np.int64), host_rows["eager"]
+    device_ps, device_eager = activity.device_ops.own, activity.device_ops.eager
+    eager_device = float(device_ps[device_eager].sum()) / 1e6
+    if UNKNOWN_EAGER in activity.traits:
+        eager_device = float("nan")
+    eager_host = float(host_ps[host_eager.to_numpy(np.bool_)].sum()) / 1e6
+    return {
+        "device": (eager_device, float(device_ps.sum()) / 1e6),
+        "host": (eager_host, float(host_ps.sum()) / 1e6),
+    }
 
 
 def sides(
@@ -212,14 +213,11 @@ def sides(
     *,
     as_xprof: bool = False,
 ) -> list[Side]:
-    """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and
-    runs as XProf counts them.
+    """Runs of ops grouped by op, device first; with `as_xprof`, impossible byte rates are included
+    and runs are counted as XProf does.
     """
-    return with_rates(
-        summed(activity, device_rows, host_rows, host_idle, as_xprof=as_xprof),
-        activity,
-        as_xprof=as_xprof,
-    )
+    sums = summed(activity, device_rows, host_rows, host_idle, as_xprof=as_xprof)
+    return with_rates(sums, activity, as_xprof=as_xprof)
 
 
 def summed(
@@ -241,66 +239,52 @@ def summed(
 
 
 def added(hosts: list[list[Side]]) -> list[Side]:
-    """What `summed` gives of several hosts, as it would give it of all of them together."""
-    return [_added([sides[i] for sides in hosts]) for i in range(2)]
+    """The results of `summed` of several hosts together."""
+    device_sides = [sides[0] for sides in hosts]
+    host_sides = [sides[1] for sides in hosts]
+    return [_added(device_sides), _added(host_sides)]
 
 
 def _added(sides: list[Side]) -> Side:
-    idle = [side.idle for side in sides if side.idle is not None]
+    idle_of_sides = [side.idle for side in sides if side.idle is not None]
+    idle = sum(idle_of_sides) if idle_of_sides else None
     tables = [side.ops for side in sides if len(side.ops)]
     if not tables:
-        return Side(sides[0].where, sides[0].ops, sum(idle) if idle else None)
+        return Side(sides[0].where, sides[0].ops, idle)
     rows = pd.concat(tables, ignore_index=True)
-    sums = [
-        "occurrences",
-        "total",
-        "own",
-        *(c for c in ("of_kernels", "on_tensor_cores") if c in rows),
-    ]
+    optional = [column for column in ("of_kernels", "on_tensor_cores") if column in rows]
     by_op = rows.groupby("op", sort=False)
-    out = by_op[sums].sum()
+    table = by_op[["occurrences", "total", "own", *optional]].sum()
     for column in ("flops", "bytes"):
         if column in rows:
-            # One host that does not know leaves the rate unknown, as one part of an op does.
-            out[column] = (
-                by_op[column].sum().mask(rows[column].isna().groupby(rows["op"], sort=False).any())
-            )
-    out["eager"] = by_op["eager"].any()
-    out["type"] = (
-        rows[rows["type"] != ""]
-        .groupby("op", sort=False)["type"]
-        .first()
-        .reindex(out.index)
-        .fillna("")
-    )
-    out = out.reset_index()
-    order = _by_time(out["own"].to_numpy(np.int64), out["op"].to_numpy(object))
-    return Side(sides[0].where, out.iloc[order].reset_index(drop=True), sum(idle) if idle else None)
+            # One host with an unknown value leaves the rate unknown, as one part of an op does.
+            is_unknown = rows[column].isna().groupby(rows["op"], sort=False).any()
+            table[column] = by_op[column].sum().mask(is_unknown)
+    table["eager"] = by_op["eager"].any()
+    types = rows[rows["type"] != ""].groupby("op", sort=False)["type"].first()
+    table["type"] = types.reindex(table.index).fillna("")
+    table = table.reset_index()
+    order = _by_time(table["own"].to_numpy(np.int64), table["op"].to_numpy(object))
+    return Side(sides[0].where, table.iloc[order].reset_index(drop=True), idle)
 
 
 def with_rates(sides: list[Side], activity: Activity, *, as_xprof: bool = False) -> list[Side]:
-    """The sides with what each op of the device computed and moved in a second, and its share on
-    Tensor Cores.
+    """The sides with the rates of device ops: FLOPs and bytes per second, and the fraction of time
+    on Tensor Cores.
     """
     device = sides[0].ops
     if not len(device):
         return sides
-    of_kernels, on = (
-        device["of_kernels"].to_numpy(np.float64),
-        device["on_tensor_cores"].to_numpy(np.float64),
-    )
     if UNKNOWN_EAGER in activity.traits:
         device = device.assign(eager=pd.array([pd.NA] * len(device), dtype="boolean"))
-    device = device.assign(
-        tensor_core_fraction=np.divide(
-            on, of_kernels, out=np.full(len(device), np.nan), where=of_kernels > 0
-        )
-    )
+    kernel_time = device["of_kernels"].to_numpy(np.float64)
+    on_tensor_cores = device["on_tensor_cores"].to_numpy(np.float64)
+    fraction = np.full(len(device), np.nan)
+    np.divide(on_tensor_cores, kernel_time, out=fraction, where=kernel_time > 0)
+    device = device.assign(tensor_core_fraction=fraction)
     memory = HBM if as_xprof else main_memory(activity)
-    return [
-        Side("device", _rates(device, *peaks(activity, as_xprof), memory, as_xprof), sides[0].idle),
-        *sides[1:],
-    ]
+    device = _rates(device, *peaks(activity, as_xprof), memory, as_xprof)
+    return [Side("device", device, sides[0].idle), *sides[1:]]
 
 
 def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.DataFrame:
@@ -308,38 +292,38 @@ def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Da
     code = rows["op"].to_numpy(np.int64)
     count = np.bincount(code)
     used = np.flatnonzero(count)
-    total, own = np.zeros(len(count), np.int64), np.zeros(len(count), np.int64)
+    total, self_ps = np.zeros(len(count), np.int64), np.zeros(len(count), np.int64)
     eager = np.zeros(len(count), np.bool_)
     np.add.at(total, code, rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64))
-    np.add.at(own, code, self_time)
+    np.add.at(self_ps, code, self_time)
     eager[code[rows["eager"].to_numpy(np.bool_)]] = True
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "code": used,
             "op": activity.ops.values[used] if len(used) else np.zeros(0, object),
             "type": _types(activity, code, rows["type"].to_numpy(np.int64), len(count))[used],
             "occurrences": count[used],
             "total": total[used],
-            "own": own[used],
+            "own": self_ps[used],
             "eager": eager[used],
         }
     )
-    return out.iloc[_by_time(out["own"].to_numpy(), out["op"].to_numpy(object))].reset_index(
+    return table.iloc[_by_time(table["own"].to_numpy(), table["op"].to_numpy(object))].reset_index(
         drop=True
     )
 
 
-def _by_time(own: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.object_]) -> Int64s:
-    """The order by self time, most first, and of equal ones by name; names are compared only where
-    times are equal.
+def _by_time(self_ps: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.object_]) -> Int64s:
+    """The order by self time, most first, then by name; names are compared only where times are
+    equal.
     """
-    order = np.argsort(-own, kind="stable")
-    equal = np.append(False, own[order][1:] == own[order][:-1])[: len(own)]
-    tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(own)])
+    order = np.argsort(-self_ps, kind="stable")
+    equal = np.append(False, self_ps[order][1:] == self_ps[order][:-1])[: len(self_ps)]
+    tied = np.flatnonzero(equal | np.append(equal[1:], False)[: len(self_ps)])
     if len(tied):
         rows = order[tied]
         rank, _ = pd.factorize(name[rows], sort=True)
-        order[tied] = rows[np.lexsort((rank, -own[rows]))]
+        order[tied] = rows[np.lexsort((rank, -self_ps[rows]))]
     return order
 
 
@@ -351,50 +335,58 @@ def _types(activity: Activity, op: Int64s, kind: Int64s, count: int) -> npt.NDAr
     rows = np.flatnonzero(named[kind])[::-1] if len(kind) else np.zeros(0, np.int64)
     # The last assignment wins.
     first[op[rows]] = kind[rows]
-    # The last place is that of no type.
+    # The last one is that of no type.
     return np.append(names, np.array([""], object))[first]
 
 
 def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.DataFrame:
-    """Device ops by name, with what they computed and moved."""
-    out = _grouped(activity, rows, rows["own"].to_numpy(np.int64))
-    if not len(out):
-        return out
+    """Device ops by name, with the FLOPs and bytes of their runs."""
+    table = _grouped(activity, rows, rows["own"].to_numpy(np.int64))
+    if not len(table):
+        return table
     part, op = rows["part"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
     size = int(op.max()) + 1
     op_of_part = np.full(int(part.max()) + 1, -1, np.int64)
     op_of_part[part] = op
-    used = np.flatnonzero(op_of_part >= 0)
-    out["occurrences"] = _runs(rows["host"].to_numpy(np.int64), part, op_of_part, size)[out["code"]]
-    parts = activity.op_parts.frame()
+    code = table["code"]
+    table["occurrences"] = _runs(rows["host"].to_numpy(np.int64), part, op_of_part, size)[code]
     for column in ("flops", "bytes"):
-        sums = np.full(size, np.nan)
-        if len(parts):
-            sums = np.zeros(size)
-            # One part that states nothing leaves the op's rate unknown; XProf has 0 for it.
-            values = parts["xprof_flops" if as_xprof and column == "flops" else column].to_numpy(
-                np.float64
-            )
-            if as_xprof:
-                values = np.nan_to_num(values * parts["xprof_runs"].to_numpy(np.float64))
-            np.add.at(sums, op_of_part[used], values[used])
-        out[column] = sums[out["code"]]
-    tells = rows["tensor_core"].to_numpy(np.int8)
+        table[column] = _sum_of_parts(activity, column, op_of_part, size, as_xprof)[code]
+    uses = rows["tensor_core"].to_numpy(np.int8)
     time = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)
-    out["of_kernels"] = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
-    out["on_tensor_cores"] = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
-    return out
+    table["of_kernels"] = np.bincount(op, np.where(uses >= 0, time, 0), size)[code]
+    table["on_tensor_cores"] = np.bincount(op, np.where(uses == 1, time, 0), size)[code]
+    return table
+
+
+def _sum_of_parts(
+    activity: Activity, column: str, op_of_part: Int64s, size: int, as_xprof: bool
+) -> npt.NDArray[np.float64]:
+    """By op, the FLOPs or bytes of its parts; one unknown part leaves the sum unknown, XProf has 0
+    for it.
+    """
+    parts = activity.op_parts
+    if not len(parts):
+        return np.full(size, np.nan)
+    used = np.flatnonzero(op_of_part >= 0)
+    values = parts.flops if column == "flops" else parts.bytes
+    if as_xprof:
+        values = parts.xprof_flops if column == "flops" else parts.bytes
+        values = np.nan_to_num(values * parts.xprof_runs.astype(np.float64))
+    sums = np.zeros(size)
+    np.add.at(sums, op_of_part[used], values[used].astype(np.float64))
+    return sums
 
 
 def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:
-    """By op how often it ran: on each host as often as the part of it that ran most there, since
-    each host may have parts of its own.
+    """The number of runs by op: on each host that of its part which ran most there, since each host
+    may have different parts.
     """
     ran, runs = np.unique(host * len(op_of_part) + part, return_counts=True)
-    at, which = np.divmod(ran, len(op_of_part))
-    most = np.zeros((int(at.max()) + 1, count), np.int64)
-    np.maximum.at(most, (at, op_of_part[which]), runs)
-    return np.asarray(most.sum(axis=0), np.int64)
+    host_of, part_of = np.divmod(ran, len(op_of_part))
+    most_runs = np.zeros((int(host_of.max()) + 1, count), np.int64)
+    np.maximum.at(most_runs, (host_of, op_of_part[part_of]), runs)
+    return np.asarray(most_runs.sum(axis=0), np.int64)
 
 
 def _rates(
@@ -406,15 +398,15 @@ def _rates(
     ops["bytes_per_second"] = rate if any_rate else rate.mask(rate > IMPOSSIBLE * peak_bytes)
     ops["operational_intensity"] = ops["flops"] / ops["bytes"].where(ops["bytes"] > 0)
     computing, moving = ops["flops_per_second"] / peak_flops, ops["bytes_per_second"] / peak_bytes
-    known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
-    ops["bound_by"] = np.where(known, np.where(moving > computing, memory, COMPUTE), "")
+    is_known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
+    ops["bound_by"] = np.where(is_known, np.where(moving > computing, memory, COMPUTE), "")
     return ops
 
 
 def bound(
     nearest: npt.NDArray[np.object_], fraction: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.object_]:
-    """What bounds ops: the resource that each comes closest to if it is near that peak, else
+    """The bound of ops: the resource that each comes closest to if it is near that peak, else
     `LATENCY`; '' if unknown.
 
     Parameters
@@ -432,146 +424,144 @@ def peaks(activity: Activity, as_xprof: bool = False) -> tuple[float, float]:
 
     XProf uses the bandwidth that the file states, which for AMD devices may be half the real one.
     """
-    moving = _one(activity, "memory_bytes_per_second")
+    bytes_per_second = _peak(activity, "memory_bytes_per_second")
     if as_xprof and "bytes" not in activity.given_peaks and activity.xprof_bytes_per_second > 0:
-        moving = activity.xprof_bytes_per_second
-    return _one(activity, "peak_flops_per_second"), moving
+        bytes_per_second = activity.xprof_bytes_per_second
+    return _peak(activity, "peak_flops_per_second"), bytes_per_second
 
 
 def main_memory(activity: Activity) -> str:
-    """What the main memory of the devices is: `HBM` where all have that, else `DEVICE_MEMORY`;
-    `HOST_MEMORY` where ops ran on the CPU.
+    """The kind of main memory of the devices: `HBM` if all have that, else `DEVICE_MEMORY`;
+    `HOST_MEMORY` if ops ran on the CPU.
 
-    TPUs have HBM, and of AMD what is gfx9 (Vega, Instinct). XProf says HBM of each.
+    TPUs have HBM, and of AMD the gfx9 chips (Vega, Instinct). XProf says HBM for every device.
     """
-    devices = activity.devices
     if not activity.has_device:
         return HOST_MEMORY
-    facts = zip(
-        *(map(str, devices[column].tolist()) for column in ("kind", "name", "compute_capability")),
-        strict=True,
-    )
-    return HBM if len(devices) and all(_has_hbm(*device) for device in facts) else DEVICE_MEMORY
+    devices = activity.devices[["kind", "name", "compute_capability"]]
+    with_hbm = [
+        _has_hbm(str(kind), str(name), str(capability))
+        for kind, name, capability in devices.itertuples(index=False)
+    ]
+    return HBM if with_hbm and all(with_hbm) else DEVICE_MEMORY
 
 
 def _has_hbm(kind: str, name: str, capability: str) -> bool:
     if kind == "TPU":
         return True
-    return capability.startswith("9.") if name.startswith("AMD") else capability in _WITH_HBM
+    if name.startswith("AMD"):
+        return capability.startswith("9.")
+    return capability in _WITH_HBM
 
 
 def on_chip_peaks(activity: Activity) -> dict[str, float]:
-    """Bytes a second that each memory on the chip can move at most, by the names of
-    `given_peaks.ON_CHIP`; those that are known.
+    """Peak bytes per second of each memory on the chip, by the names of `given_peaks.ON_CHIP`; only
+    known ones.
     """
-    found = {level: _one(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
-    return {level: peak for level, peak in found.items() if peak > 0}
+    peaks_by_level = {level: _peak(activity, f"{level}_bytes_per_second") for level in ON_CHIP}
+    return {level: peak for level, peak in peaks_by_level.items() if peak > 0}
 
 
-def _one(activity: Activity, column: str) -> float:
-    """What was given, else what the devices have in common; NaN if unknown or differs."""
+def _peak(activity: Activity, column: str) -> float:
+    """The peak that the person gave, else that of the devices; NaN if unknown or different between
+    them.
+    """
     for name, value in activity.given_peaks.items():
         # Also where ops ran without a device, on the CPU.
         if column == KEYS[name]:
             return value
     if column not in activity.devices.columns:
         return float("nan")
-    values = {
-        float(value)
-        for value in activity.devices[column].tolist()
-        if isinstance(value, Real) and not np.isnan(float(value))
-    }
+    values = set()
+    for value in activity.devices[column].tolist():
+        if isinstance(value, Real) and not np.isnan(float(value)):
+            values.add(float(value))
     return values.pop() if len(values) == 1 else float("nan")
 
 
 def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
     """The time in which the devices ran no ops, in ps."""
-    own = rows["own"].to_numpy(np.int64)
+    self_ps = rows["own"].to_numpy(np.int64)
+    start, end = rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64)
+    host, device = rows["host"].to_numpy(), rows["device"].to_numpy()
+    extents = activity.device_extents
     idle = 0
-    where = rows["host"].to_numpy(), rows["device"].to_numpy()
-    for host, device, start, end in (
-        activity.device_extents.frame()[["host", "device", "start", "end"]]
-        .to_numpy(np.int64)
-        .tolist()
-    ):
-        mine = (where[0] == host) & (where[1] == device)
-        used = (
-            Intervals.of_rows(rows[mine]).total()
-            if activity.framework is PYTORCH
-            else int(own[mine].sum())
-        )
-        idle += max(used, end - start) - used
+    for row in range(len(extents)):
+        of_device = (host == extents.host[row]) & (device == extents.device[row])
+        if activity.framework is PYTORCH:
+            used = Intervals.union(start[of_device], end[of_device]).total()
+        else:
+            used = int(self_ps[of_device].sum())
+        idle += max(used, int(extents.end[row]) - int(extents.start[row])) - used
     return idle
 
 
-def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.DataFrame:
-    """The public frame of some sides; at most `most` rows of each, which are counted before idle is
-    left out.
+def table(sides: list[Side], *, with_idle: bool, limit: int = sys.maxsize) -> pd.DataFrame:
+    """The public frame of some sides; at most `limit` rows of each, which are counted before idle
+    is left out.
     """
-    parts = [part for side in sides if len(part := _rows(side, with_idle, most))]
-    out = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
-    out["rank"] = np.arange(1, len(out) + 1)
-    rates = [
-        c
-        for c in RATES
-        if c in out and (out[c].fillna("") != "" if c == "bound_by" else out[c].notna()).any()
-    ]
-    if "bound_by" in rates:
-        out["bound_by"] = out["bound_by"].fillna("")
-    return out[COLUMNS + rates]
+    parts = [_rows(side, with_idle, limit) for side in sides]
+    parts = [part for part in parts if len(part)]
+    rows = pd.concat(parts or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
+    rows["rank"] = np.arange(1, len(rows) + 1)
+    if "bound_by" in rows:
+        rows["bound_by"] = rows["bound_by"].fillna("")
+    rates = [name for name in RATES if name in rows and _has_values(rows[name])]
+    return rows[COLUMNS + rates]
 
 
-def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
-    ops, own = side.ops, side.ops["own"].to_numpy(np.int64)
-    whole, rows = int(own.sum()), np.arange(len(ops))
+def _has_values(column: pd.Series) -> bool:
+    if column.name == "bound_by":
+        return bool((column != "").any())
+    return bool(column.notna().any())
+
+
+def _rows(side: Side, with_idle: bool, limit: int) -> pd.DataFrame:
+    ops, self_ps = side.ops, side.ops["own"].to_numpy(np.int64)
+    total_ps, rows = int(self_ps.sum()), np.arange(len(ops))
     if side.idle is not None:
-        # Where the idle row has its place: ops are sorted by self time, equal ones by name.
-        above = int((own > side.idle).sum()) + int(
-            (ops["op"].to_numpy(object)[own == side.idle] < "IDLE").sum()
-        )
+        # Ops are sorted by self time, equal ones by name; the idle row has its place among them.
+        equal = ops["op"].to_numpy(object)[self_ps == side.idle]
+        above = int((self_ps > side.idle).sum()) + int((equal < "IDLE").sum())
         if with_idle:
-            whole += side.idle
-            # The place behind the last op is that of the idle row.
+            total_ps += side.idle
+            # The row behind the last op is the idle one.
             rows = np.insert(rows, above, len(ops))
-        elif above < most:
-            most -= 1
-    rows = rows[:most]
+        elif above < limit:
+            limit -= 1
+    rows = rows[:limit]
 
     def column(name: str, of_idle: Any) -> npt.NDArray[Any]:
         values = ops[name].to_numpy()
         return np.append(values, np.array([of_idle], values.dtype))[rows]
 
-    count, total, own = (
-        column(*pair)
-        for pair in (("occurrences", 0), ("total", side.idle or 0), ("own", side.idle or 0))
-    )
-    share = own / whole if whole else own * 0.0
+    count = column("occurrences", 0)
+    total, self_ps = column("total", side.idle or 0), column("own", side.idle or 0)
+    share = self_ps / total_ps if total_ps else self_ps * 0.0
     occurrences = np.where(count == 0, np.nan, count)
-    eager = ops["eager"].array
-    unknown = bool(len(rows) and eager.isna().any())
-    return pd.DataFrame(
-        {
-            "rank": 0,
-            "where": side.where,
-            "type": column("type", "IDLE"),
-            "op": column("op", "IDLE"),
-            "occurrences": count.astype(np.int64),
-            "total_us": total / 1e6,
-            "avg_us": total / occurrences / 1e6,
-            "self_us": own / 1e6,
-            "avg_self_us": own / occurrences / 1e6,
-            "self_fraction": share,
-            "cumulative_fraction": np.cumsum(share),
-            "eager": pd.array(column("eager", False), dtype="boolean")
-            if unknown
-            else column("eager", False).astype(np.bool_),
-            **{
-                name: column(name, "" if name == "bound_by" else np.nan)
-                for name in RATES
-                if name in ops
-            },
-        }
-    )
+    eager: Any = column("eager", False)
+    if len(rows) and ops["eager"].array.isna().any():
+        eager = pd.array(eager, dtype="boolean")
+    else:
+        eager = eager.astype(np.bool_)
+    columns = {
+        "rank": 0,
+        "where": side.where,
+        "type": column("type", "IDLE"),
+        "op": column("op", "IDLE"),
+        "occurrences": count.astype(np.int64),
+        "total_us": total / 1e6,
+        "avg_us": total / occurrences / 1e6,
+        "self_us": self_ps / 1e6,
+        "avg_self_us": self_ps / occurrences / 1e6,
+        "self_fraction": share,
+        "cumulative_fraction": np.cumsum(share),
+        "eager": eager,
+    }
+    for name in RATES:
+        if name in ops:
+            columns[name] = column(name, "" if name == "bound_by" else np.nan)
+    return pd.DataFrame(columns)
 
 
 def by_type(frame: pd.DataFrame) -> pd.DataFrame:
@@ -587,15 +577,16 @@ def by_scope(frame: pd.DataFrame, level: int | None) -> pd.DataFrame:
 
 
 def scope(op: str, level: int | None = None) -> str:
-    """The name scope of an op: its name without the last component, of that the first `level`
-    components.
+    """The name scope of an op: its name without the last component, or the first `level` components
+    of that.
 
-    Components are parted by "/", those of names without one (tf.data iterators, PyTorch's ops) by
-    "::".
+    Components are separated by "/", those of names without one (tf.data iterators, PyTorch's ops)
+    by "::".
     """
     for mark in ("/", "::"):
-        if (cut := op.rfind(mark)) > 0:
-            return mark.join(op[:cut].split(mark)[:level])
+        end = op.rfind(mark)
+        if end > 0:
+            return mark.join(op[:end].split(mark)[:level])
     return ""
 
 
@@ -604,31 +595,28 @@ def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
         "ops": ("op", "size"),
         **{c: (c, "sum") for c in ("occurrences", "total_us", "self_us", "self_fraction")},
     }
-    out = (
+    table = (
         frame.assign(**{name: key})
         .groupby(["where", name], sort=False)
         .agg(**columns)
         .reset_index()
     )
     # Device first, as in the frame; of equal times in the order of the names.
-    return out.sort_values(
+    return table.sort_values(
         ["where", "self_us", name], ascending=[True, False, True], kind="stable", ignore_index=True
     )
 
 
-def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
-    """How the self time of a side is distributed: `p.ops.distribution()`."""
-    rows = np.flatnonzero(frame["where"].to_numpy(object) == where)
+def distribution(frame: pd.DataFrame, side: str, by: str) -> pd.DataFrame:
+    """Self time of a side by op or type, with cumulative shares: `p.ops.distribution()`."""
+    rows = np.flatnonzero(frame["where"].to_numpy(object) == side)
     names, time, share = (
         frame[column].to_numpy()[rows] for column in (by, "self_us", "self_fraction")
     )
     if len(set(names.tolist())) < len(names):
         sums = pd.DataFrame({"time": time, "share": share}).groupby(names, sort=False).sum()
-        names, time, share = (
-            sums.index.to_numpy(object),
-            sums["time"].to_numpy(),
-            sums["share"].to_numpy(),
-        )
+        names = sums.index.to_numpy(object)
+        time, share = sums["time"].to_numpy(), sums["share"].to_numpy()
     order = _by_time(time.astype(np.float64), names)
     return pd.DataFrame(
         {

@@ -23,7 +23,7 @@ KEYS = {
     "module": ["module"],
     "source": ["source", "aten_ops"],
 }
-"""Ways to group ops, and the columns that each adds after the op's name."""
+"""Ways to group ops, and the columns that each adds to the op's name."""
 _KINDS = np.array(["op", "annotation", "runtime"], object)
 
 
@@ -32,8 +32,8 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     the host's.
 
     The rules are those of `torch.profiler`'s `key_averages()`: `host_self_us` is the time of a run
-    without the runs directly in it, `host_total_us` all of it; `device_self_us` what of kernels,
-    copies and fills an op launched itself, `device_total_us` with what the ops in it did. Runs of
+    without the runs directly in it, `host_total_us` all of it; `device_self_us` the kernels, copies
+    and fills that an op launched itself, `device_total_us` those of the ops in it as well. Runs of
     an op within another run of it count in both totals. An op whose one inner run has its own name
     is one run with it.
 
@@ -41,113 +41,121 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     ----------
     activity : Activity
     by : {'op', 'shapes', 'stack', 'module', 'source'}
-        Beside the name.
+        The key of a row besides the name.
     """
     table = activity.torch_ops.frame()
     columns = frames.names("torch_ops.frame") + KEYS[by]
     if not len(table):
-        # Every profile of another framework: to group nothing takes a tenth of the time in which a
+        # Every profile of another framework: grouping nothing takes a tenth of the time in which a
         # small one opens.
         return frames.empty("torch_ops.frame").assign(
             **{key: pd.Series(dtype=object) for key in KEYS[by]}
         )
     # Work is counted for the op that launched it: without ops it counts for none.
     on_device = activity.has_device and activity.has_host_ops
-    kept, facts = _runs(table, on_device)
-    rows = table.loc[kept, ["kind", "op", "shape", "stack"]].reset_index(drop=True)
+    retained, facts = _runs(table, on_device)
+    rows, keys = _keyed(activity, table, retained, by)
+    first, of_row = unique_rows(*(rows[key].to_numpy(np.int64) for key in keys))
+    sums = rows[keys].iloc[first].reset_index(drop=True)
+    sums["calls"] = np.bincount(of_row, minlength=len(first))
+    for part in ("host_self", "host_total", "device_self", "device_total"):
+        total = np.zeros(len(first), np.int64)
+        np.add.at(total, of_row, facts[part])
+        sums[f"{part}_us"] = total / 1e6
+    sums = _shares(sums)
+    if not on_device:
+        for part in ("self_us", "total_us", "avg_us", "self_fraction"):
+            sums[f"device_{part}"] = np.nan
+    sums["op"] = activity.ops.values[sums["op"]] if len(sums) else sums["op"].astype(object)
+    sums["kind"] = _KINDS[sums["kind"]]
+    sums = _with_texts(activity, sums, by)
+    if by == "module":
+        sums = _same_path(sums, columns)
+    return _in_order(sums, columns, has_device=on_device)
+
+
+def _keyed(
+    activity: act.Activity, table: pd.DataFrame, retained: Int64s, by: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """The runs with the codes that they are grouped by, and the names of these columns."""
+    if by == "source":
+        keys = ["kind", "op", *KEYS[by]]
+        return table.loc[retained, keys].reset_index(drop=True), keys
+    rows = table.loc[retained, ["kind", "op", "shape", "stack"]].reset_index(drop=True)
     keys = ["kind", "op"]
     if by == "shapes":
         keys.append("shape")
     elif by in ("stack", "module"):
-        rows[by] = _of_forward(table, activity.torch_stacks, by)[kept]
+        rows[by] = _of_forward(table, activity.torch_stacks, by)[retained]
         keys.append(by)
-    elif by == "source":
-        rows = table.loc[kept, ["kind", "op", *KEYS[by]]].reset_index(drop=True)
-        keys += KEYS[by]
-    first, of_row = unique_rows(*(rows[key].to_numpy(np.int64) for key in keys))
-    out = rows[keys].iloc[first].reset_index(drop=True)
-    out["calls"] = np.bincount(of_row, minlength=len(first))
-    for part in ("host_self", "host_total", "device_self", "device_total"):
-        total = np.zeros(len(first), np.int64)
-        np.add.at(total, of_row, facts[part])
-        out[f"{part}_us"] = total / 1e6
-    out = _shares(out)
-    if not on_device:
-        out[[f"device_{part}" for part in ("self_us", "total_us", "avg_us", "self_fraction")]] = (
-            np.nan
-        )
-    out["op"] = activity.ops.values[out["op"]] if len(out) else out["op"].astype(object)
-    out["kind"] = _KINDS[out["kind"]]
+    return rows, keys
+
+
+def _with_texts(activity: act.Activity, sums: pd.DataFrame, by: str) -> pd.DataFrame:
+    """The sums with texts in place of the codes that they were grouped by."""
+    texts = np.array([*activity.texts.codes, None], object)
     if by == "shapes":
-        texts = np.array([*activity.texts.codes, None], object)
-        out["input_shapes"] = texts[out["shape"]] if len(out) else None
+        sums["input_shapes"] = texts[sums["shape"]] if len(sums) else None
     elif by == "source":
-        texts = np.array([*activity.texts.codes, None], object)
-        out = out.assign(**{key: texts[out[key]] if len(out) else None for key in KEYS[by]})
+        for key in KEYS[by]:
+            sums[key] = texts[sums[key]] if len(sums) else None
     elif by == "stack":
         stacks = activity.torch_stacks
-        out["call_stack"] = [
+        sums["call_stack"] = [
             stacks.text(code) if stacks is not None and code >= 0 else None
-            for code in out["stack"].tolist()
+            for code in sums["stack"].tolist()
         ]
     elif by == "module":
         paths = _module_paths(activity)
-        out["module"] = [paths[code] or None for code in out["module"].tolist()]
-        out = _same_path(out, columns)
-    return _in_order(out, columns, has_device=on_device)
+        sums["module"] = [paths[code] or None for code in sums["module"].tolist()]
+    return sums
 
 
 _SUMS = ["calls", "host_self_us", "host_total_us", "device_self_us", "device_total_us"]
 
 
-def _shares(out: pd.DataFrame) -> pd.DataFrame:
-    """The sums with what follows from them."""
+def _shares(table: pd.DataFrame) -> pd.DataFrame:
+    """The sums with shares and averages."""
     for side in ("host", "device"):
-        whole = out[f"{side}_self_us"].sum()
-        out[f"{side}_self_fraction"] = out[f"{side}_self_us"] / whole if whole else np.nan
-        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
-    return out
+        total = table[f"{side}_self_us"].sum()
+        table[f"{side}_self_fraction"] = table[f"{side}_self_us"] / total if total else np.nan
+        table[f"{side}_avg_us"] = table[f"{side}_total_us"] / table["calls"]
+    return table
 
 
-def _in_order(out: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.DataFrame:
+def _in_order(table: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.DataFrame:
     order = ["device_self_us", "host_self_us"] if has_device else ["host_self_us"]
     return _typed(
-        out.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"),
+        table.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"),
         columns,
     )
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The ops of several hosts, of which each is given as `frame`, as it would give all of them
-    together.
-    """
+    """The ops of several hosts together; of each host the result of `frame`."""
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-    keys = [
-        column
-        for column in rows.columns
-        if column in {"kind", "op", *(key for more in KEYS.values() for key in more)}
-    ]
-    out = rows.groupby(keys, sort=False, dropna=False)[_SUMS].sum(min_count=1).reset_index()
-    return _in_order(
-        _shares(out), list(tables[0].columns), has_device=bool(rows["device_self_us"].notna().any())
-    )
+    all_keys = {"kind", "op"}.union(*KEYS.values())
+    keys = [column for column in rows.columns if column in all_keys]
+    sums = rows.groupby(keys, sort=False, dropna=False)[_SUMS].sum(min_count=1).reset_index()
+    has_device = bool(rows["device_self_us"].notna().any())
+    return _in_order(_shares(sums), list(tables[0].columns), has_device=has_device)
 
 
 def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """The modules of several hosts, of which each is given as `modules`: a tree of the paths of
-    all, in the order of the first host.
+    """The modules of several hosts together, as a tree in the order of the first host; of each host
+    the result of `modules`.
     """
     rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     if not len(rows):
         return rows
     sums = [column for column in rows.columns if column == "calls" or column.endswith("_us")]
     by_path = rows.groupby("module", sort=False)
-    out = by_path[["name", "depth"]].first().join(by_path[sums].sum(min_count=1))
-    place = {path: i for i, path in enumerate(out.index.tolist())}
-    parent = np.array([place.get(path.rpartition("/")[0], -1) for path in place], np.int32)
-    order = _preorder(parent, np.arange(len(out)))
+    modules = by_path[["name", "depth"]].first().join(by_path[sums].sum(min_count=1))
+    row_of = {path: row for row, path in enumerate(modules.index.tolist())}
+    parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in row_of], np.int32)
+    order = _preorder(parent, np.arange(len(modules)))
     columns = list(tables[0].columns)
-    return _typed(out.reset_index().iloc[order], columns, "torch_ops.modules")
+    return _typed(modules.reset_index().iloc[order], columns, "torch_ops.modules")
 
 
 def modules(activity: act.Activity) -> pd.DataFrame:
@@ -170,59 +178,61 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     # Paths as codes, the empty one among them.
     path, paths = pd.factorize(np.append(stacks.path, ""))
     nowhere = path[-1]
-    at = path[calls["stack"]]
-    own = pd.DataFrame(
+    path_of = path[calls["stack"]]
+    self_times = pd.DataFrame(
         {
-            "path": at,
+            "path": path_of,
             "calls": 1,
             "host_total": calls["end"] - calls["start"],
             "host_self": calls["own"],
         }
     )
-    host = own.groupby("path", sort=False).sum()
-    first = pd.Series(calls["start"].to_numpy()).groupby(at).min()
+    host = self_times.groupby("path", sort=False).sum()
+    first = pd.Series(calls["start"].to_numpy()).groupby(path_of).min()
     # Work of each op, by the module that the op, or its op of the forward pass, ran in.
-    where = path[_of_forward(table, stacks, "stack")]
+    path_of_forward = path[_of_forward(table, stacks, "stack")]
     backward = table["forward"].to_numpy() >= 0
     work = pd.DataFrame(
         {
-            "path": where,
+            "path": path_of_forward,
             "forward_device": np.where(backward, 0, table["device_own"]),
             "backward_device": np.where(backward, table["device_own"], 0),
             "backward_host": np.where(backward & (table["kind"] == act.TORCH_OP), table["own"], 0),
         }
     )
     device = (
-        work[where != nowhere].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
+        work[path_of_forward != nowhere]
+        .groupby("path", sort=False)
+        .sum()
+        .reindex(host.index, fill_value=0)
     )
-    out = host.join(device)
-    out["first"] = first.reindex(out.index)
-    out.index = paths[out.index]
-    return _typed(
-        _tree(out, activity.has_device and activity.has_host_ops), columns, "torch_ops.modules"
-    )
+    sums = host.join(device)
+    sums["first"] = first.reindex(sums.index)
+    sums.index = paths[sums.index]
+    tree = _tree(sums, activity.has_device and activity.has_host_ops)
+    return _typed(tree, columns, "torch_ops.modules")
 
 
-def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:
+def _tree(table: pd.DataFrame, has_device: bool) -> pd.DataFrame:
     """Rows in the order of a tree, times of the modules inside added to those around them."""
-    paths = out.index.tolist()
-    place = {path: i for i, path in enumerate(paths)}
-    parent = np.array([place.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
+    paths = table.index.tolist()
+    row_of = {path: i for i, path in enumerate(paths)}
+    parent = np.array([row_of.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
     device, backward, back_host = (
-        out[name].to_numpy(np.float64)
+        table[name].to_numpy(np.float64)
         for name in ("forward_device", "backward_device", "backward_host")
     )
     totals = [nesting.totals(parent, values) for values in (device, backward, back_host)]
-    order = _preorder(parent, out["first"].to_numpy())
+    order = _preorder(parent, table["first"].to_numpy())
     unknown = 1.0 if has_device else np.nan
     result = pd.DataFrame(
         {
             "module": paths,
             "name": [path.rpartition("/")[2] for path in paths],
             "depth": nesting.depths(parent).astype(np.int64),
-            "calls": out["calls"].to_numpy(),
-            "host_total_us": out["host_total"].to_numpy() / 1e6,
-            "host_self_us": out["host_self"].to_numpy() / 1e6,
+            "calls": table["calls"].to_numpy(),
+            "host_total_us": table["host_total"].to_numpy() / 1e6,
+            "host_self_us": table["host_self"].to_numpy() / 1e6,
             "device_total_us": totals[0] / 1e6 * unknown,
             "device_self_us": device / 1e6 * unknown,
             "backward_host_us": totals[2] / 1e6,
@@ -237,48 +247,53 @@ def _preorder(parent: Int32s, first: npt.NDArray[np.int64]) -> list[int]:
     children: dict[int, list[int]] = {}
     for i in np.argsort(first, kind="stable").tolist():
         children.setdefault(int(parent[i]), []).append(i)
-    out: list[int] = []
+    order: list[int] = []
     open_ = list(reversed(children.get(-1, [])))
     while open_:
-        at = open_.pop()
-        out.append(at)
-        open_.extend(reversed(children.get(at, [])))
-    return out
+        row = open_.pop()
+        order.append(row)
+        open_.extend(reversed(children.get(row, [])))
+    return order
 
 
 def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, dict[str, Int64s]]:
-    """Rows that are runs of their own, and their times in ps."""
+    """The rows that count as runs, and their times in ps."""
     parent = table["parent"].to_numpy()
-    inside = np.flatnonzero(parent >= 0)
-    inner = np.bincount(parent[inside], minlength=len(table))
+    nested = np.flatnonzero(parent >= 0)
+    inner = np.bincount(parent[nested], minlength=len(table))
     same = np.zeros(len(table), np.bool_)
-    above = parent[inside]
+    above = parent[nested]
     name, kind = table["op"].to_numpy(), table["kind"].to_numpy()
-    same[inside] = (
-        (name[inside] == name[above]) & (kind[inside] == kind[above]) & (inner[above] == 1)
+    same[nested] = (
+        (name[nested] == name[above]) & (kind[nested] == kind[above]) & (inner[above] == 1)
     )
-    own, device = table["own"].to_numpy().copy(), table["device_own"].to_numpy().copy()
+    self_ps, device = table["own"].to_numpy().copy(), table["device_own"].to_numpy().copy()
     total = nesting.totals(parent, device) if has_device else device.copy()
     for level in reversed(nesting.levels(parent.astype(np.int32))[1:]):
         twin = level[same[level]]
-        own[parent[twin]] += own[twin]
+        self_ps[parent[twin]] += self_ps[twin]
         device[parent[twin]] += device[twin]
-    kept = np.flatnonzero(~same)
+    retained = np.flatnonzero(~same)
     length = (table["end"] - table["start"]).to_numpy()
-    times = {"host_self": own, "host_total": length, "device_self": device, "device_total": total}
-    return kept, {column: values[kept] for column, values in times.items()}
+    times = {
+        "host_self": self_ps,
+        "host_total": length,
+        "device_self": device,
+        "device_total": total,
+    }
+    return retained, {column: values[retained] for column, values in times.items()}
 
 
 def _of_forward(table: pd.DataFrame, stacks: Stacks | None, by: str) -> Int32s:
-    """The stack of each run, of one of the backward pass that of the op it belongs to; of a module
-    the chain that ends in it.
+    """The stack of each run, in the backward pass that of the op it belongs to; for modules, the
+    chain of modules on it.
     """
     stack = table["stack"].to_numpy()
     forward = table["forward"].to_numpy()
-    of = np.where(forward >= 0, stack[forward], stack)
+    stack_of = np.where(forward >= 0, stack[forward], stack)
     if by == "stack" or stacks is None:
-        return of
-    return np.append(stacks.module, np.int32(-1))[of]
+        return stack_of
+    return np.append(stacks.module, np.int32(-1))[stack_of]
 
 
 def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
@@ -286,26 +301,26 @@ def _module_paths(activity: act.Activity) -> npt.NDArray[np.object_]:
     return np.append(stacks.path, "") if stacks is not None else np.array([""], object)
 
 
-def _same_path(out: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+def _same_path(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """One row for each op and path: the same module may have been called from several lines."""
     sums = [
         c for c in columns if c.endswith(("_self_us", "_total_us", "_fraction")) or c == "calls"
     ]
-    out = (
-        out.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums]
+    table = (
+        table.groupby(["kind", "op", "module"], sort=False, dropna=False)[sums]
         .sum(min_count=1)
         .reset_index()
     )
     for side in ("host", "device"):
-        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
-    return out
+        table[f"{side}_avg_us"] = table[f"{side}_total_us"] / table["calls"]
+    return table
 
 
-def _typed(out: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame") -> pd.DataFrame:
+def _typed(table: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame") -> pd.DataFrame:
     kinds = {column.name: column.dtype for column in [*frames.SCHEMA[name], *schema.KEYS]}
     arrays: dict[str, Any] = {}
     for column in columns:
-        values = out[column]
+        values = table[column]
         if kinds[column] == "object":
             arrays[column] = pd.Index(
                 [

@@ -17,8 +17,8 @@ from nbprof.core.intervals import Intervals
 
 @dataclass
 class Calls:
-    """The calls of one kind in an average step: how many, ms that they last, and the name with the
-    most time.
+    """The calls of one kind in an average step: number, time in ms, and the name with the most
+    time.
     """
 
     count: float = 0.0
@@ -71,22 +71,22 @@ class Runtime:
 
     def of(self, *kinds: str) -> Calls:
         """The calls of some kinds combined, named after the one with the most time."""
-        found = [self.calls[k] for k in kinds if k in self.calls]
-        if not found:
+        calls = [self.calls[kind] for kind in kinds if kind in self.calls]
+        if not calls:
             return Calls()
         return Calls(
-            sum(c.count for c in found),
-            sum(c.ms for c in found),
-            max(found, key=lambda c: c.ms).name,
+            sum(call.count for call in calls),
+            sum(call.ms for call in calls),
+            max(calls, key=lambda call: call.ms).name,
         )
 
 
 def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
     """The figures of a profile; `steps` is `Run.steps`."""
-    out = Runtime()
+    runtime = Runtime()
     used = counted(steps)
     if not len(used):
-        return out
+        return runtime
     host = {h: i for i, h in enumerate(activity.hosts)}
     count = len(used)
     calls = activity.calls
@@ -106,28 +106,27 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
     for kind in np.unique(calls.kind).tolist():
         rows = np.flatnonzero(calls.kind == kind)
         longest = int(np.bincount(calls.name[rows], ms[rows]).argmax())
-        out.calls[texts[kind]] = Calls(
+        runtime.calls[texts[kind]] = Calls(
             len(np.unique(calls.event[rows])) / count, float(ms[rows].sum()) / count, texts[longest]
         )
-    _transfers(activity, used, out)
-    _loader(activity, used, out)
+    _transfers(activity, used, runtime)
+    _loader(activity, used, runtime)
     names = activity.devices["name"].astype(str)
-    out.amd = bool(names.str.contains("AMD|Radeon|Instinct").any())
-    stated = activity.devices["compute_capability"].dropna().astype(str)
-    if len(stated):
-        major, _, minor = stated.iloc[0].partition(".")
-        out.capability = (int(major), int(minor or 0))
-    out.data_parallel = "DataParallel" in activity.traits
-    out.gloo, out.out_of_memory = (
-        _count(activity.traits, what) for what in ("gloo", "out of memory")
-    )
-    _optimizer(activity, used, out)
-    return out
+    runtime.amd = bool(names.str.contains("AMD|Radeon|Instinct").any())
+    capabilities = activity.devices["compute_capability"].dropna().astype(str)
+    if len(capabilities):
+        major, _, minor = capabilities.iloc[0].partition(".")
+        runtime.capability = (int(major), int(minor or 0))
+    runtime.data_parallel = "DataParallel" in activity.traits
+    runtime.gloo = _count(activity.traits, "gloo")
+    runtime.out_of_memory = _count(activity.traits, "out of memory")
+    _optimizer(activity, used, runtime)
+    return runtime
 
 
 def _within(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows begin between the begin of the first step that averages use and the end of the
-    last, of their own host.
+    """Flags of the rows that begin from the first step of their host that averages use to the end
+    of the last.
     """
     number = {name: host for host, name in enumerate(activity.hosts)}
     of_step = np.array([number[name] for name in used["host"].tolist()], np.int64)
@@ -139,16 +138,17 @@ def _within(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> npt.N
     return np.asarray((start >= first[host]) & (start < last[host]))
 
 
-def _count(traits: set[str], what: str) -> int:
-    """How often something was seen: the number of a trait such as "gloo: 12"."""
-    return sum(
-        int(number)
-        for name, _, number in (trait.partition(": ") for trait in traits)
-        if name == what and number.isdigit()
-    )
+def _count(traits: set[str], name: str) -> int:
+    """The number in a trait such as "gloo: 12"; 0 without it."""
+    count = 0
+    for trait in traits:
+        key, _, number = trait.partition(": ")
+        if key == name and number.isdigit():
+            count += int(number)
+    return count
 
 
-def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
+def _optimizer(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None:
     """The optimizer with the most time in the steps that averages use, and what it launches."""
     spans = activity.optimizer_calls.frame()
     if not len(spans):
@@ -158,67 +158,61 @@ def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
         return
     time = (spans["end"] - spans["start"]).groupby(spans["name"]).sum()
     code = time.index[int(time.to_numpy().argmax())]
-    mine = spans[spans["name"] == code].sort_values("start", kind="stable")
-    out.optimizer = str(activity.texts.values[int(code)])
-    out.optimizer_ms = float(time[code]) / 1e9 / len(used)
+    host_spans = spans[spans["name"] == code].sort_values("start", kind="stable")
+    runtime.optimizer = str(activity.texts.values[int(code)])
+    runtime.optimizer_ms = float(time[code]) / 1e9 / len(used)
     if not activity.has_device:
         ops = activity.torch_ops.frame()
-        called = ops[ops["parent"].isin(np.flatnonzero(ops["event"].isin(mine["event"])))]
-        out.optimizer_ops = len(called) / len(used)
-        out.optimizer_op_us = (
+        called = ops[ops["parent"].isin(np.flatnonzero(ops["event"].isin(host_spans["event"])))]
+        runtime.optimizer_ops = len(called) / len(used)
+        runtime.optimizer_op_us = (
             float((called["end"] - called["start"]).median()) / 1e6 if len(called) else 0.0
         )
         return
-    calls = activity.calls.frame()
-    launches = calls[
-        calls["kind"].isin([activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")])
-    ]
-    at, host = launches["start"].to_numpy(np.int64), launches["host"].to_numpy(np.int64)
+    kinds = [activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")]
+    launches = activity.calls.take(np.isin(activity.calls.kind, kinds))
     device_ops = activity.device_ops
-    inside = idle = 0
-    for number in mine["host"].unique().tolist():
+    in_optimizer = idle = 0
+    for number in host_spans["host"].unique().tolist():
         # Of calls inside others, as optimizers around optimizers have, the outer one counts.
-        running = Intervals.of_rows(mine[mine["host"] == number])
-        inside += int((running.index_at(at[host == number]) >= 0).sum())
+        running = Intervals.of_rows(host_spans[host_spans["host"] == number])
+        launched = launches.start[launches.host == number]
+        in_optimizer += int((running.index_at(launched) >= 0).sum())
         of_host = device_ops.host == number
         busy = Intervals.union(device_ops.start[of_host], device_ops.end[of_host])
         idle += running.total() - running.overlap(busy)
-    out.optimizer_launches = inside / len(used)
-    out.optimizer_idle_ms = idle / 1e9 / len(used)
+    runtime.optimizer_launches = in_optimizer / len(used)
+    runtime.optimizer_idle_ms = idle / 1e9 / len(used)
 
 
-def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
+def _transfers(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None:
+    """Copies to the device from pageable and from pinned memory."""
     transfers = activity.transfers.frame()
     if "pageable" not in transfers.columns:
         return
-    pageable = transfers["pageable"].astype(bool)
-    to_device = (transfers["kind"] == activity.texts.codes.get("H2D", -1)) & _within(
-        activity, used, transfers
-    )
-    out.pageable_bytes = float(
-        np.maximum(transfers.loc[pageable & to_device, "bytes"], 0).sum()
-    ) / len(used)
-    pinned = ~pageable & to_device
-    out.pinned_ms = (
-        float((transfers.loc[pinned, "end"] - transfers.loc[pinned, "start"]).sum())
-        / 1e9
-        / len(used)
-    )
+    to_device = transfers["kind"] == activity.texts.codes.get("H2D", -1)
+    copies = transfers[to_device & _within(activity, used, transfers)]
+    is_pageable = copies["pageable"].astype(bool)
+    size = np.maximum(copies.loc[is_pageable, "bytes"], 0)
+    runtime.pageable_bytes = float(size.sum()) / len(used)
+    pinned = copies[~is_pageable]
+    runtime.pinned_ms = float((pinned["end"] - pinned["start"]).sum()) / 1e9 / len(used)
 
 
-def _loader(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
+def _loader(activity: Activity, used: pd.DataFrame, runtime: Runtime) -> None:
     rows = activity.host_ops.frame()
     types = [activity.types.codes.get(name, -1) for name in ("iterator", "DataLoader")]
     rows = rows[_within(activity, used, rows) & rows["type"].isin(types)]
-    # Where steps ask for their batches themselves, others are those of evaluations between them.
-    inside = begin_in_steps(rows, used, activity.hosts)
-    if 2 * int(inside.sum()) >= len(used):
-        rows = rows[inside]
+    # If steps ask for their batches themselves, the other requests are those of evaluations between
+    # them.
+    in_steps = begin_in_steps(rows, used, activity.hosts)
+    if 2 * int(in_steps.sum()) >= len(used):
+        rows = rows[in_steps]
     of_iterator = rows[rows["type"] == activity.types.codes.get("iterator", -1)]
-    out.iterator_ms = float((of_iterator["end"] - of_iterator["start"]).sum()) / 1e9 / len(used)
+    runtime.iterator_ms = float((of_iterator["end"] - of_iterator["start"]).sum()) / 1e9 / len(used)
     rows = rows[rows["type"] == activity.types.codes.get("DataLoader", -1)]
     if not len(rows):
         return
     total = (rows["end"] - rows["start"]).groupby(rows["op"]).sum()
-    out.loader = str(activity.ops.values[int(total.index[int(total.to_numpy().argmax())])])
-    out.loader_ms = float(total.sum()) / 1e9 / len(used)
+    runtime.loader = str(activity.ops.values[int(total.index[int(total.to_numpy().argmax())])])
+    runtime.loader_ms = float(total.sum()) / 1e9 / len(used)

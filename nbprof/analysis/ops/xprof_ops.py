@@ -1,11 +1,11 @@
 """Time by op as XProf 2.24 counts it, for comparing the two tools.
 
-What differs from `analysis.ops`:
+Differences from `analysis.ops`:
 
 - Events of the host that only state the op that they served (allocator events, the driver's calls
   on AMD) are ops.
-- Of a device those kernels alone count that state their op as files do today, and those of compiled
-  programs that are in the file. What is left, files of TensorFlow 2.3/2.4 as a whole, is idle.
+- On a device only those kernels count that state their op as files do today, and those of compiled
+  programs that are in the file. The rest, all of files of TensorFlow 2.3/2.4, is idle.
 - An op of a compiled program ran as often as its kernels did, so one of two kernels has its FLOPs
   and bytes twice. A matrix product by cuBLAS's older interface has none.
 - An op that only begins a transfer, or finds it done, has a bandwidth: its bytes over its few
@@ -13,7 +13,7 @@ What differs from `analysis.ops`:
 - A side has 500 rows at most, the idle row among them.
 - An op that is still open when an op around it ends (the two overlap partly, or end together) is
   left out.
-- What is not known is 0.
+- Unknown values are 0.
 """
 
 from __future__ import annotations
@@ -44,35 +44,39 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
     # An event that is an op and names another one includes that one.
     host = host.iloc[np.lexsort((host["tagged"], host["event"]))].reset_index(drop=True)
-    found = ops.sides(
+    sides = ops.sides(
         activity, device, *ops.host_self_times(activity, host, as_xprof=True), as_xprof=True
     )
-    found[0].ops = _with_tensor_cores(activity, found[0].ops)
-    return _filled(ops.table(found, with_idle=False, most=MOST_ROWS)), _filled(
-        ops.table(found, with_idle=True, most=MOST_ROWS)
+    sides[0].ops = _with_tensor_cores(activity, sides[0].ops)
+    return _filled(ops.table(sides, with_idle=False, limit=MOST_ROWS)), _filled(
+        ops.table(sides, with_idle=True, limit=MOST_ROWS)
     )
 
 
 def _with_tensor_cores(activity: Activity, device: pd.DataFrame) -> pd.DataFrame:
-    """The part of the kernels' time on Tensor Cores by XProf's own rule."""
+    """The fraction of the kernels' time on Tensor Cores by XProf's rule."""
     kernels = activity.xprof_kernels.frame()
     if not len(kernels) or not len(device):
         return device
     op, time = kernels["op"].to_numpy(np.int64), kernels["duration"].to_numpy(np.int64)
     size = max(int(op.max()), int(device["code"].max())) + 1
-    whole = np.bincount(op, time, size)[device["code"]]
+    kernel_time = np.bincount(op, time, size)[device["code"]]
     on = np.bincount(op, np.where(kernels["tensor_core"] == 1, time, 0), size)[device["code"]]
     return device.assign(
-        tensor_core_fraction=np.divide(on, whole, out=np.zeros(len(device)), where=whole > 0)
+        tensor_core_fraction=np.divide(
+            on, kernel_time, out=np.zeros(len(device)), where=kernel_time > 0
+        )
     )
 
 
 def _filled(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with 0 for what is not known, as XProf has it."""
+    """The table with 0 for unknown values, as XProf has it."""
     numbers = [
-        c for c in table.columns if c in ("avg_us", "avg_self_us", *ops.RATES) and c != "bound_by"
+        name
+        for name in table.columns
+        if name in ("avg_us", "avg_self_us", *ops.RATES) and name != "bound_by"
     ]
-    out = table.assign(**{c: table[c].astype(np.float64).fillna(0.0) for c in numbers})
-    if "bound_by" in out:
-        out["bound_by"] = out["bound_by"].where(out["bound_by"] != "", "Unknown")
-    return out
+    table = table.assign(**{name: table[name].astype(np.float64).fillna(0.0) for name in numbers})
+    if "bound_by" in table:
+        table["bound_by"] = table["bound_by"].where(table["bound_by"] != "", "Unknown")
+    return table

@@ -1,4 +1,4 @@
-"""What a host differs in from the others, and how likely equal hosts would differ as much."""
+"""Differences of a host from the others, and how likely equal hosts would differ as much."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def of_others(values: Floats) -> Floats:
     """
     order = np.argsort(values, axis=1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=1)
-    place = np.empty_like(order)
+    position = np.empty_like(order)
     np.put_along_axis(
-        place, order, np.broadcast_to(np.arange(values.shape[1]), values.shape), axis=1
+        position, order, np.broadcast_to(np.arange(values.shape[1]), values.shape), axis=1
     )
-    others = (~np.isnan(values)).sum(axis=1, keepdims=True) - 1
-    out = np.zeros(values.shape)
-    for at in ((others - 1) // 2, others // 2):
+    others_count = (~np.isnan(values)).sum(axis=1, keepdims=True) - 1
+    median = np.zeros(values.shape)
+    for middle in ((others_count - 1) // 2, others_count // 2):
         # Those from the value on have moved up by one place.
-        at = np.clip(at + (at >= place), 0, values.shape[1] - 1)
-        out += np.take_along_axis(ordered, at, axis=1) / 2
-    return np.where(np.isnan(values) | (others < 1), np.nan, out)
+        middle = np.clip(middle + (middle >= position), 0, values.shape[1] - 1)
+        median += np.take_along_axis(ordered, middle, axis=1) / 2
+    return np.where(np.isnan(values) | (others_count < 1), np.nan, median)
 
 
 def tail(often: int, times: int, share: float) -> float:
@@ -46,10 +46,10 @@ def tail(often: int, times: int, share: float) -> float:
         return 1.0
     if share >= 1 or often > times:
         return float(often <= times)
-    whole = math.lgamma(times + 1)
+    log_total = math.lgamma(times + 1)
     terms = [
         math.exp(
-            whole
+            log_total
             - math.lgamma(k + 1)
             - math.lgamma(times - k + 1)
             + k * math.log(share)
@@ -64,18 +64,18 @@ def deviation(values: Floats) -> Floats:
     """float64[rows, 1]: the median absolute deviation of each row, as a standard deviation; NaN of
     a row without values.
     """
-    known = ~np.isnan(values).all(axis=1)
-    out = np.full((len(values), 1), np.nan)
-    if known.any():
-        rows = values[known]
-        out[known] = NORMAL * np.nanmedian(
+    has_value = ~np.isnan(values).all(axis=1)
+    largest = np.full((len(values), 1), np.nan)
+    if has_value.any():
+        rows = values[has_value]
+        largest[has_value] = NORMAL * np.nanmedian(
             np.abs(rows - np.nanmedian(rows, axis=1, keepdims=True)), axis=1, keepdims=True
         )
-    return out
+    return largest
 
 
 def threshold(tests: int, hosts: int) -> float:
-    """How many deviations from the median make one of so many tests a finding, by Student's t with
-    a deviation out of so many hosts.
+    """The number of deviations from the median that makes one of many tests a finding, by Student's
+    t with a deviation out of so many hosts.
     """
     return t_quantile(1 - LEVEL / max(tests, 1), hosts - 1)

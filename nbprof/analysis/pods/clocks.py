@@ -1,19 +1,20 @@
-"""How far the clocks of hosts are apart, told by collectives: all ranks leave one at nearly the
+"""Offsets between the clocks of hosts, measured by collectives: all ranks leave one at nearly the
 same time.
 
-Of each host, the offset and drift are those under which its collectives end when those of the
-others do; what is left is the residual. Where no collectives can be matched, steps are laid on one
-another: hosts that wait for each other are in the same step at once, but nothing says more than
-that, so the residual is a step; where hosts count the steps otherwise than their times lie, so many
-steps more.
+With its offset and drift, the collectives of a host end when those of the others do; the rest is
+the residual. If no collectives can be matched, steps are aligned: hosts that wait for each other
+are in the same step at once, but no more is known, so the residual is a step; if the numbers of
+steps contradict their times, as many steps more.
 
-Collectives are matched by their numbers, or by their place in a step where they state none. Hosts
-of two runs have the same numbers and places, so their times have to show that it was the same
-collective: from one to the next the hosts that waited for each other took the same time, to a
-fraction of what it differs by from step to step.
+Collectives are matched by their sequence numbers, or by their position in a step without one. Hosts
+of two runs have the same numbers and positions, so the times have to show that it was the same
+collective: from one to the next, hosts that waited for each other took the same time, to a fraction
+of its differences from step to step.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +29,8 @@ WITHIN = 95
 """Percent of the ends that lie within the residual."""
 _LEAST_FOR_DRIFT = 10
 _MOST_PPM = 200
-"""No quartz is as far off: what looks like more is something else, such as ranks that leave one
-after the other.
+"""No quartz is further off: a larger drift has another cause, such as ranks that leave one after
+the other.
 """
 _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Of other collectives, such as a broadcast, a rank may leave before another has arrived."""
@@ -44,11 +45,11 @@ _MOST = 70
 as one that compiles, is beyond.
 """
 LEAVING, AHEAD = "_leaving_ms", "_ahead_ms"
-_UNPLACED = (
+_UNNUMBERED = (
     "Its collectives have no sequence number, and their times do not show that they match those of"
     " the other hosts."
 )
-_UNTOLD = (
+_UNVERIFIED = (
     "Its collectives have the sequence numbers of those of other hosts, but their times do not show"
     " that they are the same: the files may be of two jobs, or have too few steps."
 )
@@ -58,12 +59,12 @@ _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 def clocks(
     hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row per host, by the clock of the first; what is not known is NA. No rows for a single
+    """One row per host, by the clock of the first; unknown values are NA. No rows for a single
     host.
 
-    Beside the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were
-    matched, shown to be the same or not, and `AHEAD` the offset by which those with equal numbers
-    lie on one another: it says which steps to compare, if the job is one.
+    Besides the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were
+    matched, verified or not, and `AHEAD` the offset that aligns those with equal numbers: it
+    determines which steps to compare, if the job is one.
 
     Parameters
     ----------
@@ -75,119 +76,130 @@ def clocks(
         return frames.empty("pods.clocks")
     number = {name: i for i, name in enumerate(hosts)}
     ends = _ends(each, number)
-    shown = _shown(ends)
-    offset, drift, leaving, count = _laid(ends, len(hosts))
-    ahead, residual = offset.copy(), leaving.copy()
-    if not shown.all():
-        ahead = _laid(ends[shown | ends["numbered"].to_numpy(np.bool_)], len(hosts))[0]
-        offset, drift, residual, count = _laid(ends[shown], len(hosts))
-    by = np.where(np.isnan(offset), "", "collectives").astype(object)
-    # Collectives without a number are matched by their place: those that are not may be the same.
-    placed = set(each.loc[each["sequence"].isna(), "host"].map(number)) if len(each) else set()
-    placed = placed if len(placed) > 1 else set()
-    untold = set(ends["host"][~shown])
-    if len(pods) and np.isnan(offset).all() and not (placed | untold):
-        begins = pods.groupby([pods["host"].map(number), "step"])["start_ms"].min().unstack(level=0)
-        away = begins.sub(begins[0], axis=0) if 0 in begins.columns else begins * np.nan
-        found = away.columns.to_numpy(np.int64)
-        offset[found] = away.median().to_numpy(np.float64)
-        off = (away - away.median()).abs().quantile(WITHIN / 100).to_numpy(np.float64)
-        residual[found] = off + float(pods["step_time_ms"].median()) * (
-            1 + _misnumbered(pods, steps, number, len(hosts))[found]
-        )
-        count[found] = away.notna().sum().to_numpy(np.int64)
-        by[~np.isnan(offset)] = "steps"
-        residual[np.isnan(offset)] = np.nan
-    lacking = np.isnan(offset)
-    why = np.array(
-        [
-            _UNPLACED if i in placed else _UNTOLD if i in untold else _UNCONNECTED
-            for i in range(len(hosts))
-        ],
-        object,
-    )
+    verified = _verified(ends)
+    fit = _fit(ends, len(hosts))
+    ahead, leaving = fit.offset.copy(), fit.residual.copy()
+    if not verified.all():
+        ahead = _fit(ends[verified | ends["numbered"].to_numpy(np.bool_)], len(hosts)).offset
+        fit = _fit(ends[verified], len(hosts))
+    by = np.where(np.isnan(fit.offset), "", "collectives").astype(object)
+    # Collectives without a number are matched by their position: unmatched ones may be the same.
+    unnumbered = set(each.loc[each["sequence"].isna(), "host"].map(number)) if len(each) else set()
+    if len(unnumbered) < 2:
+        unnumbered = set()
+    unverified = set(ends["host"][~verified])
+    if len(pods) and np.isnan(fit.offset).all() and not (unnumbered | unverified):
+        _fit_by_steps(fit, pods, steps, number)
+        by[~np.isnan(fit.offset)] = "steps"
+    lacking = np.isnan(fit.offset)
+    reason = np.full(len(hosts), "", object)
+    for host in np.flatnonzero(lacking).tolist():
+        if host in unnumbered:
+            reason[host] = _UNNUMBERED
+        else:
+            reason[host] = _UNVERIFIED if host in unverified else _UNCONNECTED
     rows = {
         "host": hosts,
-        "offset_ms": offset,
-        "drift_ppm": drift,
-        "residual_ms": residual,
+        "offset_ms": fit.offset,
+        "drift_ppm": fit.drift,
+        "residual_ms": fit.residual,
         "by": by,
-        "matched": np.where(lacking, 0, count),
-        "reason": np.where(lacking, why, ""),
+        "matched": np.where(lacking, 0, fit.matched),
+        "reason": reason,
     }
-    return frames.shaped("pods.clocks", pd.DataFrame(rows)).assign(
-        **{LEAVING: leaving, AHEAD: ahead}
-    )
+    table = frames.shaped("pods.clocks", pd.DataFrame(rows))
+    return table.assign(**{LEAVING: leaving, AHEAD: ahead})
+
+
+class _Fit(NamedTuple):
+    """Offset (ms), drift (ppm) and residual (ms) of each host, NaN if unknown, and the number of
+    collectives or steps that they follow from.
+    """
+
+    offset: Floats
+    drift: Floats
+    residual: Floats
+    matched: Int64s
+
+
+def _fit_by_steps(
+    fit: _Fit, pods: pd.DataFrame, steps: pd.DataFrame, number: dict[str, int]
+) -> None:
+    """Offsets and residuals of hosts by their aligned steps, in place."""
+    start = pods.groupby([pods["host"].map(number), "step"])["start_ms"].min().unstack(level=0)
+    away = start.sub(start[0], axis=0) if 0 in start.columns else start * np.nan
+    host = away.columns.to_numpy(np.int64)
+    fit.offset[host] = away.median().to_numpy(np.float64)
+    off = (away - away.median()).abs().quantile(WITHIN / 100).to_numpy(np.float64)
+    contradicted = _misnumbered(pods, steps, number, len(number))[host]
+    fit.residual[host] = off + float(pods["step_time_ms"].median()) * (1 + contradicted)
+    fit.matched[host] = away.notna().sum().to_numpy(np.int64)
+    fit.residual[np.isnan(fit.offset)] = np.nan
 
 
 def _ends(each: pd.DataFrame, number: dict[str, int]) -> pd.DataFrame:
-    """When each host left each of the collectives that were matched: `host match end step
+    """The time at which each host left each of the matched collectives: `host match end step
     numbered`, hosts as numbers.
     """
-    known = (
-        each[each["match"] >= 0]
-        if len(each)
-        else pd.DataFrame(columns=["host", "match", "start_ms", "time_us", "step", "sequence"])
-    )
-    if (together := known.get("collective", pd.Series(dtype=object)).isin(_TOGETHER)).any():
-        known = known[together]
+    columns = ["host", "match", "start_ms", "time_us", "step", "sequence"]
+    matched = each[each["match"] >= 0] if len(each) else pd.DataFrame(columns=columns)
+    kind = matched.get("collective", pd.Series(dtype=object))
+    together = kind.isin(_TOGETHER)
+    if together.any():
+        matched = matched[together]
+    start_ms = matched["start_ms"].to_numpy(np.float64)
     rows = pd.DataFrame(
         {
-            "host": known["host"].map(number).to_numpy(np.int64),
-            "match": known["match"].to_numpy(np.int64),
-            "end": (
-                known["start_ms"].to_numpy(np.float64) + known["time_us"].to_numpy(np.float64) / 1e3
-            ),
-            "step": known["step"].astype("float64").to_numpy(np.float64),
-            "numbered": known["sequence"].notna().to_numpy(np.bool_),
+            "host": matched["host"].map(number).to_numpy(np.int64),
+            "match": matched["match"].to_numpy(np.int64),
+            "end": start_ms + matched["time_us"].to_numpy(np.float64) / 1e3,
+            "step": matched["step"].astype("float64").to_numpy(np.float64),
+            "numbered": matched["sequence"].notna().to_numpy(np.bool_),
         }
     )
-    # One end a host: the devices of a host have one clock.
-    out = rows.groupby(["host", "match"], sort=True).agg(
+    # One end per host: the devices of a host have one clock.
+    table = rows.groupby(["host", "match"], sort=True).agg(
         end=("end", "median"), step=("step", "first"), numbered=("numbered", "first")
     )
-    return out.reset_index()
+    return table.reset_index()
 
 
-def _laid(ends: pd.DataFrame, hosts: int) -> tuple[Floats, Floats, Floats, Int64s]:
-    """Offset, drift and residual of each host, and how many collectives tell them."""
-    # The others of a collective may all be among those that do not count.
+def _fit(ends: pd.DataFrame, hosts: int) -> _Fit:
+    """The clocks of hosts by the ends of collectives."""
+    # The other hosts of a collective may all have been left out.
     ends = ends[ends.groupby("match")["host"].transform("size") > 1]
     if not len(ends):
         offset, drift, residual = (np.full(hosts, np.nan) for _ in range(3))
-        return offset, drift, residual, np.zeros(hosts, np.int64)
+        return _Fit(offset, drift, residual, np.zeros(hosts, np.int64))
     host = ends["host"].to_numpy(np.int64)
     match = pd.factorize(ends["match"])[0].astype(np.int64)
-    return *_by_ends(hosts, host, match, ends["end"].to_numpy(np.float64)), np.bincount(
-        host, minlength=hosts
-    )
+    offset, drift, residual = _by_ends(hosts, host, match, ends["end"].to_numpy(np.float64))
+    return _Fit(offset, drift, residual, np.bincount(host, minlength=hosts))
 
 
-def _shown(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Of each end, whether times show that the collective is that of the hosts that it was matched
-    with.
+def _verified(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Flags of the ends whose times show that the collective is that of the hosts that it was
+    matched with.
     """
-    out = np.zeros(len(ends), np.bool_)
-    if len(ends):
-        host, end, step = (
-            ends[name].to_numpy(kind)
-            for name, kind in (("host", np.int64), ("end", np.float64), ("step", np.float64))
-        )
-        same = members(ends["match"].to_numpy(np.int64), host)
-        counted = ends["numbered"].to_numpy(np.bool_)
-        for rows in ends.groupby([same, counted], sort=False).indices.values():
-            # They are all of the same hosts, and in the order of hosts: a column each.
-            found = np.unique(host[rows])
-            left, of_step = (values[rows].reshape(len(found), -1).T for values in (end, step))
-            out[rows] = np.isin(
-                host[rows], found[_told(left, of_step[:, 0], numbered=bool(counted[rows[0]]))]
-            )
-    return out
+    flags = np.zeros(len(ends), np.bool_)
+    if not len(ends):
+        return flags
+    host, match = ends["host"].to_numpy(np.int64), ends["match"].to_numpy(np.int64)
+    end, step = ends["end"].to_numpy(np.float64), ends["step"].to_numpy(np.float64)
+    numbered = ends["numbered"].to_numpy(np.bool_)
+    by_members = ends.groupby([members(match, host), numbered], sort=False)
+    for rows in by_members.indices.values():
+        # They are all of the same hosts, and in the order of hosts: a column each.
+        hosts = np.unique(host[rows])
+        left, of_step = (values[rows].reshape(len(hosts), -1).T for values in (end, step))
+        agrees = _agreeing(left, of_step[:, 0], numbered=bool(numbered[rows[0]]))
+        flags[rows] = np.isin(host[rows], hosts[agrees])
+    return flags
 
 
-def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_]:
-    """Of each of some hosts, whether the times at which they left some collectives show that these
-    are the same: of none, or several.
+def _agreeing(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_]:
+    """Flags of the hosts whose times of leaving some collectives show that these are the same: none
+    of them, or several.
 
     `left` is float64[collectives, hosts]; `step` that of each by the first host, as they may count
     from different numbers.
@@ -195,37 +207,39 @@ def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_
     order = np.argsort(left[:, 0], kind="stable")
     order = order[~np.isnan(step[order])]
     if not numbered:
-        # One a step: which of a step's are of one group is not known.
+        # One per step: it is unknown which collectives of a step are of one group.
         order = order[~pd.Series(step[order]).duplicated(keep="last").to_numpy(np.bool_)]
+    hosts = left.shape[1]
     if not len(order):
-        return np.zeros(left.shape[1], np.bool_)
+        return np.zeros(hosts, np.bool_)
     left, step = left[order], step[order]
-    # Within a step, all runs of a program have the same pattern: the time from one to the next is
-    # compared with that of other steps.
-    at = pd.factorize(step)[0]
-    place = pd.Series(at).groupby(at).cumcount().to_numpy(np.int64)
-    took = np.full((int(at.max()) + 1, int(place.max()) + 1, left.shape[1]), np.nan)
-    took[at[1:], place[1:]] = np.diff(left, axis=0)
-    usual = of_others(took.reshape(-1, left.shape[1])).reshape(took.shape)
-    told = np.array(
-        [_as_others(took[:, :, i], usual[:, :, i]) for i in range(left.shape[1])], np.bool_
+    # Within a step, all runs of a program have the same pattern: the time from one collective to
+    # the next is compared with that of other steps.
+    code = pd.factorize(step)[0]
+    position = pd.Series(code).groupby(code).cumcount().to_numpy(np.int64)
+    took = np.full((int(code.max()) + 1, int(position.max()) + 1, hosts), np.nan)
+    took[code[1:], position[1:]] = np.diff(left, axis=0)
+    usual = of_others(took.reshape(-1, hosts)).reshape(took.shape)
+    agrees = np.array(
+        [_as_others(took[:, :, host], usual[:, :, host]) for host in range(hosts)], np.bool_
     )
-    return told if told.sum() > 1 else np.zeros_like(told)
+    return agrees if agrees.sum() > 1 else np.zeros_like(agrees)
 
 
-def _as_others(mine: Floats, usual: Floats) -> bool:
-    """Whether the times between the collectives of a host are those of the others (float64[steps,
-    places], NaN where unknown).
+def _as_others(took: Floats, usual: Floats) -> bool:
+    """True if the times between the collectives of a host are those of the others (float64[steps,
+    positions], NaN if unknown).
     """
     spreads = []
     for lag in (0, *_LAGS):
-        # The steps before and behind, each centred by itself.
-        both = [mine[lag:] - usual[: len(usual) - lag]]
-        both += [mine[: len(mine) - lag] - usual[lag:]] if lag else []
-        known = [away[~np.isnan(away)] for away in both]
-        if min(map(len, known)) < _LEAST_STEPS - 1 - lag:
+        # The steps before and behind, each centred separately.
+        differences = [took[lag:] - usual[: len(usual) - lag]]
+        if lag:
+            differences.append(took[: len(took) - lag] - usual[lag:])
+        without_nan = [away[~np.isnan(away)] for away in differences]
+        if min(map(len, without_nan)) < _LEAST_STEPS - 1 - lag:
             return False
-        off = np.abs(np.concatenate([away - np.median(away) for away in known]))
+        off = np.abs(np.concatenate([away - np.median(away) for away in without_nan]))
         spreads.append(float(np.percentile(off, _MOST, method="lower")))
     return spreads[0] < _ALIKE * min(spreads[1:])
 
@@ -233,11 +247,10 @@ def _as_others(mine: Floats, usual: Floats) -> bool:
 def _misnumbered(
     pods: pd.DataFrame, steps: pd.DataFrame, number: dict[str, int], hosts: int
 ) -> Floats:
-    """float64[hosts]: by how many steps the numbers that a host counts by contradict the times that
-    `pods` went by.
+    """float64[hosts]: the number of steps by which the step numbers of a host contradict the times
+    that `pods` aligns by.
 
-    Which of the two is right is not known: clocks are apart, or the hosts count from different
-    steps.
+    It is unknown which of the two is right: clocks differ, or the hosts count from different steps.
     """
     keys = ["host", "group"]
     both = pods[[*keys, "step"]].merge(
@@ -254,8 +267,8 @@ def _misnumbered(
 
 
 def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floats, Floats, Floats]:
-    """Offset in ms, drift in ppm and residual in ms of each host; NaN of one that no collectives
-    connect with the first.
+    """Offset in ms, drift in ppm and residual in ms of each host; NaN if no collectives connect it
+    with the first.
     """
     offset, drift, residual = np.full(hosts, np.nan), np.zeros(hosts), np.full(hosts, np.nan)
     first = int(host[0])
@@ -270,31 +283,31 @@ def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floa
             break
         away = pd.Series((end - moment[match])[more]).groupby(host[more]).median()
         offset[away.index.to_numpy(np.int64)] = away.to_numpy(np.float64)
-    rows = [np.flatnonzero(host == one) for one in range(hosts)]
+    rows = [np.flatnonzero(host == number) for number in range(hosts)]
     for _ in range(_ROUNDS):
         straight = (end - base - offset[host]) / (1 + drift[host] * 1e-6) + base
         moment = _moments(match, straight)
-        for one in np.flatnonzero(~np.isnan(offset)).tolist():
-            mine = rows[one]
-            if one == first or not len(mine):
+        for number in np.flatnonzero(~np.isnan(offset)).tolist():
+            host_rows = rows[number]
+            if number == first or not len(host_rows):
                 continue
-            time, ahead = moment[match[mine]] - base, end[mine] - moment[match[mine]]
+            time, ahead = moment[match[host_rows]] - base, end[host_rows] - moment[match[host_rows]]
             slope = _slope(time, ahead)
-            drift[one] = slope * 1e6
-            offset[one] = float(np.median(ahead - slope * time))
+            drift[number] = slope * 1e6
+            offset[number] = float(np.median(ahead - slope * time))
     straight = (end - base - offset[host]) / (1 + drift[host] * 1e-6) + base
     off = np.abs(straight - _moments(match, straight)[match])
-    for one in range(hosts):
-        if len(rows[one]) and not np.isnan(offset[one]):
-            residual[one] = float(np.percentile(off[rows[one]], WITHIN))
-    # The first has none by definition; a drift that cannot be told from noise is not known.
-    known = (drift != 0) | (np.arange(hosts) == first)
-    return offset, np.where(np.isnan(offset) | ~known, np.nan, drift), residual
+    for number in range(hosts):
+        if len(rows[number]) and not np.isnan(offset[number]):
+            residual[number] = float(np.percentile(off[rows[number]], WITHIN))
+    # The first has none by definition; a drift within the noise is unknown.
+    is_known = (drift != 0) | (np.arange(hosts) == first)
+    return offset, np.where(np.isnan(offset) | ~is_known, np.nan, drift), residual
 
 
 def _slope(time: Floats, ahead: Floats) -> float:
-    """How much a clock gains in a unit of time; 0 if that is not certain, or more than a clock
-    could.
+    """The gain of a clock in a unit of time; 0 if it is not certain, or more than a clock could
+    have.
     """
     off = time - time.mean()
     square = float(off @ off)
@@ -308,14 +321,14 @@ def _slope(time: Floats, ahead: Floats) -> float:
 
 def _moments(match: Int64s, end: Floats) -> Floats:
     """When each collective ended: the median of those whose clock is known, NaN where none is."""
-    known = ~np.isnan(end)
-    out = np.full(int(match.max()) + 1, np.nan)
-    order = np.lexsort((end[known], match[known]))
-    number, values = match[known][order], end[known][order]
-    count = np.bincount(number, minlength=len(out))
+    is_known = ~np.isnan(end)
+    result = np.full(int(match.max()) + 1, np.nan)
+    order = np.lexsort((end[is_known], match[is_known]))
+    number, values = match[is_known][order], end[is_known][order]
+    count = np.bincount(number, minlength=len(result))
     begin = np.cumsum(count) - count
     there = np.flatnonzero(count)
-    out[there] = (
+    result[there] = (
         values[begin[there] + (count[there] - 1) // 2] + values[begin[there] + count[there] // 2]
     ) / 2
-    return out
+    return result

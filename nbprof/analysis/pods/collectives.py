@@ -40,7 +40,7 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     each : DataFrame
         As `p.device_time.each_collective`.
     steps : int
-        How many steps the hosts recorded; 0 where that is not known.
+        Number of steps that the hosts recorded; 0 if unknown.
     measured : float
         The step time in ms.
     """
@@ -50,68 +50,70 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     rank = np.asarray(rows.groupby(["host", "device"], sort=False).ngroup(), np.int64)
     same = members(rows["match"].to_numpy(np.int64), rank)
     rows = rows.assign(_rank=rank, _members=same)
-    rows["_group"] = rows.groupby(
-        ["collective", "_members", "group_size", "bytes"], sort=False, dropna=False
-    ).ngroup()
-    out = collectives.summary(rows.assign(process_group=rows["_group"])).rename(
-        columns={"process_group": "_group"}
-    )
-    group = out["_group"]
+    keys = ["collective", "_members", "group_size", "bytes"]
+    rows["_group"] = rows.groupby(keys, sort=False, dropna=False).ngroup()
+    table = collectives.summary(rows.assign(process_group=rows["_group"]))
+    table = table.rename(columns={"process_group": "_group"})
+    group = table["_group"]
     first = rows.drop_duplicates("_group").set_index("_group")
-    out["spread_us"] = group.map(
-        rows.groupby(["_group", "match"])["late_us"].max().groupby(level=0).mean()
-    )
+    spread = rows.groupby(["_group", "match"])["late_us"].max().groupby(level=0).mean()
+    table["spread_us"] = group.map(spread)
     for key in ("process_group", "description"):
         names = rows[rows[key] != ""].drop_duplicates(["_group", key]).groupby("_group")[key]
-        out[key] = (
-            group.map({number: join_some(list(part), _NAMED) for number, part in names})
-            .astype(object)
-            .fillna("")
-        )
-    # Of equal ones all came last, or none.
-    came = (
-        rows[rows["last"] & (rows["late_us"] > 0)]
-        .groupby(["_group", "_rank"], sort=False)
-        .size()
-        .sort_values(ascending=False, kind="stable")
-    )
-    often = came.reset_index(name="last_in").drop_duplicates("_group").set_index("_group")
-    who = rows.drop_duplicates("_rank").set_index("_rank")
-    last = group.map(often["_rank"])
-    out["last"] = last.map(who["host"]).astype(object).where(last.notna(), "")
-    out["last_rank"] = last.map(who["rank"]).astype("Int64")
-    out["last_in"] = group.map(often["last_in"]).fillna(0).astype("int64")
-    sets = (
+        listed = {number: join_some(list(part), _NAMED) for number, part in names}
+        table[key] = group.map(listed).astype(object).fillna("")
+    _add_last(table, rows)
+    members_of = first["_members"].reindex(group).tolist()
+    by_members = (
         rows.drop_duplicates(["_members", "_rank"])
         .sort_values(["rank", "host", "device"], kind="stable")
         .groupby("_members", sort=False)
     )
-    told = {key: (len(part), _listed(part)) for key, part in sets}
-    out["ranks"], out["members"] = zip(
-        *(told[key] for key in group.map(first["_members"])), strict=True
-    )
-    out["usual_us"], out["slow"] = np.nan, False
-    for _, mine in out.groupby(
-        ["collective", "group_size", "bytes", "ranks"], sort=False, dropna=False
-    ):
-        if len(mine) < LEAST_GROUPS:
-            continue
-        own = mine["real_us"].to_numpy(np.float64)[None, :]
-        usual, median = of_others(own)[0], float(np.nanmedian(own))
-        spread = max(float(deviation(own)[0, 0]), SPREAD * median)
-        excess = (own[0] - median) / 1e3 * mine["collectives"].to_numpy(np.float64) / max(steps, 1)
-        out.loc[mine.index, "usual_us"] = usual
-        far = (own[0] - median) / spread > threshold(len(mine), len(mine))
-        out.loc[mine.index, "slow"] = (
-            far & (own[0] > SLOWER * usual) & (excess > OF_STEP * measured) & (steps > 0)
-        )
-    out = out.sort_values(
+    ranks = {key: len(part) for key, part in by_members}
+    listed_ranks = {key: _listed(part) for key, part in by_members}
+    table["ranks"] = [ranks[key] for key in members_of]
+    table["members"] = [listed_ranks[key] for key in members_of]
+    _add_slow(table, steps, measured)
+    table = table.sort_values(
         ["slow", "wait_ms", "time_ms"],
         ascending=[False, False, False],
         kind="stable",
         ignore_index=True,
     )
-    return frames.shaped("pods.collectives", out)
+    return frames.shaped("pods.collectives", table)
+
+
+def _add_last(table: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Adds to each group the rank that came last most often, and how often."""
+    group = table["_group"]
+    # If several came at the same time, none was the last.
+    came_last = rows[rows["last"] & (rows["late_us"] > 0)]
+    count = came_last.groupby(["_group", "_rank"], sort=False).size()
+    count = count.sort_values(ascending=False, kind="stable")
+    often = count.reset_index(name="last_in").drop_duplicates("_group").set_index("_group")
+    by_rank = rows.drop_duplicates("_rank").set_index("_rank")
+    last = group.map(often["_rank"])
+    table["last"] = last.map(by_rank["host"]).astype(object).where(last.notna(), "")
+    table["last_rank"] = last.map(by_rank["rank"]).astype("Int64")
+    table["last_in"] = group.map(often["last_in"]).fillna(0).astype("int64")
+
+
+def _add_slow(table: pd.DataFrame, steps: int, measured: float) -> None:
+    """Adds to each group the usual time of its kind, and whether it is slow."""
+    table["usual_us"], table["slow"] = np.nan, False
+    keys = ["collective", "group_size", "bytes", "ranks"]
+    for _, groups in table.groupby(keys, sort=False, dropna=False):
+        if len(groups) < LEAST_GROUPS:
+            continue
+        times = groups["real_us"].to_numpy(np.float64)[None, :]
+        usual, median = of_others(times)[0], float(np.nanmedian(times))
+        spread = max(float(deviation(times)[0, 0]), SPREAD * median)
+        count = groups["collectives"].to_numpy(np.float64)
+        excess = (times[0] - median) / 1e3 * count / max(steps, 1)
+        far = (times[0] - median) / spread > threshold(len(groups), len(groups))
+        slow = far & (times[0] > SLOWER * usual) & (excess > OF_STEP * measured) & (steps > 0)
+        table.loc[groups.index, "usual_us"] = usual
+        table.loc[groups.index, "slow"] = slow
 
 
 def members(match: Int64s, rank: Int64s) -> Int64s:
@@ -125,12 +127,12 @@ def members(match: Int64s, rank: Int64s) -> Int64s:
 
 
 def _listed(rows: pd.DataFrame) -> str:
-    """Ranks as stretches of numbers, "0-3, 8"; hosts by name where their rank is not known."""
+    """Ranks as ranges of numbers, "0-3, 8"; hosts by name if their ranks are unknown."""
     if rows["rank"].isna().any() or rows["rank"].duplicated().any():
         return join_some([str(host) for host in dict.fromkeys(rows["host"])], _NAMED)
     ranks = sorted(int(rank) for rank in rows["rank"])
-    first = [ranks[0], *(b for a, b in pairwise(ranks) if b != a + 1)]
-    last = [*(a for a, b in pairwise(ranks) if b != a + 1), ranks[-1]]
-    return join_some(
-        [f"{a}" if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True)], _NAMED
-    )
+    gaps = [(low, high) for low, high in pairwise(ranks) if high != low + 1]
+    first = [ranks[0], *(high for _, high in gaps)]
+    last = [*(low for low, _ in gaps), ranks[-1]]
+    ranges = [f"{a}" if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True)]
+    return join_some(ranges, _NAMED)

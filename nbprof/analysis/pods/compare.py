@@ -38,12 +38,14 @@ def compare(
     memory_calls : DataFrame
         Those of `memory.calls`.
     """
-    own = own_time.own_time(steps, pods, overlap, each)
-    measured = own.measured if own is not None else float("nan")
+    own_times = own_time.own_time(steps, pods, overlap, each)
+    measured = own_times.measured if own_times is not None else float("nan")
     table = sums.a_step(by_host, steps)
-    apart = clocks.clocks(hosts, each, pods, steps)
-    late = stragglers.stragglers(own, each, steps, table, apart, devices, memory_calls)
-    groups = collectives.by_group(each, len(own.step) if own is not None else 0, measured)
+    offsets = clocks.clocks(hosts, each, pods, steps)
+    late = stragglers.stragglers(own_times, each, steps, table, offsets, devices, memory_calls)
+    groups = collectives.by_group(
+        each, len(own_times.step) if own_times is not None else 0, measured
+    )
     ranks = (
         each[["host", "rank"]]
         if len(each)
@@ -51,8 +53,8 @@ def compare(
     )
     return {
         "stragglers": late,
-        "what_if": what_if.what_if(own, groups),
+        "what_if": what_if.what_if(own_times, groups),
         "outliers": outliers.outliers(table, measured, ranks),
         "collectives": groups,
-        "clocks": frames.shaped("pods.clocks", apart),
+        "clocks": frames.shaped("pods.clocks", offsets),
     }

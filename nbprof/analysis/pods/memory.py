@@ -35,19 +35,19 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         `host group name calls ms`: the step, the call with the most time in it, how many there are,
         and the ms in which at least one ran.
     """
-    made, used = activity.calls.frame(), counted(steps)
+    calls, used = activity.calls.frame(), counted(steps)
     texts = [str(text) for text in activity.texts.values]
-    if ALLOCATE not in texts or not len(used) or not len(made):
+    if ALLOCATE not in texts or not len(used) or not len(calls):
         return none()
-    made = made[(made["kind"] == texts.index(ALLOCATE)) & (made["end"] > made["start"])]
-    made = made.assign(
-        ps=made["end"] - made["start"],
-        name=np.array(texts, object)[made["name"].to_numpy(np.int64)],
+    calls = calls[(calls["kind"] == texts.index(ALLOCATE)) & (calls["end"] > calls["start"])]
+    calls = calls.assign(
+        ps=calls["end"] - calls["start"],
+        name=np.array(texts, object)[calls["name"].to_numpy(np.int64)],
     )
     parts = []
-    for host, of_host in made.groupby("host", sort=True):
-        # Calls are cut at the borders of steps, and touching ones are not merged: each interval
-        # lies in one step.
+    for host, of_host in calls.groupby("host", sort=True):
+        # Calls are split at the borders of steps, and touching ones are not merged: each interval
+        # is in one step.
         of_host = of_host.sort_values("start", kind="stable")
         start = of_host["start"].to_numpy(np.int64)
         running = Intervals.union(start, of_host["end"].to_numpy(np.int64), merge_touching=False)
@@ -55,21 +55,21 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         parts.append(pd.DataFrame({"host": host, "group": group, "ms": running.length / _MS}))
     if not parts:
         return none()
-    out = pd.concat(parts).groupby(["host", "group"], sort=True)["ms"].sum().reset_index()
-    of_step = made.groupby(["host", "group"])["event"].nunique().rename("calls").reset_index()
+    table = pd.concat(parts).groupby(["host", "group"], sort=True)["ms"].sum().reset_index()
+    of_step = calls.groupby(["host", "group"])["event"].nunique().rename("calls").reset_index()
     longest = (
-        made.groupby(["host", "group", "name"])["ps"]
+        calls.groupby(["host", "group", "name"])["ps"]
         .sum()
         .reset_index()
         .sort_values("ps", ascending=False, kind="stable")
     )
     longest = longest.drop_duplicates(["host", "group"])[["host", "group", "name"]]
-    out = out.merge(of_step, on=["host", "group"]).merge(longest, on=["host", "group"])
-    out["host"] = np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)]
-    out = out.merge(used[["host", "group"]].drop_duplicates(), on=["host", "group"])
-    return out[list(COLUMNS)].astype(COLUMNS)
+    table = table.merge(of_step, on=["host", "group"]).merge(longest, on=["host", "group"])
+    table["host"] = np.array(activity.hosts, object)[table["host"].to_numpy(np.int64)]
+    table = table.merge(used[["host", "group"]].drop_duplicates(), on=["host", "group"])
+    return table[list(COLUMNS)].astype(COLUMNS)
 
 
 def none() -> pd.DataFrame:
-    """That of hosts without such calls."""
+    """The table of hosts without such calls."""
     return pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)

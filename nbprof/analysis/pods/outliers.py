@@ -16,9 +16,9 @@ from nbprof.schema import frames
 LEAST_HOSTS = 3
 """Of two hosts that differ, neither is out of line."""
 PART, OF_STEP = 0.1, 0.005
-"""Less than this part of the median over hosts, or of the step, is nothing to look at."""
+"""Differences below this fraction of the median over hosts, or of the step, are left out."""
 SPREAD = 0.01
-"""Equal machines differ by this part of a time, however equal those at hand are."""
+"""Equal machines differ by this fraction of a time, however equal these hosts are."""
 
 
 def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.DataFrame:
@@ -43,39 +43,34 @@ def outliers(table: pd.DataFrame, measured: float, ranks: pd.DataFrame) -> pd.Da
     spread = np.maximum(deviation(times), np.maximum(SPREAD * median, 0.1 * least))
     beyond = (times - median) / spread
     more = times - median
-    found = (
+    outliers = (
         (beyond > threshold(times.size, table.shape[1])) & (more > PART * median) & (more > least)
     )
-    row, column = np.nonzero(found)
-    where, kind, name = (
+    row, column = np.nonzero(outliers)
+    side, kind, name = (
         table.index.get_level_values(key).to_numpy(object)[row] for key in ("where", "kind", "name")
     )
     host = table.columns.to_numpy(object)[column]
-    known = ranks.drop_duplicates("host").set_index("host")["rank"]
-    out = pd.DataFrame(
+    rank_of = ranks.drop_duplicates("host").set_index("host")["rank"]
+    ratio = np.full(len(row), np.nan)
+    np.divide(times[row, column], median[row, 0], out=ratio, where=median[row, 0] > 0)
+    rows = pd.DataFrame(
         {
             "name": name,
-            "where": where,
+            "where": side,
             "kind": kind,
             "host": host,
-            "rank": pd.Series(host, dtype=object).map(known).astype("Int64").array,
+            "rank": pd.Series(host, dtype=object).map(rank_of).astype("Int64").array,
             "time_ms": times[row, column],
             "median_ms": median[row, 0],
             "excess_ms": more[row, column],
-            "ratio": np.divide(
-                times[row, column],
-                median[row, 0],
-                out=np.full(len(row), np.nan),
-                where=median[row, 0] > 0,
-            ),
+            "ratio": ratio,
             "deviations": beyond[row, column],
-            "hosts_out": found.sum(axis=1)[row],
+            "hosts_out": outliers.sum(axis=1)[row],
             "hosts": table.shape[1],
         }
     )
-    return frames.shaped(
-        "pods.outliers",
-        out.sort_values(
-            ["excess_ms", "name", "host"], ascending=[False, True, True], kind="stable"
-        ),
+    rows = rows.sort_values(
+        ["excess_ms", "name", "host"], ascending=[False, True, True], kind="stable"
     )
+    return frames.shaped("pods.outliers", rows)

@@ -1,10 +1,9 @@
-"""The time of a step that a rank needs for itself: without the time in which it did nothing but
-communicate.
+"""The time of a step that a rank needs for itself: without the time in which it only communicates.
 
 In a job that communicates all ranks take the same time for a step, however slow one of them is: the
-others wait for it in a collective. What they do not share is the rest of the step. It is measured
-by the clock of each host alone, and of ranks that wait for a group with a slow rank, only that rank
-stands out. Where nothing was seen to communicate, it is the whole step.
+others wait for it in a collective. They differ in the rest of the step. It is measured by the clock
+of each host alone, and if ranks wait for a group with a slow rank, only that rank stands out.
+Without recorded communication, it is the entire step.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class OwnTime:
     numbers : DataFrame
         `host start_ms number`: which step of the table each step of a host is.
     by : str
-        What separates own time from waiting: `COLLECTIVES`, or `STEPS` where it is the whole step.
+        How own time is separated from waiting: `COLLECTIVES`, or `STEPS` if it is the entire step.
     """
 
     ranks: pd.DataFrame
@@ -62,12 +61,9 @@ class OwnTime:
         """
         if not self.step_time.size:
             return float("nan")
-        by_step = (
-            np.nanmedian(self.step_time, axis=1)
-            if self.by == COLLECTIVES
-            else np.nanmax(self.step_time, axis=1)
-        )
-        return float(by_step.mean())
+        if self.by == COLLECTIVES:
+            return float(np.nanmedian(self.step_time, axis=1).mean())
+        return float(np.nanmax(self.step_time, axis=1).mean())
 
 
 def own_time(
@@ -87,8 +83,8 @@ def own_time(
     # The public frame does not tell turns apart.
     each = each if "turn" in each else each.assign(turn=0)
     counted = steps[steps["counted"].astype(bool)]
-    found = _communicating(counted, pods, overlap, each) if len(overlap) else None
-    return found or _whole(counted, pods)
+    communication = _communicating(counted, pods, overlap, each) if len(overlap) else None
+    return communication or _without_communication(counted, pods)
 
 
 def _communicating(
@@ -98,15 +94,15 @@ def _communicating(
     talks = overlap.groupby(["host", "device"])["communication_ms"].transform("max") > 0
     rows = overlap[talks & overlap["step"].notna()]
     # Programs that train and test in turn count each from 0.
-    known = each[(each["match"] >= 0) & each["step"].notna()] if len(each) else each
-    mine = _numbered(counted, pods, known)
-    mine = mine.assign(_turn=mine.groupby(["host", "_number"], sort=False).cumcount())
-    mine, rows = (
+    matched = each[(each["match"] >= 0) & each["step"].notna()] if len(each) else each
+    numbered = _numbered(counted, pods, matched)
+    numbered = numbered.assign(_turn=numbered.groupby(["host", "_number"], sort=False).cumcount())
+    numbered, rows = (
         frame.assign(_at=(frame["start_ms"] * 1e6).round().astype("int64"))
-        for frame in (mine, rows)
+        for frame in (numbered, rows)
     )
     rows = rows[["host", "rank", "device", "_at", "exposed_communication_ms"]].merge(
-        mine.drop(columns="start_ms"), on=["host", "_at"]
+        numbered.drop(columns="start_ms"), on=["host", "_at"]
     )
     if not len(rows) or not (rows["exposed_communication_ms"] > 0).any():
         return None
@@ -115,40 +111,40 @@ def _communicating(
         return None
     step, of_step = _in_order(rows, ["_number", "_turn"])
     shape = len(step), len(ranks)
-    whole, exposed = (
+    total, exposed = (
         _table(shape, of_step, of_rank, rows[name])
         for name in ("step_time_ms", "exposed_communication_ms")
     )
-    whole[_odd(shape, of_step, of_rank, rows, each)] = np.nan
+    total[_odd(shape, of_step, of_rank, rows, each)] = np.nan
     waited = np.full(shape, np.nan)
-    if len(known):
+    if len(matched):
         sums = (
-            known.groupby(_OF_STEP, sort=False)["wait_us"]
+            matched.groupby(_OF_STEP, sort=False)["wait_us"]
             .sum()
             .rename("_wait")
             .reset_index()
             .astype({"step": "int64"})
         )
-        found = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
+        table = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
         # More than was exposed held nobody up.
-        waited = np.minimum(_table(shape, of_step, of_rank, found["_wait"] / 1e3), exposed)
-    seen = ~np.isnan(whole).all(axis=1)
+        waited = np.minimum(_table(shape, of_step, of_rank, table["_wait"] / 1e3), exposed)
+    seen = ~np.isnan(total).all(axis=1)
     if not seen.any():
         return None
-    whole, exposed, waited = whole[seen], exposed[seen], waited[seen]
+    total, exposed, waited = total[seen], exposed[seen], waited[seen]
     return OwnTime(
-        ranks, step[seen], whole, whole - exposed, exposed, waited, _told(mine), COLLECTIVES
+        ranks, step[seen], total, total - exposed, exposed, waited, _numbers(numbered), COLLECTIVES
     )
 
 
 def _odd(
     shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.DataFrame, each: pd.DataFrame
 ) -> npt.NDArray[np.bool_]:
-    """bool[steps, ranks]: steps in which a rank has another number of collectives, compared with
-    the others, than it usually has.
+    """bool[steps, ranks]: steps in which a rank has more or fewer collectives, compared with the
+    others, than it usually has.
 
-    One was not recorded, or lies on the other side of the border of a step: what was not waiting
-    cannot be told there.
+    One was not recorded, or is on the other side of the border of a step: its waiting is unknown
+    there.
     """
     calls = each[each["step"].notna()] if len(each) else each
     if not len(calls):
@@ -160,30 +156,30 @@ def _odd(
         .reset_index()
         .astype({"step": "int64"})
     )
-    found = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
-    count = _table(shape, of_step, of_rank, found["_calls"].fillna(0))
+    table = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
+    count = _table(shape, of_step, of_rank, table["_calls"].fillna(0))
     more = count - np.nanmedian(count, axis=1, keepdims=True)
     return np.asarray((more != np.nanmedian(more, axis=0)) & ~np.isnan(count), np.bool_)
 
 
-def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, matched: pd.DataFrame) -> pd.DataFrame:
     """`host step start_ms step_time_ms`, and the number that the step has on all hosts: `_number`.
 
-    Hosts that count differently are told by the collectives that they share; without any, by the
+    Hosts that count differently are matched by the collectives that they share; without any, by the
     alignment of `pods`.
     """
     columns = ["host", "step", "turn", "start_ms", "step_time_ms"]
-    if not len(known):
-        found = (
+    if not len(matched):
+        numbers = (
             pods[["host", "group", "step"]]
             .drop_duplicates(["host", "group"])
             .rename(columns={"step": "_number"})
         )
-        return counted[[*columns, "group"]].merge(found, on=["host", "group"])[
+        return counted[[*columns, "group"]].merge(numbers, on=["host", "group"])[
             [*columns, "_number"]
         ]
     # The largest group that a host is in has most of the others to be compared with.
-    rows = known[known["ranks_seen"] == known.groupby("host")["ranks_seen"].transform("max")]
+    rows = matched[matched["ranks_seen"] == matched.groupby("host")["ranks_seen"].transform("max")]
     step = rows["step"].astype("float64")
     away = step - step.groupby(rows["match"]).transform("median")
     shift = away.groupby(rows["host"]).median().round()
@@ -192,7 +188,7 @@ def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, known: pd.DataFrame) ->
     )
 
 
-def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
+def _without_communication(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
     rows = pods.merge(
         counted[["host", "group", "start_ms"]].rename(columns={"start_ms": "_start"}),
         on=["host", "group"],
@@ -210,21 +206,21 @@ def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
         return None
     step, of_step = _in_order(rows, ["_number", "_turn"])
     shape = len(step), len(ranks)
-    whole = _table(shape, of_step, of_rank, rows["step_time_ms"])
+    total = _table(shape, of_step, of_rank, rows["step_time_ms"])
     unknown = np.full(shape, np.nan)
     return OwnTime(
         ranks,
         step,
-        whole,
-        whole,
+        total,
+        total,
         unknown,
         unknown,
-        _told(rows.assign(start_ms=rows["_start"])),
+        _numbers(rows.assign(start_ms=rows["_start"])),
         STEPS,
     )
 
 
-def _told(rows: pd.DataFrame) -> pd.DataFrame:
+def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
     return (
         rows[["host", "start_ms", "_number"]]
         .drop_duplicates()
@@ -246,6 +242,6 @@ def _in_order(rows: pd.DataFrame, keys: list[str]) -> tuple[npt.NDArray[np.objec
 
 
 def _table(shape: tuple[int, int], row: Int64s, column: Int64s, values: pd.Series) -> Floats:
-    out = np.full(shape, np.nan)
-    out[row, column] = values.to_numpy(np.float64)
-    return out
+    table = np.full(shape, np.nan)
+    table[row, column] = values.to_numpy(np.float64)
+    return table

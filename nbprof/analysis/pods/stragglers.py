@@ -1,15 +1,18 @@
-"""Which rank holds the others up, what that costs them, whether it is chance, and why.
+"""Ranks that hold the others up: the cost, whether it may be chance, and the cause.
 
 A rank is compared by its own time (see own_time.py) with the median of the others, step by step.
 Two tests, with a correction for the number of ranks: how often it is the slowest, by the tail of
-the binomial distribution, and how far it is behind on average, by Student's t, which tells several
-slow ranks as well. A step counts once, and less where steps resemble their neighbours. A pause in a
-few steps is told by its length, since chance alone is far shorter.
+the binomial distribution, and how far it is behind on average, by Student's t, which detects
+several slow ranks as well. A step counts once, and less if steps resemble their neighbours. A pause
+in a few steps is detected by its length, since chance alone is far shorter.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
@@ -21,6 +24,8 @@ from nbprof.core.trace import Int64s
 from nbprof.display import wording
 from nbprof.schema import frames
 
+Flags = npt.NDArray[np.bool_]
+
 LATE = 0.01
 """A straggler takes more than this fraction of the step longer than the others, on average."""
 PAUSE, DEVIATIONS = 0.1, 8.0
@@ -28,7 +33,7 @@ PAUSE, DEVIATIONS = 0.1, 8.0
 steps, longer than the others'.
 """
 EXPLAINS = 0.5
-"""What is named as the reason makes up at least this part of the delay."""
+"""A cause is at least this fraction of the delay."""
 EVEN = 0.9
 """All kernels are slow if kernels of this part of the time are, each by at least half as much as
 all together.
@@ -50,7 +55,7 @@ _CALLED = {
 
 
 def stragglers(
-    own: OwnTime | None,
+    own_times: OwnTime | None,
     each: pd.DataFrame,
     steps: pd.DataFrame,
     table: pd.DataFrame,
@@ -62,7 +67,7 @@ def stragglers(
 
     Parameters
     ----------
-    own : OwnTime, optional
+    own_times : OwnTime, optional
     each, steps, clocks, devices : DataFrame
         As `p.device_time.each_collective`, `run.steps`, of `clocks.clocks`, and `run.devices`.
     table : DataFrame
@@ -70,70 +75,93 @@ def stragglers(
     memory : DataFrame
         Of `memory.calls`, the rows of all hosts.
     """
-    if own is None:
+    if own_times is None:
         return frames.empty("pods.stragglers")
-    beyond = own.own - of_others(own.own)
-    known = ~np.isnan(beyond)
-    count = known.sum(axis=0)
+    beyond = own_times.own - of_others(own_times.own)
+    count = (~np.isnan(beyond)).sum(axis=0)
     slowest = slowest_of(beyond)
     often = np.bincount(slowest[slowest >= 0], minlength=beyond.shape[1])
     excess = _mean(beyond)
-    typical = own.measured
+    typical = own_times.measured
     pauses = _pauses(beyond, typical)
     chance = _chance(beyond, often)
-    # Own time is of one clock. But ranks that do not leave a collective together are not known to
-    # be behind by less than that.
-    apart = clocks.set_index("host")[LEAVING] if LEAVING in clocks else pd.Series(dtype=np.float64)
-    limit = np.fmax(LATE * typical, own.ranks["host"].map(apart).to_numpy(np.float64))
+    limit = _limit(own_times, clocks)
     in_pauses = np.nansum(np.where(pauses, beyond, 0.0), axis=0) / np.maximum(count, 1)
     steady = (excess > limit) & (chance <= LEVEL)
-    many = pauses.sum(axis=0)
-    rare = [
-        bool(k)
-        and (k == many.sum() or tail(int(k), int(many.sum()), 1 / len(many)) * len(many) <= LEVEL)
-        for k in many.tolist()
-    ]
-    paused = (excess > limit) & (in_pauses > limit) & np.array(rare, np.bool_)
+    paused = (excess > limit) & (in_pauses > limit) & _pauses_more(pauses)
     straggler = steady | paused
     # Without communication it is unknown whether the others wait, and so whether steps would be
     # shorter.
-    saved = gains(own) if own.by == COLLECTIVES else np.full(len(own.ranks), np.nan)
-    worst = np.where(known, beyond, -np.inf).argmax(axis=0)
-    out = own.ranks.assign(
-        by=own.by,
+    saved = np.full(len(own_times.ranks), np.nan)
+    if own_times.by == COLLECTIVES:
+        saved = gains(own_times)
+    worst, worst_ms = _worst_steps(own_times, beyond)
+    rows = own_times.ranks.assign(
+        by=own_times.by,
         steps=count,
-        own_ms=_mean(own.own),
+        own_ms=_mean(own_times.own),
         excess_ms=excess,
         slowest_in=often,
         chance=chance,
         pauses=pauses.sum(axis=0),
-        worst_step=pd.array(
-            [own.step[s] if n else pd.NA for s, n in zip(worst, count, strict=True)], "Int64"
-        ),
-        worst_ms=np.where(count > 0, beyond[worst, np.arange(len(worst))], np.nan),
-        cost_ms=costs(own, slowest),
+        worst_step=worst,
+        worst_ms=worst_ms,
+        cost_ms=costs(own_times, slowest),
         saved_ms=saved,
         step_time_ms=typical - saved,
         straggler=straggler,
-        pattern=np.where(steady, "steady", np.where(paused, "pauses", "")),
+        pattern=np.select([steady, paused], ["steady", "pauses"], ""),
     )
-    out = out.merge(_last(each), on=["host", "device"], how="left")
-    reasons = [
-        (
-            _reason(own, r, steady[r], pauses[:, r], steps, table, devices, memory)
-            if straggler[r]
-            else ("", np.nan, "")
-        )
-        for r in range(len(out))
-    ]
-    out["cause"], out["cause_ms"], out["why"] = zip(*reasons, strict=True)
+    rows = rows.merge(_last(each), on=["host", "device"], how="left")
+    evidence = _Evidence(own_times, steps, table, devices, memory)
+    causes = [_Cause("", np.nan, "")] * len(rows)
+    for rank in np.flatnonzero(straggler).tolist():
+        causes[rank] = _cause(evidence, rank, None if steady[rank] else pauses[:, rank])
+    rows["cause"] = [cause.name for cause in causes]
+    rows["cause_ms"] = [cause.ms for cause in causes]
+    rows["why"] = [cause.text for cause in causes]
     order = ["straggler", "excess_ms", "host", "device"]
-    return frames.shaped(
-        "pods.stragglers",
-        out.sort_values(
-            order, ascending=[False, False, True, True], kind="stable", ignore_index=True
-        ),
+    rows = rows.sort_values(
+        order, ascending=[False, False, True, True], kind="stable", ignore_index=True
     )
+    return frames.shaped("pods.stragglers", rows)
+
+
+def _limit(own_times: OwnTime, clocks: pd.DataFrame) -> Floats:
+    """By rank, the ms that it has to be behind to be a straggler.
+
+    Own time is of one clock. But ranks that do not leave a collective together are not known to be
+    behind by less than that.
+    """
+    offsets = pd.Series(dtype=np.float64)
+    if LEAVING in clocks:
+        offsets = clocks.set_index("host")[LEAVING]
+    leaving = own_times.ranks["host"].map(offsets).to_numpy(np.float64)
+    return np.asarray(np.fmax(LATE * own_times.measured, leaving), np.float64)
+
+
+def _pauses_more(pauses: Flags) -> Flags:
+    """Flags of the ranks with more pauses than chance gives, if all ranks pause alike."""
+    counts = pauses.sum(axis=0)
+    total, ranks = int(counts.sum()), len(counts)
+    flags = []
+    for count in counts.tolist():
+        alone = count == total
+        flags.append(count > 0 and (alone or tail(count, total, 1 / ranks) * ranks <= LEVEL))
+    return np.array(flags, np.bool_)
+
+
+def _worst_steps(own_times: OwnTime, beyond: Floats) -> tuple[Any, Floats]:
+    """By rank, the number of the step in which it was furthest behind, and by how many ms."""
+    is_known = ~np.isnan(beyond)
+    worst = np.where(is_known, beyond, -np.inf).argmax(axis=0)
+    has_step = np.asarray(is_known.any(axis=0), np.bool_)
+    numbers = [
+        own_times.step[step] if flag else pd.NA
+        for step, flag in zip(worst.tolist(), has_step.tolist(), strict=True)
+    ]
+    ms = np.where(has_step, beyond[worst, np.arange(len(worst))], np.nan)
+    return pd.array(numbers, "Int64"), ms
 
 
 def slowest_of(beyond: Floats) -> Int64s:
@@ -141,16 +169,16 @@ def slowest_of(beyond: Floats) -> Int64s:
     are alike.
     """
     filled = np.where(np.isnan(beyond), -np.inf, beyond)
-    found = filled.argmax(axis=1).astype(np.int64)
-    return np.where(filled.max(axis=1) > _NOTHING, found, -1)
+    slowest = filled.argmax(axis=1).astype(np.int64)
+    return np.where(filled.max(axis=1) > _NOTHING, slowest, -1)
 
 
-def gains(own: OwnTime) -> Floats:
-    """How much shorter steps were, on average and in ms, if a rank were as fast as the median of
-    the others.
+def gains(own_times: OwnTime) -> Floats:
+    """By rank, how much shorter steps would be on average, in ms, if it were as fast as the median
+    of the others.
     """
-    # Then the next slowest is what counts, which is no faster than the median.
-    values = np.where(np.isnan(own.own), -np.inf, own.own)
+    # The next slowest rank then counts; it is never faster than the median.
+    values = np.where(np.isnan(own_times.own), -np.inf, own_times.own)
     if values.shape[1] < 2 or not len(values):
         return np.full(values.shape[1], np.nan)
     top = np.sort(values, axis=1)[:, -2:]
@@ -159,64 +187,57 @@ def gains(own: OwnTime) -> Floats:
     return np.asarray(np.where(np.isfinite(ahead), ahead, 0.0).mean(axis=0))
 
 
-def costs(own: OwnTime, slowest: Int64s) -> Floats:
-    """What a rank costs the others in ms a step: their waiting where it is the slowest, summed,
-    each at most as far as it is slower.
-
-    NaN where waiting is not known.
+def costs(own_times: OwnTime, slowest: Int64s) -> Floats:
+    """The cost of each rank to the others in ms per step: their waiting in steps where it is the
+    slowest, summed, each at most as far as it is slower; NaN if waiting is unknown.
     """
-    ranks = own.own.shape[1]
-    if np.isnan(own.waited).all():
+    ranks = own_times.own.shape[1]
+    if np.isnan(own_times.waited).all():
         return np.full(ranks, np.nan)
     rows = np.flatnonzero(slowest >= 0)
-    behind = own.own[rows, slowest[rows]][:, None] - own.own[rows]
-    cost = np.nansum(np.clip(np.minimum(own.waited[rows], behind), 0, None), axis=1)
+    behind = own_times.own[rows, slowest[rows]][:, None] - own_times.own[rows]
+    cost = np.nansum(np.clip(np.minimum(own_times.waited[rows], behind), 0, None), axis=1)
     return np.asarray(np.bincount(slowest[rows], cost, ranks) / max(len(slowest), 1))
 
 
 def _mean(values: Floats) -> Floats:
     count = (~np.isnan(values)).sum(axis=0)
-    return np.asarray(
-        np.divide(
-            np.nansum(values, axis=0), count, out=np.full(values.shape[1], np.nan), where=count > 0
-        )
-    )
+    mean = np.full(values.shape[1], np.nan)
+    return np.asarray(np.divide(np.nansum(values, axis=0), count, out=mean, where=count > 0))
 
 
 def _chance(beyond: Floats, often: Int64s) -> Floats:
     """The probability that equal ranks would have one that is the slowest as often, or as far
     behind on average.
     """
-    known = ~np.isnan(beyond)
-    steps, ranks = known.sum(axis=0), beyond.shape[1]
+    steps, ranks = (~np.isnan(beyond)).sum(axis=0), beyond.shape[1]
     mean, worth = _mean(beyond), _worth(beyond)
-    spread = np.array(
-        [np.nanvar(beyond[:, r], ddof=1) if n > 1 else np.nan for r, n in enumerate(steps.tolist())]
-    )
-    # A rank that pauses varies more than the others; that others pause does not make it vary.
+    spread = np.full(ranks, np.nan)
+    for rank in np.flatnonzero(steps > 1).tolist():
+        spread[rank] = np.nanvar(beyond[:, rank], ddof=1)
+    # A rank that pauses varies more than the others; pauses of the others do not make it vary.
     spread = np.fmax(spread, np.nanmedian(spread) if (steps > 1).any() else np.nan)
-    out = np.full(ranks, np.nan)
+    result = np.full(ranks, np.nan)
     for rank, count in enumerate(steps.tolist()):
         if not count:
             continue
         times = count * worth
         tails = [tail(int(often[rank] * worth), int(times), 1 / ranks)]
+        far = 0.0
         if times >= 2 and spread[rank] > 0:
             far = float(mean[rank] / np.sqrt(spread[rank] / times))
-            # Of a probability that is closer to 1 than floats are the rest is not 0, and not known
-            # any closer.
-            tails += (
-                [max(1 - t_probability(far, (times - 1) * (ranks - 1)), _FLOAT)] if far > 0 else []
-            )
-        out[rank] = min(1.0, 2 * ranks * min(tails))
-    return out
+        if far > 0:
+            # A probability closer to 1 than floats can be leaves a rest that is not 0.
+            tails.append(max(1 - t_probability(far, (times - 1) * (ranks - 1)), _FLOAT))
+        result[rank] = min(1.0, 2 * ranks * min(tails))
+    return result
 
 
 def _worth(beyond: Floats) -> float:
-    """How many independent steps a step is worth: (1 - r) / (1 + r), with r the correlation of
-    neighbours over all ranks.
+    """The number of independent steps that a step is worth: (1 - r) / (1 + r), with r the
+    correlation of neighbours over all ranks.
 
-    It comes out too small of short series, by (1 + 3 r) / n. (M. H. Quenouille, Biometrika 36
+    For short series r is estimated too small, by (1 + 3 r) / n. (M. H. Quenouille, Biometrika 36
     (1949) 38.)
     """
     steps = len(beyond)
@@ -224,7 +245,7 @@ def _worth(beyond: Floats) -> float:
         return 1.0
     off = np.nan_to_num(beyond - _mean(beyond))
     square = (off * off).sum(axis=0)
-    # Each rank counts the same: one that pauses is not all there is.
+    # Each rank counts the same, also one that pauses.
     used = square > steps * _NOTHING**2
     if not used.any():
         return 1.0
@@ -233,180 +254,163 @@ def _worth(beyond: Floats) -> float:
     return (1 - r) / (1 + r) if r > 0 else 1.0
 
 
-def _pauses(beyond: Floats, typical: float) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def _pauses(beyond: Floats, typical: float) -> Flags:
     """bool[steps, ranks]: steps in which a rank was behind by more than the ranks vary, and than it
     usually is.
     """
-    known = ~np.isnan(beyond).all(axis=0)
+    is_known = ~np.isnan(beyond).all(axis=0)
     usual = np.zeros(beyond.shape[1])
-    usual[known] = np.clip(np.nanmedian(beyond[:, known], axis=0), 0, None)
-    sigma = NORMAL * float(np.nanmedian(np.abs(beyond))) if known.any() else 0.0
+    usual[is_known] = np.clip(np.nanmedian(beyond[:, is_known], axis=0), 0, None)
+    sigma = NORMAL * float(np.nanmedian(np.abs(beyond))) if is_known.any() else 0.0
     return np.nan_to_num(beyond - usual) > max(PAUSE * typical, DEVIATIONS * sigma)
 
 
 def _last(each: pd.DataFrame) -> pd.DataFrame:
-    """How often each rank was the last into a collective."""
-    known = each[each["match"] >= 0] if len(each) else each
-    if not len(known):
-        return pd.DataFrame(
-            {
-                "host": [],
-                "device": pd.array([], "Int64"),
-                "collectives": pd.array([], "Int64"),
-                "last_in": pd.array([], "Int64"),
-            }
-        )
-    # All of equal ones came last, or none.
-    came = known["last"] & (known["late_us"] > 0)
-    sums = (
-        came.groupby([known["host"], known["device"]], sort=False)
-        .agg(["size", "sum"])
-        .reset_index()
-    )
+    """By rank, its collectives, and in how many of them it was the last."""
+    matched = each[each["match"] >= 0] if len(each) else each
+    if not len(matched):
+        counts = dict.fromkeys(("device", "collectives", "last_in"), pd.array([], "Int64"))
+        return pd.DataFrame({"host": [], **counts})
+    # If several came at the same time, none was the last.
+    came_last = matched["last"] & (matched["late_us"] > 0)
+    by_rank = came_last.groupby([matched["host"], matched["device"]], sort=False)
+    sums = by_rank.agg(["size", "sum"]).reset_index()
     return sums.rename(columns={"size": "collectives", "sum": "last_in"}).astype(
         {"device": "Int64", "collectives": "Int64", "last_in": "Int64"}
     )
 
 
-def _reason(
-    own: OwnTime,
-    rank: int,
-    steady: bool,
-    paused: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    steps: pd.DataFrame,
-    table: pd.DataFrame,
-    devices: pd.DataFrame,
-    memory: pd.DataFrame,
-) -> tuple[str, float, str]:
-    """What makes a rank slow: the cause, how many ms a step it is, and a sentence."""
-    host = str(own.ranks["host"].iloc[rank])
-    counted = steps[steps["counted"].astype(bool)]
-    if not steady:
-        numbers = own.numbers[own.numbers["number"].isin(own.step[paused].tolist())]
-        counted = counted.merge(numbers[["host", "start_ms"]], on=["host", "start_ms"])
-    delay = own.own[:, rank] - of_others(own.own)[:, rank]
-    delay_ms = float(np.nanmean(delay if steady else delay[paused]))
+class _Evidence(NamedTuple):
+    """The tables that the causes of stragglers are found in, as in `stragglers`."""
+
+    own_times: OwnTime
+    steps: pd.DataFrame
+    table: pd.DataFrame
+    devices: pd.DataFrame
+    memory: pd.DataFrame
+
+
+class _Cause(NamedTuple):
+    """The cause of a delay, its ms per step, and a sentence."""
+
+    name: str
+    ms: float
+    text: str
+
+
+def _cause(evidence: _Evidence, rank: int, paused: Flags | None) -> _Cause:
+    """The cause of the delay of a rank in all steps, or in those in which it `paused`."""
+    own_times = evidence.own_times
+    host = str(own_times.ranks["host"].iloc[rank])
+    steps = evidence.steps[evidence.steps["counted"].astype(bool)]
+    delay = own_times.own[:, rank] - of_others(own_times.own)[:, rank]
+    when = "a step"
+    if paused is not None:
+        in_pauses = own_times.numbers["number"].isin(own_times.step[paused].tolist())
+        numbers = own_times.numbers[in_pauses]
+        steps = steps.merge(numbers[["host", "start_ms"]], on=["host", "start_ms"])
+        delay = delay[paused]
+        when = "in that step" if paused.sum() == 1 else "in those steps"
+    least_ms = EXPLAINS * float(np.nanmean(delay))
     columns = [f"{name}_ms" for name in CATEGORIES if name in _CALLED]
-    means = (
-        counted[counted["host"].isin(own.ranks["host"])].groupby("host", sort=False)[columns].mean()
-    )
+    steps = steps[steps["host"].isin(own_times.ranks["host"])]
+    means = steps.groupby("host", sort=False)[columns].mean()
     if host not in means.index:
-        return "", np.nan, "The recording does not show what it does differently."
+        return _Cause("", np.nan, "The recording does not show what it does differently.")
     values = means.to_numpy(np.float64).T
-    usual = of_others(values)[:, means.index.get_loc(host)]
-    mine = values[:, means.index.get_loc(host)]
-    more = np.nan_to_num(mine - usual)
-    most = int(more.argmax())
-    if more[most] < EXPLAINS * delay_ms:
-        return (
-            "",
-            np.nan,
-            f"No part of its steps explains {'the delay' if steady else 'the pause'} alone.",
-        )
-    cause = columns[most].removesuffix("_ms")
-    when = "a step" if steady else "in " + ("that step" if paused.sum() == 1 else "those steps")
+    column = means.index.get_loc(host)
+    usual, of_host = of_others(values)[:, column], values[:, column]
+    more = np.nan_to_num(of_host - usual)
+    largest = int(more.argmax())
+    if more[largest] < least_ms:
+        delayed = "the delay" if paused is None else "the pause"
+        return _Cause("", np.nan, f"No part of its steps explains {delayed} alone.")
+    category = columns[largest].removesuffix("_ms")
+    called = _CALLED[category]
     text = (
-        f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}; the median of the others is"
-        f" {wording.millis(usual[most])}"
+        f"{called[0].upper()}{called[1:]}: {wording.millis(of_host[largest])} {when}; the median of"
+        f" the others is {wording.millis(usual[largest])}."
     )
-    found = cause, float(more[most]), text[0].upper() + text[1:] + "."
-    if cause == "device_compute" and steady:
-        return _kernels(host, table, devices) or found
-    if cause == "host_compute":
-        return (
-            _memory(
-                host,
-                counted[counted["host"].isin(own.ranks["host"])],
-                memory,
-                EXPLAINS * delay_ms,
-                when,
-            )
-            or found
-        )
-    return found
+    by_category = _Cause(category, float(more[largest]), text)
+    if category == "device_compute" and paused is None:
+        return _kernels(host, evidence.table, evidence.devices) or by_category
+    if category == "host_compute":
+        return _memory(host, steps, evidence.memory, least_ms, when) or by_category
+    return by_category
 
 
 def _memory(
     host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: float, when: str
-) -> tuple[str, float, str] | None:
-    """Whether what the host does more than others in these steps is to allocate and free device
-    memory.
-    """
+) -> _Cause | None:
+    """Allocating and freeing device memory as the cause of a delay; None if it is not."""
     rows = memory.merge(steps[["host", "group"]].drop_duplicates(), on=["host", "group"])
-    mine = rows[rows["host"] == host]
-    if mine.empty:
+    host_rows = rows[rows["host"] == host]
+    if host_rows.empty:
         return None
     # Hosts without such calls spend no time in them.
     often = steps.groupby("host", sort=False).size()
-    means = (rows.groupby("host")["ms"].sum().reindex(often.index).fillna(0.0) / often).to_numpy(
-        np.float64
-    )
-    at = often.index.get_loc(host)
-    usual = float(of_others(means[None, :])[0, at])
-    more = float(means[at]) - usual
+    total_ms = rows.groupby("host")["ms"].sum().reindex(often.index).fillna(0.0)
+    means = (total_ms / often).to_numpy(np.float64)
+    index = often.index.get_loc(host)
+    usual = float(of_others(means[None, :])[0, index])
+    more = float(means[index]) - usual
     if not more >= least_ms:
         return None
-    name = mine.groupby("name")["ms"].sum().idxmax()
-    calls = mine["calls"].sum() / often[host]
+    name = host_rows.groupby("name")["ms"].sum().idxmax()
+    calls = host_rows["calls"].sum() / often[host]
     text = (
         f"Driver calls that allocate or free device memory, mostly {name}:"
-        f" {wording.millis(means[at])} in {calls:.3g} calls {when}"
+        f" {wording.millis(means[index])} in {calls:.3g} calls {when}; the median of the others is"
+        f" {wording.millis(usual)}."
     )
-    return "memory", more, f"{text}; the median of the others is {wording.millis(usual)}."
+    return _Cause("memory", more, text)
 
 
-def _kernels(
-    host: str, table: pd.DataFrame, devices: pd.DataFrame
-) -> tuple[str, float, str] | None:
-    """What of device compute is slow: all of it, as with a lower clock, or one kernel (an op where
-    there are no kernels).
+def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> _Cause | None:
+    """The cause of slow device compute: a lower clock, all kernels, or one kernel (an op if there
+    are no kernels); None if it is neither.
     """
     if not len(table) or host not in table.columns:
         return None
-    for kind in ("kernel", "op"):
-        rows = table[
-            (table.index.get_level_values("where") == "device")
-            & (table.index.get_level_values("kind") == kind)
-        ]
-        if len(rows):
-            break
-    else:
+    rows = _device_rows(table, "kernel")
+    if not len(rows):
+        rows = _device_rows(table, "op")
+    if not len(rows):
         return None
     column = list(table.columns).index(host)
-    mine, usual = (
-        rows.to_numpy(np.float64)[:, column],
-        of_others(rows.to_numpy(np.float64))[:, column],
-    )
-    more = mine - usual
-    whole, least = float(more.sum()), usual > 0
-    if not whole > 0 or not least.any():
+    values = rows.to_numpy(np.float64)
+    time, usual = values[:, column], of_others(values)[:, column]
+    more = time - usual
+    total, is_used = float(more.sum()), usual > 0
+    if not total > 0 or not is_used.any():
         return None
-    times = float(mine[least].sum() / usual[least].sum())
-    slow = mine[least] >= (1 + (times - 1) / 2) * usual[least]
-    if least.sum() > 1 and usual[least][slow].sum() >= EVEN * usual[least].sum():
-        text = f"All kernels take {times:.2f} times as long as the median of the others"
-        clock = (
-            devices.groupby("host", sort=False)["clock_khz"].mean()
-            if "clock_khz" in devices.columns
-            else pd.Series(dtype="f8")
-        )
-        others = float(clock.drop(host, errors="ignore").median()) if len(clock) else np.nan
-        if host in clock.index and clock[host] < others * 0.99:
-            return (
-                "clock",
-                whole,
-                f"{text}: its clock is {clock[host] / 1e6:.2f} GHz, theirs {others / 1e6:.2f} GHz.",
-            )
-        return "every_kernel", whole, f"{text}, as with a lower clock or power limit."
+    ratio = float(time[is_used].sum() / usual[is_used].sum())
+    slow = time[is_used] >= (1 + (ratio - 1) / 2) * usual[is_used]
+    if is_used.sum() > 1 and usual[is_used][slow].sum() >= EVEN * usual[is_used].sum():
+        return _every_kernel(host, devices, total, ratio)
     top = int(more.argmax())
-    if more[top] < EXPLAINS * whole:
+    if more[top] < EXPLAINS * total:
         return None
     name = str(rows.index.get_level_values("name")[top])
-    return (
-        "kernel",
-        float(more[top]),
-        (
-            f"{name}: {wording.millis(mine[top])} a step; the median of the others is"
-            f" {wording.millis(usual[top])}."
-        ),
+    text = (
+        f"{name}: {wording.millis(time[top])} a step; the median of the others is"
+        f" {wording.millis(usual[top])}."
     )
+    return _Cause("kernel", float(more[top]), text)
+
+
+def _device_rows(table: pd.DataFrame, kind: str) -> pd.DataFrame:
+    on_device = table.index.get_level_values("where") == "device"
+    return table[on_device & (table.index.get_level_values("kind") == kind)]
+
+
+def _every_kernel(host: str, devices: pd.DataFrame, total: float, ratio: float) -> _Cause:
+    text = f"All kernels take {ratio:.2f} times as long as the median of the others"
+    if "clock_khz" in devices.columns:
+        clock = devices.groupby("host", sort=False)["clock_khz"].mean()
+        usual = float(clock.drop(host, errors="ignore").median()) if len(clock) else np.nan
+        if host in clock.index and clock[host] < usual * 0.99:
+            own_ghz, usual_ghz = clock[host] / 1e6, usual / 1e6
+            text += f": its clock is {own_ghz:.2f} GHz, theirs {usual_ghz:.2f} GHz."
+            return _Cause("clock", total, text)
+    return _Cause("every_kernel", total, f"{text}, as with a lower clock or power limit.")

@@ -19,31 +19,31 @@ _UNMATCHED = (
 _SILENT = "No communication was recorded, so its share of the step is unknown."
 
 
-def what_if(own: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
+def what_if(own_times: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
     """One row per question: the columns of `p.pods.what_if`.
 
     Parameters
     ----------
-    own : OwnTime, optional
+    own_times : OwnTime, optional
     groups : DataFrame
         As `p.pods.collectives`.
     """
-    if own is None:
+    if own_times is None:
         return frames.empty("pods.what_if")
-    measured = own.measured
+    measured = own_times.measured
     rows: list[tuple[str, str, float, str, str]] = [(MEASURED, "", 0.0, "", "")]
-    if len(own.ranks):
-        gained = np.nan_to_num(gains(own))
-        first = own.ranks.iloc[int(gained.argmax())]
-        several = (own.ranks["host"] == first["host"]).sum() > 1
-        which = f"{first['host']}:{first['device']}" if several else str(first["host"])
+    if len(own_times.ranks):
+        gained = np.nan_to_num(gains(own_times))
+        first = own_times.ranks.iloc[int(gained.argmax())]
+        several = (own_times.ranks["host"] == first["host"]).sum() > 1
+        device = f"{first['host']}:{first['device']}" if several else str(first["host"])
         # Of hosts that do not communicate, nothing says that they wait for each other.
         rows.append(
             (
                 SLOWEST,
-                which,
+                device,
                 float(gained.max()),
-                "about" if own.by == COLLECTIVES else "at most",
+                "about" if own_times.by == COLLECTIVES else "at most",
                 "",
             )
         )
@@ -53,32 +53,32 @@ def what_if(own: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
             (slow["real_us"] - slow["usual_us"])
             / 1e3
             * slow["collectives"].astype("float64")
-            / max(len(own.step), 1)
+            / max(len(own_times.step), 1)
         )
         worst = slow.iloc[int(saved.to_numpy(np.float64).argmax())]
         rows.append((GROUP, str(worst["members"]), float(saved.max()), "at most", ""))
-    rows.append((NETWORK, "", *network(own)))
-    out = pd.DataFrame(rows, columns=["what", "which", "saved_ms", "how", "reason"])
-    out["saved_percent"] = 100 * out["saved_ms"] / measured
-    out["step_time_ms"] = measured - out["saved_ms"]
-    return frames.shaped("pods.what_if", out)
+    rows.append((NETWORK, "", *network(own_times)))
+    table = pd.DataFrame(rows, columns=["what", "which", "saved_ms", "how", "reason"])
+    table["saved_percent"] = 100 * table["saved_ms"] / measured
+    table["step_time_ms"] = measured - table["saved_ms"]
+    return frames.shaped("pods.what_if", table)
 
 
-def network(own: OwnTime) -> tuple[float, str, str]:
-    """What a step would save in ms if communication took no time; how exact that is; why it is not
-    known.
+def network(own_times: OwnTime) -> tuple[float, str, str]:
+    """The ms that a step would save if communication took no time; how exact that is; why it is
+    unknown.
 
-    Of each step it is the exposed communication less waiting of the rank that waited least: the
-    others wait for that one. Steps stay as long as the own time of the slowest rank.
+    In each step it is the exposed communication of the rank that waited least, without its waiting:
+    the others wait for that one. Steps stay as long as the own time of the slowest rank.
     """
-    if own.by != COLLECTIVES:
+    if own_times.by != COLLECTIVES:
         return float("nan"), "", _SILENT
-    moved = own.exposed - own.waited
+    moved = own_times.exposed - own_times.waited
     if np.isnan(moved).all(axis=1).any() or not moved.size:
         return float("nan"), "", _UNMATCHED
-    first = np.where(np.isnan(moved), np.inf, own.waited).argmin(axis=1)
+    first = np.where(np.isnan(moved), np.inf, own_times.waited).argmin(axis=1)
     saved = np.minimum(
         moved[np.arange(len(moved)), first],
-        np.nanmedian(own.step_time, axis=1) - np.nanmax(own.own, axis=1),
+        np.nanmedian(own_times.step_time, axis=1) - np.nanmax(own_times.own, axis=1),
     )
     return float(np.clip(saved, 0, None).mean()), "about", ""

@@ -24,30 +24,30 @@ def frame(activity: Activity) -> pd.DataFrame:
     if not len(work):
         return pd.DataFrame(columns=COLUMNS)
     rows = work["host"].to_numpy(np.int64)
-    host, of = np.unique(rows, return_inverse=True)
+    host, host_of = np.unique(rows, return_inverse=True)
     start, stop = work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64)
-    begin, end = extents(of, len(host), start, stop)
-    at, length, cls = segments(begin, end, of, start, stop, work["cls"].to_numpy())
-    time = by_category(len(host), end - begin, at, length, cls) / 1e9
-    out = pd.DataFrame(
+    begin, end = extents(host_of, len(host), start, stop)
+    step, length, cls = segments(begin, end, host_of, start, stop, work["cls"].to_numpy())
+    time = by_category(len(host), end - begin, step, length, cls) / 1e9
+    table = pd.DataFrame(
         {
             "host": [activity.hosts[i] for i in host.tolist()],
             "start_ms": begin / 1e9,
             "time_ms": (end - begin) / 1e9,
-            "busy_ms": np.bincount(at, length, len(host)) / 1e9,
-            "device_events": np.bincount(of),
+            "busy_ms": np.bincount(step, length, len(host)) / 1e9,
+            "device_events": np.bincount(host_of),
             **{f"{category}_ms": time[:, i] for i, category in enumerate(CATEGORIES)},
         }
     )
-    return out[COLUMNS]
+    return table[COLUMNS]
 
 
 _MOST_LINES = 3
 
 
-def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
-    """What the receipt says of it; `found` is `frame`, `hosts` and `steps` are how many the profile
-    has.
+def notes(ahead: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
+    """Receipt notes on the backlog; `backlog` is the result of `frame`, `hosts` and `steps` their
+    numbers in the profile.
     """
     rows = [
         (
@@ -55,10 +55,10 @@ def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
             f" of {row['host']}" if hosts > 1 else "",
             f"{wording.millis(row['busy_ms'])} in which a device was busy",
         )
-        for row in found.to_dict("records")
+        for row in ahead.to_dict("records")
     ]
     if len(rows) > _MOST_LINES:
-        mean = float(found["busy_ms"].mean())
+        mean = float(ahead["busy_ms"].mean())
         rows = [
             (
                 sum(count for count, _, _ in rows),
@@ -66,19 +66,19 @@ def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
                 f"on each {wording.millis(mean)} in which a device was busy, on average",
             )
         ]
-    out = []
-    for count, where, busy in rows:
-        one = count == 1
-        what = f"{count:,} device {'event' if one else 'events'}{where} ({busy})"
-        text = f"{what} {'was' if one else 'were'} launched before the recording began"
+    notes = []
+    for count, host_name, busy in rows:
+        is_single = count == 1
+        subject = f"{count:,} device {'event' if is_single else 'events'}{host_name} ({busy})"
+        text = f"{subject} {'was' if is_single else 'were'} launched before the recording began"
         then = (
             ": not counted in any step; the first step begins when"
-            f" {'it has' if one else 'they have'} ended (p.steps.backlog)"
+            f" {'it has' if is_single else 'they have'} ended (p.steps.backlog)"
         )
-        out.append(Note("info", f"{text}{then if steps else ''}."))
-    return out
+        notes.append(Note("info", f"{text}{then if steps else ''}."))
+    return notes
 
 
-def apart(activity: Activity, event: Int64s) -> npt.NDArray[np.bool_]:
-    """bool[rows]: which rows of a table, by their events, are no such work."""
+def not_launched_before(activity: Activity, event: Int64s) -> npt.NDArray[np.bool_]:
+    """bool[rows]: flags of the rows of a table, by their events, that are not such work."""
     return ~np.isin(event, activity.backlog.event)

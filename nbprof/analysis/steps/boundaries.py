@@ -1,5 +1,5 @@
-"""Where in the loop something else begins: an epoch, another loop, steps of another kind, or an
-evaluation that is no step.
+"""Boundaries in the loop: an epoch, another loop, steps of another kind, or an evaluation that is
+not a step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Boundary(NamedTuple):
     row : int
         The row of the step that follows; the number of rows where none does.
     text : str
-        What begins, or what ran there.
+        The event that begins, or ran there.
     """
 
     row: int
@@ -49,7 +49,7 @@ def boundaries(
     recorded : iterable of mapping
         Those that the recording noted, as in `CaptureInfo.boundaries`.
     unit : Unit
-        What the steps are.
+        The meaning of the steps.
     """
     if len(steps) < 2 or steps["host"].nunique() > 1 or unit.whole:
         return []
@@ -60,9 +60,9 @@ def boundaries(
         *_of_numbers(steps),
         *_of_loops(steps, unit),
     ]:
-        found = texts.setdefault(row, [])
-        if text not in found and not (text == "loop" and found):
-            found.append(text)
+        marks = texts.setdefault(row, [])
+        if text not in marks and not (text == "loop" and marks):
+            marks.append(text)
     texts.pop(0, None)
     if 2 * len(texts) > len(steps):
         return []
@@ -71,7 +71,7 @@ def boundaries(
 
 def _recorded(steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]]) -> list[tuple[int, str]]:
     numbers = steps["step"].to_numpy(np.int64)
-    found = []
+    boundaries = []
     # Evaluations first: the epoch that begins with the next step does so after them.
     for each in sorted(recorded, key=lambda each: each["kind"] != "evaluation"):
         row = int(np.argmax(np.append(numbers >= each["before"], True)))
@@ -81,8 +81,8 @@ def _recorded(steps: pd.DataFrame, recorded: Iterable[Mapping[str, Any]]) -> lis
         if each["kind"] == "evaluation":
             batches = wording.plural(int(each["batches"]), "batch", "batches")
             text = f"evaluation ({batches}, {wording.millis(float(each['ms']))})"
-        found.append((row, text))
-    return found
+        boundaries.append((row, text))
+    return boundaries
 
 
 def _of_kinds(steps: pd.DataFrame) -> list[tuple[int, str]]:
@@ -92,13 +92,13 @@ def _of_kinds(steps: pd.DataFrame) -> list[tuple[int, str]]:
 
 
 def _of_numbers(steps: pd.DataFrame) -> list[tuple[int, str]]:
-    """Where the numbers begin anew."""
+    """The boundaries where step numbers start again."""
     again = np.flatnonzero(np.diff(steps["step"].to_numpy(np.int64)) <= 0) + 1
     return [(int(row), "loop") for row in again]
 
 
 def _of_loops(steps: pd.DataFrame, unit: Unit) -> list[tuple[int, str]]:
-    """Where iterations that were recorded are those of another run of the loop."""
+    """The boundaries between recorded iterations of different runs of the loop."""
     if unit.kind != ITERATION or unit.estimated:
         return []
     start = steps["start_ms"].to_numpy(np.float64)

@@ -1,4 +1,4 @@
-"""What begins in a step, and what between steps, before the first or after the last."""
+"""Events that begin in a step, rather than between steps, before the first or after the last."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import pandas as pd
 def begin_in_steps(
     rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]
 ) -> npt.NDArray[np.bool_]:
-    """Which rows (columns `start`, ps, and `host`, a position in `hosts`) begin in one of the steps
-    of their host.
+    """Flags of the rows (columns `start`, ps, and `host`, a position in `hosts`) that begin in one
+    of the steps of their host.
     """
-    out = np.zeros(len(rows), np.bool_)
+    result = np.zeros(len(rows), np.bool_)
     if not len(steps):
-        return out
-    at, host = rows["start"].to_numpy(np.int64) / 1e9, rows["host"].to_numpy(np.int64)
+        return result
+    start_ms, host = rows["start"].to_numpy(np.int64) / 1e9, rows["host"].to_numpy(np.int64)
     for number, name in enumerate(hosts):
-        mine = steps[steps["host"] == name]
-        begin = np.sort(mine["start_ms"].to_numpy(np.float64))
+        host_steps = steps[steps["host"] == name]
+        begin = np.sort(host_steps["start_ms"].to_numpy(np.float64))
         stop = np.sort(
-            mine["start_ms"].to_numpy(np.float64) + mine["step_time_ms"].to_numpy(np.float64)
+            host_steps["start_ms"].to_numpy(np.float64)
+            + host_steps["step_time_ms"].to_numpy(np.float64)
         )
         of_host = np.flatnonzero(host == number)
         # More steps have begun than ended: also where steps overlap.
-        out[of_host] = np.searchsorted(begin, at[of_host], side="right") > np.searchsorted(
-            stop, at[of_host], side="right"
+        result[of_host] = np.searchsorted(begin, start_ms[of_host], side="right") > np.searchsorted(
+            stop, start_ms[of_host], side="right"
         )
-    return out
+    return result

@@ -25,7 +25,7 @@ _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()
 
 
 class Count(NamedTuple):
-    """A figure, or why it is not known.
+    """A figure, or the reason why it is unknown.
 
     Attributes
     ----------
@@ -63,23 +63,23 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
             "recompiles",
         )
         return dict.fromkeys(names, Count(None, _NO_STEPS))
-    out = {"recompiles": _compilations(activity, used)}
+    figures = {"recompiles": _compilations(activity, used)}
     if not activity.has_device:
-        return out | dict.fromkeys(
+        return figures | dict.fromkeys(
             ("kernels", "launches", "syncs", "pageable_copies", "collective_bytes"),
             Count(None, _NO_DEVICE),
         )
     host = {name: i for i, name in enumerate(activity.hosts)}
     pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
     work = activity.work.frame()[["event", "host", "group"]]
-    # What runs over the end of a step has a piece in each; it counts for the first.
+    # Work over the end of a step has a piece in each step; it counts for the first.
     work = work.drop_duplicates("event")
     events = work["event"][pd.MultiIndex.from_frame(work[["host", "group"]]).isin(pairs)].to_numpy(
         np.int64
     )
     kernels = activity.kernels.event
     ran = kernels[np.isin(kernels, events)]
-    return out | {
+    return figures | {
         "kernels": (
             Count(len(ran) / len(used))
             if len(kernels)
@@ -95,8 +95,8 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
 def _launches(activity: Activity, ran: Int64s, steps: int) -> Count:
     """Calls that launched the kernels; a graph is one call of many kernels."""
     launches = activity.launches.frame()
-    known = launches["target"].isin(activity.kernels.event)
-    if not known.any():
+    is_kernel = launches["target"].isin(activity.kernels.event)
+    if not is_kernel.any():
         return Count(None, "the recording does not show which host calls launched the kernels")
     return Count(launches.loc[launches["target"].isin(ran), "event"].nunique() / steps)
 
@@ -109,9 +109,9 @@ def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
             "the recording has no device runtime calls, so waits for the device are unknown;"
             " PyTorch recordings have them",
         )
-    mine = calls[calls["kind"] == activity.texts.codes.get("sync", -1)]
+    waits = calls[calls["kind"] == activity.texts.codes.get("sync", -1)]
     return Count(
-        mine.loc[pd.MultiIndex.from_frame(mine[["host", "group"]]).isin(pairs), "event"].nunique()
+        waits.loc[pd.MultiIndex.from_frame(waits[["host", "group"]]).isin(pairs), "event"].nunique()
         / len(pairs)
     )
 
@@ -135,23 +135,25 @@ def _collective_bytes(collectives: pd.DataFrame, used: pd.DataFrame) -> Count:
         return Count(0.0)
     # The number of a step that does not count may come back in one that does.
     keys = ["host", "step", "turn"]
-    known = collectives[collectives["step"].notna()].astype({"host": object, "step": "int64"})
-    mine = known[
-        pd.MultiIndex.from_frame(known[keys]).isin(
+    in_steps = collectives[collectives["step"].notna()].astype({"host": object, "step": "int64"})
+    host_rows = in_steps[
+        pd.MultiIndex.from_frame(in_steps[keys]).isin(
             pd.MultiIndex.from_frame(used[keys].astype({"host": object}))
         )
     ]
-    without = int(mine["bytes"].isna().sum())
+    without = int(host_rows["bytes"].isna().sum())
     if without:
-        return Count(None, f"the size of {without:,} of {len(mine):,} collectives was not recorded")
-    return Count(float(mine["bytes"].sum()) / len(used))
+        return Count(
+            None, f"the size of {without:,} of {len(host_rows):,} collectives was not recorded"
+        )
+    return Count(float(host_rows["bytes"].sum()) / len(used))
 
 
 def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     """Programs that were compiled, and functions that were traced again, once the steps that
     averages use had begun.
     """
-    found = 0
+    count = 0
     work = activity.work.frame()
     compiling = work[work["cls"] == HOST_COMPILE]
     functions = activity.functions.frame()
@@ -161,28 +163,26 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
         else np.zeros(0, "U1")
     )
     traced = functions[np.char.startswith(mode, TRACED)] if len(functions) else functions
-    # What is traced again may be compiled at once: that is one.
+    # Tracing a function again and compiling it at once count as one.
     spans = pd.concat([rows[["event", "host", "start", "end"]] for rows in (compiling, traced)])
     began = spans.groupby("event")["start"].transform("min")
     for host, begin in used.groupby("host", sort=False)["start_ms"].min().items():
         number = activity.hosts.index(str(host))
         # One that began before ran into these steps: it is of warm-up.
-        found += _apart(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
-    if not found and not (activity.framework.records_compilation and activity.has_host_ops):
+        count += _disjoint(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
+    if not count and not (activity.framework.records_compilation and activity.has_host_ops):
         return Count(
             None, "the recording has no host ops, or its framework does not record compilation"
         )
-    return Count(float(found))
+    return Count(float(count))
 
 
-def _apart(spans: pd.DataFrame) -> int:
-    """How many spans there are, without those inside others and with the pieces of one event
-    once.
-    """
-    whole = (
+def _disjoint(spans: pd.DataFrame) -> int:
+    """The number of spans, without those inside others and with the pieces of one event once."""
+    total = (
         spans.groupby("event")
         .agg(start=("start", "min"), end=("end", "max"))
         .sort_values("start", kind="stable")
     )
-    start, end = whole["start"].to_numpy(np.int64), whole["end"].to_numpy(np.int64)
+    start, end = total["start"].to_numpy(np.int64), total["end"].to_numpy(np.int64)
     return int((start >= ends_before(end)).sum())

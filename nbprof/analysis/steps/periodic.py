@@ -68,47 +68,56 @@ class Periodic:
 
     @property
     def per_step_ms(self) -> float:
-        """What the slow steps cost per step, on average."""
+        """The cost of the slow steps per step, on average."""
         return self.extra_ms * self.slow / self.steps
 
     @property
     def unrecorded_ms(self) -> float:
-        """What of that is in no recorded event."""
+        """The part of that in no recorded event."""
         return self.category_ms * self.slow / self.steps if self.category == "other" else 0.0
 
     @property
     def updates(self) -> bool:
-        """Whether these steps are those in which the optimizer runs."""
+        """True if the optimizer runs in these steps."""
         return bool(_UPDATE.search(self.what))
 
 
 def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
     """The rhythm of the steps in the averages; None if chance explains it."""
     best: tuple[float, int, int, pd.DataFrame] | None = None
-    for _, mine in counted(steps).groupby("host", sort=False):
-        in_time = mine.sort_values("start_ms")
-        found = rhythm(in_time["step_time_ms"].to_numpy(float))
-        if found is not None and found[0] <= CHANCE and (best is None or found[0] < best[0]):
-            best = (*found, in_time)
+    for _, host_steps in counted(steps).groupby("host", sort=False):
+        in_time = host_steps.sort_values("start_ms")
+        pattern = rhythm(in_time["step_time_ms"].to_numpy(float))
+        if pattern is not None and pattern[0] <= CHANCE and (best is None or pattern[0] < best[0]):
+            best = (*pattern, in_time)
     if best is None:
         return None
-    chance, every, first, mine = best
-    times = mine["step_time_ms"].to_numpy(float)
+    chance, every, first, host_steps = best
+    times = host_steps["step_time_ms"].to_numpy(float)
     if _stands_apart(times, first, every):
         first += every
-    since = np.arange(len(mine)) - first
+    since = np.arange(len(host_steps)) - first
     slow = (since >= 0) & (since % every == 0)
     extra = {
-        name: _more(mine[f"{name}_ms"].to_numpy(float), slow) for name in ("step_time", *CATEGORIES)
+        name: _more(host_steps[f"{name}_ms"].to_numpy(float), slow)
+        for name in ("step_time", *CATEGORIES)
     }
     category = max(CATEGORIES, key=lambda name: extra[name])
-    known = every, int(slow.sum()), len(mine), chance, extra["step_time"], category, extra[category]
-    return Periodic(*known, *_only_there(mine, slow, trace))
+    periodic = (
+        every,
+        int(slow.sum()),
+        len(host_steps),
+        chance,
+        extra["step_time"],
+        category,
+        extra[category],
+    )
+    return Periodic(*periodic, *_only_there(host_steps, slow, trace))
 
 
 def _stands_apart(times: npt.NDArray[np.float64], first: int, every: int) -> bool:
-    """Whether the first slow step is slow for a reason of its own, such as a warm-up: by less than
-    half of what the later ones are.
+    """True if the first slow step is slow for a different reason, such as a warm-up: its period is
+    less than half of the later ones.
     """
     slow = times[first::every]
     usual = float(np.median(np.delete(times, np.arange(first, len(times), every))))
@@ -131,12 +140,12 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
     longest = min(count // _LEAST, _MOST_PERIOD)
     if longest < 2:
         return None
-    place = np.empty(count, np.int64)
-    place[np.argsort(-times, kind="stable")] = np.arange(1, count + 1)
+    position = np.empty(count, np.int64)
+    position[np.argsort(-times, kind="stable")] = np.arange(1, count + 1)
     factorial = np.append(0.0, np.cumsum(np.log(np.arange(1, count + 1))))
     best = (np.inf, 0, 0)
     for every in range(2, longest + 1):
-        rounds = np.append(place, np.zeros(-count % every, np.int64)).reshape(-1, every)
+        rounds = np.append(position, np.zeros(-count % every, np.int64)).reshape(-1, every)
         # Also without the first of them: what is done behind step 0, 8, 16 … is often skipped at 0.
         for skipped in (0, 1):
             last, number = rounds[skipped:].max(axis=0), (rounds[skipped:] > 0).sum(axis=0)
@@ -147,8 +156,8 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
                 + factorial[count - number]
             )
             log[number < _LEAST] = np.inf
-            at = int(np.argmin(log))
-            best = min(best, (float(log[at]), every, at + skipped * every))
+            phase = int(np.argmin(log))
+            best = min(best, (float(log[phase]), every, phase + skipped * every))
     tried = longest * (longest + 1) - 2
     return min(float(np.exp(best[0])) * tried, 1.0), best[1], best[2]
 
@@ -156,7 +165,7 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
 def _only_there(
     steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace
 ) -> tuple[str, float, float, float]:
-    """What of the trace runs more often in each slow step than in any other: its name, ms more, and
+    """The event that runs more often in each slow step than in any other: its name, ms more, and
     how often it runs in both.
     """
     begin, end = step_bounds(steps)
@@ -167,18 +176,18 @@ def _only_there(
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
     names, code = used_codes(events.name[rows].astype(np.int64), len(trace.names))
-    # What runs more often in each slow step does so on average: most names do not, and need no
+    # Events that run more often in each slow step do so on average: most names do not, and need no
     # count by step.
     in_slow, in_all = (
         np.bincount(code[slow[step]], minlength=len(names)),
         np.bincount(code, minlength=len(names)),
     )
     likely = in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum()
-    kept = np.flatnonzero(likely[code])
+    retained = np.flatnonzero(likely[code])
     rows, step, code, names = (
-        rows[kept],
-        step[kept],
-        (np.cumsum(likely) - 1)[code[kept]],
+        rows[retained],
+        step[retained],
+        (np.cumsum(likely) - 1)[code[retained]],
         names[likely],
     )
     if not len(names) or len(names) * len(steps) > _MOST_CELLS:
@@ -186,12 +195,12 @@ def _only_there(
     often = np.bincount(step * len(names) + code, minlength=len(steps) * len(names)).reshape(
         len(steps), len(names)
     )
-    apart = often[slow].min(axis=0) > often[~slow].max(axis=0)
-    if not apart.any():
+    separated = often[slow].min(axis=0) > often[~slow].max(axis=0)
+    if not separated.any():
         return "", 0.0, 0.0, 0.0
-    kept = np.flatnonzero(apart[code])
-    rows, step, code = rows[kept], step[kept], (np.cumsum(apart) - 1)[code[kept]]
-    names, often = names[apart], often[:, apart].T
+    retained = np.flatnonzero(separated[code])
+    rows, step, code = rows[retained], step[retained], (np.cumsum(separated) - 1)[code[retained]]
+    names, often = names[separated], often[:, separated].T
     start = events.start[rows]
     time = np.minimum(start + events.duration[rows], end[step]) - start
     took = (
@@ -201,7 +210,7 @@ def _only_there(
         / 1e9
     )
     more = took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1)
-    # Of what lies in each other the outermost takes as long or longer.
-    at = int(np.argmax(more))
-    mean = often[at, slow].mean(), often[at, ~slow].mean()
-    return str(trace.names[names[at]]), float(more[at]), float(mean[0]), float(mean[1])
+    # Of nested events the outermost takes as long or longer.
+    largest = int(np.argmax(more))
+    mean = often[largest, slow].mean(), often[largest, ~slow].mean()
+    return str(trace.names[names[largest]]), float(more[largest]), float(mean[0]), float(mean[1])

@@ -38,7 +38,7 @@ def frame(
     ahead_ms : mapping, optional
         How far the clock of each host is ahead of that of the first, where that is known of all.
     unit : Unit
-        What the rows of `steps` are.
+        The meaning of the rows of `steps`.
     """
     ahead_ms = ahead_ms or {}
     notes: list[Note] = []
@@ -47,12 +47,12 @@ def frame(
     by_host: dict[str, Int64s] = {
         str(host): np.asarray(places[host], np.int64) for host in dict.fromkeys(steps["host"])
     }
-    known = steps["device_compute_ms"].notna().to_numpy(np.bool_)
-    on_device = {host: bool(known[rows].any()) for host, rows in by_host.items()}
+    is_known = steps["device_compute_ms"].notna().to_numpy(np.bool_)
+    on_device = {host: bool(is_known[rows].any()) for host, rows in by_host.items()}
     if any(on_device.values()) and not all(on_device.values()):
-        idle = [host for host, found in on_device.items() if not found]
+        idle = [host for host, has_device in on_device.items() if not has_device]
         by_host = {host: rows for host, rows in by_host.items() if on_device[host]}
-        what = (
+        subject = (
             "It only coordinates, or its recording is incomplete; it is"
             if len(idle) == 1
             else "They only coordinate, or their recordings are incomplete; they are"
@@ -60,7 +60,7 @@ def frame(
         notes.append(
             Note(
                 "info",
-                f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not"
+                f"{', '.join(idle)}: no device activity, unlike the other hosts. {subject} not"
                 " compared.",
             )
         )
@@ -73,44 +73,46 @@ def frame(
         HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows])
         for host, rows in by_host.items()
     ]
-    found = align(laid, told=bool(ahead_ms))
+    aligned = align(laid, has_offsets=bool(ahead_ms))
     # There is one recording of each: nothing to match, nor to be wrong about.
-    notes += [] if unit.whole else found.notes
+    notes += [] if unit.whole else aligned.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn
     # count each from 0.
-    stated, first = number[list(by_host.values())[found.chief]], found.first[found.chief]
+    step_number, first = number[list(by_host.values())[aligned.chief]], aligned.first[aligned.chief]
     numbers = (
-        stated[first : first + found.steps]
-        if first is not None and len(set(stated)) == len(stated)
-        else np.arange(found.steps)
+        step_number[first : first + aligned.steps]
+        if first is not None and len(set(step_number)) == len(step_number)
+        else np.arange(aligned.steps)
     )
     compared = [
-        (host, rows[at : at + found.steps])
-        for (host, rows), at in zip(by_host.items(), found.first, strict=True)
-        if at is not None
+        (host, rows[offset : offset + aligned.steps])
+        for (host, rows), offset in zip(by_host.items(), aligned.first, strict=True)
+        if offset is not None
     ]
     if not compared:
         return pd.DataFrame(columns=COLUMNS), notes
-    place = np.repeat(np.arange(len(compared)), found.steps)
-    out = steps.iloc[np.concatenate([rows for _, rows in compared])]
-    out = out.assign(
-        place=place, position=np.tile(np.arange(found.steps), len(compared)), worker=out["host"]
+    position = np.repeat(np.arange(len(compared)), aligned.steps)
+    table = steps.iloc[np.concatenate([rows for _, rows in compared])]
+    table = table.assign(
+        place=position,
+        position=np.tile(np.arange(aligned.steps), len(compared)),
+        worker=table["host"],
     )
     if len(cores):
         each = cores.merge(
-            out[["host", "group", "place", "position", "name"]],
+            table[["host", "group", "place", "position", "name"]],
             on=["host", "group"],
             suffixes=("_", ""),
         )
         each["worker"] = [
             f"{host}:{device}" for host, device in zip(each["host"], each["device"], strict=True)
         ]
-        rest = out[~out["host"].isin(cores["host"])]
-        out = pd.concat([rest, each], ignore_index=True) if len(rest) else each
-    out = out.sort_values(["position", "place"], kind="stable", ignore_index=True)
-    out["step"] = numbers[out["position"].to_numpy(np.int64)]
-    out["bottleneck"] = bottleneck(out)
-    return out[COLUMNS], notes
+        rest = table[~table["host"].isin(cores["host"])]
+        table = pd.concat([rest, each], ignore_index=True) if len(rest) else each
+    table = table.sort_values(["position", "place"], kind="stable", ignore_index=True)
+    table["step"] = numbers[table["position"].to_numpy(np.int64)]
+    table["bottleneck"] = bottleneck(table)
+    return table[COLUMNS], notes
 
 
 def bottleneck(rows: pd.DataFrame) -> list[str]:
@@ -129,16 +131,16 @@ def summary(pods: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=SUMMARY)
     by_step = pods.groupby("step", sort=False)["step_time_ms"]
     slowest = pods.loc[by_step.idxmax()]
-    most, least, count = (by_step.agg(how).to_numpy() for how in ("max", "min", "count"))
+    latest, least, count = (by_step.agg(how).to_numpy() for how in ("max", "min", "count"))
     return pd.DataFrame(
         {
             "step": slowest["step"].to_numpy(),
             "workers": count,
             "slowest": slowest["worker"].to_numpy(),
-            "slowest_ms": most,
+            "slowest_ms": latest,
             "fastest_ms": least,
             # One worker has nothing to differ from.
-            "spread_percent": np.where(count > 1, 100 * (most - least) / most, np.nan),
+            "spread_percent": np.where(count > 1, 100 * (latest - least) / latest, np.nan),
         }
     )
 
@@ -160,7 +162,7 @@ class HostSteps:
 
 @dataclass
 class Aligned:
-    """Which steps are common.
+    """The common steps of hosts.
 
     Attributes
     ----------
@@ -177,8 +179,8 @@ class Aligned:
     notes: list[Note] = field(default_factory=list)
 
 
-def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
-    """The common steps of several hosts, each with at least one step; `told` is whether their times
+def align(hosts: Sequence[HostSteps], *, has_offsets: bool = False) -> Aligned:
+    """The common steps of several hosts, each with at least one step; `has_offsets` if their times
     are known to be of one clock.
 
     The chief is the host with the shortest time from the start of its first step to the end of its
@@ -193,23 +195,23 @@ def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
     chief = int(np.argmin(spans))
     notes: list[Note] = []
     offsets: list[int | None] = []
-    for at, one in enumerate(hosts):
-        offset = 0 if at == chief else offset_by_overlap(one, hosts[chief])
+    for index, host in enumerate(hosts):
+        offset = 0 if index == chief else offset_by_overlap(host, hosts[chief])
         if offset is None:
-            offset = _offset_by_number(one, hosts[chief])
-            apart = f"The steps of {one.host} and {hosts[chief].host} do not overlap in time"
+            offset = _offset_by_number(host, hosts[chief])
+            reason = f"The steps of {host.host} and {hosts[chief].host} do not overlap in time"
             if offset is None:
                 notes.append(
                     Note(
                         "warning",
-                        f"{apart} and have no step numbers in common, so {one.host} is not"
+                        f"{reason} and have no step numbers in common, so {host.host} is not"
                         " compared.",
                     )
                 )
             else:
-                notes.append(Note("warning", f"{apart}: they are compared by step number."))
-        elif at != chief:
-            notes += _renumbered(one, hosts[chief], offset, told)
+                notes.append(Note("warning", f"{reason}: they are compared by step number."))
+        elif index != chief:
+            notes += _renumbered(host, hosts[chief], offset, has_offsets)
         offsets.append(offset)
     # In the chief's numbering.
     low = max(k for k in offsets if k is not None)
@@ -223,48 +225,48 @@ def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
     first = [None if k is None else low - k for k in offsets]
     used = [h for h, k in zip(hosts, offsets, strict=True) if k is not None]
     if outside := sum(len(h.begin) - (high - low) for h in used):
-        what = "step is" if outside == 1 else "steps are"
+        verb = "step is" if outside == 1 else "steps are"
         notes.append(
             Note(
                 "info",
-                f"{outside:,} {what} excluded from the comparison of hosts: not all of them"
+                f"{outside:,} {verb} excluded from the comparison of hosts: not all of them"
                 f" recorded {'it' if outside == 1 else 'them'}.",
             )
         )
     return Aligned(high - low, first, chief, notes)
 
 
-def offset_by_overlap(one: HostSteps, chief: HostSteps) -> int | None:
+def offset_by_overlap(host: HostSteps, chief: HostSteps) -> int | None:
     """The offset under which the steps of two hosts overlap longest; None where no step overlaps
     with any.
     """
-    count, other = len(one.begin), len(chief.begin)
+    count, other = len(host.begin), len(chief.begin)
     # Steps are in order of their begin. Those of the chief that a step can overlap with lie between
     # two places.
     reached = np.maximum.accumulate(chief.end)
-    low = np.searchsorted(reached, one.begin, side="right")
-    high = np.searchsorted(chief.begin, one.end, side="left")
-    mine, theirs = expand(low, np.maximum(high - low, 0))
-    overlap = np.minimum(one.end[mine], chief.end[theirs]) - np.maximum(
-        one.begin[mine], chief.begin[theirs]
+    low = np.searchsorted(reached, host.begin, side="right")
+    high = np.searchsorted(chief.begin, host.end, side="left")
+    host_rows, theirs = expand(low, np.maximum(high - low, 0))
+    overlap = np.minimum(host.end[host_rows], chief.end[theirs]) - np.maximum(
+        host.begin[host_rows], chief.begin[theirs]
     )
     score = np.bincount(
-        theirs - mine + count - 1, weights=np.maximum(overlap, 0), minlength=count + other - 1
+        theirs - host_rows + count - 1, weights=np.maximum(overlap, 0), minlength=count + other - 1
     )
     return _best(score, count)
 
 
-def _offset_by_number(one: HostSteps, chief: HostSteps) -> int | None:
+def _offset_by_number(host: HostSteps, chief: HostSteps) -> int | None:
     """The offset under which most steps of two hosts have the same number; None where they share
     none.
     """
-    count, other = len(one.number), len(chief.number)
+    count, other = len(host.number), len(chief.number)
     order = np.argsort(chief.number, kind="stable")
     ordered = chief.number[order]
-    low = np.searchsorted(ordered, one.number, side="left")
-    mine, position = expand(low, np.searchsorted(ordered, one.number, side="right") - low)
+    low = np.searchsorted(ordered, host.number, side="left")
+    host_rows, position = expand(low, np.searchsorted(ordered, host.number, side="right") - low)
     theirs = order[position]
-    return _best(np.bincount(theirs - mine + count - 1, minlength=count + other - 1), count)
+    return _best(np.bincount(theirs - host_rows + count - 1, minlength=count + other - 1), count)
 
 
 def _best(score: npt.NDArray[np.floating] | npt.NDArray[np.integer], count: int) -> int | None:
@@ -278,12 +280,14 @@ def _best(score: npt.NDArray[np.floating] | npt.NDArray[np.integer], count: int)
     return best if best < ahead else ahead - 1 - best
 
 
-def _renumbered(one: HostSteps, chief: HostSteps, offset: int, told: bool) -> list[Note]:
+def _renumbered(host: HostSteps, chief: HostSteps, offset: int, has_offsets: bool) -> list[Note]:
     """Says it where two hosts count the same steps by different numbers."""
-    low, high = max(0, -offset), min(len(one.number), len(chief.number) - offset)
-    differ = np.unique(one.number[low:high] - chief.number[low + offset : high + offset])
+    low, high = max(0, -offset), min(len(host.number), len(chief.number) - offset)
+    differ = np.unique(host.number[low:high] - chief.number[low + offset : high + offset])
     if len(differ) != 1 or not differ[0]:
         return []
-    at, there = int(one.number[low]), int(chief.number[low + offset])
-    matched = f"Steps are matched by time: step {at} of {one.host} is step {there} of {chief.host}"
-    return [Note("info", f"{matched}{'.' if told else ', if their clocks agree.'}")]
+    number, there = int(host.number[low]), int(chief.number[low + offset])
+    matched = (
+        f"Steps are matched by time: step {number} of {host.host} is step {there} of {chief.host}"
+    )
+    return [Note("info", f"{matched}{'.' if has_offsets else ', if their clocks agree.'}")]

@@ -40,7 +40,7 @@ def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> st
     hosts : int
         How many hosts recorded, where some may have no step.
     unit : Unit
-        What the rows are. A recording that is the only one of its host is not counted.
+        The meaning of the rows. A recording that is the only one of its host is not counted.
     """
     counts = of_each(steps)
     if not counts:

@@ -1,5 +1,5 @@
-"""Which step something belongs to. The number of a step is a label: it repeats on a host with
-several loops, or where epochs count anew.
+"""The step that an event belongs to. The number of a step is only a label: it repeats on a host
+with several loops, or if epochs count from 0 again.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def step_bounds(steps: pd.DataFrame) -> tuple[Int64s, Int64s]:
 
 
 def turns(steps: pd.DataFrame) -> Int64s:
-    """How many earlier steps of the host have the number of each step: 0, 1 in the second epoch
-    that counts from 0, and so on.
+    """The number of earlier steps of the host with the number of each step: 0, 1 in the second
+    epoch that counts from 0, and so on.
 
     A number is only a label; with its turn it is the same step on all hosts.
     """

@@ -9,6 +9,7 @@ device, and drops the first and the last step.)
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ for _cls, _category in CATEGORY_OF_CLASS.items():
 
 COMPUTE = (DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16)
 ByWidth = tuple[int, int, int]
-"""Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps."""
+"""Device compute in 16 bit, in 32 bit, and in kernels of unknown width, ps."""
 _UNKNOWN_WIDTH = 0.05
 
 _OF_DEVICE = (
@@ -76,146 +77,153 @@ def frame(
 ) -> pd.DataFrame:
     """One row per step of each host, in time order, in ms; the columns of `p.steps.frame`.
 
-    `work` is classified in another way than `activity.work`, when given. `warmup` is how many of
-    the first steps of each host are warm-up, unless that leaves none; None finds them by their
-    length.
+    Parameters
+    ----------
+    activity : Activity
+    work : DataFrame, optional
+        Work that is classified in another way than `activity.work`.
+    warmup : int, optional
+        How many of the first steps of each host are warm-up, unless that leaves none; by default
+        they are found by their length.
     """
     return numbered(measured(activity, work), warmup, activity.traits)
 
 
 def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.DataFrame, bool]:
     """The steps of each host as its recording alone has them, and whether anything was compiled:
-    what `numbered` is given.
+    the arguments of `numbered`.
     """
     work = activity.work.frame() if work is None else work
-    parts = [
-        part
-        for host in range(len(activity.hosts))
-        if len(part := _host_steps(activity, work, host))
-    ]
+    steps_by_host = (_host_steps(activity, work, host) for host in range(len(activity.hosts)))
+    parts = [steps for steps in steps_by_host if len(steps)]
     if not parts:
         return pd.DataFrame(), False
-    out = pd.concat(parts, ignore_index=True)
-    host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
+    table = pd.concat(parts, ignore_index=True)
+    host = table["host"].map({name: number for number, name in enumerate(activity.hosts)})
+    keys = list(zip(host, table["group"], strict=True))
     for column, steps in (
         ("cut", activity.cut),
         ("lost", activity.lost),
         ("waited", activity.waited),
     ):
-        out[column] = [pair in steps for pair in zip(host, out["group"], strict=True)]
+        table[column] = [key in steps for key in keys]
     if activity.batches:
-        out["batches"] = [
-            activity.batches.get(pair, 0) for pair in zip(host, out["group"], strict=True)
-        ]
-    out["traces"] = _trace_anew(activity, out, host)
-    return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool(
-        (work["cls"] == HOST_COMPILE).any()
-    )
+        table["batches"] = [activity.batches.get(key, 0) for key in keys]
+    table["traces"] = _trace_anew(activity, table, host)
+    table = pd.concat([table, _copied(activity, work, host, table["group"])], axis=1)
+    return table, bool((work["cls"] == HOST_COMPILE).any())
+
+
+_COLUMNS = [
+    "host",
+    "step",
+    "name",
+    "start_ms",
+    "step_time_ms",
+    *(f"{category}_ms" for category in CATEGORIES),
+    "kind",
+    "warmup",
+    "cut",
+    "lost",
+    "counted",
+    "host_to_device_ms",
+    "waiting_ms",
+]
 
 
 def numbered(
-    found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[str]
+    steps: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[str]
 ) -> pd.DataFrame:
     """The steps of all hosts in time order, with their numbers and kinds, and which of them
     averages use: see `frame`.
 
-    `traits` are those of the activity, as steps that are iterations of something warm up in another
-    way, or not at all.
+    `steps` is the result of `measured`. `traits` are those of the activity, as steps that are
+    iterations warm up in another way, or not at all.
     """
-    times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
-    columns = [
-        "host",
-        "step",
-        "name",
-        *times,
-        "kind",
-        "warmup",
-        "cut",
-        "lost",
-        "counted",
-        "host_to_device_ms",
-        "waiting_ms",
-    ]
-    out, compiled = found
-    if not len(out):
-        return pd.DataFrame(columns=[*columns, "group"])
+    table, compiled = steps
+    if not len(table):
+        return pd.DataFrame(columns=[*_COLUMNS, "group"])
     if not compiled:
-        out = out.assign(compile_ms=np.nan)
-    out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
-    host, _ = pd.factorize(out["host"])
-    stated, step = out["step"].to_numpy(np.float64), np.zeros(len(out), np.int64)
+        table = table.assign(compile_ms=np.nan)
+    table = table.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
+    host, _ = pd.factorize(table["host"])
+    stated_numbers = table["step"].to_numpy(np.float64)
+    step = np.zeros(len(table), np.int64)
     for number in range(int(host.max()) + 1):
         rows = np.flatnonzero(host == number)
-        step[rows] = number_between(stated[rows])
-    # Training, validation and prediction are populations of their own: one of them is averaged.
-    names = out["name"].tolist()
+        step[rows] = number_between(stated_numbers[rows])
+    # Training, validation and prediction are different populations: one of them is averaged.
+    names = table["name"].tolist()
     kinds = _kinds(names)
-    # The recorder calls a group that states no number by its own: the step has the name that its
+    # A group without a stated number is called by its own: the step gets the name that its
     # neighbours give it.
-    for row, group in enumerate(out["group"].tolist()):
+    for row, group in enumerate(table["group"].tolist()):
         if names[row] == str(group):
             names[row] = f"{kinds[row]} {step[row]}".lstrip()
-    out = out.assign(step=step, kind=kinds, name=names)
-    # Of a step that is incomplete, or holds the batches of several, the length says nothing.
-    odd = out["cut"] | out["lost"] | crowded(out)
-    if warmup is None and SERVING in traits:
-        # How long they take depends on the requests; an engine is warm before it serves any.
-        out["warmup"] = False
-    else:
-        out["warmup"] = (
-            warming(out.assign(cut=odd), warmup)
-            if warmup is not None or ITERATIONS not in traits
-            else starting(out)
-        )
-    # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that
-    # step is warm-up.
-    if out["waited"].any():
-        nth = out.groupby("host", sort=False).cumcount()
-        waited = nth.isin(nth[out["waited"]])
-        if not (out["warmup"] | waited).all():
-            out["warmup"] |= waited
-    # What an evaluation compiles at its begin does not make it what the run is about.
-    at_work = out["step_time_ms"] - out["compile_ms"].fillna(0.0)
-    main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())
-    used = ~out["warmup"] & (out["kind"] == main)
+    table = table.assign(step=step, kind=kinds, name=names)
+    # The length of a step that is incomplete, or holds the batches of several, means nothing.
+    odd = table["cut"] | table["lost"] | crowded(table)
+    table["warmup"] = _warmup_flags(table, odd, warmup, traits)
+    # An evaluation that compiles at its begin is not what the run is about.
+    work_ms = table["step_time_ms"] - table["compile_ms"].fillna(0.0)
+    main_kind = averaged(work_ms[~table["warmup"]].groupby(table["kind"]).sum())
+    used = ~table["warmup"] & (table["kind"] == main_kind)
     # A profile of nothing but incomplete steps still has an average.
     complete = used & ~odd
-    out["counted"] = complete if complete.any() else used
-    return out[
-        [*columns, *(column for column in (*COPIED.values(), "batches") if column in out), "group"]
-    ]
+    table["counted"] = complete if complete.any() else used
+    optional = [column for column in (*COPIED.values(), "batches") if column in table]
+    return table[[*_COLUMNS, *optional, "group"]]
+
+
+def _warmup_flags(
+    steps: pd.DataFrame, odd: pd.Series, warmup: int | None, traits: set[str]
+) -> npt.NDArray[np.bool_]:
+    """Flags of the steps that are warm-up."""
+    if warmup is None and SERVING in traits:
+        # Their time depends on the requests; an engine is warm before it serves any.
+        flags = np.zeros(len(steps), np.bool_)
+    elif warmup is None and ITERATIONS in traits:
+        flags = np.asarray(starting(steps), np.bool_)
+    else:
+        flags = np.asarray(warming(steps.assign(cut=odd), warmup), np.bool_)
+    if not steps["waited"].any():
+        return flags
+    # A rank that the others wait for at the start does not hurry in its own step: of all ranks that
+    # step is warm-up.
+    nth = steps.groupby("host", sort=False).cumcount()
+    waited = nth.isin(nth[steps["waited"]]).to_numpy(np.bool_)
+    return flags if (flags | waited).all() else flags | waited
 
 
 def _kinds(names: list[str]) -> list[str]:
-    """The kind of each step by its name; of a step without one that of the step before it, or of
+    """The kind of each step by its name; a step without one has that of the step before it, or of
     the next.
     """
     kinds: list[str] = []
+    previous = ""
     for name in names:
         match = _NUMBERED.search(name)
-        kinds.append((match[1] if match else "") or (kinds[-1] if kinds else ""))
+        previous = (match[1] if match else "") or previous
+        kinds.append(previous)
     first = next((kind for kind in kinds if kind), "")
     return [kind or first for kind in kinds]
 
 
 def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt.NDArray[np.bool_]:
-    """In which steps TensorFlow traces a function that was not traced before, as in the first step
-    of each training.
+    """Flags of the steps in which TensorFlow traces a function that was not traced before, as in
+    the first step of each training.
     """
-    out = np.zeros(len(steps), np.bool_)
-    calls = activity.functions.frame()
+    flags = np.zeros(len(steps), np.bool_)
+    calls = activity.functions
     if not len(calls):
-        return out
-    traced = [
-        code
-        for code in calls["mode"].unique().tolist()
-        if str(activity.texts.values[code]).startswith(TRACED)
-    ]
-    calls = calls[calls["mode"].isin(traced) & (calls["tracings"] == 1)]
-    start, of_host = (calls[name].to_numpy(np.int64) for name in ("start", "host"))
-    step = index_by_group(step_bounds(steps), host.to_numpy(np.int64), start, of_host)
-    out[step[step >= 0]] = True
-    return out
+        return flags
+    texts = activity.texts.values
+    modes = [code for code in np.unique(calls.mode) if str(texts[code]).startswith(TRACED)]
+    calls = calls.take(np.isin(calls.mode, modes) & (calls.tracings == 1))
+    host_of_calls = calls.host.astype(np.int64)
+    step = index_by_group(step_bounds(steps), host.to_numpy(np.int64), calls.start, host_of_calls)
+    flags[step[step >= 0]] = True
+    return flags
 
 
 # By kind of transfer; the columns are there where the sizes of copies are known.
@@ -229,81 +237,84 @@ COPIED = {
 def _copied(
     activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series
 ) -> pd.DataFrame:
-    """Bytes copied for each step, by direction; the steps are given by host and group. No columns
-    where no size is known.
+    """Bytes copied for each step, by direction; no columns where no size is known.
+
+    The steps are given by host and group.
     """
     transfers = activity.transfers
-    moved, event, size, of_host = transfers.kind, transfers.event, transfers.bytes, transfers.host
-    known = np.flatnonzero(size >= 0)
-    if not len(known):
+    transfers = transfers.take(transfers.bytes >= 0)
+    if not len(transfers):
         return pd.DataFrame(index=host.index)
-    # What runs over the end of a step has a piece in each; it counts for the first.
-    spans = np.flatnonzero(np.isin(work["event"].to_numpy(), event[known]))
-    events, first = np.unique(work["event"].to_numpy()[spans], return_index=True)
-    at = np.searchsorted(events, event[known])
-    in_work = np.append(events, -1)[at] == event[known]
-    known, at = known[in_work], at[in_work]
-    in_group = work["group"].to_numpy()[spans[first[at]]]
-    both = ((host, of_host[known]), (group, in_group))
-    rows, code = unique_rows(
-        *(np.concatenate([np.asarray(part, np.int64) for part in parts]) for parts in both)
+    # A copy over the end of a step has a piece in each step; it counts for the first.
+    work_events, work_groups = work["event"].to_numpy(), work["group"].to_numpy()
+    rows = np.flatnonzero(np.isin(work_events, transfers.event))
+    events, first = np.unique(work_events[rows], return_index=True)
+    index = np.searchsorted(events, transfers.event)
+    in_work = np.append(events, -1)[index] == transfers.event
+    transfers, index = transfers.take(in_work), index[in_work]
+    group_of_copies = work_groups[rows[first[index]]]
+    steps = len(host)
+    pairs, code = unique_rows(
+        np.concatenate([np.asarray(host, np.int64), transfers.host.astype(np.int64)]),
+        np.concatenate([np.asarray(group, np.int64), np.asarray(group_of_copies, np.int64)]),
     )
-    kinds = activity.texts.values[moved[known]]
-    out = {}
+    kinds = activity.texts.values[transfers.kind]
+    columns = {}
     for kind, column in COPIED.items():
-        total = np.zeros(len(rows), np.int64)
-        np.add.at(total, code[len(host) :][kinds == kind], size[known][kinds == kind])
-        out[column] = total[code[: len(host)]]
-    return pd.DataFrame(out, index=host.index)
+        of_kind = kinds == kind
+        total = np.zeros(len(pairs), np.int64)
+        np.add.at(total, code[steps:][of_kind], transfers.bytes[of_kind])
+        columns[column] = total[code[:steps]]
+    return pd.DataFrame(columns, index=host.index)
 
 
 def by_core(activity: Activity) -> pd.DataFrame:
     """The steps of each TPU core of hosts that have several: as `frame`, with `device`; only steps
     that all cores of a host have.
     """
-    hosts = range(len(activity.hosts))
-    parts = [
-        part
-        for host in hosts
-        if len(part := _own_steps(activity, host)) and part["device"].nunique() > 1
-    ]
-    return (
-        pd.concat(parts, ignore_index=True)
-        if parts
-        else pd.DataFrame(columns=["host", "device", "group"])
-    )
+    parts = []
+    for host in range(len(activity.hosts)):
+        core_steps = _steps_by_core(activity, host)
+        if len(core_steps) and core_steps["device"].nunique() > 1:
+            parts.append(core_steps)
+    if not parts:
+        return pd.DataFrame(columns=["host", "device", "group"])
+    return pd.concat(parts, ignore_index=True)
 
 
-def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
-    """The steps of each core of a host, by its own markers where it has such."""
-    own = activity.core_markers.frame()
-    mine = own[own["host"] == host] if len(own) else own
-    if not len(mine):
-        found = _core_steps(activity, activity.work.frame(), host)
-        return _named(activity, found, host) if len(found) else found
+def _steps_by_core(activity: Activity, host: int) -> pd.DataFrame:
+    """The steps of each core of a host, by the core's markers if it has any."""
+    core_markers = activity.core_markers.frame()
+    host_markers = core_markers
+    if len(core_markers):
+        host_markers = core_markers[core_markers["host"] == host]
+    if not len(host_markers):
+        core_steps = _core_steps(activity, activity.work.frame(), host)
+        return _named(activity, core_steps, host) if len(core_steps) else core_steps
     parts = []
     work = _united(activity.work.frame(), host)
     device = work["device"].to_numpy()
-    for core, markers in mine.groupby("device"):
+    for core, markers in host_markers.groupby("device"):
         in_time = markers.sort_values("start", kind="stable")
         begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
-        own = clip_to_steps.cut(
-            work, begin, end, group, np.flatnonzero((device < 0) | (device == core))
-        )
+        rows = np.flatnonzero((device < 0) | (device == core))
+        core_work = clip_to_steps.cut(work, begin, end, group, rows)
         times = longest(markers).reset_index()
-        parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
+        core_steps = _steps_of(activity, core_work, host, int(str(core)), times)
+        parts.append(core_steps.assign(device=core))
     return _named(activity, _on_all(parts), host)
 
 
 def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
-    """Steps of a host with what its groups are called, and their numbers; those of several cores
-    have equal groups.
+    """Steps of a host with the names of their groups, and their numbers; the groups of several
+    cores are equal.
     """
-    one, group = pd.factorize(steps["group"])
-    names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
-    numbers = [float(found.group(2)) if (found := _NUMBERED.match(n)) else np.nan for n in names]
-    steps.insert(1, "step", np.array(numbers, np.float64)[one])
-    steps.insert(2, "name", pd.Series(text_column(np.array(names, object), one), steps.index))
+    code, groups = pd.factorize(steps["group"])
+    names = [activity.group_names.get((host, group), str(group)) for group in groups.tolist()]
+    matches = [_NUMBERED.match(name) for name in names]
+    numbers = [float(match.group(2)) if match else np.nan for match in matches]
+    steps.insert(1, "step", np.array(numbers, np.float64)[code])
+    steps.insert(2, "name", pd.Series(text_column(np.array(names, object), code), steps.index))
     return steps
 
 
@@ -318,14 +329,10 @@ def edges(activity: Activity, steps: pd.DataFrame) -> int:
 def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
     cores = _core_steps(activity, work, host)
     if len(cores):
-        # The step of a host lasts as long as that of its slowest core, and goes where that one's
-        # goes.
-        longest_of_each = (
-            cores.loc[cores.groupby("group")["step_time_ms"].idxmax()]
-            .drop(columns="device")
-            .reset_index(drop=True)
-        )
-        return _named(activity, longest_of_each, host)
+        # The step of a host is that of its slowest core.
+        slowest = cores.groupby("group")["step_time_ms"].idxmax()
+        steps = cores.loc[slowest].drop(columns="device").reset_index(drop=True)
+        return _named(activity, steps, host)
     return _named(activity, _steps_of(activity, work, host), host)
 
 
@@ -338,9 +345,11 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
         return pd.DataFrame()
     markers = activity.markers.frame()
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
-    own = _united(work, host)
+    host_work = _united(work, host)
     parts = [
-        _steps_of(activity, own, host, core).assign(device=core) for core in cores if core in marked
+        _steps_of(activity, host_work, host, core).assign(device=core)
+        for core in cores
+        if core in marked
     ]
     return _on_all(parts)
 
@@ -350,7 +359,10 @@ def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
     with few intervals.
     """
     of_host, device = work["host"].to_numpy() == host, work["device"].to_numpy()
-    rows, others = np.flatnonzero(of_host & (device < 0)), np.flatnonzero(of_host & (device >= 0))
+    rows, on_devices = (
+        np.flatnonzero(of_host & (device < 0)),
+        np.flatnonzero(of_host & (device >= 0)),
+    )
     start, end, group, cls = (
         work[name].to_numpy()[rows] for name in ("start", "end", "group", "cls")
     )
@@ -360,37 +372,33 @@ def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
     row = first[covered.group]
     threads = {"group": group[row], "start": covered.start, "end": covered.end, "cls": cls[row]}
     columns = {
-        name: np.concatenate([values, work[name].to_numpy()[others]])
+        name: np.concatenate([values, work[name].to_numpy()[on_devices]])
         for name, values in threads.items()
     }
-    columns["device"] = np.concatenate([np.full(len(row), -1, np.int32), device[others]])
+    columns["device"] = np.concatenate([np.full(len(row), -1, np.int32), device[on_devices]])
     return pd.DataFrame(
-        {"host": np.full(len(row) + len(others), host, np.int32), **columns}, copy=False
+        {"host": np.full(len(row) + len(on_devices), host, np.int32), **columns}, copy=False
     )
 
 
 def tensor_cores(activity: Activity, host: int) -> list[int]:
     """The TPU cores of a host."""
     devices = activity.devices
-    tpus = np.flatnonzero(devices["kind"].to_numpy(object) == "TPU")
-    if not len(tpus):
+    is_tpu = devices["kind"].to_numpy(object) == "TPU"
+    if not is_tpu.any():
         return []
-    found: list[int] = (
-        devices["device"]
-        .to_numpy()[tpus[devices["host"].to_numpy(object)[tpus] == activity.hosts[host]]]
-        .tolist()
-    )
-    return found
+    of_host = devices["host"].to_numpy(object) == activity.hosts[host]
+    cores: list[int] = devices["device"].to_numpy()[is_tpu & of_host].tolist()
+    return cores
 
 
 def _on_all(parts: list[pd.DataFrame]) -> pd.DataFrame:
     """The steps that all cores have."""
     if not parts:
         return pd.DataFrame()
-    out = pd.concat(parts, ignore_index=True)
-    return out[out.groupby("group")["group"].transform("count") == len(parts)].reset_index(
-        drop=True
-    )
+    table = pd.concat(parts, ignore_index=True)
+    on_all = table.groupby("group")["group"].transform("count") == len(parts)
+    return table[on_all].reset_index(drop=True)
 
 
 def _steps_of(
@@ -400,99 +408,157 @@ def _steps_of(
     core: int | None = None,
     times: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """The steps of a host, or of one core and the host; `times` says when they were, where the
+    """The steps of a host, or of one core and the host; `times` states when they were, where the
     markers do not.
     """
     times = step_times(activity, host, core) if times is None else times
-    group, begin, stop = (times[c].to_numpy(np.int64) for c in ("group", "start", "end"))
+    group, begin, stop = (times[name].to_numpy(np.int64) for name in ("group", "start", "end"))
     device = work["device"].to_numpy()
     used = work["host"].to_numpy() == host
     if core is not None:
         used &= (device < 0) | (device == core)
-    step, known = step_of_spans(group, work["group"].to_numpy(), used)
-    cls, device = work["cls"].to_numpy()[known], device[known]
-    at, length, c = segments(
-        begin, stop, step, work["start"].to_numpy()[known], work["end"].to_numpy()[known], cls
-    )
-    total = by_category(len(group), stop - begin, at, length, c)
-    copied = np.zeros(len(group), np.int64)
-    inward = c == HOST_TO_DEVICE
-    np.add.at(copied, at[inward], length[inward])
-    marks = activity.markers.device[activity.markers.host == host]
-    on_device = bool((marks >= 0).any())
+    step, rows = step_of_spans(group, work["group"].to_numpy(), used)
+    cls, device = work["cls"].to_numpy()[rows], device[rows]
+    start, end = work["start"].to_numpy()[rows], work["end"].to_numpy()[rows]
+    pieces = segments(begin, stop, step, start, end, cls)
+    facts = _host_facts(activity, host, cls, device)
     # A first or last step without any compute is only the edge of one: it was cut by the start or
     # the end of the capture. Where hosts mark the steps of devices (PyTorch) and run ahead of them,
     # a step may have nothing but device work.
-    compute = np.isin(cls, COMPUTE) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
-    whole = np.zeros(len(group), np.bool_)
-    whole[step[compute]] = True
-    if whole.any():
-        in_time = np.argsort(begin, kind="stable")
-        inside = np.flatnonzero(whole[in_time])
-        whole[in_time[inside[0] : inside[-1] + 1]] = True
+    if facts.has_device_marks:
+        computes = np.isin(cls, COMPUTE)
     else:
-        whole[:] = True
-    spent: dict[str, npt.NDArray[np.float64]] = {
-        f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)
-    }
-    spent["host_to_device_ms"] = copied / 1e9
-    waiting = np.zeros(len(group), np.int64)
-    np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
-    # Which calls wait is known only where calls into a device's runtime were recorded.
-    called = bool((activity.calls.host == host).any())
-    # Without its kernels, a device that works looks like one that runs nothing.
-    known_waits = (
-        bool((cls == HOST_WAIT_DEVICE).any()) or called
-    ) and LOST_KERNELS not in activity.traits
-    spent["waiting_ms"] = waiting / 1e9 if known_waits else np.full(len(group), np.nan)
-    # What was not recorded was not measured, which is not the same as 0.
-    recorded = on_device or bool((activity.device_extents.host == host).any())
-    silent: tuple[str, ...] = () if recorded else _OF_DEVICE
-    silent += () if (marks < 0).any() or (device < 0).any() else _OF_HOST
-    silent += _OF_COPIES if UNKNOWN_COPIES in activity.traits else ()
-    if not activity.host_has_ops(host):
-        # Calls of a device's runtime are all that is known of the host: that is not what it
-        # computed, but time without a known cause.
-        silent += ("kernel_launch_ms",) if not called else ()
-        spent["other_ms"] = spent["other_ms"] + spent["host_compute_ms"]
-        spent["host_compute_ms"] = np.full(len(group), np.nan)
-    spent |= {
-        column: np.full(len(group), np.nan) for column in silent if not np.nansum(spent[column])
-    }
+        computes = (cls == HOST_COMPUTE) | (device >= 0)
+    is_complete = _between_first_and_last(begin, step[computes])
+    time_ms = _time_ms(stop - begin, pieces, facts)
     return pd.DataFrame(
         {
             "host": activity.hosts[host],
-            "start_ms": begin[whole] / 1e9,
-            "step_time_ms": (stop - begin)[whole] / 1e9,
-            **{column: values[whole] for column, values in spent.items()},
-            "group": group[whole],
+            "start_ms": begin[is_complete] / 1e9,
+            "step_time_ms": (stop - begin)[is_complete] / 1e9,
+            **{column: values[is_complete] for column, values in time_ms.items()},
+            "group": group[is_complete],
         }
     )
+
+
+class _HostFacts(NamedTuple):
+    """The parts of a host that were recorded: marks of its steps on devices, anything on devices,
+    on threads, calls into a device's runtime, waits in these, ops; and the traits of the activity.
+    """
+
+    has_device_marks: bool
+    has_devices: bool
+    has_threads: bool
+    has_calls: bool
+    has_waits: bool
+    has_ops: bool
+    traits: set[str]
+
+
+def _host_facts(
+    activity: Activity, host: int, cls: Classes, device: npt.NDArray[np.integer]
+) -> _HostFacts:
+    marks = activity.markers.device[activity.markers.host == host]
+    has_device_marks = bool((marks >= 0).any())
+    has_calls = bool((activity.calls.host == host).any())
+    return _HostFacts(
+        has_device_marks,
+        has_device_marks or bool((activity.device_extents.host == host).any()),
+        bool((marks < 0).any() or (device < 0).any()),
+        has_calls,
+        bool((cls == HOST_WAIT_DEVICE).any()) or has_calls,
+        activity.host_has_ops(host),
+        activity.traits,
+    )
+
+
+def _between_first_and_last(begin: Int64s, with_compute: Int64s) -> npt.NDArray[np.bool_]:
+    """Flags of the steps, in time order, from the first with compute to the last; all of them if
+    none has any.
+    """
+    flags = np.zeros(len(begin), np.bool_)
+    flags[with_compute] = True
+    if not flags.any():
+        return ~flags
+    in_time = np.argsort(begin, kind="stable")
+    rows = np.flatnonzero(flags[in_time])
+    flags[in_time[rows[0] : rows[-1] + 1]] = True
+    return flags
+
+
+def _time_ms(
+    length: Int64s, pieces: tuple[Int64s, Int64s, Classes], facts: _HostFacts
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Time of the steps by category, copied to devices, and waited for devices, ms; NaN where
+    unknown. `pieces` is the result of `segments`.
+    """
+    step, time, cls = pieces
+    steps = len(length)
+    total = by_category(steps, length, step, time, cls)
+    unknown = np.full(steps, np.nan)
+    columns: dict[str, npt.NDArray[np.float64]] = {
+        f"{category}_ms": total[:, column] / 1e9 for column, category in enumerate(CATEGORIES)
+    }
+    columns["host_to_device_ms"] = _time_of_class(steps, pieces, HOST_TO_DEVICE) / 1e9
+    # Without its kernels, a device that works looks like one that runs nothing.
+    columns["waiting_ms"] = unknown
+    if facts.has_waits and LOST_KERNELS not in facts.traits:
+        columns["waiting_ms"] = _time_of_class(steps, pieces, HOST_WAIT_DEVICE) / 1e9
+    # Time that was not recorded is unknown, not 0.
+    silent: list[str] = []
+    if not facts.has_devices:
+        silent += _OF_DEVICE
+    if not facts.has_threads:
+        silent += _OF_HOST
+    if UNKNOWN_COPIES in facts.traits:
+        silent += _OF_COPIES
+    if not facts.has_ops:
+        # Calls of a device's runtime are all that is known of the host: that is not what it
+        # computed, but time without a known cause.
+        if not facts.has_calls:
+            silent.append("kernel_launch_ms")
+        columns["other_ms"] = columns["other_ms"] + columns["host_compute_ms"]
+        columns["host_compute_ms"] = unknown
+    for column in silent:
+        if not np.nansum(columns[column]):
+            columns[column] = unknown
+    return columns
+
+
+def _time_of_class(steps: int, pieces: tuple[Int64s, Int64s, Classes], value: int) -> Int64s:
+    """int64[steps]: the time of one class, ps."""
+    step, time, cls = pieces
+    total = np.zeros(steps, np.int64)
+    of_class = cls == value
+    np.add.at(total, step[of_class], time[of_class])
+    return total
 
 
 def step_of_spans(
     group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]
 ) -> tuple[Int64s, Int64s]:
-    """Which spans belong to a step: the index of the step (groups ascend), and of the span."""
-    most = int(group[-1]) if len(group) else -1
-    if most >= _MOST_GROUPS:
+    """The spans that belong to a step: the index of the step (groups ascend), and of the span."""
+    last_group = int(group[-1]) if len(group) else -1
+    if last_group >= _MOST_GROUPS:
         step = np.searchsorted(group, of_span)
-        known = np.flatnonzero(used & (of_span >= 0) & (np.append(group, -1)[step] == of_span))
-        return step[known], known
+        is_step = np.append(group, -1)[step] == of_span
+        rows = np.flatnonzero(used & (of_span >= 0) & is_step)
+        return step[rows], rows
     # Groups count from 0 nearly always: a table over them finds the step without a search a span.
-    # The last place is for no step.
-    table = np.full(most + 2, -1, np.int64)
+    # The last row is for no step.
+    table = np.full(last_group + 2, -1, np.int64)
     table[group[group >= 0]] = np.flatnonzero(group >= 0)
-    of_span = np.where((of_span < 0) | (of_span > most), most + 1, of_span)
+    of_span = np.where((of_span < 0) | (of_span > last_group), last_group + 1, of_span)
     step = table[of_span]
-    known = np.flatnonzero(used & (step >= 0))
-    return step[known], known
+    rows = np.flatnonzero(used & (step >= 0))
+    return step[rows], rows
 
 
 def segments(
     begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int64s, cls: Classes
 ) -> tuple[Int64s, Int64s, Classes]:
-    """What each instant of the steps counts for: pieces as (index of the step, length, class). An
+    """Steps divided into pieces of one class: index of the step, length and class of each. An
     instant without work is in none.
 
     Parameters
@@ -500,8 +566,8 @@ def segments(
     begin, stop : int64[steps]
         The steps, ps; they may overlap.
     step, start, end, cls : [spans]
-        Index of the step, begin, end and class of each piece of work; what lies outside its step
-        does not count.
+        Index of the step, begin, end and class of each piece of work; the parts outside its step do
+        not count.
     """
     # All steps are swept at once: each span is clipped to its step, and the steps are laid end to
     # end.
@@ -509,18 +575,18 @@ def segments(
     low = np.maximum(start, begin[step])
     high = np.maximum(np.minimum(end, stop[step]), low)
     shift = offset[step]
-    a, b, c = flatten(low + shift, high + shift, cls)
-    of_step = np.diff(np.append(np.searchsorted(a, begin + offset), len(a)))
-    return np.repeat(np.arange(len(begin)), of_step), b - a, c
+    start, end, cls = flatten(low + shift, high + shift, cls)
+    pieces = np.diff(np.append(np.searchsorted(start, begin + offset), len(start)))
+    return np.repeat(np.arange(len(begin)), pieces), end - start, cls
 
 
-def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Classes) -> Int64s:
-    """int64[steps, categories]: the time of each category, ps; the rest of the step (`whole` is its
-    time) is other.
-    """
+def by_category(
+    steps: int, step_time: Int64s, step: Int64s, length: Int64s, cls: Classes
+) -> Int64s:
+    """int64[steps, categories]: the time of each category, ps; the rest of `step_time` is other."""
     total = np.zeros((steps, len(CATEGORIES)), np.int64)
     np.add.at(total.reshape(-1), step * len(CATEGORIES) + _COLUMN_OF_CLASS[cls], length)
-    total[:, CATEGORIES.index("other")] += whole - total.sum(axis=1)
+    total[:, CATEGORIES.index("other")] += step_time - total.sum(axis=1)
     return total
 
 
@@ -528,65 +594,76 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     """Group, start and end of each step of a host, by group: the longest device marker, or the host
     marker that includes it.
 
-    JAX returns before a GPU has done what it was given, so that a marked step may end before its
-    work does. It lasts until that is done, and begins as it is marked, or where the step before it
-    ended: so the wait for its batch is in it, though no device has its work yet.
+    JAX returns before a GPU has done its work, so that a marked step may end before its work does.
+    It lasts until that is done, and begins at its mark, or where the step before it ended: so the
+    wait for its batch is in it, though no device has its work yet.
     """
     markers = activity.markers.frame()
     device = markers["device"].to_numpy(np.int64)
-    mine = markers["host"].to_numpy(np.int64) == host
-    group, start, end = _longest(markers, mine & (device < 0))
-    on_device, begin, stop = _longest(
-        markers, mine & ((device >= 0) if core is None else (device == core))
-    )
-    if len(on_device):
-        at = np.minimum(np.searchsorted(group, on_device), len(group) - 1)
-        wider = (
-            (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop)
-            if len(group)
-            else np.zeros(len(begin), np.bool_)
-        )
-        first = begin.copy()
-        begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
-        if core is None and activity.framework is JAX and len(group):
-            begin = _from_mark(np.where(group[at] == on_device, start[at], begin), stop, first)
-        # A step that the host marks among those of the device, and that put nothing on it, is a
-        # step all the same.
-        idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())
-        if idle.any():
-            kinds = {_kind(activity, host, number) for number in on_device.tolist()} - {""}
-            idle[idle] = [_kind(activity, host, number) in kinds for number in group[idle].tolist()]
-        group, start, end = (
-            np.append(*both)
-            for both in ((on_device, group[idle]), (begin, start[idle]), (stop, end[idle]))
-        )
+    of_host = markers["host"].to_numpy(np.int64) == host
+    of_device = (device >= 0) if core is None else (device == core)
+    on_host = _longest(markers, of_host & (device < 0))
+    on_device = _longest(markers, of_host & of_device)
+    if len(on_device[0]):
+        lasts_longer = core is None and activity.framework is JAX
+        group, start, end = _device_steps(activity, host, on_host, on_device, lasts_longer)
         used = end > start
     else:
-        # A group that nothing but an eager op began: none that the program marked, and no step of
-        # anything.
-        used = (end > start) & np.array(
-            [_kind(activity, host, number) != _EAGER_OP for number in group.tolist()], np.bool_
-        )
+        group, start, end = on_host
+        # A group that only an eager op began is not a step: the program did not mark it.
+        is_marked = [_kind(activity, host, number) != _EAGER_OP for number in group.tolist()]
+        used = (end > start) & np.array(is_marked, np.bool_)
     order = np.flatnonzero(used)
     order = order[np.argsort(group[order], kind="stable")]
     return pd.DataFrame({"group": group[order], "start": start[order], "end": end[order]})
 
 
+_Times = tuple[Int64s, Int64s, Int64s]
+
+
+def _device_steps(
+    activity: Activity, host: int, on_host: _Times, on_device: _Times, lasts_longer: bool
+) -> _Times:
+    """Group, start and end of steps with marks on devices; `lasts_longer` if the work of a step may
+    end after its mark on the host.
+    """
+    group, start, end = on_host
+    device_group, begin, stop = on_device
+    first = begin.copy()
+    if len(group):
+        index = np.minimum(np.searchsorted(group, device_group), len(group) - 1)
+        same = group[index] == device_group
+        wider = same & (start[index] <= begin) & (end[index] >= stop)
+        begin[wider], stop[wider] = start[index[wider]], end[index[wider]]
+        if lasts_longer:
+            begin = _from_mark(np.where(same, start[index], begin), stop, first)
+    # A step that the host marks among those of the device, and that put nothing on it, is a step
+    # all the same.
+    idle = ~np.isin(group, device_group) & (start > begin.min()) & (start < begin.max())
+    if idle.any():
+        kinds = {_kind(activity, host, number) for number in device_group.tolist()} - {""}
+        idle[idle] = [_kind(activity, host, number) in kinds for number in group[idle].tolist()]
+    return (
+        np.append(device_group, group[idle]),
+        np.append(begin, start[idle]),
+        np.append(stop, end[idle]),
+    )
+
+
 def _from_mark(marked: Int64s, stop: Int64s, first: Int64s) -> Int64s:
-    """When steps begin that were marked at `marked` and of which a device first ran anything at
-    `first`: after the step before.
+    """The begin of steps: at their mark or after the step before, but not after their first work on
+    a device.
     """
     in_time = np.argsort(stop, kind="stable")
-    out = marked.copy()
-    out[in_time] = np.minimum(
-        first[in_time], np.maximum(marked[in_time], ends_before(stop[in_time]))
-    )
-    return out
+    earliest = np.maximum(marked[in_time], ends_before(stop[in_time]))
+    begin = marked.copy()
+    begin[in_time] = np.minimum(first[in_time], earliest)
+    return begin
 
 
 def _kind(activity: Activity, host: int, group: int) -> str:
-    found = _NUMBERED.match(activity.group_names.get((host, group), ""))
-    return found.group(1) if found else ""
+    match = _NUMBERED.match(activity.group_names.get((host, group), ""))
+    return match.group(1) if match else ""
 
 
 def longest(markers: pd.DataFrame) -> pd.DataFrame:
@@ -595,7 +672,7 @@ def longest(markers: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"start": start, "end": end}, index=pd.Index(group, name="group"))
 
 
-def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s, Int64s]:
+def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> _Times:
     """Group, start and end of the longest of some markers of each group."""
     group, start, end = (
         markers[name].to_numpy(np.int64)[used] for name in ("group", "start", "end")
@@ -616,8 +693,8 @@ def counted(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def mostly_lost(steps: pd.DataFrame) -> tuple[int, int] | None:
-    """How many steps lost device work, and of how many, where most did: the others are too few to
-    say what the loop does. Else None.
+    """The number of steps that lost device work, and of all steps, if most did: the others are too
+    few to say what the loop does. Else None.
     """
     if not len(steps):
         return None
@@ -627,16 +704,14 @@ def mostly_lost(steps: pd.DataFrame) -> tuple[int, int] | None:
 
 def waiting_percent(steps: pd.DataFrame) -> float:
     """Percent of the time of the counted steps in which the host waits for a device that runs
-    nothing; 0 where that is not known.
+    nothing; 0 if unknown.
 
-    It is a part of `other`, and the rest of that is what nothing explains.
+    It is a part of `other`; the rest of `other` is unexplained.
     """
     used = counted(steps)
-    return (
-        100 * float(used["waiting_ms"].sum()) / float(used["step_time_ms"].sum())
-        if len(used)
-        else 0.0
-    )
+    if not len(used):
+        return 0.0
+    return 100 * float(used["waiting_ms"].sum()) / float(used["step_time_ms"].sum())
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
@@ -647,61 +722,61 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     share is of the time of all steps, so that shares add up to 100; one step has no sd.
     """
     used = counted(steps)
+    total = float(used["step_time_ms"].sum())
     rows = []
-    whole = float(used["step_time_ms"].sum())
     for category in ("step_time", *CATEGORIES):
-        values = used[f"{category}_ms"].to_numpy(np.float64)
-        values = values[~np.isnan(values)]
-        rows.append(
-            {
-                "category": category,
-                "mean_ms": values.mean() if len(values) else np.nan,
-                "sd_ms": values.std(ddof=1) if len(values) > 1 else np.nan,
-                "median_ms": np.median(values) if len(values) else np.nan,
-                "p95_ms": np.percentile(values, 95, method="inverted_cdf")
-                if len(values)
-                else np.nan,
-                "min_ms": values.min() if len(values) else np.nan,
-                "max_ms": values.max() if len(values) else np.nan,
-                "percent": 100 * values.sum() / whole if len(values) and whole else np.nan,
-            }
-        )
+        time = used[f"{category}_ms"].to_numpy(np.float64)
+        rows.append({"category": category, **_statistics(time[~np.isnan(time)], total)})
     return pd.DataFrame(rows)
+
+
+def _statistics(time: npt.NDArray[np.float64], total: float) -> dict[str, float]:
+    if not len(time):
+        return dict.fromkeys(_STATISTICS, np.nan)
+    return {
+        "mean_ms": time.mean(),
+        "sd_ms": time.std(ddof=1) if len(time) > 1 else np.nan,
+        "median_ms": float(np.median(time)),
+        "p95_ms": float(np.percentile(time, 95, method="inverted_cdf")),
+        "min_ms": time.min(),
+        "max_ms": time.max(),
+        "percent": 100 * time.sum() / total if total else np.nan,
+    }
+
+
+_STATISTICS = ("mean_ms", "sd_ms", "median_ms", "p95_ms", "min_ms", "max_ms", "percent")
 
 
 def share_of_16_bit(compute: ByWidth | None) -> float | None:
     """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None
     without device compute.
 
-    Kernels that do not say how wide their numbers are count as 32 bit, up to 5 % of all; NaN where
-    they take more. None also where nothing in the profile could say so. `compute` is what
-    `compute_by_width` gives.
+    Kernels of unknown width count as 32 bit, up to 5 % of all; NaN if they take more. None also if
+    nothing in the profile states widths. `compute` is the result of `compute_by_width`.
     """
     if compute is None or not any(compute):
         return None
     half, _, unknown = compute
-    return 100 * half / sum(compute) if unknown <= _UNKNOWN_WIDTH * sum(compute) else np.nan
+    if unknown > _UNKNOWN_WIDTH * sum(compute):
+        return np.nan
+    return 100 * half / sum(compute)
 
 
 def compute_by_width(activity: Activity) -> ByWidth | None:
-    """Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps; None where nothing
-    says how wide the numbers are.
+    """Device compute in 16 bit, in 32 bit, and in kernels of unknown width, ps; None if nothing in
+    the profile states widths.
     """
     if UNKNOWN_PRECISION in activity.traits:
         return None
-    work = activity.work.frame()
-    rows = np.flatnonzero(work["device"].to_numpy() >= 0)
-    if not len(rows):
+    work = activity.work.take(activity.work.device >= 0)
+    if not len(work):
         return 0, 0, 0
-    start, end, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "cls"))
     # The groups are laid end to end, so that one sweep serves all of them.
-    ident, seen = pd.factorize(
-        work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows]
-    )
-    shift = end_to_end(*extents(ident, len(seen), start, end))[ident]
-    a, b, c = flatten(start + shift, end + shift, cls)
+    code, groups = pd.factorize(work.host.astype(np.int64) << 40 | work.group)
+    shift = end_to_end(*extents(code, len(groups), work.start, work.end))[code]
+    start, end, cls = flatten(work.start + shift, work.end + shift, work.cls)
     half, full, unknown = (
-        int((b - a)[c == value].sum())
+        int((end - start)[cls == value].sum())
         for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, DEVICE_COMPUTE)
     )
     return half, full, unknown

@@ -1,4 +1,4 @@
-"""Where the step of each TPU core goes: TensorFlow Profiler's breakdown for TPUs.
+"""TensorFlow Profiler's breakdown of the step of each TPU core.
 
 Each op counts for its kind where no op inside it runs, and what no op covers is idle. All-reduce
 (any collective) is parted: the shortest run of an op among the cores of a host is what it takes to
@@ -53,34 +53,39 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
         spans["length"].to_numpy(np.float64),
     )
     wait = _waited(table, spans[spans["kind"] == _ALL_REDUCE])
-    whole = (table["end"] - table["start"]).to_numpy(np.float64)
-    out = table[["group", "device", "core"]].copy()
-    first, one = unique_rows(*(table[name].to_numpy(np.int64) for name in _WHO))
+    total_ps = (table["end"] - table["start"]).to_numpy(np.float64)
+    result = table[["group", "device", "core"]].copy()
+    first, step_code = unique_rows(*(table[name].to_numpy(np.int64) for name in _WHO))
     hosts = [activity.hosts[host] for host in table["host"].to_numpy()[first].tolist()]
-    beside = [
+    inputs = [
         f" SparseCore {core}" if core >= 0 else ""
         for core in table["core"].to_numpy()[first].tolist()
     ]
-    workers = zip(hosts, table["device"].to_numpy()[first].tolist(), beside, strict=True)
-    out["host"] = text_column(np.array(hosts, object), one)
-    out["worker"] = text_column(
-        np.array([f"{host}:{device}{core}" for host, device, core in workers], object), one
+    workers = zip(hosts, table["device"].to_numpy()[first].tolist(), inputs, strict=True)
+    result["host"] = text_column(np.array(hosts, object), step_code)
+    result["worker"] = text_column(
+        np.array([f"{host}:{device}{core}" for host, device, core in workers], object), step_code
     )
     chips = activity.devices.set_index(["host", "device"])["chip"]
-    out["chip"] = pd.array(
-        chips.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).to_numpy(), dtype="Int64"
+    result["chip"] = pd.array(
+        chips.reindex(pd.MultiIndex.from_frame(result[["host", "device"]])).to_numpy(),
+        dtype="Int64",
     )
-    out["start_ms"], out["step_time_ms"] = table["start"] / 1e9, whole / 1e9
-    for at, kind in enumerate(CORE_KINDS):
-        out[f"{kind}_ms"] = total[:, at] / 1e9
-    out["all_reduce_compute_ms"], out["all_reduce_sync_ms"] = (
+    result["start_ms"], result["step_time_ms"] = table["start"] / 1e9, total_ps / 1e9
+    for index, kind in enumerate(CORE_KINDS):
+        result[f"{kind}_ms"] = total[:, index] / 1e9
+    result["all_reduce_compute_ms"], result["all_reduce_sync_ms"] = (
         (total[:, _ALL_REDUCE] - wait) / 1e9,
         wait / 1e9,
     )
-    out["idle_ms"] = np.maximum(whole - total.sum(axis=1), 0.0) / 1e9
-    out = out.merge(counted[["host", "group", "step", "name", "counted"]], on=["host", "group"])
-    out = out.sort_values(["start_ms", "host", "device", "core"], kind="stable", ignore_index=True)
-    return pd.DataFrame(out[[*COLUMNS, "host", "group", "counted"]].astype(_TYPES))
+    result["idle_ms"] = np.maximum(total_ps - total.sum(axis=1), 0.0) / 1e9
+    result = result.merge(
+        counted[["host", "group", "step", "name", "counted"]], on=["host", "group"]
+    )
+    result = result.sort_values(
+        ["start_ms", "host", "device", "core"], kind="stable", ignore_index=True
+    )
+    return pd.DataFrame(result[[*COLUMNS, "host", "group", "counted"]].astype(_TYPES))
 
 
 def empty() -> pd.DataFrame:
@@ -97,7 +102,7 @@ _NULLABLE = {
     **dict.fromkeys(("chip", "chip_core", "sparse_cores", "memory_bytes", "cores"), "Int64"),
     "megacore": "boolean",
 }
-"""What not every device states, whose type is one of numbers nevertheless."""
+"""Columns that not every device states; their type is numeric nevertheless."""
 
 
 def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFrame:
@@ -111,22 +116,22 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
     sparse : DataFrame
         ``host device core``.
     """
-    out = devices.assign(core=pd.array([pd.NA] * len(devices), dtype="Int64"))
+    table = devices.assign(core=pd.array([pd.NA] * len(devices), dtype="Int64"))
     if not len(sparse):
-        return out.astype({name: kind for name, kind in _NULLABLE.items() if name in out})
+        return table.astype({name: kind for name, kind in _NULLABLE.items() if name in table})
     rows = sparse.merge(
         devices[["host", "device", "name", "chip"]], on=["host", "device"], how="left"
     )
     rows["name"] = [f"{'TPU' if pd.isna(name) else name} SparseCore" for name in rows["name"]]
     rows = rows.assign(kind="SparseCore", core=rows["core"].astype("Int64")).reindex(
-        columns=out.columns
+        columns=table.columns
     )
-    both = pd.concat([out.astype(object), rows.astype(object)], ignore_index=True)
+    both = pd.concat([table.astype(object), rows.astype(object)], ignore_index=True)
     both = both.sort_values(["host", "device"], kind="stable", ignore_index=True)
     both = both.astype(object).where(both.notna(), None)
     # Numbers stay numbers, missing where they are of the whole device.
     numbers = [
-        name for name in out.columns if out[name].dtype.kind == "f" and name not in _NULLABLE
+        name for name in table.columns if table[name].dtype.kind == "f" and name not in _NULLABLE
     ]
     nullable = {name: kind for name, kind in _NULLABLE.items() if name in both}
     return both.astype(
@@ -146,9 +151,9 @@ def shares(cores: pd.DataFrame) -> dict[str, float | None]:
         if len(cores)
         else cores
     )
-    whole = float(used["step_time_ms"].sum())
+    total_ms = float(used["step_time_ms"].sum())
     return {
-        f"{kind}_percent": 100 * float(used[f"{kind}_ms"].sum()) / whole if whole else None
+        f"{kind}_percent": 100 * float(used[f"{kind}_ms"].sum()) / total_ms if total_ms else None
         for kind in ("infeed", "outfeed", "host_transfer")
     }
 
@@ -160,21 +165,21 @@ def _times(activity: Activity, host: int) -> pd.DataFrame:
     cores = steps.tensor_cores(activity, host)
     if not cores:
         return pd.DataFrame()
-    own = activity.core_markers.take(activity.core_markers.host == host).frame()
+    core_markers = activity.core_markers.take(activity.core_markers.host == host).frame()
     marked = set(activity.markers.device[activity.markers.host == host].tolist())
     parts = []
     for core in cores:
-        if len(own):
-            mine = own[own["device"] == core][["group", "start", "end"]]
+        if len(core_markers):
+            core_steps = core_markers[core_markers["device"] == core][["group", "start", "end"]]
         elif core in marked:
-            mine = steps.step_times(activity, host, core)
+            core_steps = steps.step_times(activity, host, core)
         else:
             continue
-        parts.append(mine.assign(host=host, device=core, core=-1))
+        parts.append(core_steps.assign(host=host, device=core, core=-1))
     if not parts:
         return pd.DataFrame()
-    out = pd.concat(parts, ignore_index=True)
-    on_all: pd.DataFrame = out[out.groupby("group")["group"].transform("count") == len(parts)]
+    table = pd.concat(parts, ignore_index=True)
+    on_all: pd.DataFrame = table[table.groupby("group")["group"].transform("count") == len(parts)]
     return on_all
 
 
@@ -182,24 +187,26 @@ def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
     """The steps of Tensor Cores, and those of SparseCores that begin in one of the TensorCore of
     their device.
     """
-    found = activity.sparse_steps.frame()
+    sparse = activity.sparse_steps.frame()
     spans = activity.core_spans.frame()
     ran = spans[spans["core"] >= 0][_WHO].drop_duplicates()
-    if not len(found) and not len(ran):
+    if not len(sparse) and not len(ran):
         return table.reset_index(drop=True)
-    # A SparseCore without steps of its own has those of its TensorCore.
-    without = ran.merge(found[_WHO].drop_duplicates(), on=_WHO, how="left", indicator=True)
+    # A SparseCore without steps has those of its TensorCore.
+    without = ran.merge(sparse[_WHO].drop_duplicates(), on=_WHO, how="left", indicator=True)
     lent = without[without["_merge"] == "left_only"][_WHO].merge(
         table.drop(columns="core"), on=["host", "device"]
     )
-    row = _row_of(table, found.assign(core=-1))
-    own = (
-        found[row >= 0].drop(columns="event").assign(group=table["group"].to_numpy()[row[row >= 0]])
+    row = _row_of(table, sparse.assign(core=-1))
+    host_steps = (
+        sparse[row >= 0]
+        .drop(columns="event")
+        .assign(group=table["group"].to_numpy()[row[row >= 0]])
     )
-    own = own.groupby([*_WHO, "group"], as_index=False).agg(
+    host_steps = host_steps.groupby([*_WHO, "group"], as_index=False).agg(
         start=("start", "min"), end=("end", "max")
     )
-    parts = [part for part in (table, own, lent) if len(part)]
+    parts = [part for part in (table, host_steps, lent) if len(part)]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -207,29 +214,29 @@ def _row_of(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
     """int64[spans]: the row of `table` (the step of a core) in which each span begins; -1 for
     none.
     """
-    out = np.full(len(spans), -1, np.int64)
-    where = dict(table.groupby(_WHO).indices)
-    for key, mine in spans.groupby(_WHO).indices.items():
-        if key not in where:
+    result = np.full(len(spans), -1, np.int64)
+    rows_by_core = dict(table.groupby(_WHO).indices)
+    for key, span_rows in spans.groupby(_WHO).indices.items():
+        if key not in rows_by_core:
             continue
-        rows = np.asarray(where[key], np.int64)
+        rows = np.asarray(rows_by_core[key], np.int64)
         rows = rows[np.argsort(table["start"].to_numpy()[rows], kind="stable")]
         begin, end = table["start"].to_numpy()[rows], table["end"].to_numpy()[rows]
-        at = spans["start"].to_numpy()[mine]
-        step = np.searchsorted(begin, at, side="right") - 1
-        out[mine] = np.where(
-            (step >= 0) & (at < end[np.maximum(step, 0)]), rows[np.maximum(step, 0)], -1
+        start = spans["start"].to_numpy()[span_rows]
+        step = np.searchsorted(begin, start, side="right") - 1
+        result[span_rows] = np.where(
+            (step >= 0) & (start < end[np.maximum(step, 0)]), rows[np.maximum(step, 0)], -1
         )
-    return out
+    return result
 
 
 def _waited(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
     """int64[rows]: how much longer the collectives of a core took than the same ones on the core
     where they took least, ps.
     """
-    out = np.zeros(len(table), np.int64)
+    result = np.zeros(len(table), np.int64)
     if not len(spans):
-        return out
+        return result
     runs = spans.groupby(["row", "event", "op"], sort=False)["length"].sum().reset_index()
     runs["turn"] = runs.groupby(["row", "op"], sort=False).cumcount()
     for name in ("host", "group"):
@@ -237,8 +244,8 @@ def _waited(table: pd.DataFrame, spans: pd.DataFrame) -> Int64s:
     sparse = table["core"].to_numpy()[runs["row"].to_numpy(np.int64)] >= 0
     same = runs.groupby(["host", "group", "op", "turn", sparse])["length"]
     np.add.at(
-        out,
+        result,
         runs["row"].to_numpy(np.int64),
         (runs["length"] - same.transform("min")).to_numpy(np.int64),
     )
-    return out
+    return result

@@ -1,6 +1,4 @@
-"""Which steps averages include: training steps, without the first ones, which compile and warm
-up.
-"""
+"""The steps in averages: training steps, without the first ones, which compile and warm up."""
 
 from __future__ import annotations
 
@@ -32,22 +30,22 @@ _MOST_TRAININGS = 2
 TRAINING, TRAINING_FACTOR = ("train", "ProfilerStep"), 4.0
 
 
-def number_between(stated: npt.NDArray[np.float64]) -> Int64s:
+def number_between(stated_numbers: npt.NDArray[np.float64]) -> Int64s:
     """Step numbers, with missing ones (NaN) counted on from the previous step, or back from the
     next.
 
     Where no step states a number, steps are counted from 0.
     """
-    if np.isnan(stated).all():
-        return np.arange(len(stated))
-    out = stated.copy()
-    first = int(np.argmax(~np.isnan(stated)))
+    if np.isnan(stated_numbers).all():
+        return np.arange(len(stated_numbers))
+    numbers = stated_numbers.copy()
+    first = int(np.argmax(~np.isnan(stated_numbers)))
     for i in range(first - 1, -1, -1):
-        out[i] = out[i + 1] - 1
-    for i in range(first + 1, len(out)):
-        if np.isnan(out[i]):
-            out[i] = out[i - 1] + 1
-    return out.astype(np.int64)
+        numbers[i] = numbers[i + 1] - 1
+    for i in range(first + 1, len(numbers)):
+        if np.isnan(numbers[i]):
+            numbers[i] = numbers[i - 1] + 1
+    return numbers.astype(np.int64)
 
 
 def averaged(time: pd.Series) -> str:
@@ -57,13 +55,13 @@ def averaged(time: pd.Series) -> str:
     Else the figures of a training run would be those of its validation when that happens to take
     longer.
     """
-    most = str(time.idxmax())
+    main_kind = str(time.idxmax())
     training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
     longest_training = max(training, key=time.__getitem__, default="")
     return (
         longest_training
-        if training and TRAINING_FACTOR * time[longest_training] >= time[most]
-        else most
+        if training and TRAINING_FACTOR * time[longest_training] >= time[main_kind]
+        else main_kind
     )
 
 
@@ -71,8 +69,8 @@ _CROWD, _CROWD_FACTOR = 3, 2
 
 
 def crowded(steps: pd.DataFrame) -> pd.Series:
-    """Whether each step asked for several times the batches of the other steps of its host and
-    kind, as where it holds a validation.
+    """Flags of the steps that asked for several times the batches of the other steps of their host
+    and kind, as a step with a validation does.
 
     The call that finds a loader at its end counts as well, so that the first step of an epoch has
     one more.
@@ -87,9 +85,9 @@ def crowded(steps: pd.DataFrame) -> pd.Series:
 
 def _lower_median(group: Int64s, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The median of the values of each group, the lower of two; NaN where none is known."""
-    known = np.flatnonzero(~np.isnan(values))
-    order = known[np.lexsort((values[known], group[known]))]
-    count = np.bincount(group[known], minlength=int(group.max(initial=-1)) + 1)
+    is_known = np.flatnonzero(~np.isnan(values))
+    order = is_known[np.lexsort((values[is_known], group[is_known]))]
+    count = np.bincount(group[is_known], minlength=int(group.max(initial=-1)) + 1)
     first = np.cumsum(count) - count
     return np.where(
         count > 0, np.append(values[order], np.nan)[first + np.maximum(count - 1, 0) // 2], np.nan
@@ -97,7 +95,7 @@ def _lower_median(group: Int64s, values: npt.NDArray[np.float64]) -> npt.NDArray
 
 
 def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:
-    """Which steps hold the batches of several, in a sentence; empty where none does."""
+    """The steps that hold the batches of several, as a sentence; empty without any."""
     full = crowded(steps)
     if not full.any():
         return ""
@@ -119,28 +117,26 @@ _MOST_NUMBERS = 4
 
 
 def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
-    """Whether each step is warm-up: one of the first `warmup` of its host, or, for None, one that
-    is found to be.
-    """
+    """Flags of the warm-up steps: the first `warmup` of each host, or, for None, those detected."""
     if warmup is not None:
         first = steps.groupby("host", sort=False).cumcount() < warmup
         if not first.all():
             return first
-    out = np.zeros(len(steps), np.bool_)
+    flags = np.zeros(len(steps), np.bool_)
     for rows in steps.groupby(["host", "kind"], sort=False).indices.values():
-        mine = steps.iloc[rows]
-        out[rows] = _warmup(
+        host_steps = steps.iloc[rows]
+        flags[rows] = _warmup(
             *(
-                mine[name].to_numpy(kind)
+                host_steps[name].to_numpy(kind)
                 for name, kind in (("step_time_ms", np.float64), ("cut", bool), ("traces", bool))
             )
         )
-    return pd.Series(out, steps.index)
+    return pd.Series(flags, steps.index)
 
 
 def starting(steps: pd.DataFrame) -> pd.Series:
-    """Whether each step is among the first iterations of its graph, as in `p.ascend.iterations`:
-    two of four or more, one of fewer.
+    """Flags of the first iterations of each graph, as in `p.ascend.iterations`: two of four or
+    more, one of fewer.
     """
     groups = steps.groupby("host", sort=False)["step"]
     count = groups.transform("size")
@@ -155,34 +151,34 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
         return ""
     warm = steps["warmup"].astype(bool)
     count = int(steps[warm].groupby("host").size().max()) if warm.any() else 0
-    which = {0: f"no {unit.noun} is", 1: f"the first {unit.noun} is"}.get(
+    subject = {0: f"no {unit.noun} is", 1: f"the first {unit.noun} is"}.get(
         count, f"the first {count} {unit.plural} are"
     )
     if count and (warm & ~warm.groupby(steps["host"], sort=False).cummin()).any():
         # A step that is cut leads, and is not averaged either.
         numbers = steps["step"][warm].drop_duplicates().tolist()
-        which = (
+        subject = (
             f"{unit.noun} {numbers[0]} is"
             if len(numbers) == 1
             else f"{unit.plural} {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} are"
         )
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
-        return f"warm-up: {which} excluded from averages, as requested by --warmup {warmup}"
+        return f"warm-up: {subject} excluded from averages, as requested by --warmup {warmup}"
     why = f"over {WARMUP_FACTOR:g} times the median of the following ones"
     if steps.groupby(["host", "kind"]).size().max() <= _FOLLOWING:
         why = _why_of_few(steps, count)
     elif not count:
         why = f"no leading {unit.noun} takes {why}"
     none_left = f"; --warmup {warmup} would leave no {unit.noun}" if warmup is not None else ""
-    return f"warm-up: {which} excluded from averages ({why}){none_left}"
+    return f"warm-up: {subject} excluded from averages ({why}){none_left}"
 
 
 def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
     """Why the first of a few steps is warm-up, or why that is not known; of several hosts the one
     where it takes the longest.
     """
-    found = [first_factor(rows) for _, rows in steps.groupby(["host", "kind"])]
-    factors = [factor for factor in found if factor is not None]
+    of_hosts = [first_factor(rows) for _, rows in steps.groupby(["host", "kind"])]
+    factors = [factor for factor in of_hosts if factor is not None]
     if not factors:
         return "too few to tell: 2 or more are needed"
     if excluded:
@@ -196,8 +192,8 @@ def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
 
 
 def first_factor(steps: pd.DataFrame) -> float | None:
-    """How many times the longest of the following steps the first takes, cut ones aside; None for
-    fewer than two, or for many.
+    """How many times as long the first step is as the longest of the following ones, except cut
+    ones; None for fewer than two, or for many.
     """
     times = steps["step_time_ms"].to_numpy(np.float64)[~steps["cut"].to_numpy(np.bool_)]
     if len(steps) > _FOLLOWING or len(times) < 2 or not times[1:].max() > 0:
@@ -205,12 +201,12 @@ def first_factor(steps: pd.DataFrame) -> float | None:
     return float(times[0] / times[1:].max())
 
 
-def _first_of_few(times: Floats, cut: Flags) -> Flags:
+def _first_of_few(times: Floats, is_cut: Flags) -> Flags:
     """The first of two to four steps, if it takes far longer than each other, or longer than all
     others, which are alike.
     """
     result = np.zeros(len(times), np.bool_)
-    used = np.flatnonzero(~cut)
+    used = np.flatnonzero(~is_cut)
     if len(used) < 2:
         return result
     first, rest = times[used[0]], times[used[1:]]
@@ -219,31 +215,31 @@ def _first_of_few(times: Floats, cut: Flags) -> Flags:
     return result
 
 
-def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
-    """The leading steps that take far longer than the rest; one that is cut is in no average, and
-    says nothing of the step after it.
+def _warmup(times: Floats, is_cut: Flags, traces: Flags) -> Flags:
+    """The leading steps that take far longer than the rest; a cut step is in no average, and does
+    not decide on the step after it.
 
     So does the first step of a further training, which traces functions of its own; where they are
     traced more often than a cell trains, or again a few steps later, that is what the loop costs.
     """
     if len(times) <= _FOLLOWING:
-        return _first_of_few(times, cut)
-    out = np.zeros(len(times), np.bool_)
+        return _first_of_few(times, is_cut)
+    flags = np.zeros(len(times), np.bool_)
     compared = len(times) - _FOLLOWING
 
     def long(i: int) -> bool:
         return bool(times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])))
 
     for i in range(min(3, compared)):
-        out[i] = long(i)
-        if not (out[i] or cut[i]):
+        flags[i] = long(i)
+        if not (flags[i] or is_cut[i]):
             break
     later = [
         i
         for i in np.flatnonzero(traces).tolist()
-        if not out[: i + 1].all() and (i >= compared or long(i))
+        if not flags[: i + 1].all() and (i >= compared or long(i))
     ]
     if len(later) <= _MOST_TRAININGS and all(np.diff([*later, len(times)]) > _FOLLOWING):
         for i in later:
-            out[i] = long(i)
-    return out
+            flags[i] = long(i)
+    return flags

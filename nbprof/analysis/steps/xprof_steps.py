@@ -36,29 +36,27 @@ def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFra
     tpus = devices[devices["kind"] == "TPU"]["device"].tolist()
     if tpus:
         parts = [_table(activity, host, device=core) for core in tpus]
-        out = pd.concat(parts, ignore_index=True)
+        table = pd.concat(parts, ignore_index=True)
         # Only steps of all cores; the step lasts as long as that of the slowest.
-        out = out[out.groupby("step")["step"].transform("count") == len(parts)].reset_index(
+        table = table[table.groupby("step")["step"].transform("count") == len(parts)].reset_index(
             drop=True
         )
-        return out.loc[out.groupby("step")["step_time_ms"].idxmax()] if len(out) else out
-    out = _table(activity, host, device=None, on_device=len(devices) > 0)
-    return out.iloc[1:-1] if drop_incomplete and len(out) > FEW else out
+        return table.loc[table.groupby("step")["step_time_ms"].idxmax()] if len(table) else table
+    table = _table(activity, host, device=None, on_device=len(devices) > 0)
+    return table.iloc[1:-1] if drop_incomplete and len(table) > FEW else table
 
 
 def _table(
     activity: Activity, host: int, device: int | None, *, on_device: bool = True
 ) -> pd.DataFrame:
-    markers, work = activity.markers.frame(), activity.xprof_work.frame()
-    own = activity.xprof_markers.frame()
-    markers = own if (own["host"] == host).any() else markers
-    mine = (
-        (markers["device"] == device)
-        if device is not None
-        else (markers["device"] >= 0) == on_device
-    )
+    markers, work = activity.xprof_markers.frame(), activity.xprof_work.frame()
+    if not (markers["host"] == host).any():
+        markers = activity.markers.frame()
+    core_markers = (markers["device"] >= 0) == on_device
+    if device is not None:
+        core_markers = markers["device"] == device
     times = steps.longest(
-        markers[(markers["host"] == host) & mine & ~markers["event"].isin(activity.rebuilt)]
+        markers[(markers["host"] == host) & core_markers & ~markers["event"].isin(activity.rebuilt)]
     )
     times = times[times["end"] > times["start"]]
     group, begin, stop = (
@@ -66,13 +64,14 @@ def _table(
         times["start"].to_numpy(np.int64),
         times["end"].to_numpy(np.int64),
     )
-    where = work["device"].to_numpy()
-    used = (work["host"].to_numpy() == host) & (
-        (where == device) if device is not None else (where >= 0) == on_device
-    )
-    step, known = steps.step_of_spans(group, work["group"].to_numpy(), used)
-    cls = work["cls"].to_numpy()[known]
-    start, end = (work[c].to_numpy()[known] for c in ("start", "end"))
+    work_device = work["device"].to_numpy()
+    of_device = (work_device >= 0) == on_device
+    if device is not None:
+        of_device = work_device == device
+    used = (work["host"].to_numpy() == host) & of_device
+    step, rows = steps.step_of_spans(group, work["group"].to_numpy(), used)
+    cls = work["cls"].to_numpy()[rows]
+    start, end = (work[c].to_numpy()[rows] for c in ("start", "end"))
     end = _prolonged(step, start, end, cls)
     total = steps.by_category(
         len(group), stop - begin, *steps.segments(begin, stop, step, start, end, cls)
@@ -82,14 +81,14 @@ def _table(
     first, last = np.full(len(group), np.iinfo(np.int64).max), begin.copy()
     np.minimum.at(first, step, start)
     np.maximum.at(last, step, end)
-    at, _, seen = steps.segments(np.minimum(first, last), last, step, start, end, cls)
+    index, _, seen = steps.segments(np.minimum(first, last), last, step, start, end, cls)
     formed = np.zeros(len(group), np.bool_)
-    formed[at[np.isin(seen, steps.COMPUTE if on_device else (HOST_COMPUTE,))]] = True
+    formed[index[np.isin(seen, steps.COMPUTE if on_device else (HOST_COMPUTE,))]] = True
     # Only hosts give steps a name.
     names = [
         str(g) if on_device else activity.group_names.get((host, g), str(g)) for g in group.tolist()
     ]
-    out = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "host": activity.hosts[host],
             "step": group,
@@ -99,7 +98,7 @@ def _table(
             **{f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)},
         }
     )
-    return out[formed].reset_index(drop=True)
+    return table[formed].reset_index(drop=True)
 
 
 def _prolonged(step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> Int64s:
@@ -117,18 +116,18 @@ def _prolonged(step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> Int64s
     first, last = np.where(last < first, 0, first), np.where(last < first, 0, last)
     # Steps are laid end to end, one apart, so that one order serves all of them.
     shift = end_to_end(first, last + 1)
-    out = end.copy()
+    shifted = end.copy()
     for value in np.unique(cls[empty]).tolist():
-        mine = empty[cls[empty] == value]
+        empty_rows = empty[cls[empty] == value]
         over = np.flatnonzero((cls >= value) & (end > start))
         over = over[np.argsort(start[over] + shift[step[over]], kind="stable")]
         begins = np.append(start[over] + shift[step[over]], np.iinfo(np.int64).max)
         reach = np.maximum.accumulate(
             np.append(np.iinfo(np.int64).min, end[over] + shift[step[over]])
         )
-        at = start[mine] + shift[step[mine]]
-        after = np.searchsorted(begins[:-1], at, side="right")
-        goes_on = np.minimum(begins[after], last[step[mine]] + shift[step[mine]])
-        free = reach[after] <= at
-        out[mine[free]] = (goes_on - shift[step[mine]])[free]
-    return out
+        position = start[empty_rows] + shift[step[empty_rows]]
+        after = np.searchsorted(begins[:-1], position, side="right")
+        goes_on = np.minimum(begins[after], last[step[empty_rows]] + shift[step[empty_rows]])
+        free = reach[after] <= position
+        shifted[empty_rows[free]] = (goes_on - shift[step[empty_rows]])[free]
+    return shifted

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nbprof.analysis import lines as lines_analysis
-from nbprof.analysis import ranges as ranges_analysis
+from nbprof.analysis.ranges import ranges as ranges_analysis
+from nbprof.analysis.ranges.totals import Totals
 from nbprof.analysis import unexplained
 from nbprof.analysis.steps import steps
 from nbprof.core.codec.records import record
@@ -20,14 +21,14 @@ from nbprof.run.frames.steps import StepFrames
 if TYPE_CHECKING:
     from nbprof.analysis.python import Python, PythonUse
 
-record(ranges_analysis.Totals)
+record(Totals)
 
 
 class CodeFrames(StepFrames):
     """Time in ranges that the program names, in lines of its cells and in Python."""
 
     @frame(combine=by(ranges_analysis.added))
-    def _range_totals(self) -> ranges_analysis.Totals:
+    def _range_totals(self) -> Totals:
         """Time of the counted steps in ranges that the program named."""
         return ranges_analysis.totals(
             self.activity,

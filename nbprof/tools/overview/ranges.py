@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.analysis.ranges import MAIN, OTHER, PROGRAM
+from nbprof.analysis.ranges.totals import MAIN, OTHER, PROGRAM
 from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.tools.accessor import Framed, Shown

@@ -1,0 +1,1 @@
+"""Time by range that the program names."""
