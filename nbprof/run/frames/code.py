@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nbprof.analysis import lines as lines_analysis
+from nbprof.analysis import unexplained
 from nbprof.analysis.ranges import ranges as ranges_analysis
 from nbprof.analysis.ranges.totals import Totals
-from nbprof.analysis import unexplained
 from nbprof.analysis.steps import steps
 from nbprof.core.codec.records import record
 from nbprof.core.line_times import LineTimes
