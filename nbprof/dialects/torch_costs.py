@@ -370,17 +370,19 @@ _ATTENTION = {
 }
 
 _UNARY = """
-abs acos acosh angle asin asinh atan atanh bitwise_not ceil celu conj_physical cos cosh deg2rad digamma elu erf erfc erfinv exp exp2
-expm1 floor frac gelu hardshrink hardsigmoid hardswish hardtanh i0 isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10 log1p
-log2 logical_not logit mish nan_to_num neg positive rad2deg reciprocal relu relu6 round rsqrt rsub selu sgn sigmoid sign signbit silu sin
-sinc sinh softplus softshrink sqrt square tan tanh threshold trunc log_sigmoid
+abs acos acosh angle asin asinh atan atanh bitwise_not ceil celu conj_physical cos cosh deg2rad
+digamma elu erf erfc erfinv exp exp2 expm1 floor frac gelu hardshrink hardsigmoid hardswish hardtanh
+i0 isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10 log1p log2 logical_not logit
+mish nan_to_num neg positive rad2deg reciprocal relu relu6 round rsqrt rsub selu sgn sigmoid sign
+signbit silu sin sinc sinh softplus softshrink sqrt square tan tanh threshold trunc log_sigmoid
 """
 _BINARY = """
-add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor clamp_max clamp_min copysign div elu_backward eq fmax
-fmin floor_divide fmod ge gelu_backward glu_backward gt hardsigmoid_backward hardswish_backward hardtanh_backward heaviside hypot
-le leaky_relu_backward logaddexp logaddexp2 logical_and logical_or logical_xor lt masked_fill maximum minimum mish_backward mul
-native_dropout_backward ne nextafter pow remainder sigmoid_backward silu_backward softplus_backward sub tanh_backward threshold_backward
-true_divide xlogy __and__ __or__ __xor__
+add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor clamp_max
+clamp_min copysign div elu_backward eq fmax fmin floor_divide fmod ge gelu_backward glu_backward gt
+hardsigmoid_backward hardswish_backward hardtanh_backward heaviside hypot le leaky_relu_backward
+logaddexp logaddexp2 logical_and logical_or logical_xor lt masked_fill maximum minimum mish_backward
+mul native_dropout_backward ne nextafter pow remainder sigmoid_backward silu_backward
+softplus_backward sub tanh_backward threshold_backward true_divide xlogy __and__ __or__ __xor__
 """
 _TERNARY = "addcdiv addcmul clamp lerp where"
 _POINTWISE = {
@@ -397,8 +399,9 @@ _TRUTHS = (
 )
 _KEEPS_WHOLE = frozenset(
     """
-    abs add bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor clamp clamp_max clamp_min floor_divide
-    fmod masked_fill maximum minimum mul neg positive pow relu remainder rsub sgn sign square sub where __and__ __or__ __xor__ threshold
+    abs add bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
+    clamp clamp_max clamp_min floor_divide fmod masked_fill maximum minimum mul neg positive pow
+    relu remainder rsub sgn sign square sub where __and__ __or__ __xor__ threshold
     """.split()  # noqa: SIM905 - a list of words reads better without a hundred quotes
 )
 """Elementwise ops that make whole numbers of whole numbers; most others make float32 of them."""
@@ -719,17 +722,20 @@ _NORMS = {
 }
 _FILLS = "fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
 _FREE = """
-view reshape _reshape_alias _unsafe_view t transpose transpose_ permute expand expand_as as_strided as_strided_ unsqueeze unsqueeze_ squeeze
-squeeze_ select slice narrow split split_with_sizes chunk unbind detach detach_ alias view_as movedim swapaxes unfold diagonal numpy_T
-empty empty_like empty_strided new_empty new_empty_strided resize_ resize_as_ set_ resolve_conj resolve_neg lift_fresh result_type
-is_nonzero can_cast cudnn_is_acceptable size stride view_as_real view_as_complex
+view reshape _reshape_alias _unsafe_view t transpose transpose_ permute expand expand_as as_strided
+as_strided_ unsqueeze unsqueeze_ squeeze squeeze_ select slice narrow split split_with_sizes chunk
+unbind detach detach_ alias view_as movedim swapaxes unfold diagonal numpy_T empty empty_like
+empty_strided new_empty new_empty_strided resize_ resize_as_ set_ resolve_conj resolve_neg
+lift_fresh result_type is_nonzero can_cast cudnn_is_acceptable size stride view_as_real
+view_as_complex
 """
 _COMPOSED = """
-matmul einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention
-_scaled_dot_product_attention_math lstm gru batch_norm _batch_norm_impl_index layer_norm group_norm rms_norm softmax log_softmax
-_safe_softmax cross_entropy_loss nll_loss nll_loss_nd dropout embedding_backward max_pool2d adaptive_avg_pool2d to _to_copy type_as
-contiguous flatten zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor rand randn randint rand_like
-randn_like stack
+matmul einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+scaled_dot_product_attention _scaled_dot_product_attention_math lstm gru batch_norm
+_batch_norm_impl_index layer_norm group_norm rms_norm softmax log_softmax _safe_softmax
+cross_entropy_loss nll_loss nll_loss_nd dropout embedding_backward max_pool2d adaptive_avg_pool2d to
+_to_copy type_as contiguous flatten zeros ones full zeros_like ones_like full_like new_zeros
+new_ones new_full scalar_tensor rand randn randint rand_like randn_like stack
 """
 """Ops that only call others, which have formulas of their own or are unknown themselves."""
 

@@ -35,8 +35,9 @@ def is_input(name: str) -> bool:
 # Names that old files list among the operators although no op ran: they hold ops, and would hide
 # them.
 _ANNOTATION = re.compile(
-    r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|DistributedDataParallel\.|"
-    r"FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|ucc:|##"
+    r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|"
+    r"DistributedDataParallel\.|FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|"
+    r"ucc:|##"
 )
 _OTHER_SPACES = ("autograd", "torch", "triton_")
 _AUTOGRAD = re.compile(
@@ -159,7 +160,8 @@ def is_collective(kernel: str) -> bool:
 
 
 _COLLECTIVE_OP = re.compile(
-    r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|record_param_comms\Z"
+    r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|"
+    r"record_param_comms\Z"
 )
 
 
@@ -279,31 +281,38 @@ def whole_numbers(types: str) -> bool:
 _ELIGIBLE = frozenset(
     f"aten::{name}"
     for name in """
-    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution slow_conv3d thnn_conv2d
-    convolution_overrideable convolution_backward convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward
-    cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu cudnn_convolution_backward
-    cudnn_convolution_backward_input cudnn_convolution_backward_weight miopen_convolution miopen_convolution_transpose
-    miopen_depthwise_convolution miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
-    addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul linalg_multi_dot linalg_matmul einsum
-    bilinear _trilinear tensordot _addmm_activation _scaled_mm _grouped_mm _scaled_grouped_mm linear_backward matmul_backward
-    lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward _thnn_fused_lstm_cell
-    _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward _thnn_fused_gru_cell_backward scaled_dot_product_attention
-    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
-    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
-    _flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward
-    _scaled_dot_product_attention_math _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
-    _cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm _weight_int8pack_mm _scaled_mm_v2
-    _scaled_grouped_mm_v2 _cslt_sparse_mm _sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
-    miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu _conv_depthwise2d conv_depthwise3d
+    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
+    _convolution slow_conv3d thnn_conv2d convolution_overrideable convolution_backward
+    convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward cudnn_convolution
+    cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu
+    cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight
+    miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution
+    miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
+    addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul
+    linalg_multi_dot linalg_matmul einsum bilinear _trilinear tensordot _addmm_activation _scaled_mm
+    _grouped_mm _scaled_grouped_mm linear_backward matmul_backward lstm gru rnn_tanh rnn_relu
+    lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward
+    _thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward
+    _thnn_fused_gru_cell_backward scaled_dot_product_attention _scaled_dot_product_flash_attention
+    _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
+    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_cudnn_attention_backward _flash_attention_forward _flash_attention_backward
+    _efficient_attention_forward _efficient_attention_backward _scaled_dot_product_attention_math
+    _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
+    _cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm
+    _weight_int8pack_mm _scaled_mm_v2 _scaled_grouped_mm_v2 _cslt_sparse_mm
+    _sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
+    miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu
+    _conv_depthwise2d conv_depthwise3d
     """.split()  # noqa: SIM905 - a list of words reads better without a hundred quotes
 )
 
 
 # Ops of libraries beside PyTorch that are known to be products or attention.
 _ELIGIBLE_ELSEWHERE = re.compile(
-    r"triton_(?:tem|mm|bmm)_|(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|_vllm_fa\w*_C|fbgemm|transformer_engine\w*|"
-    r"aiter|torchao|bitsandbytes)::"
-    r"\w*(?:flash_attn|attention|varlen_fwd|scaled_mm|gemm|matmul|f8f8bf16|fp8_mm|moe_wna16|fmha|mha_)"
+    r"triton_(?:tem|mm|bmm)_|(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|"
+    r"_vllm_fa\w*_C|fbgemm|transformer_engine\w*|aiter|torchao|bitsandbytes)::\w*(?:flash_attn|"
+    r"attention|varlen_fwd|scaled_mm|gemm|matmul|f8f8bf16|fp8_mm|moe_wna16|fmha|mha_)"
 )
 
 

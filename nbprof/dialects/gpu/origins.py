@@ -29,8 +29,8 @@ from nbprof.formats.chrome.inductor import Kernel, Program
 _INSTANCE = re.compile(r"_\d+(?=/|\Z)")
 # What inductor's graphs call beside ATen: torch/_prims and torch/_inductor/inductor_prims.py.
 _PRIM = re.compile(
-    r"(?:convert_element_type|iota|device_put|broadcast_in_dim|copy_strided|view_of(?:_dtype)?|fma|rev|xor_sum|prepare_softmax_online|"
-    r"_low_memory_max_pool_\w+|inductor_\w+)\Z"
+    r"(?:convert_element_type|iota|device_put|broadcast_in_dim|copy_strided|view_of(?:_dtype)?|fma|"
+    r"rev|xor_sum|prepare_softmax_online|_low_memory_max_pool_\w+|inductor_\w+)\Z"
 )
 
 

@@ -48,19 +48,25 @@ another.
 # What `jnp.add(a, b)` outside of `jit` runs is a program too, named after the function. Steps are
 # never runs of these.
 _OF_CALLS = re.compile(
-    "(?:add|subtract|multiply|divide|true_divide|floor_divide|power|integer_pow|float_power|square|sqrt|rsqrt|cbrt|exp|exp2|expm1|log|log2|"
-    "log10|log1p|logaddexp|sin|cos|tan|tanh|sinh|cosh|arctan2?|negative|abs|absolute|sign|floor|ceil|round|clip|maximum|minimum|mod|"
-    "remainder|matmul|dot|dot_general|vdot|inner|outer|tensordot|einsum|_einsum|transpose|swapaxes|moveaxis|reshape|ravel|squeeze|"
-    "expand_dims|broadcast_in_dim|broadcast_to|concatenate|stack|split|_split|tile|repeat|pad|_pad|flip|roll|_roll.*|where|_where|select_n|"
-    "select|equal|not_equal|less|less_equal|greater|greater_equal|logical_.*|bitwise_.*|isnan|isinf|isfinite|any|all|convert_element_type|"
-    "_astype|astype|copy|iota|arange|_linspace|linspace|eye|_eye|tril|triu|diag|ones_like|zeros_like|full_like|_mean|mean|_var|var|_std|std|"
-    "_?reduce_.*|_cum.*|cumsum|cumprod|argmax|argmin|_argmax|_argmin|sort|argsort|_sort|top_k|gather|scatter.*|dynamic_slice|"
-    "dynamic_update_slice|_?multi_slice|slice|_take|take|take_along_axis|_threefry.*|threefry.*|_random_.*|random_.*|_uniform|_normal.*|"
-    "_randint|_bernoulli|_shuffle|_permutation|relu|silu|gelu|sigmoid|logistic|softmax|_softmax|log_softmax|_one_hot|one_hot|fn|"
-    "_unstack|unstack|_psum|_identity_fn|identity|_?conv(?:_general_dilated|olve)?|_?reduce_window.*|select_and_.*|ragged_dot.*|"
-    "add_any|sub|mul|div|rem|neg|pow|conj|real|imag|rev|and|or|not|xor|eq|ne|ge|gt|le|lt|max|min|clamp|erf.*|is_finite|nan_to_num|"
-    "cum(?:max|min|logsumexp)|bitcast_convert_type|reduce|rng_.*|empty|stop_gradient|cholesky|qr|svd|eigh?|lu|fft|inv|solve|det|norm|"
-    "triangular_solve|softplus|elu|leaky_relu|_power|_flip|_diag|_broadcast_arrays|_linalg.*|median|quantile|allclose|isclose|trace)"
+    "(?:add|subtract|multiply|divide|true_divide|floor_divide|power|integer_pow|float_power|square|"
+    "sqrt|rsqrt|cbrt|exp|exp2|expm1|log|log2|log10|log1p|logaddexp|sin|cos|tan|tanh|sinh|cosh|"
+    "arctan2?|negative|abs|absolute|sign|floor|ceil|round|clip|maximum|minimum|mod|remainder|"
+    "matmul|dot|dot_general|vdot|inner|outer|tensordot|einsum|_einsum|transpose|swapaxes|moveaxis|"
+    "reshape|ravel|squeeze|expand_dims|broadcast_in_dim|broadcast_to|concatenate|stack|split|"
+    "_split|tile|repeat|pad|_pad|flip|roll|_roll.*|where|_where|select_n|select|equal|not_equal|"
+    "less|less_equal|greater|greater_equal|logical_.*|bitwise_.*|isnan|isinf|isfinite|any|all|"
+    "convert_element_type|_astype|astype|copy|iota|arange|_linspace|linspace|eye|_eye|tril|triu|"
+    "diag|ones_like|zeros_like|full_like|_mean|mean|_var|var|_std|std|_?reduce_.*|_cum.*|cumsum|"
+    "cumprod|argmax|argmin|_argmax|_argmin|sort|argsort|_sort|top_k|gather|scatter.*|dynamic_slice|"
+    "dynamic_update_slice|_?multi_slice|slice|_take|take|take_along_axis|_threefry.*|threefry.*|"
+    "_random_.*|random_.*|_uniform|_normal.*|_randint|_bernoulli|_shuffle|_permutation|relu|silu|"
+    "gelu|sigmoid|logistic|softmax|_softmax|log_softmax|_one_hot|one_hot|fn|_unstack|unstack|_psum|"
+    "_identity_fn|identity|_?conv(?:_general_dilated|olve)?|_?reduce_window.*|select_and_.*|"
+    "ragged_dot.*|add_any|sub|mul|div|rem|neg|pow|conj|real|imag|rev|and|or|not|xor|eq|ne|ge|gt|le|"
+    "lt|max|min|clamp|erf.*|is_finite|nan_to_num|cum(?:max|min|logsumexp)|bitcast_convert_type|"
+    "reduce|rng_.*|empty|stop_gradient|cholesky|qr|svd|eigh?|lu|fft|inv|solve|det|norm|"
+    "triangular_solve|softplus|elu|leaky_relu|_power|_flip|_diag|_broadcast_arrays|_linalg.*|"
+    "median|quantile|allclose|isclose|trace)"
 )
 # A program that updates what is trained closes a step, however little of its time is its own; one
 # that measures does not.
