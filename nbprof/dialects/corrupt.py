@@ -151,8 +151,10 @@ class Mender:
             return np.full(len(ident), -1, np.int64)
         of_call = self.trace.arg(self.correlation, rows=calls)
         order = np.argsort(of_call, kind="stable")
-        at = np.minimum(np.searchsorted(of_call[order], ident), len(calls) - 1)
-        return np.where((ident > 0) & (of_call[order][at] == ident), calls[order][at], -1)
+        position = np.minimum(np.searchsorted(of_call[order], ident), len(calls) - 1)
+        return np.where(
+            (ident > 0) & (of_call[order][position] == ident), calls[order][position], -1
+        )
 
     def _host_end(self, host: int) -> int:
         """When the last event of a host ended that is none of a device."""
@@ -201,7 +203,7 @@ class Mender:
             behind = notes[
                 (events.lane[notes] == events.lane[note]) & (events.start[notes] > begin)
             ]
-            inside = work[
+            covered = work[
                 (events.start[work] >= begin)
                 & (self.lane_device[events.lane[work]] == self.lane_device[events.lane[note]])
             ]
@@ -212,8 +214,8 @@ class Mender:
                 if self._is_step(note)
                 else int(end.max())
             )
-            inside = inside[events.start[inside] < until]
-            ended = int((events.start[inside] + self.duration[inside]).max(initial=begin))
+            covered = covered[events.start[covered] < until]
+            ended = int((events.start[covered] + self.duration[covered]).max(initial=begin))
             self.replace(np.array([note]), np.array([ended - begin]))
 
     def _is_step(self, row: int) -> bool:
@@ -230,15 +232,17 @@ class Mender:
         if self.duration is events.duration and not len(misplaced):
             return
         rows = np.flatnonzero(self.duration != events.duration)
-        stated = {
+        recorded = {
             RECORDED: ArgColumn(
                 rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64)
             )
         }
         if len(misplaced):
             began = (events.start[misplaced] / 1e6).view(np.int64)
-            stated[RECORDED_START] = ArgColumn(misplaced.astype(np.int32), DOUBLE, began)
-        self.trace.args = ChainMap(stated, cast("MutableMapping[str, ArgColumn]", self.trace.args))
+            recorded[RECORDED_START] = ArgColumn(misplaced.astype(np.int32), DOUBLE, began)
+        self.trace.args = ChainMap(
+            recorded, cast("MutableMapping[str, ArgColumn]", self.trace.args)
+        )
         self.trace.events = type(events)(events.lane, events.name, self.start, self.duration)
 
     def _set_aside(self, misplaced: Int64s) -> None:
@@ -251,12 +255,12 @@ class Mender:
         self.start = self.start.copy()
         for lane in np.unique(events.lane[misplaced]).tolist():
             low, high = self._border[lane], self._border[lane + 1]
-            others = low + np.flatnonzero(sound[low:high])
-            others = others if len(others) else np.flatnonzero(sound)
+            sound_rows = low + np.flatnonzero(sound[low:high])
+            sound_rows = sound_rows if len(sound_rows) else np.flatnonzero(sound)
             rows = misplaced[events.lane[misplaced] == lane]
-            if len(others):
+            if len(sound_rows):
                 self.start[rows] = np.clip(
-                    self.start[rows], self.start[others].min(), self.start[others].max()
+                    self.start[rows], self.start[sound_rows].min(), self.start[sound_rows].max()
                 )
         self.replace(misplaced, np.zeros(len(misplaced), np.int64))
         self._begin_with(sound)
@@ -265,15 +269,15 @@ class Mender:
         """The recording of a host begins with its first event of a sound time, where one of another
         time came before all others.
         """
-        trace, stated = self.trace, self.trace.events.start
+        trace, start = self.trace, self.trace.events.start
         late = list(trace.late_ps) or [0] * len(trace.hosts)
         if len(late) != len(trace.hosts) or (len(late) > 1 and not trace.late_ps):
             return
         host = self.lane_host[trace.events.lane]
         for number in range(len(late)):
             of_host = sound & (host == number)
-            if of_host.any() and stated[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (
-                first := int(stated[of_host].min())
+            if of_host.any() and start[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (
+                first := int(start[of_host].min())
             ):
                 late[number] = max(late[number], first)
         trace.late_ps = late
@@ -301,32 +305,36 @@ class Mender:
             return []
         rows = np.flatnonzero(self.duration != events.duration)
         on_device = self.recorded_on_device[events.lane[rows]]
-        out = []
+        notes = []
         if on_device.any():
-            out.append(self._note(rows[on_device], "device event", self.too_long))
+            notes.append(self._note(rows[on_device], "device event", self.too_long))
         of_host = self.lane_device[events.lane[rows]] < 0
         if of_host.any():
             evidence = "what is around it had ended by then, or the next step had begun"
-            out.append(self._note(rows[of_host], "event of the host", evidence))
-        return out
+            notes.append(self._note(rows[of_host], "event of the host", evidence))
+        return notes
 
-    def _note(self, rows: Int64s, what: str, evidence: str) -> Note:
+    def _note(self, rows: Int64s, event_kind: str, evidence: str) -> Note:
         events, names = self.trace.events, self.trace.names
-        stated = events.duration[rows]
-        less = wording.millis(int((stated - self.duration[rows]).sum()) / 1e9)
-        longest = wording.millis(int(stated.max()) / 1e9)
+        recorded = events.duration[rows]
+        less = wording.millis(int((recorded - self.duration[rows]).sum()) / 1e9)
+        longest = wording.millis(int(recorded.max()) / 1e9)
         codes, count = np.unique(events.name[rows], return_counts=True)
-        most = str(names[codes[count.argmax()]])
-        which = wording.kernel(most) if what == "device event" else wording.one_line(most)
-        which += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
-        one = len(rows) == 1
-        stating = f"has a duration of {longest}" if one else f"have durations of up to {longest}"
+        commonest = str(names[codes[count.argmax()]])
+        named = (
+            wording.kernel(commonest)
+            if event_kind == "device event"
+            else wording.one_line(commonest)
+        )
+        named += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
+        single = len(rows) == 1
+        stating = f"has a duration of {longest}" if single else f"have durations of up to {longest}"
         text = (
-            f"{wording.plural(len(rows), what, what.replace('event', 'events'))}"
-            f" ({self.places(rows)}: {which}) {stating}, which is impossible: {evidence}."
-            f" {'It counts' if one else 'Each counts'} with what other calls of its name take, at"
+            f"{wording.plural(len(rows), event_kind, event_kind.replace('event', 'events'))}"
+            f" ({self.places(rows)}: {named}) {stating}, which is impossible: {evidence}."
+            f" {'It counts' if single else 'Each counts'} with what other calls of its name take, at"
             f" most until the next work; {less} are left out of all figures. The profiler wrote a"
-            f" wrong end: record again for {'its' if one else 'their'} times."
+            f" wrong end: record again for {'its' if single else 'their'} times."
         )
         return Note("warning", text)
 
@@ -334,7 +342,7 @@ class Mender:
         """How many events lie on which stream, line or thread."""
         lanes = self.trace.lanes
         several = len(self.trace.hosts) > 1
-        found = []
+        places = []
         for lane, count in zip(
             *np.unique(self.trace.events.lane[rows], return_counts=True), strict=True
         ):
@@ -343,9 +351,9 @@ class Mender:
             )
             # "stream 7", but "XLA Ops".
             thread = thread if thread[1:2].isupper() else thread[:1].lower() + thread[1:]
-            where = [*([host] if several else []), process, thread]
-            found.append(f"{int(count):,} on {', '.join(where)}")
-        more = len(found) - _MOST_STREAMS
-        return "; ".join(found[:_MOST_STREAMS]) + (
+            lane_name = [*([host] if several else []), process, thread]
+            places.append(f"{int(count):,} on {', '.join(lane_name)}")
+        more = len(places) - _MOST_STREAMS
+        return "; ".join(places[:_MOST_STREAMS]) + (
             f"; others on {wording.plural(more, 'more lane')}" if more > 0 else ""
         )

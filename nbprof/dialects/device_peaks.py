@@ -39,9 +39,9 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     A GPU's is units x clock x operations per clock, for a compute capability that is not in the
     table by the one below it; a TPU states its own.
     """
-    stated = stats.get("peak_teraflops_per_second")
-    if isinstance(stated, (int, float)):
-        return float(stated) * 1e12 or None
+    teraflops = stats.get("peak_teraflops_per_second")
+    if isinstance(teraflops, (int, float)):
+        return float(teraflops) * 1e12 or None
     major, minor, units, clock = (
         stats.get(key)
         for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
@@ -54,7 +54,7 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     ):
         return None
     table = _AMD if stats.get("device_vendor") == "AMD" else _NVIDIA
-    below = [known for known in table if known <= (major, minor)]
+    below = [capability for capability in table if capability <= (major, minor)]
     return units * clock * 1e3 * table[max(below)] if below and units > 0 and clock > 0 else None
 
 
@@ -74,14 +74,14 @@ def peak_bytes_per_second(stats: Mapping[str, object]) -> float | None:
     gigabytes = stats.get("peak_hbm_bw_gigabytes_per_second")
     if isinstance(gigabytes, (int, float)):
         return float(gigabytes) * 1e9 or None
-    stated = stats.get("memory_bandwidth")
-    if not isinstance(stated, (int, float)):
+    bandwidth = stats.get("memory_bandwidth")
+    if not isinstance(bandwidth, (int, float)):
         return None
     major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
     if stats.get("device_vendor") == "AMD" and isinstance(major, int) and isinstance(minor, int):
-        whole = _HBM3_BYTES_PER_SECOND.get((major, minor), 0.0)
-        return float(stated) * (2 if stated < 0.75 * whole else 1) or None
-    return float(stated) or None
+        hbm3 = _HBM3_BYTES_PER_SECOND.get((major, minor), 0.0)
+        return float(bandwidth) * (2 if bandwidth < 0.75 * hbm3 else 1) or None
+    return float(bandwidth) or None
 
 
 _STATED = {
@@ -103,7 +103,7 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
     Sources: the CUDA programming guide, "Shared memory" of each compute capability; AMD's CDNA 3
     and CDNA 4 white papers.
     """
-    found = {
+    peaks = {
         name: float(value) * 1e9
         for name, stat in _STATED.items()
         if isinstance(value := stats.get(stat), (int, float)) and value > 0
@@ -124,8 +124,8 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
         wide = (
             (256 if (major, minor) >= (9, 5) else 128) if amd else {2: 64, 3: 256}.get(major, 128)
         )
-        found["shared_memory"] = units * clock * 1e3 * wide
-    return found
+        peaks["shared_memory"] = units * clock * 1e3 * wide
+    return peaks
 
 
 class Named(NamedTuple):
@@ -194,8 +194,8 @@ def by_name(name: str) -> dict[str, float]:
     """The peaks of a device that is known by its name: operations a second by precision, and
     `memory` in bytes a second; {} of others.
     """
-    found = next((peaks for pattern, peaks in _NAMED if pattern.match(name)), None)
-    if found is None:
+    match = next((peaks for pattern, peaks in _NAMED if pattern.match(name)), None)
+    if match is None:
         return {}
-    rates = {key: 1e12 * value for key, value in found._asdict().items() if value > 0}
-    return {"float16": rates.pop("half"), **rates, "memory": 1e9 * found.memory}
+    rates = {key: 1e12 * value for key, value in match._asdict().items() if value > 0}
+    return {"float16": rates.pop("half"), **rates, "memory": 1e9 * match.memory}

@@ -112,17 +112,17 @@ def of_device(
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(work, candidates)
-    known = calls >= _FEW_CALLS
+    enough_calls = calls >= _FEW_CALLS
     larger, far_larger = (
-        known & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE)
+        enough_calls & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE)
     )
     overtaken = work.in_order & (ended >= _ENDED_MEANWHILE)
     wrong = (overtaken & larger) | ((ended > 0) & far_larger)
-    wrong |= overtaken & ~known & (duration // _FAR_PAST_NEXT >= until_next)
-    wrong |= too_late & np.where(known, larger, duration - until_wait >= _FAR_PAST_WAIT_PS)
+    wrong |= overtaken & ~enough_calls & (duration // _FAR_PAST_NEXT >= until_next)
+    wrong |= too_late & np.where(enough_calls, larger, duration - until_wait >= _FAR_PAST_WAIT_PS)
     wrong |= outlasting & far_larger
     at_most = np.minimum(until_next, np.maximum(until_wait, 0))
-    mended = np.minimum(np.where(known, median, _NEVER), at_most)
+    mended = np.minimum(np.where(enough_calls, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
 
 
@@ -142,13 +142,13 @@ def misplaced(
     launched : int64[n]
         When the launch of each began; `_NEVER` or later where that is not known.
     """
-    known = launched < _NEVER
-    early = known & (launched - work.start >= _MISPLACED_PS)
-    if int(early.sum()) > max(_FEW_CALLS, len(known) // _FAR_MAGNITUDE):
+    has_launch = launched < _NEVER
+    early = has_launch & (launched - work.start >= _MISPLACED_PS)
+    if int(early.sum()) > max(_FEW_CALLS, len(has_launch) // _FAR_MAGNITUDE):
         # The clocks of host and device are apart.
         early[:] = False
     late = work.start - _waited_at(waited, called) >= _MISPLACED_PS
-    rows = np.flatnonzero(known & work.in_order & ~early)
+    rows = np.flatnonzero(has_launch & work.in_order & ~early)
     rows = rows[np.lexsort((work.start[rows], launched[rows], work.lane[rows]))]
     overtaken, followed = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for nth in range(1, _LOOKED_AT + 1):
@@ -157,7 +157,7 @@ def misplaced(
         followed[:-nth] += follows
         overtaken[:-nth] += follows & (work.start[this] - work.start[later] >= _MISPLACED_PS)
     late[rows] |= (overtaken >= _ENDED_MEANWHILE) & (2 * overtaken > followed)
-    return early | late | (known & _behind_all(work, early | late, others_end))
+    return early | late | (has_launch & _behind_all(work, early | late, others_end))
 
 
 def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
@@ -169,14 +169,16 @@ def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
     """
     duration, lane = collectives.duration, collectives.lane
     first = np.append(True, np.diff(lane) != 0) if len(lane) else np.zeros(0, np.bool_)
-    others = duration[~first]
-    if len(others) < _FEW_CALLS:
+    other_durations = duration[~first]
+    if len(other_durations) < _FEW_CALLS:
         return np.zeros(len(lane), np.bool_), duration
-    waits = first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(others.max()))
+    waits = (
+        first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(other_durations.max()))
+    )
     taken = duration.copy()
     for row in np.flatnonzero(waits).tolist():
         alike = duration[~first & (collectives.name == collectives.name[row])]
-        taken[row] = int(np.median(alike if len(alike) else others))
+        taken[row] = int(np.median(alike if len(alike) else other_durations))
     return waits, taken
 
 
@@ -223,13 +225,13 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(ops, candidates)
-    known = calls >= _FEW_CALLS
-    wrong = candidates & known & (duration >= _FAR_MAGNITUDE * longest)
+    enough_calls = calls >= _FEW_CALLS
+    wrong = candidates & enough_calls & (duration >= _FAR_MAGNITUDE * longest)
     # No op runs on after its program, so less of a difference to its other calls is enough.
-    wrong |= outlasts & known & (duration >= _MAGNITUDE * longest)
-    wrong |= outlasts & ~known & (over >= _FAR_PAST_WAIT_PS)
+    wrong |= outlasts & enough_calls & (duration >= _MAGNITUDE * longest)
+    wrong |= outlasts & ~enough_calls & (over >= _FAR_PAST_WAIT_PS)
     at_most = np.minimum(np.maximum(until_end, 0), until_itself)
-    mended = np.minimum(np.where(known, median, _NEVER), at_most)
+    mended = np.minimum(np.where(enough_calls, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
 
 
@@ -275,9 +277,9 @@ def _until_next_call(calls: Spans) -> Int64s:
     """
     order = np.lexsort((calls.start, calls.name, calls.lane))
     alike = (np.diff(calls.lane[order]) == 0) & (np.diff(calls.name[order]) == 0)
-    out = np.full(len(order), _NEVER, np.int64)
-    out[order[:-1][alike]] = np.diff(calls.start[order])[alike]
-    return out
+    limit = np.full(len(order), _NEVER, np.int64)
+    limit[order[:-1][alike]] = np.diff(calls.start[order])[alike]
+    return limit
 
 
 def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
@@ -314,14 +316,14 @@ def _ended_meanwhile(work: Spans, following: Int64s, asked: Flags) -> Int64s:
     """How much later work of the lane ended long before each of some events did; of the next
     few.
     """
-    out = np.zeros(len(following), np.int64)
+    result = np.zeros(len(following), np.int64)
     rows = np.flatnonzero(asked)
     lane, end = work.lane, work.end
     for nth in range(_LOOKED_AT):
         later = following[rows] + nth
         rows, later = rows[later < len(lane)], later[later < len(lane)]
-        out[rows] += (lane[later] == lane[rows]) & (end[later] + SLACK_PS // 2 <= end[rows])
-    return out
+        result[rows] += (lane[later] == lane[rows]) & (end[later] + SLACK_PS // 2 <= end[rows])
+    return result
 
 
 def _waited_at(waited: tuple[Int64s, Int64s], called: Int64s) -> Int64s:
@@ -349,15 +351,15 @@ def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
     """
     rows = np.flatnonzero(~wrong)
     rows = rows[np.argsort(work.start[rows], kind="stable")]
-    out = np.zeros(len(wrong), np.bool_)
+    is_wrong = np.zeros(len(wrong), np.bool_)
     if len(rows) < 2 or not others_end:
-        return out
+        return is_wrong
     reach = np.maximum(np.maximum.accumulate(work.end[rows])[:-1], others_end)
     gap = work.start[rows][1:] - reach
     far = np.flatnonzero((gap >= _MISPLACED_PS) & (gap >= reach - work.start[rows[0]]))
     if len(far) and len(rows) - 1 - far[0] <= max(_FEW_CALLS, len(rows) // _FAR_MAGNITUDE):
-        out[rows[far[0] + 1 :]] = True
-    return out
+        is_wrong[rows[far[0] + 1 :]] = True
+    return is_wrong
 
 
 def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:

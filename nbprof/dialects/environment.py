@@ -33,7 +33,7 @@ def environment(trace: Trace) -> dict[str, object]:
     for plane in trace.planes:
         for key, value in plane.stats.items():
             _version(versions, key, value)
-    out: dict[str, object] = {
+    facts: dict[str, object] = {
         "versions": versions,
         "start_time": _when(origin_ns(trace)),
         "duration_s": _duration_s(trace),
@@ -48,11 +48,11 @@ def environment(trace: Trace) -> dict[str, object]:
         ]
         if values:
             counters[key] = sum(values) / len(values)
-    out["counters"] = counters
+    facts["counters"] = counters
     job = trace.metadata.get("distributedInfo")
     if isinstance(job, dict) and isinstance(job.get("world_size"), int):
-        out["processes"] = job["world_size"]
-    return out
+        facts["processes"] = job["world_size"]
+    return facts
 
 
 def origin_ns(trace: Trace) -> int:
@@ -91,14 +91,14 @@ def _moments(planes: Iterable[Plane], key: str) -> list[int]:
 
 
 def _version(versions: dict[str, str], key: str, value: object) -> None:
-    found = _VERSION.match(key)
+    match = _VERSION.match(key)
     if (
-        found
+        match
         and isinstance(value, (str, int, float))
         and not isinstance(value, bool)
         and str(value)
     ):
-        versions.setdefault(found.group(1), _cuda(found.group(1), value))
+        versions.setdefault(match.group(1), _cuda(match.group(1), value))
 
 
 def _cuda(name: str, value: str | float) -> str:

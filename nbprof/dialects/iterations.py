@@ -43,17 +43,17 @@ def placed(trace: Trace) -> Placed | None:
     """The iterations that were recorded beside a trace; None where there are none, or where they
     lie on another clock.
     """
-    given: Iterations | None = trace.iterations
-    if given is None or not len(given) or len(trace.hosts) > 1:
+    recorded: Iterations | None = trace.iterations
+    if recorded is None or not len(recorded) or len(trace.hosts) > 1:
         return None
     origin = origin_ns(trace)
     start, item, end = (
-        (times - origin) * _PS for times in (given.start_ns, given.item_ns, given.end_ns)
+        (times - origin) * _PS for times in (recorded.start_ns, recorded.item_ns, recorded.end_ns)
     )
     events = trace.events
     if not origin or not len(events) or start[0] > events.end.max() or end[-1] < events.start.min():
         return None
-    return Placed(start, item, end, given.waits, Unit(ITERATION, given.how))
+    return Placed(start, item, end, recorded.waits, Unit(ITERATION, recorded.how))
 
 
 def first_events(trace: Trace, rows: Int64s, start: Int64s) -> Int64s:

@@ -87,9 +87,9 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
     best: Repeats | None = None
     for count in _candidates(counts):
         # Before they are compared: of few long repeats the part before the first border is much.
-        found = between(codes, _from_the_first(codes, _borders(codes, counts, count)))
-        if found is not None and (best is None or _better(found, best)):
-            best = found
+        candidate = between(codes, _from_the_first(codes, _borders(codes, counts, count)))
+        if candidate is not None and (best is None or _better(candidate, best)):
+            best = candidate
     if best is None:
         return None
     longer = _of_repeats(codes, best)
@@ -113,10 +113,10 @@ def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | Non
         for low, high in itertools.pairwise(edges)
     ]
     kinds = np.unique(np.array(contents, dtype=object), return_inverse=True)[1]
-    found = find(kinds)
-    if found is None or found.length == 1:
+    repeated = find(kinds)
+    if repeated is None or repeated.length == 1:
         return None
-    return between(codes, _from_the_first(codes, parts.first[found.first]))
+    return between(codes, _from_the_first(codes, parts.first[repeated.first]))
 
 
 def _from_the_first(codes: npt.NDArray[np.integer], first: Int64s) -> Int64s:
@@ -125,10 +125,10 @@ def _from_the_first(codes: npt.NDArray[np.integer], first: Int64s) -> Int64s:
     """
     if len(first) < FEWEST:
         return first
-    most = min(int(first[0]), _length(first) - 1)
+    longest = min(int(first[0]), _length(first) - 1)
     before = 0
     while (
-        before < most
+        before < longest
         and (codes[first - before - 1] == codes[first[0] - before - 1]).mean() >= AGREEMENT
     ):
         before += 1
@@ -139,11 +139,11 @@ def _length(first: Int64s) -> int:
     return max(int(np.median(np.diff(first))), 1)
 
 
-def _better(found: Repeats, best: Repeats) -> bool:
+def _better(candidate: Repeats, best: Repeats) -> bool:
     """Whether more events fit, or as many and there are more repeats."""
-    if abs(found.agreement - best.agreement) <= _EQUAL:
-        return len(found.first) > len(best.first)
-    return found.agreement > best.agreement
+    if abs(candidate.agreement - best.agreement) <= _EQUAL:
+        return len(candidate.first) > len(best.first)
+    return candidate.agreement > best.agreement
 
 
 def between(codes: npt.NDArray[np.integer], first: Int64s) -> Repeats | None:
@@ -189,13 +189,13 @@ def _borders(codes: npt.NDArray[np.integer], counts: Int64s, count: int) -> Int6
 
 def _agreement(codes: npt.NDArray[np.integer], first: Int64s, end: int) -> float:
     """Share of events that each repeat has as often as the repeats have on average."""
-    inside = codes[first[0] : end]
+    repeated = codes[first[0] : end]
     repeat = np.searchsorted(first, np.arange(first[0], end), side="right") - 1
     width = int(codes.max()) + 1
-    pairs, found = np.unique(repeat * width + inside, return_counts=True)
+    pairs, counts = np.unique(repeat * width + repeated, return_counts=True)
     of_code = pairs % width
-    expected = np.rint(np.bincount(inside, minlength=width) / len(first)).astype(np.int64)
-    fitting = int(np.minimum(found, expected[of_code]).sum())
+    expected = np.rint(np.bincount(repeated, minlength=width) / len(first)).astype(np.int64)
+    fitting = int(np.minimum(counts, expected[of_code]).sum())
     return fitting / max(len(codes), int(expected.sum()) * len(first))
 
 

@@ -17,7 +17,7 @@ from nbprof.display import wording
 _SERIOUS = 0.01
 
 
-def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
+def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note]:
     """Slices of some kinds of lane that begin inside a neighbour and end after it: they can't both
     be drawn where they are.
 
@@ -52,12 +52,12 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     longest = wording.micros(us, 3)
     if len(over) == 1:
         text = (
-            f"1 {what} starts before the previous one has ended (by {longest}); it is shown as"
+            f"1 {event_kind} starts before the previous one has ended (by {longest}); it is shown as"
             " recorded."
         )
     else:
         text = (
-            f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before"
+            f"{len(over):,} {event_kind}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before"
             f" the previous one has ended (by at most {longest}); they are shown as recorded."
         )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
@@ -73,13 +73,13 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
     starts_work : bool[launches]
         The calls that always start something on the device (a launch or a copy, not a wait).
     """
-    made = launches[starts_work]
-    lost = int((made["target"] < 0).sum())
+    started = launches[starts_work]
+    lost = int((started["target"] < 0).sum())
     if not lost:
         return []
-    share = lost / len(made)
+    share = lost / len(started)
     text = (
-        f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no device activity in this"
+        f"{lost:,} of {len(started):,} launches ({100 * share:.3g} %) have no device activity in this"
         " profile: it was dropped, or ran after the capture had ended. Device times are too low by"
         " that share."
     )
@@ -147,8 +147,8 @@ def length_ps(recorded: pd.DataFrame) -> int | None:
 
     None without events.
     """
-    known = recorded[recorded["events"] > 0]
-    return int((known["end"] - known["begin"]).max()) if len(known) else None
+    with_events = recorded[recorded["events"] > 0]
+    return int((with_events["end"] - with_events["begin"]).max()) if len(with_events) else None
 
 
 def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
@@ -188,12 +188,17 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
                 " those of the other hosts.",
             )
         )
-    apart = _apart(recorded[~empty])
-    if apart:
-        others = "any other host" if len(apart) == int((~empty).sum()) else "the other hosts"
+    disjoint = _apart(recorded[~empty])
+    if disjoint:
+        other_hosts = (
+            "any other host" if len(disjoint) == int((~empty).sum()) else "the other hosts"
+        )
         asks = "are these files from one run? Are the clocks correct?"
         notes.append(
-            Note("warning", f"{_list(apart)} recorded at a different time than {others}: {asks}")
+            Note(
+                "warning",
+                f"{_list(disjoint)} recorded at a different time than {other_hosts}: {asks}",
+            )
         )
     return notes
 
@@ -210,5 +215,5 @@ def _apart(recorded: pd.DataFrame) -> list[str]:
 
 
 def _list(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more hosts"
+    listed = ", ".join(names[:3])
+    return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more hosts"

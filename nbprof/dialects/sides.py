@@ -26,9 +26,9 @@ class Moved(Mapping[str, ArgColumn]):
         Where each event went.
     """
 
-    def __init__(self, args: Mapping[str, ArgColumn], place: Int32s) -> None:
+    def __init__(self, args: Mapping[str, ArgColumn], position: Int32s) -> None:
         self._args = args
-        self._place = place
+        self._place = position
         self._moved: dict[str, ArgColumn] = {}
 
     def __getitem__(self, name: str) -> ArgColumn:
@@ -81,9 +81,9 @@ def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events
     order: Int64s | None = None
     if (~first).any():
         order = np.argsort(lane, kind="stable")
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        trace.args = Moved(trace.args, place)
+        position = np.empty(len(order), np.int32)
+        position[order] = np.arange(len(order), dtype=np.int32)
+        trace.args = Moved(trace.args, position)
         trace.events = make(
             lane[order], events.name[order], events.start[order], events.duration[order]
         )

@@ -110,9 +110,9 @@ def _with_full_names(trace: Trace) -> None:
         return
     event, text = column.of(TEXT)
     short = trace.events.name[event].astype(np.int64)
-    both, which = np.unique(short * len(trace.strings) + text, return_inverse=True)
+    both, pair = np.unique(short * len(trace.strings) + text, return_inverse=True)
     name = trace.events.name.copy()
-    name[event] = len(trace.names) + which.reshape(-1)
+    name[event] = len(trace.names) + pair.reshape(-1)
     full = np.array([trace.strings[code] for code in (both % len(trace.strings)).tolist()], object)
     trace.display = np.concatenate([trace.display, trace.display[both // len(trace.strings)]])
     trace.names = np.concatenate([trace.names, full])
@@ -127,13 +127,13 @@ def _with_launching_ops(trace: Trace) -> None:
     if column is None or "level 0" in trace.args:
         return
     event, text = column.of(TEXT)
-    codes, which = np.unique(text, return_inverse=True)
+    codes, index = np.unique(text, return_inverse=True)
     # What describes it stands behind it: `op#edge_name=copy#`.
     ops = [trace.strings[code].partition("#")[0] for code in codes.tolist()]
-    known = np.array([op != "" for op in ops], np.bool_)[which.reshape(-1)]
-    value = len(trace.strings) + which.reshape(-1)[known]
+    has_op = np.array([op != "" for op in ops], np.bool_)[index.reshape(-1)]
+    value = len(trace.strings) + index.reshape(-1)[has_op]
     trace.strings = [*trace.strings, *ops]
-    trace.args = {**trace.args, "level 0": ArgColumn(event[known], TEXT, value)}
+    trace.args = {**trace.args, "level 0": ArgColumn(event[has_op], TEXT, value)}
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -141,10 +141,10 @@ def interpret(trace: Trace) -> act.Activity:
     _with_full_names(trace)
     _with_launching_ops(trace)
     trace.args = Typed(trace.args, trace.strings)
-    out = xplane.interpret(trace)
-    found = out.maker("notes")
-    out.later("notes", lambda: [Note("info", LEFT_OUT), *found()])
-    return out
+    activity = xplane.interpret(trace)
+    make_notes = activity.maker("notes")
+    activity.later("notes", lambda: [Note("info", LEFT_OUT), *make_notes()])
+    return activity
 
 
 def plain(trace: Trace) -> act.Activity:
@@ -153,24 +153,24 @@ def plain(trace: Trace) -> act.Activity:
     lanes["kind"] = "host"
     lanes["device"] = -1
     lanes["lane"] = np.arange(len(lanes))
-    out = act.Activity(hosts=trace.hosts)
-    out.traits = {act.PLAIN}
+    activity = act.Activity(hosts=trace.hosts)
+    activity.traits = {act.PLAIN}
     if not len(trace.events) and not len(trace.counters):
-        out.traits.add(act.EMPTY)
-        out.missing = {
+        activity.traits.add(act.EMPTY)
+        activity.missing = {
             "steps": "This trace has no events, so it has no steps.",
             "ops": "This trace has no events, so it has no ops.",
             "kernels": "This trace has no events, so it has no GPU kernels.",
             "memory": "This trace has no events, so it has no allocator events.",
             "input": "This trace has no events, so it has no input work.",
         }
-        return out
-    what = "This is a plain trace, not written by a framework that nbprof knows"
-    out.missing = {
-        "steps": f"{what}, so it has no steps. Its events are in the trace view.",
-        "ops": f"{what}, so none of its events is known to be an op.",
-        "kernels": f"{what}, so none of its events is known to be a GPU kernel.",
-        "memory": f"{what}, so it has no allocator events.",
-        "input": f"{what}, so none of its events is known to be input work.",
+        return activity
+    subject = "This is a plain trace, not written by a framework that nbprof knows"
+    activity.missing = {
+        "steps": f"{subject}, so it has no steps. Its events are in the trace view.",
+        "ops": f"{subject}, so none of its events is known to be an op.",
+        "kernels": f"{subject}, so none of its events is known to be a GPU kernel.",
+        "memory": f"{subject}, so it has no allocator events.",
+        "input": f"{subject}, so none of its events is known to be input work.",
     }
-    return out
+    return activity

@@ -27,7 +27,8 @@ ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _HOST_MEMORY = (0, 2)
 """Device types of PyTorch: CPU and MKLDNN."""
 _GPU_OPS = re.compile(
-    r"^(?:nccl:|aten::_?(?:cudnn|miopen)_(?!is_acceptable)|aten::_scaled_dot_product_(?:flash|efficient|cudnn)_attention(?!_for_cpu))"
+    r"^(?:nccl:|aten::_?(?:cudnn|miopen)_(?!is_acceptable)|aten::_scaled_dot_product_(?:flash|"
+    r"efficient|cudnn)_attention(?!_for_cpu))"
 )
 """Ops that run on a GPU alone."""
 _WAIT_PS = 50_000_000
@@ -84,8 +85,8 @@ def kernels(links: Links, hosts: Hosts) -> str:
     """Why a profile of PyTorch has no kernels."""
     if proof := _unseen_proof(links, hosts):
         return f"This profile has no GPU kernels, although the program {proof}: {_unseen(links)}"
-    if found := without_kernels(links, "This profile", LOST):
-        return found
+    if message := without_kernels(links, "This profile", LOST):
+        return message
     if _only_host_memory(links):
         return (
             "This profile has no GPU kernels: it has no call into the GPU's runtime and no"
@@ -97,8 +98,8 @@ def kernels(links: Links, hosts: Hosts) -> str:
             "This profile has no GPU kernels and no calls into the GPU's runtime, on a machine"
             f" with {gpus}: whether {used} used is unknown. Record with {ACTIVITIES}."
         )
-    stated = all(isinstance(facts.get("deviceProperties"), list) for facts in hosts.facts)
-    if stated and not any(hosts.device_properties):
+    listed = all(isinstance(facts.get("deviceProperties"), list) for facts in hosts.facts)
+    if listed and not any(hosts.device_properties):
         return (
             "This profile has no GPU kernels: the profiler found no GPU, and the run used only the"
             " CPU."
@@ -216,16 +217,16 @@ def _unseen_proof(links: Links, hosts: Hosts) -> str:
     return _called_for_work(links) or _used_gpu(links, hosts)
 
 
-def _unseen(links: Links, what: str = "") -> str:
+def _unseen(links: Links, subject: str = "") -> str:
     """Why the work of a GPU that was used is not there, and what helps, as the rest of a
     sentence.
     """
     if len(links.calls):
         return (
-            f"no work of the GPU was recorded{what and f', so {what}'}. It was started before the"
+            f"no work of the GPU was recorded{subject and f', so {subject}'}. It was started before the"
             f" recording, or {LOST}"
         )
-    return f"the GPU was not recorded{what and f': {what}'}. Record with {ACTIVITIES}."
+    return f"the GPU was not recorded{subject and f': {subject}'}. Record with {ACTIVITIES}."
 
 
 def _called_for_work(links: Links) -> str:

@@ -53,24 +53,24 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
     kind : uint8[events]
         Becomes UNKNOWN of device work whose time cannot be.
     """
-    found = _Mender(trace, kind)
+    mender = _Mender(trace, kind)
     hosts = range(len(trace.hosts))
     for host in hosts:
-        found.threads(host)
-        found.steps(host)
-        found.device(host)
-        found.device_notes(host)
-    notes = [*found.about_misplaced(), *found.notes()]
-    kind[found.misplaced] = UNKNOWN
+        mender.threads(host)
+        mender.steps(host)
+        mender.device(host)
+        mender.device_notes(host)
+    notes = [*mender.about_misplaced(), *mender.notes()]
+    kind[mender.misplaced] = UNKNOWN
     for host in hosts:
-        found.first_waits(host)
+        mender.first_waits(host)
     waits = (
-        np.flatnonzero(found.start != trace.events.start)
-        if found.start is not trace.events.start
+        np.flatnonzero(mender.start != trace.events.start)
+        if mender.start is not trace.events.start
         else np.zeros(0, np.int64)
     )
-    notes += found.about_waits(waits)
-    found.apply()
+    notes += mender.about_waits(waits)
+    mender.apply()
     return Mended(notes, waits)
 
 
@@ -82,9 +82,9 @@ class _Mender(Mender):
         self.kind = kind
 
     def _rows(self, host: int, *kinds: int) -> Int64s:
-        wanted = np.zeros(256, np.bool_)
-        wanted[list(kinds)] = True
-        rows = np.flatnonzero(wanted[self.kind])
+        is_kind = np.zeros(256, np.bool_)
+        is_kind[list(kinds)] = True
+        rows = np.flatnonzero(is_kind[self.kind])
         return (
             rows
             if len(self.trace.hosts) == 1
@@ -117,10 +117,10 @@ class _Mender(Mender):
         number = np.zeros(len(self.trace.names), np.int64)
         families: dict[str, int] = {}
         for code in np.unique(self.trace.events.name[rows]).tolist():
-            found = ranges.counted(str(self.trace.names[code]))
-            if found is not None and found[1]:
-                family[code] = families.setdefault(found[0], len(families))
-                number[code] = found[1][-1]
+            numbers = ranges.counted(str(self.trace.names[code]))
+            if numbers is not None and numbers[1]:
+                family[code] = families.setdefault(numbers[0], len(families))
+                number[code] = numbers[1][-1]
         names = self.trace.events.name[rows]
         rows, names = rows[family[names] >= 0], names[family[names] >= 0]
         self.replace(rows, durations.of_markers(self.spans(rows, family[names], number[names])))
@@ -146,17 +146,19 @@ class _Mender(Mender):
         events = self.trace.events
         waited = events.duration[rows] - self.duration[rows]
         name = wording.kernel(str(self.trace.names[events.name[rows[waited.argmax()]]]))
-        one = len(rows) == 1
-        which = (
-            "The first collective" if one else f"{len(rows):,} first collectives of their streams"
+        single = len(rows) == 1
+        named = (
+            "The first collective"
+            if single
+            else f"{len(rows):,} first collectives of their streams"
         )
         longest, total = (
             wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum())
         )
         text = (
-            f"{which} ({name}; {self.places(rows)}) waited {'' if one else 'up to '}{longest} at"
+            f"{named} ({name}; {self.places(rows)}) waited {'' if single else 'up to '}{longest} at"
             " the start of the recording for ranks that came later, as when their profilers start"
-            f" apart: that is warm-up. {'It counts' if one else 'Each counts'} with what later"
+            f" apart: that is warm-up. {'It counts' if single else 'Each counts'} with what later"
             f" calls take, and {total} are left out of all figures."
         )
         return [Note("warning", text)]

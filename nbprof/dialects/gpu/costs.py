@@ -71,8 +71,8 @@ class Costs:
             parts, runs = self._parts(self._on_host(kind, inner))
             # On its thread an op is alone.
             return parts, runs.with_(alone=np.where(np.isnan(runs.flops), runs.own, 0))
-        found, run = self._on_devices(kind, hands_on)
-        parts, runs = self._parts(found)
+        device_runs, run = self._on_devices(kind, hands_on)
+        parts, runs = self._parts(device_runs)
         unknown = np.isnan(runs.flops)
         alone = np.bincount(run, _alone(self.links, self.work.rows, unknown[run]), len(runs))
         return parts, runs.with_(alone=alone)
@@ -81,17 +81,17 @@ class Costs:
         """By op: the kind of its formula, 0 for none; of attention within attention none."""
         names = self.links.trace.names
         table = np.zeros(len(names), np.int64)
-        for one in pd.unique(self.name).tolist():
-            table[one] = _CODE[torch_costs.kind(str(names[one]))]
+        for code in pd.unique(self.name).tolist():
+            table[code] = _CODE[torch_costs.kind(str(names[code]))]
         kind = table[self.name]
         attention = _CODE[torch_costs.ATTENTION]
         rows = np.flatnonzero(kind == attention)
-        at = self.ops.parent[rows]
+        outer = self.ops.parent[rows]
         while len(rows):
-            rows, at = rows[at >= 0], at[at >= 0]
-            within = kind[at] == attention
+            rows, outer = rows[outer >= 0], outer[outer >= 0]
+            within = kind[outer] == attention
             kind[rows[within]] = 0
-            rows, at = rows[~within], self.ops.parent[at[~within]]
+            rows, outer = rows[~within], self.ops.parent[outer[~within]]
         return kind
 
     def _handed_on(self, kind: Int64s) -> tuple[Flags, Flags]:
@@ -101,11 +101,11 @@ class Costs:
         group = kind.copy()
         group[np.isin(kind, _PRODUCTS)] = _PRODUCTS[0]
         bit = np.where(kind == 0, 0, 1 << group)
-        inside = np.zeros(len(kind), np.int64)
+        kinds_inside = np.zeros(len(kind), np.int64)
         parent = self.ops.parent
         for level in reversed(nesting.levels(parent)[1:]):
-            np.bitwise_or.at(inside, parent[level], bit[level] | inside[level])
-        inner = (inside & bit) != 0
+            np.bitwise_or.at(kinds_inside, parent[level], bit[level] | kinds_inside[level])
+        inner = (kinds_inside & bit) != 0
         return inner & (group == _PRODUCTS[0]), inner
 
     def _recomputed(self) -> Flags:
@@ -128,17 +128,17 @@ class Costs:
             forward[open_] = forward[parent[open_]]
         return forward & within
 
-    def _owner(self, at: Int64s, kind: Int64s) -> Int64s:
+    def _owner(self, ops: Int64s, kind: Int64s) -> Int64s:
         """The innermost op with a formula from each op outwards; the op itself where there is
         none.
         """
-        owner = at.copy()
-        open_ = np.flatnonzero(at >= 0)
-        climbed = at.copy()
+        owner = ops.copy()
+        open_ = np.flatnonzero(ops >= 0)
+        climbed = ops.copy()
         while len(open_):
-            found = (kind[climbed[open_]] != 0) & (kind[climbed[open_]] != _NOTHING)
-            owner[open_[found]] = climbed[open_[found]]
-            open_ = open_[~found]
+            has_formula = (kind[climbed[open_]] != 0) & (kind[climbed[open_]] != _NOTHING)
+            owner[open_[has_formula]] = climbed[open_[has_formula]]
+            open_ = open_[~has_formula]
             climbed[open_] = self.ops.parent[climbed[open_]]
             open_ = open_[climbed[open_] >= 0]
         return owner
@@ -164,10 +164,10 @@ class Costs:
         category[elsewhere] = _CODE[TRANSFER]
         category[work.collective] = _CODE[COMMUNICATION]
         # Work without an op is a run of its own.
-        one = np.where(of_op, owner, len(kind) + np.arange(len(rows)))
+        owner_or_work = np.where(of_op, owner, len(kind) + np.arange(len(rows)))
         host, device = links.host[rows], links.device[rows]
         first, run = unique_rows(
-            one, host.astype(np.int64), pd.factorize(device)[0], category, self._replays()
+            owner_or_work, host.astype(np.int64), pd.factorize(device)[0], category, self._replays()
         )
         start = np.full(len(first), np.iinfo(np.int64).max)
         np.minimum.at(start, run, events.start[rows])
@@ -231,7 +231,7 @@ class Costs:
         hands_on = np.array([bool(_HANDS_ON.match(str(name))) for name in names], np.bool_)
         kind[(kind == 0) & hands_on[self.name]] = _NOTHING
         owner = self._owner(np.arange(len(rows)), kind)
-        own = np.bincount(
+        self_time = np.bincount(
             owner,
             np.maximum(nesting.self_times(self.ops.parent, events.duration[rows]), 0),
             len(rows),
@@ -243,7 +243,7 @@ class Costs:
                 "host": links.host[rows[op]],
                 "device": np.full(len(op), -1, np.int32),
                 "start": events.start[rows[op]],
-                "own": own[op],
+                "own": self_time[op],
                 "op": op,
                 "label": self.name[op],
                 "category": category,
@@ -268,17 +268,17 @@ class Costs:
         for i, row in enumerate(first.tolist()):
             if category[row] >= _CODE[TRANSFER] or free[i]:
                 continue
-            given = (trace.strings[codes[row]] if codes[row] >= 0 else "" for codes in text)
-            if (cost := torch_costs.cost(str(trace.names[label[row]]), *given)) is not None:
+            inputs = (trace.strings[codes[row]] if codes[row] >= 0 else "" for codes in text)
+            if (cost := torch_costs.cost(str(trace.names[label[row]]), *inputs)) is not None:
                 flops[i], moved[i], dtypes[i] = cost
-        known = ~np.isnan(flops)
+        has_cost = ~np.isnan(flops)
         matrix = runs["matrix"].to_numpy(np.bool_)
         fits, part = unique_rows(
             label,
             category,
             text[0],
             text[1],
-            known[call].astype(np.int64),
+            has_cost[call].astype(np.int64),
             matrix.astype(np.int64),
             runs["host"].to_numpy(np.int64),
         )
@@ -334,15 +334,15 @@ def _alone(links: Links, rows: Int64s, unknown: Flags) -> Int64s:
     work.
     """
     events = links.trace.events
-    out = np.zeros(len(rows), np.int64)
+    alone = np.zeros(len(rows), np.int64)
     _, device = unique_rows(links.host[rows].astype(np.int64), pd.factorize(links.device[rows])[0])
-    for one in range(int(device.max(initial=-1)) + 1):
-        mine = np.flatnonzero(device == one)
-        mine = mine[np.argsort(events.start[rows[mine]], kind="stable")]
-        start, end = events.start[rows[mine]], events.end[rows[mine]]
-        lost = unknown[mine]
+    for device_index in range(int(device.max(initial=-1)) + 1):
+        on_device = np.flatnonzero(device == device_index)
+        on_device = on_device[np.argsort(events.start[rows[on_device]], kind="stable")]
+        start, end = events.start[rows[on_device]], events.end[rows[on_device]]
+        lost = unknown[on_device]
         # Only lengths count here, so it does not matter whether touching work is merged.
         known_work = Intervals.union(start[~lost], end[~lost])
         low, high = one_at_a_time(start[lost], end[lost])
-        out[mine[lost]] = (high - low) - known_work.covered_within(low, high)
-    return out
+        alone[on_device[lost]] = (high - low) - known_work.covered_within(low, high)
+    return alone

@@ -81,14 +81,14 @@ def annotated(name: str) -> Iteration | None:
 
 
 def _of_vllm(name: str) -> Iteration | None:
-    if found := _VLLM.match(name):
-        context, context_tokens, generation, generation_tokens = map(int, found.groups())
+    if match := _VLLM.match(name):
+        context, context_tokens, generation, generation_tokens = map(int, match.groups())
         kind = (MIXED if generation else PREFILL) if context else DECODE if generation else IDLE
         return Iteration(
             kind, context + generation, context, context_tokens, generation, generation_tokens
         )
-    if found := _VLLM_OLD.match(name):
-        new, cached = map(int, found.groups())
+    if match := _VLLM_OLD.match(name):
+        new, cached = map(int, match.groups())
         if cached:
             return Iteration("", new + cached)
         return Iteration(PREFILL if new else IDLE, new, new, -1 if new else 0, 0, 0)
@@ -96,24 +96,26 @@ def _of_vllm(name: str) -> Iteration | None:
 
 
 def _of_sglang(name: str) -> Iteration | None:
-    found = _SGLANG.match(name)
-    if found is None or found[1].startswith("DRAFT"):
+    match = _SGLANG.match(name)
+    if match is None or match[1].startswith("DRAFT"):
         return None
-    kind, requests = _SGLANG_MODES.get(found[1], ""), int(found[2])
-    said = {key: int(value) for key, value in (pair.split("=") for pair in found[3].split())}
+    kind, requests = _SGLANG_MODES.get(match[1], ""), int(match[2])
+    counts = {key: int(value) for key, value in (pair.split("=") for pair in match[3].split())}
     if kind == PREFILL:
-        return Iteration(kind, requests, requests, said.get("toks", said.get("c_sq", -1)), 0, 0)
+        return Iteration(kind, requests, requests, counts.get("toks", counts.get("c_sq", -1)), 0, 0)
     if kind == DECODE:
         # What is verified are tokens of a draft; a sequence that decodes has one.
-        return Iteration(kind, requests, 0, 0, requests, requests if found[1] == "DECODE" else -1)
+        return Iteration(kind, requests, 0, 0, requests, requests if match[1] == "DECODE" else -1)
     if kind == MIXED:
-        return Iteration(kind, requests, *(said.get(key, -1) for key in ("c", "c_sq", "g", "g_sq")))
+        return Iteration(
+            kind, requests, *(counts.get(key, -1) for key in ("c", "c_sq", "g", "g_sq"))
+        )
     return Iteration(kind, requests) if kind != IDLE else Iteration(kind, requests, 0, 0, 0, 0)
 
 
-def labels(said: list[Iteration]) -> list[str]:
+def labels(iterations: list[Iteration]) -> list[str]:
     """What the steps are called: `decode 12`; an iteration of unknown kind is `iteration 12`."""
-    return [f"{one.kind or 'iteration'} {i}" for i, one in enumerate(said)]
+    return [f"{iteration.kind or 'iteration'} {i}" for i, iteration in enumerate(iterations)]
 
 
 COUNTS = Iteration._fields[1:]

@@ -57,7 +57,7 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
     )
     start, end, matched = _with_device(links, 0, iterations.start, iterations.end)
     none = np.zeros(len(start), np.int64)
-    found = Steps(
+    steps = Steps(
         none,
         np.arange(len(start)),
         marks,
@@ -67,8 +67,8 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
         iterations.end,
         iterations.names,
     )
-    lost_work.mark(links, 0, found, matched)
-    return found
+    lost_work.mark(links, 0, steps, matched)
+    return steps
 
 
 def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
@@ -78,12 +78,12 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     rows = rows[np.isin(events.name[rows], named) & (links.host[rows] == host)]
     names = [str(trace.names[c]) for c in events.name[rows].tolist()]
     notes: list[Note] = []
-    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
     if (engine := serving.find(links, host)) is not None:
         notes.append(
             Note(
                 "info",
-                f"Steps{where} are the {len(engine.marks):,} iterations of an inference engine, by"
+                f"Steps{of_host} are the {len(engine.marks):,} iterations of an inference engine, by"
                 f" its {engine.what}.",
             )
         )
@@ -108,7 +108,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
         if len(turns) >= 2:
             end = events.end[turns]
             start = np.append(_first_work(links, turns[0]), end[:-1])
-            what, text = "step", f"the {len(turns)} optimizer steps"
+            noun, text = "step", f"the {len(turns)} optimizer steps"
         elif not batches:
             return None
         else:
@@ -118,13 +118,13 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
                 return None
             start = events.start[turns]
             end = np.append(start[1:], _last_work(links, turns[-1]))
-            what, text = (
+            noun, text = (
                 "batch",
                 f"the {len(turns)} batches that the loop requested from its DataLoader",
             )
-        marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
+        marks, labels = turns, [f"{noun} {i}" for i in range(len(turns))]
         text = (
-            f"The profile has no ProfilerStep{where}: steps are taken from {text}. prof.step()"
+            f"The profile has no ProfilerStep{of_host}: steps are taken from {text}. prof.step()"
             " marks them exactly."
         )
         notes.append(Note("info", text))
@@ -164,7 +164,7 @@ def of_marks(
     iterations : sequence of Iteration
         What an inference engine ran in each, where that is what they are.
     """
-    where = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
+    of_host = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
     broken = "" if iterations else by_ops(links, marks, start, end)
     begun, done = start, end
     start, end, matched = _with_device(links, host, start, end)
@@ -175,7 +175,7 @@ def of_marks(
         listed = ", ".join(hidden[:4]) + (
             f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else ""
         )
-        one = len(hidden) == 1
+        single = len(hidden) == 1
         ended = (
             "ended while the device was still running the previous one, and launched nothing that"
             " ran later"
@@ -186,32 +186,38 @@ def of_marks(
         notes.append(
             Note(
                 "warning",
-                f"{'A step' if one else f'{len(hidden):,} steps'}{where} {ended}:"
-                f" {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own"
-                f" and {'is' if one else 'are'} not listed ({listed}).",
+                f"{'A step' if single else f'{len(hidden):,} steps'}{of_host} {ended}:"
+                f" {'it has' if single else 'they have'} no time of {'its' if single else 'their'} own"
+                f" and {'is' if single else 'are'} not listed ({listed}).",
             )
         )
     # One iteration may have a tenth of the work of another, unless they are alike.
     alike = np.array(
-        [i for i, one in enumerate(iterations) if one == iterations[-1]] if iterations else group,
+        [i for i, iteration in enumerate(iterations) if iteration == iterations[-1]]
+        if iterations
+        else group,
         np.int64,
     )
-    cut, last = by_work(matched[alike])
-    cut = len(group) - int(alike[-cut]) if cut else 0
-    if not cut:
+    truncated, last = by_work(matched[alike])
+    truncated = len(group) - int(alike[-truncated]) if truncated else 0
+    if not truncated:
         last = broken or _runs_on(links, host, marks, begun, done)
-        cut = int(bool(last))
-    if cut:
-        text = f"The last step{where} was" if cut == 1 else f"The last {cut} steps{where} were"
+        truncated = int(bool(last))
+    if truncated:
+        text = (
+            f"The last step{of_host} was"
+            if truncated == 1
+            else f"The last {truncated} steps{of_host} were"
+        )
         notes.append(
             Note(
                 "warning",
                 f"{text} cut off by the end of the recording ({last}): shown, but not averaged.",
             )
         )
-    last_ones = {(host, int(g)) for g in group[len(group) - cut :]}
-    said = {(host, i): one for i, one in enumerate(iterations)}
-    found = Steps(
+    last_ones = {(host, int(g)) for g in group[len(group) - truncated :]}
+    by_step = {(host, i): iteration for i, iteration in enumerate(iterations)}
+    steps = Steps(
         np.full(len(start), host),
         group,
         marks,
@@ -223,10 +229,10 @@ def of_marks(
         last_ones,
         set(),
         notes,
-        said,
+        by_step,
     )
-    lost_work.mark(links, host, found, matched)
-    return found
+    lost_work.mark(links, host, steps, matched)
+    return steps
 
 
 # A last step this many times as long as any before it, and without work for most of that, goes on
@@ -276,8 +282,8 @@ def _last_of_cycle(links: Links, rows: Int64s) -> Int64s:
     if not len(rows):
         return rows
     codes, first, counts = np.unique(events.name[rows], return_index=True, return_counts=True)
-    most = np.flatnonzero(counts == counts.max())
-    last = most[np.argmax(events.start[rows[first[most]]])]
+    frequent = np.flatnonzero(counts == counts.max())
+    last = frequent[np.argmax(events.start[rows[first[frequent]]])]
     return one_thread(links, rows[events.name[rows] == codes[last]])
 
 
@@ -301,19 +307,19 @@ def _with_device(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Steps stretched over the device work launched in them, and how many events of it each has."""
     events, work = links.trace.events, links.work
-    mine = np.flatnonzero((links.host[work] == host) & ~links.earlier)
-    launch = links.launch[mine]
-    begun = np.where(launch >= 0, events.start[launch], events.start[work[mine]])
-    at = np.searchsorted(start, begun, side="right") - 1
-    within = (at >= 0) & (begun < end[at])
+    host_work = np.flatnonzero((links.host[work] == host) & ~links.earlier)
+    launch = links.launch[host_work]
+    begun = np.where(launch >= 0, events.start[launch], events.start[work[host_work]])
+    step = np.searchsorted(start, begun, side="right") - 1
+    within = (step >= 0) & (begun < end[step])
     last = end.copy()
-    np.maximum.at(last, at[within], events.end[work[mine[within]]])
+    np.maximum.at(last, step[within], events.end[work[host_work[within]]])
     # On a stream that runs nothing of the recording, old work delays nothing.
     old = work[(links.host[work] == host) & links.earlier]
-    old = old[np.isin(events.lane[old], events.lane[work[mine]])]
+    old = old[np.isin(events.lane[old], events.lane[work[host_work]])]
     free = int(events.end[old].max(initial=np.iinfo(np.int64).min))
     first, last = one_at_a_time(np.maximum(start, free), np.maximum(last, free))
-    return first, last, np.bincount(at[within], minlength=len(start))
+    return first, last, np.bincount(step[within], minlength=len(start))
 
 
 # The last steps of a recording are cut where less than this part of the device events of the step
@@ -334,12 +340,12 @@ def by_work(matched: Int64s) -> tuple[int, str]:
     while last > 1 and matched[last - 1] < WHOLE_STEP * matched[last - 2]:
         last -= 1
     # A loop whose steps shrink all the way down says nothing about its end.
-    cut = len(matched) - last if last > 1 else 0
+    truncated = len(matched) - last if last > 1 else 0
     return (
-        cut,
+        truncated,
         (
-            f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the previous step"
-            if cut
+            f"{matched[-1]:,} device events against {matched[-truncated - 1]:,} in the previous step"
+            if truncated
             else ""
         ),
     )

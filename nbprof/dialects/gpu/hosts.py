@@ -27,9 +27,9 @@ class Hosts:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         several = trace.metadata.get("hosts")
-        others = several if isinstance(several, dict) else {}
+        by_host = several if isinstance(several, dict) else {}
         self.facts: list[Facts] = [
-            _mapping(others[name]) if name in others else trace.metadata for name in trace.hosts
+            _mapping(by_host[name]) if name in by_host else trace.metadata for name in trace.hosts
         ]
         self.files = list(trace.hosts)
         self._rename()
@@ -53,19 +53,19 @@ class Hosts:
         PyTorch calls "undefined" what the program called nothing. Source:
         `torch.distributed.distributed_c10d._get_pg_config`.
         """
-        out = []
+        result = []
         for facts in self.facts:
             listed = _mapping(facts.get("distributedInfo")).get("pg_config")
             groups = [_mapping(group) for group in listed] if isinstance(listed, list) else []
             named = {str(group.get("pg_name", "")): group.get("pg_desc") for group in groups}
-            out.append(
+            result.append(
                 {
-                    name: said
-                    for name, said in named.items()
-                    if isinstance(said, str) and said not in ("", UNDESCRIBED)
+                    name: description
+                    for name, description in named.items()
+                    if isinstance(description, str) and description not in ("", UNDESCRIBED)
                 }
             )
-        return out
+        return result
 
     @cached_property
     def device_properties(self) -> list[list[Facts]]:
@@ -94,16 +94,20 @@ class Hosts:
 
     def messages(self) -> list[tuple[str, str]]:
         """Messages logged by the profiler, as (host, text): its WARNING and ERROR lists."""
-        out = []
+        messages = []
         for name, facts in zip(self.trace.hosts, self.facts, strict=True):
             for level in ("WARNING", "ERROR"):
-                found = facts.get(level)
+                logged = facts.get(level)
                 for line in (
-                    found if isinstance(found, list) else [found] if isinstance(found, str) else []
+                    logged
+                    if isinstance(logged, list)
+                    else [logged]
+                    if isinstance(logged, str)
+                    else []
                 ):
                     if line is not None:
-                        out.append((name, str(line)))
-        return out
+                        messages.append((name, str(line)))
+        return messages
 
     def identical(self) -> dict[str, list[str]]:
         """Files with the same events as another: the copies of each, by its name."""
@@ -115,20 +119,27 @@ class Hosts:
         )
         host: Int64s = np.asarray(of_lane[events.lane], np.int64)
         seen: dict[tuple[int, ...], str] = {}
-        out: dict[str, list[str]] = {}
+        copies: dict[str, list[str]] = {}
         for i, name in enumerate(self.files):
-            mine = np.flatnonzero(host == i)
-            start = events.start[mine]
+            host_events = np.flatnonzero(host == i)
+            start = events.start[host_events]
             key = (
-                len(mine),
-                int((start - start.min(initial=np.iinfo(np.int64).max)).sum()) if len(mine) else 0,
-                int(events.duration[mine].sum()),
-                int((events.name[mine].astype(np.int64) * (1 + np.arange(len(mine)) % 1009)).sum()),
+                len(host_events),
+                int((start - start.min(initial=np.iinfo(np.int64).max)).sum())
+                if len(host_events)
+                else 0,
+                int(events.duration[host_events].sum()),
+                int(
+                    (
+                        events.name[host_events].astype(np.int64)
+                        * (1 + np.arange(len(host_events)) % 1009)
+                    ).sum()
+                ),
             )
-            if len(mine) and key in seen:
-                out.setdefault(seen[key], []).append(name)
+            if len(host_events) and key in seen:
+                copies.setdefault(seen[key], []).append(name)
             seen.setdefault(key, name)
-        return out
+        return copies
 
     def _rename(self) -> None:
         trace = self.trace

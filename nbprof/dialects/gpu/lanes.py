@@ -103,25 +103,25 @@ def kinds(trace: Trace) -> Kinds:
     table = np.zeros(int(seen.max(initial=-1)) + 2, np.uint8)
     for code in seen.tolist():
         table[code] = category(trace.strings[code]) if code >= 0 else UNKNOWN
-    out = table[codes]
+    kind = table[codes]
     by_name = np.fromiter(
         (torchnames.is_annotation(n) for n in trace.names), np.bool_, len(trace.names)
     )
     if by_name.any():
-        out[(out == OP) & by_name[trace.events.name]] = ANNOTATION
+        kind[(kind == OP) & by_name[trace.events.name]] = ANNOTATION
     moved = np.flatnonzero([n == torchnames.MTIA_COPY for n in trace.names])
     if len(moved):
-        out[(out == KERNEL) & np.isin(trace.events.name, moved)] = COPY
+        kind[(kind == KERNEL) & np.isin(trace.events.name, moved)] = COPY
     launching = np.flatnonzero([launches_work(str(n)) for n in trace.names])
     if len(launching):
         # On the device it stands for all that the call launched, and is no kernel.
-        out[(out == KERNEL) & np.isin(trace.events.name, launching)] = DEVICE_NOTE
-    if (out > UNKNOWN).any():
-        _of_other_vendors(trace, codes, out)
+        kind[(kind == KERNEL) & np.isin(trace.events.name, launching)] = DEVICE_NOTE
+    if (kind > UNKNOWN).any():
+        _of_other_vendors(trace, codes, kind)
     memory = np.flatnonzero([n in ("[memory]", "[OutOfMemory]") for n in trace.names])
     if len(memory):
-        out[np.isin(trace.events.name, memory)] = MEMORY
-    return out
+        kind[np.isin(trace.events.name, memory)] = MEMORY
+    return kind
 
 
 def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
@@ -137,12 +137,14 @@ def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
         on_device & (kind == UNKNOWN) & (codes >= 0) & (trace.events.duration > 0)
     )
     for code in pd.unique(codes[rows]).tolist():
-        mine = rows[codes[rows] == code]
+        of_category = rows[codes[rows] == code]
         cat = trace.strings[code].lower()
-        stated = next((found for pattern, found in _OTHER_VENDORS if pattern.search(cat)), None)
-        for name in pd.unique(trace.events.name[mine]).tolist():
+        kind_by_category = next(
+            (vendor_kind for pattern, vendor_kind in _OTHER_VENDORS if pattern.search(cat)), None
+        )
+        for name in pd.unique(trace.events.name[of_category]).tolist():
             moves = copies.kind(str(trace.names[name]))
-            kind[mine[trace.events.name[mine] == name]] = stated or (
+            kind[of_category[trace.events.name[of_category] == name]] = kind_by_category or (
                 FILL if moves == copies.FILL else COPY if moves else KERNEL
             )
 
@@ -161,9 +163,9 @@ class Nested(Events):
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         past = np.maximum(self.end[child] - self.end[above], 0)
-        own = self.duration.copy()
-        np.subtract.at(own, above, self.duration[child] - past)
-        return np.maximum(own, 0, out=own)
+        self_time = self.duration.copy()
+        np.subtract.at(self_time, above, self.duration[child] - past)
+        return np.maximum(self_time, 0, out=self_time)
 
 
 def split(trace: Trace, kind: Kinds) -> Kinds:
@@ -199,7 +201,7 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     lanes = trace.lanes
     main = _main_kind(trace, kind)
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
-    stated = trace.arg("device")
+    device_arg = trace.arg("device")
     side_of = lanes["side"].tolist()
     # Python frames may lie under a process number of their own, 0; the program is where ops,
     # annotations and calls are.
@@ -254,21 +256,21 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
             )
             continue
         device = (
-            int(stated[first[i]])
-            if first[i] < len(stated) and stated[first[i]] >= 0
+            int(device_arg[first[i]])
+            if first[i] < len(device_arg) and device_arg[first[i]] >= 0
             else _number(pid)
         )
         family = _DEVICE.match(label)
         stream = _number(re.sub(r"\D", "", tid))
         # Threads of an MTIA are no streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders below
         # HIP know queues.
-        own = (
+        thread_name = (
             thread
             if (family and family.group(1) == "MTIA") or thread.startswith(_NO_STREAMS)
             else ""
         )
         name = {
-            STREAM: own or f"Stream {stream}",
+            STREAM: thread_name or f"Stream {stream}",
             NOTES: f"Annotations of stream {stream}",
             SYNCS: f"Waits of stream {stream}",
         }[side]
@@ -276,7 +278,7 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         lane_kind = "device" if side == STREAM else "derived"
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
         note = ""
-        if side == STREAM and first[i] < len(stated):
+        if side == STREAM and first[i] < len(device_arg):
             kernels = main[i] == KERNEL
             collective = kernels and torchnames.is_collective(
                 str(trace.names[trace.events.name[first[i]]])
@@ -301,8 +303,8 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     ]
     lanes["thread"] = [r[3] for r in rows]
     lanes["note"] = [r[4] for r in rows]
-    place = {i: n for n, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][5]))}
-    lanes["order"] = [place[i] for i in range(len(rows))]
+    position = {i: n for n, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][5]))}
+    lanes["order"] = [position[i] for i in range(len(rows))]
 
 
 def _texts(lanes: pd.DataFrame, column: str) -> list[str]:
@@ -328,9 +330,9 @@ def _number(text: str) -> int:
 
 def _thread(pid: str, tid: str, thread: str) -> tuple[str, str]:
     """Name and note of a thread: ("main thread", "python3"), ("thread 108", "pt_autograd_0")."""
-    found = re.match(r"thread -?\d+ \((.*)\)\s*\Z", thread)
+    match = re.match(r"thread -?\d+ \((.*)\)\s*\Z", thread)
     name = "main thread" if pid == tid else f"thread {tid}" if tid.lstrip("-").isdigit() else tid
-    return name, found.group(1) if found else ""
+    return name, match.group(1) if match else ""
 
 
 def _profiler(main: int) -> str:

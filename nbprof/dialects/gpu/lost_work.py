@@ -41,8 +41,8 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     if len(matched) < 2 or not (links.host[kernels] == host).any():
         return
     launched, lost = _launches(links, host, steps)
-    cut = np.array([(host, int(group)) in steps.cut for group in steps.group], np.bool_)
-    listed = (steps.end > steps.start) & ~cut
+    truncated = np.array([(host, int(group)) in steps.cut for group in steps.group], np.bool_)
+    listed = (steps.end > steps.start) & ~truncated
     lacking = listed & (lost > 0) & (lost >= _SERIOUS * launched)
     silent = listed & _silent(launched, matched)
     after = listed & ~lacking & ~silent & _after(steps, lacking)
@@ -51,7 +51,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     # Where all lost a little, none is better known than the others.
     if complete.any() or 2 * lost.sum() > launched.sum():
         steps.lost |= {(host, int(group)) for group in steps.group[missing]}
-    where = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
+    of_host = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
     averaged = (
         "shown, but not averaged"
         if complete.any()
@@ -59,7 +59,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     )
     if lacking.any():
         text = (
-            f"{wording.plural(int(lacking.sum()), 'step')}{where} lost device work,"
+            f"{wording.plural(int(lacking.sum()), 'step')}{of_host} lost device work,"
             f" {lost[lacking].sum():,} of {launched[lacking].sum():,} launches have none"
             f" ({_named(steps, lacking)}): {averaged}."
         )
@@ -71,7 +71,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         steps.notes.append(Note("warning", text))
     if silent.any():
         text = (
-            f"{wording.plural(int(silent.sum()), 'step')} at the end{where} have neither launches"
+            f"{wording.plural(int(silent.sum()), 'step')} at the end{of_host} have neither launches"
             " nor device work, unlike those before: the device was apparently no longer recorded"
             f" ({_named(steps, silent)}): {averaged}."
         )
@@ -93,21 +93,21 @@ def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
         & (links.host[calls] == host)
     )
     calls = calls[chosen]
-    at = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
-    within = (at >= 0) & (events.start[calls] < steps.done[at])
-    at, calls = at[within], calls[within]
+    step = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
+    within = (step >= 0) & (events.start[calls] < steps.done[step])
+    step, calls = step[within], calls[within]
     without = ~np.isin(calls, links.launch)
     count = len(steps.begun)
-    return np.bincount(at, minlength=count), np.bincount(at[without], minlength=count)
+    return np.bincount(step, minlength=count), np.bincount(step[without], minlength=count)
 
 
 def _silent(launched: Int64s, matched: Int64s) -> Flags:
     """The last steps, from the first on behind which no step has launches or device work."""
-    out = np.zeros(len(matched), np.bool_)
+    is_short = np.zeros(len(matched), np.bool_)
     working = np.flatnonzero((launched > 0) | (matched > 0))
     if len(working) >= _SILENT and len(matched) - 1 - working[-1] >= _SILENT:
-        out[working[-1] + 1 :] = True
-    return out
+        is_short[working[-1] + 1 :] = True
+    return is_short
 
 
 def _after(steps: Steps, lacking: Flags) -> Flags:

@@ -44,14 +44,14 @@ class Forest:
         """Calls of Python functions and of modules, nested; none where `with_stack` was off."""
         return Nest(self.trace, self.links.rows(PYTHON))
 
-    def tables(self, out: act.Activity) -> tuple[TorchOps, Stacks, TorchModules]:
+    def tables(self, activity: act.Activity) -> tuple[TorchOps, Stacks, TorchModules]:
         """The `torch_ops` table, its stacks, and the `torch_modules` table."""
         trace, links, nest = self.trace, self.links, self.nest
         rows, events = nest.rows, trace.events
         code = events.name[rows]
         op = np.zeros(len(trace.names), np.int32)
-        for one in pd.unique(code).tolist():
-            op[one] = out.ops.code(str(trace.names[one]))
+        for name_code in pd.unique(code).tolist():
+            op[name_code] = activity.ops.code(str(trace.names[name_code]))
         stack, chain, stacks = self.stacks
         return (
             TorchOps(
@@ -64,8 +64,8 @@ class Forest:
                 op=op[code],
                 own=self.own,
                 device_own=self._device(),
-                shape=self._texts("Input Dims", out),
-                types=self._texts("Input type", out),
+                shape=self._texts("Input Dims", activity),
+                types=self._texts("Input type", activity),
                 stack=stack,
                 forward=self.forward,
                 numbered=trace.arg("Sequence number")[rows] >= 0,
@@ -84,22 +84,24 @@ class Forest:
     def _device(self) -> Int64s:
         """Time of kernels, copies and fills that each op launched itself, ps."""
         links = self.links
-        out = np.zeros(len(self.nest.rows), np.int64)
-        known = links.work_op >= 0
-        at = np.searchsorted(self.nest.rows, links.ops.rows[links.work_op[known]])
-        np.add.at(out, at, self.trace.events.duration[links.work[known]])
-        return out
+        total = np.zeros(len(self.nest.rows), np.int64)
+        has_op = links.work_op >= 0
+        position = np.searchsorted(self.nest.rows, links.ops.rows[links.work_op[has_op]])
+        np.add.at(total, position, self.trace.events.duration[links.work[has_op]])
+        return total
 
-    def _texts(self, what: str, out: act.Activity) -> Int32s:
+    def _texts(self, arg: str, activity: act.Activity) -> Int32s:
         """Codes of what was recorded of the inputs, such as their shapes, into `texts`; -1 where
         nothing was.
         """
         trace = self.trace
-        codes = trace.text_arg(what)[self.nest.rows]
+        codes = trace.text_arg(arg)[self.nest.rows]
         table = np.full(len(trace.strings) + 1, -1, np.int32)
-        for one in pd.unique(codes[codes >= 0]).tolist():
+        for string_code in pd.unique(codes[codes >= 0]).tolist():
             # Some files have a number a line.
-            table[one] = out.texts.code(_SPACE.sub("", trace.strings[one]).replace(",", ", "))
+            table[string_code] = activity.texts.code(
+                _SPACE.sub("", trace.strings[string_code]).replace(",", ", ")
+            )
         return table[codes]
 
     @cached_property
@@ -114,10 +116,10 @@ class Forest:
             return np.append(chain, np.int32(-1))[python.around(rows)], chain, stacks
         codes = trace.text_arg("Call stack")[rows]
         used = pd.unique(codes[codes >= 0])
-        place = np.full(len(trace.strings) + 1, -1, np.int32)
-        place[used] = np.arange(len(used))
+        position = np.full(len(trace.strings) + 1, -1, np.int32)
+        position[used] = np.arange(len(used))
         return (
-            place[codes],
+            position[codes],
             np.zeros(0, np.int32),
             Stacks.of_texts([trace.strings[c] for c in used.tolist()]),
         )
@@ -134,14 +136,16 @@ class Forest:
             if "side" in trace.lanes
             else np.zeros(len(table), np.bool_)
         )
-        place = np.append(np.cumsum(~around) - 1, -1)
-        return table.with_(parent=place[table.parent]).take(~around)
+        position = np.append(np.cumsum(~around) - 1, -1)
+        return table.with_(parent=position[table.parent]).take(~around)
 
     def _modules(self, chain: Int32s, stacks: Stacks) -> TorchModules:
         """The `torch_modules` table: calls of modules."""
         events, python = self.trace.events, self.python
-        at = np.flatnonzero(stacks.is_module[chain]) if len(chain) else np.zeros(0, np.int64)
-        calls = Nest(self.trace, python.rows[at])
+        module_calls = (
+            np.flatnonzero(stacks.is_module[chain]) if len(chain) else np.zeros(0, np.int64)
+        )
+        calls = Nest(self.trace, python.rows[module_calls])
         duration = events.duration[calls.rows]
         return TorchModules(
             event=calls.rows,
@@ -149,7 +153,7 @@ class Forest:
             start=calls.start,
             end=calls.start + duration,
             own=np.maximum(nesting.self_times(calls.parent, duration), 0),
-            stack=chain[at],
+            stack=chain[module_calls],
         )
 
     @cached_property
@@ -163,12 +167,12 @@ class Forest:
         """
         trace, links, nest = self.trace, self.links, self.nest
         rows = nest.rows
-        out = np.full(len(rows), -1, np.int64)
+        forward = np.full(len(rows), -1, np.int64)
         number, thread = trace.arg("Sequence number")[rows], trace.arg("Fwd thread id")[rows]
         ran = np.flatnonzero((number >= 0) & (thread <= 0))
         back = np.flatnonzero((number >= 0) & (thread > 0))
         if not len(ran) or not len(back):
-            return out
+            return forward
         host = links.host[rows].astype(np.int64)
         # Numbers and hosts to one dense key, then times: the last forward op of the same key that
         # began before.
@@ -178,10 +182,10 @@ class Forest:
         order = np.lexsort((nest.start[ran], of_ran))
         ran, of_ran = ran[order], of_ran[order]
         base = int(nest.start.min())
-        at = _last_before(of_ran, nest.start[ran] - base, of_back, nest.start[back] - base)
-        out[back[at >= 0]] = ran[at[at >= 0]]
-        nesting.inherit(nest.parent, out)
-        return out
+        match = _last_before(of_ran, nest.start[ran] - base, of_back, nest.start[back] - base)
+        forward[back[match >= 0]] = ran[match[match >= 0]]
+        nesting.inherit(nest.parent, forward)
+        return forward
 
 
 _SPACE = re.compile(r"\s+")
@@ -189,7 +193,7 @@ _KIND = np.zeros(256, np.int8)
 _KIND[[OP, ANNOTATION, CALL]] = act.TORCH_OP, act.TORCH_ANNOTATION, act.TORCH_CALL
 
 
-def _last_before(keys: Int64s, times: Int64s, wanted: Int64s, before: Int64s) -> Int64s:
+def _last_before(keys: Int64s, times: Int64s, query_keys: Int64s, before: Int64s) -> Int64s:
     """Position of the last row of the same key that is no later, -1; `keys`, `times` sorted by
     both.
     """
@@ -197,8 +201,8 @@ def _last_before(keys: Int64s, times: Int64s, wanted: Int64s, before: Int64s) ->
     every = np.unique(np.concatenate([times, before]))
     size = len(every) + 1
     have = keys * size + np.searchsorted(every, times)
-    ask = wanted * size + np.searchsorted(every, before)
-    at = np.searchsorted(have, ask, side="right") - 1
-    good = at >= 0
-    good[good] = keys[at[good]] == wanted[good]
-    return np.where(good, at, -1)
+    ask = query_keys * size + np.searchsorted(every, before)
+    candidate = np.searchsorted(have, ask, side="right") - 1
+    good = candidate >= 0
+    good[good] = keys[candidate[good]] == query_keys[good]
+    return np.where(good, candidate, -1)

@@ -78,8 +78,8 @@ def _warning(text: str) -> Note:
     return Note("warning", text)
 
 
-def _many(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+def _many(count: int, singular: str, plural: str = "") -> str:
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
@@ -113,11 +113,11 @@ def _batches(links: Links, steps: Steps) -> list[Note]:
 
 
 def _ranks(hosts: Hosts) -> list[Note]:
-    out = []
+    result = []
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
-        out.append(
+        result.append(
             _warning(
                 f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a"
                 " separate host."
@@ -125,7 +125,7 @@ def _ranks(hosts: Hosts) -> list[Note]:
         )
     for first, copies in hosts.identical().items():
         if len(copies) == 1:
-            out.append(
+            result.append(
                 _warning(
                     f"{copies[0]} has the same events as {first}: it is a copy, and its events are"
                     " counted twice."
@@ -133,26 +133,26 @@ def _ranks(hosts: Hosts) -> list[Note]:
             )
         else:
             count = f"{len(copies):,} files have the same events as {first}"
-            out.append(
+            result.append(
                 _warning(
                     f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are"
                     " counted."
                 )
             )
-    return out
+    return result
 
 
 def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     """Launches without device work, and device work without a launch or an op."""
     trace, work = links.trace, links.work
-    out = _captured(links)
+    result = _captured(links)
     kinds = [torchnames.call_kind(str(n)) for n in trace.names]
     name = trace.events.name[launches["event"].to_numpy(np.int64)]
     starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
     if not len(work):
-        return out
+        return result
     if (links.kind == KERNEL).any():
-        out += sanity.lost_launches(launches, starts_work)
+        result += sanity.lost_launches(launches, starts_work)
     moves = (
         np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
     )
@@ -160,7 +160,7 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
         calls = _many(
             int(moves.sum()), "call that copies or fills has", "calls that copy or fill have"
         )
-        out.append(
+        result.append(
             _info(
                 f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."
             )
@@ -170,37 +170,37 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
         trace.events.name[work]
     ]
     if copied.any():
-        which = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
-        out.append(_info(f"{which} no launch: each belongs to the step in which it started."))
+        counted = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
+        result.append(_info(f"{counted} no launch: each belongs to the step in which it started."))
     alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
-        out.append(
+        result.append(
             _info(
                 "The profile has no runtime calls: launch times are unknown, and device work"
                 " belongs to steps by its own time."
             )
         )
     else:
-        out += sanity.unlaunched(alone, len(work))
+        result += sanity.unlaunched(alone, len(work))
     nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
         text = (
             f"{_many(nameless, 'device event')} of {len(work):,}"
             f" ({100 * nameless / len(work):.3g} %)"
         )
-        out.append(
+        result.append(
             _info(
                 f"{text} could not be linked to an op; the tables list them under their own names."
             )
         )
-    return out
+    return result
 
 
 def _other_vendors(links: Links) -> list[Note]:
     """Device work of categories that only the place of their events tells to be that."""
     trace = links.trace
     codes = trace.text_arg("cat")[links.work]
-    out = []
+    result = []
     for code in pd.unique(codes).tolist():
         if code >= 0 and category(trace.strings[code]) == UNKNOWN:
             count = _many(int((codes == code).sum()), "event")
@@ -208,8 +208,8 @@ def _other_vendors(links: Links) -> list[Note]:
                 f"{count} of category {printable(trace.strings[code])} are on device lanes: they"
                 " count as device work"
             )
-            out.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
-    return out
+            result.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
+    return result
 
 
 def _images(links: Links) -> list[Note]:
@@ -273,23 +273,23 @@ def _graphs(links: Links) -> list[Note]:
         (graphs.counts["unknown"], f"no matching capture was found{remedy}"),
         (graphs.counts["several"], "several captures match, of different ops"),
     ]
-    known = graphs.counts["captured"]
-    said = (
-        [f"the nodes of {_many(known, 'graph')} are attributed to the captured ops"]
-        if known
+    matched = graphs.counts["captured"]
+    facts = (
+        [f"the nodes of {_many(matched, 'graph')} are attributed to the captured ops"]
+        if matched
         else []
     )
-    said += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
+    facts += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
     noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
-    said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
-    out = [_info(f"{text}: {'; '.join(said)}.")]
-    if graphs.strangers:
-        which = (
+    facts += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
+    result = [_info(f"{text}: {'; '.join(facts)}.")]
+    if graphs.unmatched_graphs:
+        warning = (
             "kernel_annotations_rank*.pkl next to the trace annotates"
-            f" {_many(graphs.strangers, 'graph')} that no replay here has"
+            f" {_many(graphs.unmatched_graphs, 'graph')} that no replay here has"
         )
-        out.append(_warning(f"{which}: it is from another recording and is ignored there."))
-    return out
+        result.append(_warning(f"{warning}: it is from another recording and is ignored there."))
+    return result
 
 
 def _attributed(origins: Origins) -> list[Note]:
@@ -300,21 +300,21 @@ def _attributed(origins: Origins) -> list[Note]:
     if shares is None:
         return []
     words = {"op": "an op", "module": "an nn.Module", "line": "a line of code"}
-    parts = [f"{_part(shares[key])} to {what}" for key, what in words.items() if key in shares]
-    whole = "Kernel time" if "op" in shares else "Op time"
+    parts = [f"{_part(shares[key])} to {phrase}" for key, phrase in words.items() if key in shares]
+    subject = "Kernel time" if "op" in shares else "Op time"
     how = (
         ""
         if shares["module"] or shares["line"]
         else " Modules and lines are recorded with with_stack=True."
     )
-    return [_info(f"{whole} is attributed: {', '.join(parts)}.{how}")]
+    return [_info(f"{subject} is attributed: {', '.join(parts)}.{how}")]
 
 
 def _of_pytorch(links: Links) -> bool:
     """Whether PyTorch recorded the trace, whose files state the version of their schema."""
     several = links.trace.metadata.get("hosts")
-    stated = [links.trace.metadata, *(several.values() if isinstance(several, dict) else [])]
-    return any(isinstance(one, dict) and "schemaVersion" in one for one in stated)
+    metadata = [links.trace.metadata, *(several.values() if isinstance(several, dict) else [])]
+    return any(isinstance(facts, dict) and "schemaVersion" in facts for facts in metadata)
 
 
 def _part(share: float) -> str:
@@ -333,7 +333,7 @@ def _overlaps(links: Links) -> list[Note]:
     look the same.
     """
     events, work = links.trace.events, links.work
-    out = []
+    result = []
     if len(work):
         # On an MTIA copies run while the kernel around them does.
         copies = np.array(
@@ -345,7 +345,7 @@ def _overlaps(links: Links) -> list[Note]:
         early = np.flatnonzero(start < busy_until)
         if len(early):
             by = wording.micros(int((busy_until[early] - start[early]).max()) / 1e6)
-            out.append(
+            result.append(
                 _info(
                     f"{_many(len(early), 'device event starts', 'device events start')} before the"
                     f" previous one on the same stream ends, by up to {by}. Programmatic dependent"
@@ -362,25 +362,25 @@ def _overlaps(links: Links) -> list[Note]:
                 f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after"
                 " the enclosing op"
             )
-            out.append(
+            result.append(
                 _info(
                     f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as"
                     " ending with it."
                 )
             )
-    return out
+    return result
 
 
 def _recorder(links: Links, hosts: Hosts) -> list[Note]:
     """The profiler's own messages: logged warnings and overhead."""
-    out = []
+    result = []
     messages = list(dict.fromkeys(hosts.messages()))
     several = len(links.trace.hosts) > 1
     for host, text in messages[:_MOST_MESSAGES]:
         line = " ".join(text.split())
-        out.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
+        result.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
     if len(messages) > _MOST_MESSAGES:
-        out.append(
+        result.append(
             _warning(
                 f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the"
                 " file's metadata."
@@ -391,18 +391,23 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
         events = links.trace.events
         total: dict[str, tuple[int, int]] = {}
         for code in np.unique(events.name[rows]).tolist():
-            mine = rows[events.name[rows] == code]
-            total[str(links.trace.names[code])] = (len(mine), int(events.duration[mine].sum()))
+            of_name = rows[events.name[rows] == code]
+            total[str(links.trace.names[code])] = (
+                len(of_name),
+                int(events.duration[of_name].sum()),
+            )
         listed = ", ".join(
             f"{n} {wording.millis(t / 1e9)} in {c:,}"
             for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4]
         )
-        whole = sum(t for _, t in total.values())
-        level = _warning if whole > 0.02 * _span(links) else _info
-        out.append(
-            level(f"Profiler overhead took {wording.millis(whole / 1e9)} of the profile: {listed}.")
+        total_ps = sum(t for _, t in total.values())
+        level = _warning if total_ps > 0.02 * _span(links) else _info
+        result.append(
+            level(
+                f"Profiler overhead took {wording.millis(total_ps / 1e9)} of the profile: {listed}."
+            )
         )
-    return out
+    return result
 
 
 def _span(links: Links) -> int:
@@ -412,9 +417,9 @@ def _span(links: Links) -> int:
 
 
 def _memory(links: Links) -> list[Note]:
-    out = []
+    result = []
     if gpu_memory.without_totals(links):
-        out.append(
+        result.append(
             _info(
                 "The allocator events state no totals (PyTorch before 1.11): memory in use is"
                 " summed from the events, so what was allocated before the recording is missing."
@@ -422,10 +427,10 @@ def _memory(links: Links) -> list[Note]:
         )
     failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]
     if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
-        out.append(
+        result.append(
             _warning(
                 f"The allocator ran out of memory {_many(count, 'time')} while the profile was"
                 " recorded."
             )
         )
-    return out
+    return result

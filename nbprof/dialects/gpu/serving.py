@@ -38,15 +38,15 @@ def find(links: Links, host: int) -> Found | None:
     """
     trace, events = links.trace, links.trace.events
     names = [str(name) for name in trace.names]
-    said = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
+    by_code = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
     batches = {
         code
         for code, name in enumerate(names)
         if name.endswith("run_batch") and _RUN_BATCH.match(name)
     }
     scopes = {code for code, name in enumerate(names) if name == _SCOPE}
-    for codes, what in (
-        (set(said), "annotations"),
+    for codes, noun in (
+        (set(by_code), "annotations"),
         (batches, "calls of run_batch"),
         (scopes, f"annotations {_SCOPE!r}"),
     ):
@@ -63,10 +63,10 @@ def find(links: Links, host: int) -> Found | None:
         read = (
             _by_forward(links, marks)
             if codes is batches
-            else [said.get(code, Iteration()) for code in events.name[marks].tolist()]
+            else [by_code.get(code, Iteration()) for code in events.name[marks].tolist()]
         )
         ahead = codes is not scopes and not names[int(events.name[marks[0]])].startswith("execute_")
-        return Found(marks, read, *_bounds(links, host, marks, ahead), what)
+        return Found(marks, read, *_bounds(links, host, marks, ahead), noun)
     return None
 
 
@@ -95,31 +95,33 @@ def _training(links: Links, host: int, marks: Int64s) -> bool:
         return True
     steps = rows[np.isin(events.name[rows], profiled)]
     begun = events.start[marks]
-    inside = np.searchsorted(begun, events.end[steps]) - np.searchsorted(begun, events.start[steps])
+    inner = np.searchsorted(begun, events.end[steps]) - np.searchsorted(begun, events.start[steps])
     # vLLM calls the profiler's step() once an iteration.
-    return bool((inside > 1).any())
+    return bool((inner > 1).any())
 
 
 def _by_forward(links: Links, marks: Int64s) -> list[Iteration]:
     """The kinds of batches by the pass that runs in each: the first of its thread."""
     trace, events = links.trace, links.trace.events
     modes = {
-        code: found[1]
+        code: match[1]
         for code, name in enumerate(trace.names)
-        if (found := _FORWARD.match(str(name)))
+        if (match := _FORWARD.match(str(name)))
     }
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[
         (events.lane[rows] == events.lane[marks[0]]) & np.isin(events.name[rows], list(modes))
     ]
     first = np.searchsorted(events.start[rows], events.start[marks])
-    out = []
-    for at, end in zip(first.tolist(), events.end[marks].tolist(), strict=True):
-        inside = at < len(rows) and events.start[rows[at]] < end
-        out.append(
-            Iteration(_MODES_OF_FORWARD[modes[int(events.name[rows[at]])]] if inside else "")
+    kinds = []
+    for first_row, end in zip(first.tolist(), events.end[marks].tolist(), strict=True):
+        has_row = first_row < len(rows) and events.start[rows[first_row]] < end
+        kinds.append(
+            Iteration(
+                _MODES_OF_FORWARD[modes[int(events.name[rows[first_row]])]] if has_row else ""
+            )
         )
-    return out
+    return kinds
 
 
 def _bounds(links: Links, host: int, marks: Int64s, ahead: bool) -> tuple[Int64s, Int64s]:

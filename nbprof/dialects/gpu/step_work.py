@@ -29,15 +29,15 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> Work:
     events = links.trace.events
     host_rows, host_class = _host_classes(links)
     captures, begun, done = links.captures
-    whole = np.concatenate([links.work[~links.earlier], host_rows])
+    spanned = np.concatenate([links.work[~links.earlier], host_rows])
     between, idle_from, idle_to = links.graphs.gaps
-    rows = np.concatenate([whole, captures, between])
+    rows = np.concatenate([spanned, captures, between])
     # A graph that is captured is made ready to run, as a program that is compiled: the host's time
     # goes there whatever it does meanwhile.
     added = np.repeat([act.HOST_COMPILE, act.DEVICE_BETWEEN_NODES], [len(captures), len(between)])
     cls = np.concatenate([device_class[~links.earlier], host_class, added])
-    begun = np.concatenate([events.start[whole], begun, idle_from])
-    done = np.concatenate([events.end[whole], done, idle_to])
+    begun = np.concatenate([events.start[spanned], begun, idle_from])
+    done = np.concatenate([events.end[spanned], done, idle_to])
     span, group, start, end = spread(steps, links.host[rows], begun, done)
     rows = rows[span]
     return Work(
@@ -112,14 +112,16 @@ def call_kinds(links: Links) -> Int64s:
         table[code] = torchnames.CALL_KINDS.index(
             torchnames.call_kind(str(links.trace.names[code]))
         )
-    out = table[codes]
+    kind_of_call = table[codes]
     copies = np.flatnonzero((links.kind[links.work] == COPY) & (links.launch >= 0))
     if len(copies):
         names = links.trace.events.name[links.work[copies]]
-        at = np.searchsorted(links.calls, links.launch[copies])
+        position = np.searchsorted(links.calls, links.launch[copies])
         for code in pd.unique(names).tolist():
             direction = torchnames.transfer_kind(str(links.trace.names[code]))
             if direction in ("H2D", "D2H"):
-                out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
-    out[links.captured] = torchnames.CALL_KINDS.index(torchnames.CAPTURED)
-    return out
+                kind_of_call[position[names == code]] = torchnames.CALL_KINDS.index(
+                    f"copy {direction}"
+                )
+    kind_of_call[links.captured] = torchnames.CALL_KINDS.index(torchnames.CAPTURED)
+    return kind_of_call

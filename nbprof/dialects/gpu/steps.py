@@ -55,18 +55,20 @@ class Steps:
             cut={step for part in parts for step in part.cut},
             lost={step for part in parts for step in part.lost},
             notes=[note for part in parts for note in part.notes],
-            iterations={step: one for part in parts for step, one in part.iterations.items()},
+            iterations={
+                step: iteration for part in parts for step, iteration in part.iterations.items()
+            },
         )
 
     def group_at(self, host: npt.NDArray[np.integer], time: Int64s) -> Int64s:
         """The step in which a host was at each moment, -1 for none."""
-        out = np.full(len(time), -1, np.int64)
-        for one in np.unique(self.host).tolist():
-            mine = np.flatnonzero(self.host == one)
-            at = np.searchsorted(self.begun[mine], time, side="right") - 1
-            within = (host == one) & (at >= 0) & (time < self.done[mine][at])
-            out[within] = self.group[mine][at[within]]
-        return out
+        group = np.full(len(time), -1, np.int64)
+        for host_index in np.unique(self.host).tolist():
+            host_steps = np.flatnonzero(self.host == host_index)
+            step = np.searchsorted(self.begun[host_steps], time, side="right") - 1
+            within = (host == host_index) & (step >= 0) & (time < self.done[host_steps][step])
+            group[within] = self.group[host_steps][step[within]]
+        return group
 
 
 def markers(
@@ -95,16 +97,16 @@ def spread(
     step is left out.
     """
     parts: list[tuple[Int64s, ...]] = []
-    for one in np.unique(steps.host).tolist():
-        mine = np.flatnonzero(steps.host == one)
-        of_host = Intervals(steps.start[mine], steps.end[mine])
-        rows = np.flatnonzero(host == one)
+    for host_index in np.unique(steps.host).tolist():
+        host_steps = np.flatnonzero(steps.host == host_index)
+        of_host = Intervals(steps.start[host_steps], steps.end[host_steps])
+        rows = np.flatnonzero(host == host_index)
         span, step = of_host.overlapping(start[rows], end[rows])
         span = rows[span]
         parts.append(
             (
                 span,
-                steps.group[mine][step],
+                steps.group[host_steps][step],
                 np.maximum(start[span], of_host.start[step]),
                 np.minimum(end[span], of_host.end[step]),
             )

@@ -62,10 +62,10 @@ def find(links: Links) -> tuple[Steps, Unit]:
     )
     if len(hosts) == 1:
         for search in searches:
-            found = search(links, hosts[0])
-            steps = _steps(links, hosts[0], found) if found is not None else None
-            if found is not None and steps is not None and _covers(links, hosts[0], steps):
-                return steps, _unit(found)
+            units = search(links, hosts[0])
+            steps = _steps(links, hosts[0], units) if units is not None else None
+            if units is not None and steps is not None and _covers(links, hosts[0], steps):
+                return steps, _unit(units)
     return _recordings(links, hosts)
 
 
@@ -79,18 +79,18 @@ def _covers(links: Links, host: int, steps: Steps) -> bool:
     return bool((steps.end - steps.start).sum() >= repeats.MOST_OF * recorded)
 
 
-def _unit(found: Found) -> Unit:
-    share = f"{100 * found.agreement:.0f}%"
+def _unit(units: Found) -> Unit:
+    share = f"{100 * units.agreement:.0f}%"
     how = (
-        f"No steps are marked. The {found.how}: an estimate that fits {share} of the events."
+        f"No steps are marked. The {units.how}: an estimate that fits {share} of the events."
         f" {CHOOSE}"
     )
-    return Unit(found.kind, how, found.agreement)
+    return Unit(units.kind, how, units.agreement)
 
 
-def _steps(links: Links, host: int, found: Found) -> Steps:
-    labels = [f"{found.kind} {number}" for number in range(len(found.start))]
-    return find_steps.of_marks(links, host, found.event, found.start, found.end, labels, [])
+def _steps(links: Links, host: int, units: Found) -> Steps:
+    labels = [f"{units.kind} {number}" for number in range(len(units.start))]
+    return find_steps.of_marks(links, host, units.event, units.start, units.end, labels, [])
 
 
 def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
@@ -143,8 +143,8 @@ def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
     where that is unknown).
     """
     events = links.trace.events
-    mine = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
-    work, launch = links.work[mine], links.launch[mine]
+    host_work = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
+    work, launch = links.work[host_work], links.launch[host_work]
     time = np.where(launch >= 0, events.start[launch], events.start[work])
     order = np.argsort(time, kind="stable")
     return work[order], time[order]
@@ -165,16 +165,16 @@ def _by_kernels(links: Links, host: int) -> Found | None:
         return None
     on_busiest = np.isin(work, repeats.on_busiest_lane(events, work))
     work, time = work[on_busiest], time[on_busiest]
-    found = repeats.find(_codes(events.name[work]))
-    if found is None:
+    repeated = repeats.find(_codes(events.name[work]))
+    if repeated is None:
         return None
-    start = time[found.first]
-    end = np.append(start[1:], max(int(time[found.end - 1]) + 1, int(start[-1]) + 1))
+    start = time[repeated.first]
+    end = np.append(start[1:], max(int(time[repeated.end - 1]) + 1, int(start[-1]) + 1))
     how = (
-        f"{len(start):,} iterations are repeats of {_sequence(found.length, 'kernel')} that a"
+        f"{len(start):,} iterations are repeats of {_sequence(repeated.length, 'kernel')} that a"
         " stream repeats"
     )
-    return Found(ITERATION, how, found.agreement, work[found.first], start, end)
+    return Found(ITERATION, how, repeated.agreement, work[repeated.first], start, end)
 
 
 def _by_ops(links: Links, host: int) -> Found | None:
@@ -185,21 +185,21 @@ def _by_ops(links: Links, host: int) -> Found | None:
     if not len(outer):
         return None
     rows = repeats.on_busiest_lane(events, outer)
-    found = repeats.find(_codes(events.name[rows]))
-    if found is None:
+    repeated = repeats.find(_codes(events.name[rows]))
+    if repeated is None:
         return None
-    first = rows[found.first]
+    first = rows[repeated.first]
     start = events.start[first]
-    end = np.append(start[1:], events.end[rows[found.end - 1]])
+    end = np.append(start[1:], events.end[rows[repeated.end - 1]])
     how = (
-        f"{len(start):,} iterations are repeats of {_sequence(found.length, 'op')} that a thread"
+        f"{len(start):,} iterations are repeats of {_sequence(repeated.length, 'op')} that a thread"
         " repeats"
     )
-    return Found(ITERATION, how, found.agreement, first, start, end)
+    return Found(ITERATION, how, repeated.agreement, first, start, end)
 
 
-def _sequence(length: int, what: str) -> str:
-    return f"a single {what}" if length == 1 else f"the sequence of {length:,} {what}s"
+def _sequence(length: int, noun: str) -> str:
+    return f"a single {noun}" if length == 1 else f"the sequence of {length:,} {noun}s"
 
 
 def _by_ranges(links: Links, host: int) -> Found | None:
@@ -223,12 +223,12 @@ def _by_ranges(links: Links, host: int) -> Found | None:
             candidates.append(
                 (-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks)
             )
-    candidates.sort(key=lambda one: one[:2])
+    candidates.sort(key=lambda candidate: candidate[:2])
     time = _times_of_work(links, host)
     for _, _, family, marks in candidates[:_MOST_FAMILIES]:
-        found = _of_range(links, family, marks, time)
-        if found.agreement >= repeats.AGREEMENT:
-            return found
+        units = _of_range(links, family, marks, time)
+        if units.agreement >= repeats.AGREEMENT:
+            return units
     return None
 
 
@@ -241,16 +241,16 @@ def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
     is_call = family.startswith(_MODULE)
     if not is_call:
         end = np.append(start[1:], end[-1])
-    inside = np.searchsorted(time, end) - np.searchsorted(time, start)
-    what = (
+    in_range = np.searchsorted(time, end) - np.searchsorted(time, start)
+    described = (
         f"calls of the module {family.removeprefix(_MODULE)}"
         if is_call
         else f"ranges called {family!r}"
     )
-    agreement = float(inside.sum()) / len(time) if len(time) else 0.0
+    agreement = float(in_range.sum()) / len(time) if len(time) else 0.0
     return Found(
         CALL if is_call else ITERATION,
-        f"units are the {len(marks):,} {what}",
+        f"units are the {len(marks):,} {described}",
         agreement,
         marks,
         start,

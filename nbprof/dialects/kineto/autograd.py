@@ -54,7 +54,7 @@ def adapt(trace: Trace) -> list[Note]:
     category[ops] = codes["cpu_op"]
     category[work] = codes["kernel"]
     category[work[outer]] = codes["gpu_user_annotation"]
-    known = np.flatnonzero(category >= 0).astype(np.int32)
+    with_category = np.flatnonzero(category >= 0).astype(np.int32)
     device = (
         lanes["tid"]
         .astype(str)
@@ -62,14 +62,14 @@ def adapt(trace: Trace) -> list[Note]:
     )
     number = device.to_numpy(np.int64)[events.lane]
     # CUDA is also what ROCm is called; the others are those of their makers.
-    others = of_device & (process != "CUDA functions").to_numpy(np.bool_)
-    for lane in np.flatnonzero(others).tolist():
+    other_lanes = of_device & (process != "CUDA functions").to_numpy(np.bool_)
+    for lane in np.flatnonzero(other_lanes).tolist():
         lanes.loc[lanes.index[lane], "labels"] = (
             f"{process.iloc[lane].partition(' ')[0]} {device.iloc[lane]}"
         )
     trace.args = {
         **trace.args,
-        "cat": ArgColumn(known, TEXT, category[known]),
+        "cat": ArgColumn(with_category, TEXT, category[with_category]),
         "device": ArgColumn(work.astype(np.int32), INT, number[work]),
         **_correlations(trace, work),
     }
@@ -94,11 +94,11 @@ def _correlations(trace: Trace, work: Int64s) -> dict[str, ArgColumn]:
     if flows is None or not len(flows.phase):
         return {}
     ends = np.flatnonzero((flows.phase == 2) & (flows.id >= 0))
-    found = pd.DataFrame(
+    metadata = pd.DataFrame(
         {"lane": flows.lane[ends], "time": flows.time[ends], "id": flows.id[ends]}
     ).drop_duplicates(["lane", "time"])
     rows = pd.DataFrame({"lane": events.lane[work], "time": events.start[work], "event": work})
-    linked = rows.merge(found, on=["lane", "time"])
+    linked = rows.merge(metadata, on=["lane", "time"])
     if not len(linked):
         return {}
     linked = linked.sort_values("event")

@@ -78,11 +78,11 @@ def interpret(
         str(name).startswith(_OF_PROFILER) for name in trace.names
     ):
         return None
-    out = _Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
+    activity = _Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
     if adapted:
-        found = out.maker("notes")
-        out.later("notes", lambda: [*adapted, *found()])
-    return out
+        make_notes = activity.maker("notes")
+        activity.later("notes", lambda: [*adapted, *make_notes()])
+    return activity
 
 
 def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Capture]:
@@ -91,10 +91,10 @@ def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Captu
     if not (kind == CALL).any():
         return []
     links = Links(trace, split(trace, kind), originated)
-    out = graphs.captures(links)
-    for one in out:
-        one.origins = originated(links, one.calls, programs)
-    return out
+    captures = graphs.captures(links)
+    for capture in captures:
+        capture.origins = originated(links, capture.calls, programs)
+    return captures
 
 
 class _Torch(GpuRecording):
@@ -115,14 +115,14 @@ class _Torch(GpuRecording):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        found = receipt.notes(
-            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins
+        notes = receipt.notes(
+            self.links, self.steps, self.hosts, self.tables.launches.frame(), self.origins
         )
-        return [*absent.unseen_note(self.links, self.hosts), *found]
+        return [*absent.unseen_note(self.links, self.hosts), *notes]
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that this profile lacks."""
-        out, links = self.out, self.links
+        activity, links = self.tables, self.links
         missing: dict[str, str] = {}
         if not len(links.rows(KERNEL)):
             missing["kernels"] = absent.kernels(links, self.hosts)
@@ -138,6 +138,6 @@ class _Torch(GpuRecording):
                 if self.steps.iterations
                 else absent.batches(links)
             )
-        if not out.has_host_ops:
+        if not activity.has_host_ops:
             missing["ops"] = absent.ops(links)
         return missing

@@ -58,8 +58,8 @@ def carriers(trace: Trace, tasks: Spans, collectives: Spans, on_streams: Int64s)
     if len(collectives.rows):
         carries |= _shares_connection(trace, tasks, collectives)
         carries |= _encloses(trace, tasks, collectives)
-    found: Int64s = tasks.rows[carries]
-    return found
+    carrying: Int64s = tasks.rows[carries]
+    return carrying
 
 
 def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
@@ -76,8 +76,8 @@ def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
     )
     starts = np.append(events.start[parts], 0)[following]
     started = (following >= 0) & (starts < events.end[rows])
-    found: Flags = started & ~is_part[rows] & (number[rows] >= 0)
-    return found
+    is_carrier: Flags = started & ~is_part[rows] & (number[rows] >= 0)
+    return is_carrier
 
 
 def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
@@ -89,8 +89,8 @@ def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
         {"time": events.end[rows], "device": collectives.device, "id": ident[rows]},
     )
     starts = np.append(events.start[rows], 0)[following]
-    known: Flags = (ident[tasks.rows] >= 0) & (ident[tasks.rows] != _NO_ID)
-    return known & (following >= 0) & (starts < events.end[tasks.rows])
+    has_ident: Flags = (ident[tasks.rows] >= 0) & (ident[tasks.rows] != _NO_ID)
+    return has_ident & (following >= 0) & (starts < events.end[tasks.rows])
 
 
 def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
@@ -103,24 +103,26 @@ def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
     )
     before = np.append(events.start[rows], 0)[following] - events.start[tasks.rows]
     after = events.end[tasks.rows] - np.append(events.end[rows], 0)[following]
-    found: Flags = (following >= 0) & (before <= _AROUND_PS) & (after >= 0) & (after <= _AROUND_PS)
-    return found
+    is_carrier: Flags = (
+        (following >= 0) & (before <= _AROUND_PS) & (after >= 0) & (after <= _AROUND_PS)
+    )
+    return is_carrier
 
 
-def _following(each: dict[str, Int64s], others: dict[str, Int64s]) -> Int64s:
+def _following(each: dict[str, Int64s], candidates: dict[str, Int64s]) -> Int64s:
     """The index of the first of `others` at or after the `time` of each row that is equal in all
     else; -1 without one.
     """
     keys = [name for name in each if name != "time"]
     left = pd.DataFrame(each).assign(place=np.arange(len(each["time"])))
-    right = pd.DataFrame(others).assign(index=np.arange(len(others["time"])))
-    found = pd.merge_asof(
+    right = pd.DataFrame(candidates).assign(index=np.arange(len(candidates["time"])))
+    merged = pd.merge_asof(
         left.sort_values("time", kind="stable"),
         right.sort_values("time", kind="stable"),
         on="time",
         by=keys,
         direction="forward",
     )
-    out = np.full(len(left), -1, np.int64)
-    out[found["place"].to_numpy(np.int64)] = found["index"].fillna(-1).to_numpy(np.int64)
-    return out
+    following = np.full(len(left), -1, np.int64)
+    following[merged["place"].to_numpy(np.int64)] = merged["index"].fillna(-1).to_numpy(np.int64)
+    return following

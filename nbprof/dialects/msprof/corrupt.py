@@ -29,17 +29,17 @@ def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
 
     `work` is that of the times as they are stated.
     """
-    found = _Mender(trace, work)
+    mender = _Mender(trace, work)
     for host in range(len(trace.hosts)):
-        found.device(host)
-    notes = [*found.about_misplaced(), *found.notes()]
-    stated = trace.events.duration
-    found.apply()
-    misplaced = np.sort(np.array(found.misplaced, np.int64))
+        mender.device(host)
+    notes = [*mender.about_misplaced(), *mender.notes()]
+    recorded = trace.events.duration
+    mender.apply()
+    misplaced = np.sort(np.array(mender.misplaced, np.int64))
     changed, tables = 0, dict(trace.tables)
     for kind in _TABLES:
         for nth, table in enumerate(trace.tables.get(kind, [])):
-            new, count = _as_events(trace, table, stated, misplaced)
+            new, count = _as_events(trace, table, recorded, misplaced)
             if new is not table:
                 tables[kind] = [*tables[kind][:nth], new, *tables[kind][nth + 1 :]]
                 changed += count
@@ -68,8 +68,8 @@ class _Mender(Mender):
         self.recorded_on_device = np.isin(work.lane_kinds, (on.STREAM, on.COMMUNICATION))
 
     def _of_host(self, rows: Int64s, host: int) -> Int64s:
-        out: Int64s = rows[self.lane_host[self.trace.events.lane[rows]] == host]
-        return out
+        on_host: Int64s = rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        return on_host
 
     def work(self, host: int) -> Int64s:
         """Tasks of cores, copies and collectives."""
@@ -111,7 +111,9 @@ class _Mender(Mender):
         return np.where(number == _NO_ID, -1, number)
 
 
-def _as_events(trace: Trace, table: Table, stated: Int64s, misplaced: Int64s) -> tuple[Table, int]:
+def _as_events(
+    trace: Trace, table: Table, recorded: Int64s, misplaced: Int64s
+) -> tuple[Table, int]:
     """A table with the times of its events, and how many rows state a duration that the timeline
     contradicts.
     """
@@ -122,10 +124,12 @@ def _as_events(trace: Trace, table: Table, stated: Int64s, misplaced: Int64s) ->
     rows = np.flatnonzero(event >= 0)
     now = trace.events.duration[event[rows]]
     took = frame["duration_us"].to_numpy(np.float64, copy=True)
-    said = np.nan_to_num(took[rows]) * 1e6
-    larger = (said - now >= durations.SLACK_PS) & (said >= _MAGNITUDE * now.astype(np.float64))
+    stated_ps = np.nan_to_num(took[rows]) * 1e6
+    larger = (stated_ps - now >= durations.SLACK_PS) & (
+        stated_ps >= _MAGNITUDE * now.astype(np.float64)
+    )
     wrong = np.isin(event[rows], misplaced)
-    replaced = (now != stated[event[rows]]) | larger
+    replaced = (now != recorded[event[rows]]) | larger
     if not (replaced | wrong).any():
         return table, nothing
     took[rows[replaced]] = now[replaced] / 1e6
@@ -137,7 +141,9 @@ def _as_events(trace: Trace, table: Table, stated: Int64s, misplaced: Int64s) ->
         start = frame["start_ps"].copy()
         start.iloc[rows[wrong]] = pd.NA
         frame["start_ps"] = start
-    return replace(table, frame=frame), int((larger & (now == stated[event[rows]]) & ~wrong).sum())
+    return replace(table, frame=frame), int(
+        (larger & (now == recorded[event[rows]]) & ~wrong).sum()
+    )
 
 
 def _about_tables(count: int) -> Note:

@@ -58,8 +58,8 @@ def name_lanes(trace: Trace) -> Kinds:
         strict=True,
     )
     for i, (process, thread, label, pid) in enumerate(columns):
-        what = _what(process, thread)
-        kinds[i] = what
+        lane_kind = _what(process, thread)
+        kinds[i] = lane_kind
         npu = _NPU.search(label)
         device = (
             int(npu[1])
@@ -70,33 +70,33 @@ def name_lanes(trace: Trace) -> Kinds:
                 else 0
             )
         )
-        on_device = what in (STREAM, COMMUNICATION, PLANE, MARKS, OVERLAP) or (
-            what == COUNTERS and label.startswith("NPU")
+        on_device = lane_kind in (STREAM, COMMUNICATION, PLANE, MARKS, OVERLAP) or (
+            lane_kind == COUNTERS and label.startswith("NPU")
         )
         if on_device:
             devices[i] = device
-        kind = _KINDS.get(what, "host")
+        kind = _KINDS.get(lane_kind, "host")
         under = (
             f"NPU {device}"
             if on_device
             else "Steps"
-            if what == STEPS
+            if lane_kind == STEPS
             else "CANN"
-            if what == CANN
+            if lane_kind == CANN
             else "Host"
         )
-        if what == OTHER:
+        if lane_kind == OTHER:
             under = process
-        if thread.isdigit() and what in (STREAM, CANN, PYTHON):
-            thread = f"{'Stream' if what == STREAM else 'Thread'} {thread}"
-        name = f"{process}: {thread}" if what in (OVERLAP, PLANE, COUNTERS) else thread
-        note = "collectives" if what == COMMUNICATION else ""
+        if thread.isdigit() and lane_kind in (STREAM, CANN, PYTHON):
+            thread = f"{'Stream' if lane_kind == STREAM else 'Thread'} {thread}"
+        name = f"{process}: {thread}" if lane_kind in (OVERLAP, PLANE, COUNTERS) else thread
+        note = "collectives" if lane_kind == COMMUNICATION else ""
         number = re.findall(r"\d+", thread)
-        place = (
+        rank = (
             not on_device,
             device,
             (
-                (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what)
+                (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(lane_kind)
                 if on_device
                 else 0
             ),
@@ -107,7 +107,7 @@ def name_lanes(trace: Trace) -> Kinds:
                 under,
                 name,
                 note,
-                (*place, what, int(number[-1]) if number and len(number[-1]) < 12 else -1, i),
+                (*rank, lane_kind, int(number[-1]) if number and len(number[-1]) < 12 else -1, i),
             )
         )
     lanes["kind"] = [row[0] for row in rows]
@@ -115,7 +115,9 @@ def name_lanes(trace: Trace) -> Kinds:
     lanes["process"] = [row[1] for row in rows]
     lanes["thread"] = [row[2] for row in rows]
     lanes["note"] = [row[3] for row in rows]
-    order = {i: place for place, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][4]))}
+    order = {
+        i: position for position, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][4]))
+    }
     lanes["order"] = [order[i] for i in range(len(rows))]
     lanes["lane"] = np.arange(len(lanes))
     return kinds

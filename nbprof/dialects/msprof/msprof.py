@@ -86,39 +86,39 @@ class _Ascend:
         self.lane_kinds = lane_kinds
         misplaced, self.mended = corrupt.mend(trace, Work(trace, lane_kinds))
         self.work = Work(trace, lane_kinds, misplaced)
-        self.out: act.Activity
+        self.tables: act.Activity
 
     def activity(self) -> act.Activity:
         """The tables, each to be made when it is asked for."""
         activity = act.Activity(hosts=self.trace.hosts)
         # As the other dialects: the activity holds what makes its tables, and must not be held by
         # it.
-        out = self.out = weakref.proxy(activity)
-        out.framework = self.framework
-        out.has_device = bool(len(self.work.rows))
-        out.set_hosts_with_ops(
+        tables = self.tables = weakref.proxy(activity)
+        tables.framework = self.framework
+        tables.has_device = bool(len(self.work.rows))
+        tables.set_hosts_with_ops(
             np.unique(self.work.host(self._rows(on.PYTHON, ("cpu_op",)))).tolist()
         )
-        out.tables = self.trace.tables
-        out.later("environment", lambda: environment(self.trace))
-        out.later("devices", self._devices)
-        out.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
-        out.later("unit", lambda: self.unit)
-        out.later("work", self._work)
-        out.later("host_ops", self._host_ops)
-        out.later("device_ops", lambda: self.work.device_ops(out))
-        out.later("device_extents", self.work.extents)
-        out.later(("kernels", "launch_shapes"), lambda: self.work.kernels(out))
-        out.later("transfers", lambda: self.work.transfers(out))
-        out.later("launches", self._launches)
-        out.later("collectives", lambda: self.work.collectives(out))
-        out.later("calls", self._calls)
-        out.later("ranges", self._ranges)
-        out.later("allocations", lambda: self._allocations[0])
-        out.later("name_category", self._name_categories)
-        out.later("traits", self._traits)
-        out.later("missing", self._missing)
-        out.later("notes", self._notes)
+        tables.tables = self.trace.tables
+        tables.later("environment", lambda: environment(self.trace))
+        tables.later("devices", self._devices)
+        tables.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
+        tables.later("unit", lambda: self.unit)
+        tables.later("work", self._work)
+        tables.later("host_ops", self._host_ops)
+        tables.later("device_ops", lambda: self.work.device_ops(tables))
+        tables.later("device_extents", self.work.extents)
+        tables.later(("kernels", "launch_shapes"), lambda: self.work.kernels(tables))
+        tables.later("transfers", lambda: self.work.transfers(tables))
+        tables.later("launches", self._launches)
+        tables.later("collectives", lambda: self.work.collectives(tables))
+        tables.later("calls", self._calls)
+        tables.later("ranges", self._ranges)
+        tables.later("allocations", lambda: self._allocations[0])
+        tables.later("name_category", self._name_categories)
+        tables.later("traits", self._traits)
+        tables.later("missing", self._missing)
+        tables.later("notes", self._notes)
         return activity
 
     @cached_property
@@ -147,7 +147,7 @@ class _Ascend:
 
     @cached_property
     def _allocations(self) -> tuple[pd.DataFrame, list[Note]]:
-        return msprof_memory.allocations(self.trace, self.steps, self.out)
+        return msprof_memory.allocations(self.trace, self.steps, self.tables)
 
     @cached_property
     def _call_rows(self) -> Int64s:
@@ -194,8 +194,8 @@ class _Ascend:
         right = right.sort_values("start", kind="stable").drop_duplicates(
             ["host", "id"], keep="last"
         )
-        found = left[left["id"] >= 0].merge(right, on=["host", "id"])
-        none[found["at"].to_numpy(np.int64)] = found["call"].to_numpy(np.int64)
+        merged = left[left["id"] >= 0].merge(right, on=["host", "id"])
+        none[merged["at"].to_numpy(np.int64)] = merged["call"].to_numpy(np.int64)
         return none
 
     @cached_property
@@ -250,15 +250,18 @@ class _Ascend:
         )
 
     def _host_ops(self) -> HostOps:
-        trace, out = self.trace, self.out
+        trace, activity = self.trace, self.tables
         rows = self._rows(on.PYTHON, ("cpu_op",))
         code = trace.events.name[rows]
         op, kind = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
         loads = np.zeros(len(trace.names), np.bool_)
-        for one in pd.unique(code).tolist():
-            name = str(trace.names[one])
-            op[one], kind[one] = out.ops.code(name), out.types.code(torchnames.op_type(name))
-            loads[one] = torchnames.is_input(name)
+        for name_code in pd.unique(code).tolist():
+            name = str(trace.names[name_code])
+            op[name_code], kind[name_code] = (
+                activity.ops.code(name),
+                activity.types.code(torchnames.op_type(name)),
+            )
+            loads[name_code] = torchnames.is_input(name)
         # A mark of a step is no op.
         marks = np.array(
             [msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_
@@ -274,9 +277,9 @@ class _Ascend:
         )
 
     def _launches(self) -> Launches:
-        known = np.flatnonzero(self.launch >= 0)
-        event = self.launch[known]
-        target = self.work.rows[known]
+        has_launch = np.flatnonzero(self.launch >= 0)
+        event = self.launch[has_launch]
+        target = self.work.rows[has_launch]
         launches = Launches(
             event=event,
             host=self.work.host(event),
@@ -299,7 +302,7 @@ class _Ascend:
         rows = np.flatnonzero(marked & (trace.events.duration > 0))
         if not len(rows):
             return Ranges.empty()
-        table = named_ranges.table(trace, rows, host, "mstx", self.out)
+        table = named_ranges.table(trace, rows, host, "mstx", self.tables)
         return table.with_(lane=self._calling_lanes(table.lane.astype(np.int64)))
 
     def _calling_lanes(self, lane: Int64s) -> Int64s:
@@ -314,7 +317,7 @@ class _Ascend:
 
     def _calls(self) -> Calls:
         """Calls into CANN, cut at the borders of steps; group -1 for what lies in none."""
-        trace, out, rows = self.trace, self.out, self._call_rows
+        trace, activity, rows = self.trace, self.tables, self._call_rows
         events = trace.events
         span, group, start, end = spread(
             self.steps, self.work.host(rows), events.start[rows], events.end[rows]
@@ -322,39 +325,42 @@ class _Ascend:
         outside = np.ones(len(rows), np.bool_)
         outside[span] = False
         alone = np.flatnonzero(outside)
-        which = np.concatenate([span, alone])
+        rows_of_spans = np.concatenate([span, alone])
         kind, name = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
-        for one in pd.unique(events.name[rows]).tolist():
-            text = str(trace.names[one])
-            kind[one], name[one] = out.texts.code(call_kind(text)), out.texts.code(text)
+        for name_code in pd.unique(events.name[rows]).tolist():
+            text = str(trace.names[name_code])
+            kind[name_code], name[name_code] = (
+                activity.texts.code(call_kind(text)),
+                activity.texts.code(text),
+            )
         return Calls(
-            event=rows[which],
-            host=self.work.host(rows[which]),
+            event=rows[rows_of_spans],
+            host=self.work.host(rows[rows_of_spans]),
             group=np.concatenate([group, np.full(len(alone), -1)]),
             start=np.concatenate([start, events.start[rows[alone]]]),
             end=np.concatenate([end, events.end[rows[alone]]]),
-            kind=kind[events.name[rows[which]]],
-            name=name[events.name[rows[which]]],
+            kind=kind[events.name[rows[rows_of_spans]]],
+            name=name[events.name[rows[rows_of_spans]]],
         )
 
     def _devices(self) -> pd.DataFrame:
         """One row an NPU that worked, else one that is named."""
         trace = self.trace
-        stated = trace.metadata.get("ascend")
-        facts = stated if isinstance(stated, list) else []
+        metadata = trace.metadata.get("ascend")
+        facts = metadata if isinstance(metadata, list) else []
         rows = []
         for host, name in enumerate(trace.hosts):
-            mine = self.work.rows[self.work.host(self.work.rows) == host]
-            known = {}
-            for one in facts[host].get("facts", []) if host < len(facts) else []:
+            host_work = self.work.rows[self.work.host(self.work.rows) == host]
+            by_ident = {}
+            for fact in facts[host].get("facts", []) if host < len(facts) else []:
                 for device in (
-                    one.get("DeviceInfo", []) if isinstance(one.get("DeviceInfo"), list) else []
+                    fact.get("DeviceInfo", []) if isinstance(fact.get("DeviceInfo"), list) else []
                 ):
                     if (
                         isinstance(device, dict)
                         and (ident := _number(device.get("id"))) is not None
                     ):
-                        known[ident] = device
+                        by_ident[ident] = device
             tables = {
                 int(t.device)
                 for items in trace.tables.values()
@@ -368,9 +374,9 @@ class _Ascend:
                 else set()
             )
             for device in sorted(
-                set(self.work.device(mine).tolist()) or tables or set(known) or some
+                set(self.work.device(host_work).tolist()) or tables or set(by_ident) or some
             ):
-                info = known.get(device, {})
+                info = by_ident.get(device, {})
                 clock = _number(info.get("aic_frequency"))
                 rows.append(
                     {
@@ -390,30 +396,30 @@ class _Ascend:
         """
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         names, work = self.trace.events.name, self.work
-        out = np.zeros(len(self.trace.names), np.uint8)
+        category_of_name = np.zeros(len(self.trace.names), np.uint8)
         for kind, category in (
             (COMPUTE, "device_compute"),
             (COPY, "device_to_device"),
             (COLLECTIVE, "device_collectives"),
         ):
-            out[pd.unique(names[work.of(kind)])] = index[category]
+            category_of_name[pd.unique(names[work.of(kind)])] = index[category]
         for code in pd.unique(names[self._call_rows]).tolist():
             text = str(self.trace.names[code])
             if _COMPILE.search(text):
-                out[code] = index["compile"]
+                category_of_name[code] = index["compile"]
             elif call_kind(text) == "launch":
-                out[code] = index["kernel_launch"]
-        return out
+                category_of_name[code] = index["kernel_launch"]
+        return category_of_name
 
     def _traits(self) -> set[str]:
         # Tasks do not say whether an op or a graph launched them.
-        out = {act.UNKNOWN_EAGER} | (set() if self.work.typed else {act.UNKNOWN_PRECISION})
+        traits = {act.UNKNOWN_EAGER} | (set() if self.work.typed else {act.UNKNOWN_PRECISION})
         if any(
             msprof_steps.iterations(self.trace, host) is not None
             for host in range(len(self.trace.hosts))
         ):
-            out.add(act.ITERATIONS)
-        return out
+            traits.add(act.ITERATIONS)
+        return traits
 
     def _missing(self) -> dict[str, str]:
         """A sentence for each kind of data that this profile lacks."""
@@ -435,7 +441,7 @@ class _Ascend:
                 "This profile has no input work: Ascend's profilers record only the wait for input,"
                 " as Data Aug Bound of an iteration, and only for graphs."
             )
-        if not self.out.has_host_ops:
+        if not self.tables.has_host_ops:
             missing["ops"] = (
                 "This profile has no framework ops on the host: msprof records calls into CANN,"
                 " torch_npu records PyTorch's ops."
@@ -444,7 +450,7 @@ class _Ascend:
 
     def _notes(self) -> list[Note]:
         how = [Note("info", self.unit.how)] if self.unit.how else []
-        out = [*how, *self.mended, *self.steps.notes, *self._allocations[1]]
+        notes = [*how, *self.mended, *self.steps.notes, *self._allocations[1]]
         alone = int((self.launch < 0).sum())
         if alone and alone < len(self.launch):
             share = 100 * alone / len(self.launch)
@@ -452,7 +458,7 @@ class _Ascend:
                 f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked"
                 " to a call on the host."
             )
-            out.append(Note("info", text))
+            notes.append(Note("info", text))
         carriers = self.work.carriers
         if len(carriers):
             length = wording.millis(float(self.trace.events.duration[carriers].sum()) / 1e9)
@@ -464,9 +470,9 @@ class _Ascend:
                 "collectives or parts of operators, which are recorded separately; these tasks are"
                 " not counted."
             )
-            out.append(Note("info", text))
+            notes.append(Note("info", text))
         unknown = self.work.of(COPY)
         if len(unknown) and (count := self.work.directions(unknown).count("copy")):
             text = f"{count:,} copies have no direction; they count as device-to-device copies."
-            out.append(Note("info", text))
-        return out
+            notes.append(Note("info", text))
+        return notes

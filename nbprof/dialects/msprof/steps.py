@@ -56,9 +56,9 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
     of_host = work.host(work.rows)
     hosts = [(host, work.rows[of_host == host]) for host in range(len(trace.hosts))]
     hosts = [(host, rows) for host, rows in hosts if len(rows)]
-    found = _repeats(trace, *hosts[0]) if len(hosts) == 1 and trace.units == ANY else None
-    if found is not None:
-        repeated, agreement = found
+    repeats_found = _repeats(trace, *hosts[0]) if len(hosts) == 1 and trace.units == ANY else None
+    if repeats_found is not None:
+        repeated, agreement = repeats_found
         share = f"an estimate that fits {100 * agreement:.0f}% of the events"
         how = (
             "No steps are marked. Iterations are repeats of the sequence of kernels on the busiest"
@@ -74,19 +74,19 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
 def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | None:
     events = trace.events
     kernels = repeats.on_busiest_lane(events, rows)
-    found = repeats.find(np.unique(events.name[kernels], return_inverse=True)[1].reshape(-1))
-    if found is None:
+    repeated = repeats.find(np.unique(events.name[kernels], return_inverse=True)[1].reshape(-1))
+    if repeated is None:
         return None
-    first = kernels[found.first]
+    first = kernels[repeated.first]
     start = events.start[first]
-    end = np.append(start[1:], events.end[kernels[found.end - 1]])
+    end = np.append(start[1:], events.end[kernels[repeated.end - 1]])
     if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * (
         events.end[rows].max() - events.start[rows].min()
     ):
         return None
     return (
         _steps(host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]),
-        found.agreement,
+        repeated.agreement,
     )
 
 
@@ -117,7 +117,7 @@ def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
     """The iterations of the graph with the most of them (of equals, with the most time) on a host,
     in time order; None without any.
     """
-    found = []
+    candidates = []
     for table in trace.tables.get("step_trace", []):
         if table.host == host and len(table):
             frame = table.frame[(table.frame["event"] >= 0).to_numpy(np.bool_)]
@@ -127,10 +127,10 @@ def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
             ]
             for _, part in frame.groupby(keys, sort=True):
                 events = part["event"].to_numpy(np.int64)
-                found.append((len(part), int(trace.events.duration[events].sum()), part))
-    if not found:
+                candidates.append((len(part), int(trace.events.duration[events].sum()), part))
+    if not candidates:
         return None
-    best: pd.DataFrame = max(found, key=lambda one: one[:2])[2]
+    best: pd.DataFrame = max(candidates, key=lambda candidate: candidate[:2])[2]
     return best.sort_values("iteration_end_ps", kind="stable")
 
 
@@ -141,32 +141,32 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     events = frame["event"].to_numpy(np.int64)
     start = trace.events.start[events]
     names = [str(trace.names[c]) for c in trace.events.name[events].tolist()]
-    out = _steps(host, events, start, trace.events.end[events], names)
-    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    steps = _steps(host, events, start, trace.events.end[events], names)
+    of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
     if len(events) > 1:
-        out.cut = {(host, 0)}
+        steps.cut = {(host, 0)}
         text = (
-            f"The first two iterations{where} are shown, but not averaged: the input wait of the"
+            f"The first two iterations{of_host} are shown, but not averaged: the input wait of the"
             " first is not recorded, and both are startup."
             if len(events) >= 4
             else (
-                f"The first iteration{where} is shown, but not averaged: its input wait is not"
+                f"The first iteration{of_host} is shown, but not averaged: its input wait is not"
                 " recorded, and it is startup."
             )
         )
-        out.notes.append(Note("info", text))
-    others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(
-        events
-    )
-    if others > 0:
+        steps.notes.append(Note("info", text))
+    other_rows = sum(
+        len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host
+    ) - len(events)
+    if other_rows > 0:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None
-        which = f"model {model}" if model is not None and not pd.isna(model) else "one device"
+        counted = f"model {model}" if model is not None and not pd.isna(model) else "one device"
         text = (
-            f"Steps{where} are the iterations of {which}; {others:,} of other graphs or devices are"
+            f"Steps{of_host} are the iterations of {counted}; {other_rows:,} of other graphs or devices are"
             " in the table of iterations."
         )
-        out.notes.append(Note("info", text))
-    return out
+        steps.notes.append(Note("info", text))
+    return steps
 
 
 def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
@@ -184,9 +184,9 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         if "data_aug_bound_us" in frame:
             # What a file says that has no mark of the forward pass.
             wait = frame["data_aug_bound_us"].to_numpy(np.float64)
-            told = (wait > 0) & (wait * 1e6 <= end - begin)
+            is_stated = (wait > 0) & (wait * 1e6 <= end - begin)
             first = np.where(
-                told, begin + np.rint(np.where(told, wait, 0) * 1e6).astype(np.int64), -1
+                is_stated, begin + np.rint(np.where(is_stated, wait, 0) * 1e6).astype(np.int64), -1
             )
         if "fp_start_ps" in frame:
             first = np.where(
@@ -216,11 +216,13 @@ def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None
     if not len(rows):
         return None
     start, last = events.start[rows], events.end[rows].copy()
-    mine = np.flatnonzero(work.host(work.rows) == host)
-    begun = np.where(launch[mine] >= 0, events.start[launch[mine]], events.start[work.rows[mine]])
-    at = np.searchsorted(start, begun, side="right") - 1
-    within = (at >= 0) & (begun < events.end[rows][at])
-    np.maximum.at(last, at[within], events.end[work.rows[mine[within]]])
+    host_work = np.flatnonzero(work.host(work.rows) == host)
+    begun = np.where(
+        launch[host_work] >= 0, events.start[launch[host_work]], events.start[work.rows[host_work]]
+    )
+    step = np.searchsorted(start, begun, side="right") - 1
+    within = (step >= 0) & (begun < events.end[rows][step])
+    np.maximum.at(last, step[within], events.end[work.rows[host_work[within]]])
     first, last = one_at_a_time(start, last)
     names = [str(trace.names[c]) for c in events.name[rows].tolist()]
     return _steps(host, rows, first, last, names)
@@ -234,14 +236,14 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
         frame = table.frame
         if table.host != host or "step_id" not in frame:
             continue
-        known = frame[(frame["step_id"].notna() & (frame["event"] >= 0)).to_numpy(np.bool_)]
-        if not len(known):
+        numbered = frame[(frame["step_id"].notna() & (frame["event"] >= 0)).to_numpy(np.bool_)]
+        if not len(numbered):
             continue
-        events = known["event"].to_numpy(np.int64)
+        events = numbered["event"].to_numpy(np.int64)
         start, end = trace.events.start[events], trace.events.end[events]
         spans = pd.DataFrame(
             {
-                "step": known["step_id"].to_numpy(np.int64),
+                "step": numbered["step_id"].to_numpy(np.int64),
                 "start": start,
                 "end": end,
                 "event": events,
@@ -256,7 +258,7 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
         )
         start = steps["start"].to_numpy(np.int64)
         end = np.maximum(np.append(start[1:], steps["end"].iloc[-1]), start + 1)
-        out = _steps(
+        result = _steps(
             host,
             steps["event"].to_numpy(np.int64),
             start,
@@ -267,6 +269,6 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
             "No steps are marked in the timeline: each lasts from its first kernel to the first"
             " kernel of the next one."
         )
-        out.notes.append(Note("info", text))
-        return out
+        result.notes.append(Note("info", text))
+        return result
     return None

@@ -46,7 +46,7 @@ def tasks(trace: Trace) -> pd.DataFrame:
         ]
     )
     collective = on_device & (note == "collectives")
-    at = (
+    first_event = (
         np.flatnonzero(
             (np.isin(kinds[arg + 1], (COMPUTE, COLLECTIVE)) & on_device[events.lane])
             | collective[events.lane]
@@ -54,31 +54,30 @@ def tasks(trace: Trace) -> pd.DataFrame:
         if len(events)
         else np.zeros(0, np.int64)
     )
-    lane = events.lane[at]
-    own = collective[lane] | (kinds[arg[at] + 1] == COLLECTIVE)
+    lane = events.lane[first_event]
+    of_collective = collective[lane] | (kinds[arg[first_event] + 1] == COLLECTIVE)
     stream = np.array(
-        [
-            int(found[1]) if (found := re.search(r"Stream (\d{1,9})$", name)) else -1
-            for name in thread
-        ],
+        [_stream_number(name) for name in thread],
         np.int64,
     )
-    names = pd.Series(trace.names[events.name[at]], dtype=object)
+    names = pd.Series(trace.names[events.name[first_event]], dtype=object)
     types = {name: op_type(str(name)) for name in names.unique()}
     return pd.DataFrame(
         {
             "host": lanes["host"].to_numpy(object)[lane],
             "device": lanes["device"].to_numpy(np.int64)[lane],
-            "model_id": _ids(trace, "Model Id", at),
-            "task_id": _ids(trace, "Task Id", at),
-            "stream_id": pd.Series(np.where(own, -1, stream[lane]), dtype="Int64").mask(
+            "model_id": _ids(trace, "Model Id", first_event),
+            "task_id": _ids(trace, "Task Id", first_event),
+            "stream_id": pd.Series(np.where(of_collective, -1, stream[lane]), dtype="Int64").mask(
                 lambda ids: ids < 0
             ),
             "op_name": names,
             "op_type": names.map(types).astype(object),
-            "task_type": np.where(own, "COMMUNICATION", np.array(trace.texts(arg[at]), object)),
-            "start_ps": pd.Series(events.start[at], dtype="Int64"),
-            "duration_us": events.duration[at] / 1e6,
+            "task_type": np.where(
+                of_collective, "COMMUNICATION", np.array(trace.texts(arg[first_event]), object)
+            ),
+            "start_ps": pd.Series(events.start[first_event], dtype="Int64"),
+            "duration_us": events.duration[first_event] / 1e6,
         }
     )
 
@@ -94,17 +93,23 @@ def of_table(task_time: pd.DataFrame) -> pd.DataFrame:
     )
     kinds = {kind: kind_of(str(kind)) for kind in types.unique()}
     rows = task_time[types.map(kinds).isin((COMPUTE, COLLECTIVE)).to_numpy(np.bool_)]
-    out = rows.rename(columns={"kernel_name": "op_name", "kernel_type": "task_type"})
+    result = rows.rename(columns={"kernel_name": "op_name", "kernel_type": "task_type"})
     names = (
-        out["op_name"].astype(object).where(out["op_name"].notna(), "")
-        if "op_name" in out
-        else pd.Series("", out.index)
+        result["op_name"].astype(object).where(result["op_name"].notna(), "")
+        if "op_name" in result
+        else pd.Series("", result.index)
     )
-    return out.assign(
+    return result.assign(
         op_type=names.map({name: op_type(str(name)) for name in names.unique()}).astype(object)
     ).reset_index(drop=True)
 
 
-def _ids(trace: Trace, name: str, at: Int64s) -> pd.Series:
-    values = trace.arg(name)[at]
+def _stream_number(thread: str) -> int:
+    """The number of a stream by the name of its thread, -1 for other threads."""
+    match = re.search(r"Stream (\d{1,9})$", thread)
+    return int(match[1]) if match else -1
+
+
+def _ids(trace: Trace, name: str, events: Int64s) -> pd.Series:
+    values = trace.arg(name)[events]
     return pd.Series(values, dtype="Int64").mask((values < 0) | (values == _NONE))

@@ -69,8 +69,8 @@ def _has_text(frame: pd.DataFrame, name: str) -> Flags:
     if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
         return np.zeros(len(frame), np.bool_)
     array = frame[name].array
-    known = np.append(np.asarray(array.categories.astype(str) != "", np.bool_), False)
-    return np.asarray(known[array.codes], np.bool_)
+    has_text = np.append(np.asarray(array.categories.astype(str) != "", np.bool_), False)
+    return np.asarray(has_text[array.codes], np.bool_)
 
 
 class Work:
@@ -117,10 +117,10 @@ class Work:
                 # Of the op it is enough to know that it has a name: there may be a million of them.
                 part["named"] = _has_text(frame, "op_name")[rows]
                 part["listed"] = np.full(len(rows), kind == "op_summary")
-                for name, found in (("grid", "block_num"), ("mixed", "mix_block_num")):
+                for name, source in (("grid", "block_num"), ("mixed", "mix_block_num")):
                     numbers = (
-                        frame[found].fillna(-1).to_numpy(np.int64)[rows]
-                        if found in frame
+                        frame[source].fillna(-1).to_numpy(np.int64)[rows]
+                        if source in frame
                         else np.full(len(rows), -1)
                     )
                     part[name] = numbers
@@ -159,16 +159,16 @@ class Work:
         if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
             return np.zeros(len(rows), np.int64)
         array = frame[name].array
-        known = np.array(
+        code_of_category = np.array(
             [codes.setdefault(str(text), len(codes)) for text in array.categories] + [0], np.int64
         )
-        return np.asarray(known[array.codes[rows]], np.int64)
+        return np.asarray(code_of_category[array.codes[rows]], np.int64)
 
     def _of_table(self, column: str, missing: int) -> Int64s:
         """int64[events]: a column of `table` by event."""
-        out = np.full(len(self.trace.events), missing, np.int64)
-        out[self.table["event"].to_numpy(np.int64)] = self.table[column].to_numpy(np.int64)
-        return out
+        values = np.full(len(self.trace.events), missing, np.int64)
+        values[self.table["event"].to_numpy(np.int64)] = self.table[column].to_numpy(np.int64)
+        return values
 
     @cached_property
     def stated_kind(self) -> npt.NDArray[np.uint8]:
@@ -176,12 +176,12 @@ class Work:
         included.
         """
         trace, events = self.trace, self.trace.events
-        out = np.full(len(events), NO_WORK, np.uint8)
+        kind = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
         stream = lane == on.STREAM
         texts = self.texts
-        stated = self._of_table("task_type", -1)
-        by_table = np.array([*(kind_of(text) for text in texts), NO_WORK], np.uint8)[stated]
+        task_type = self._of_table("task_type", -1)
+        by_table = np.array([*(kind_of(text) for text in texts), NO_WORK], np.uint8)[task_type]
         arg = trace.text_arg("Task Type")
         used = pd.unique(arg)
         of_arg = np.full(int(used.max(initial=-1)) + 2, NO_WORK, np.uint8)
@@ -189,29 +189,29 @@ class Work:
             if code >= 0:
                 of_arg[code] = kind_of(str(trace.strings[code]))
         by_arg = of_arg[arg]
-        out[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
+        kind[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
         # The lowest level of recording states no type: what has a name of its own in the table of kernels is one.
         # So is what the table of operators lists, of whatever unit the timeline says that it is.
         named, listed = self._of_table("named", 0) > 0, self._of_table("listed", 0) > 0
-        untyped = stream & (stated == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
-        out[untyped] = COMPUTE
+        untyped = stream & (task_type == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
+        kind[untyped] = COMPUTE
         collective = [
             code
             for code in np.unique(events.name[untyped]).tolist()
             if _NAMED_COLLECTIVE.match(str(trace.names[code]))
         ]
-        out[untyped & np.isin(events.name, collective)] = COLLECTIVE
-        out[lane == on.COMMUNICATION] = COLLECTIVE
-        out[self._misplaced] = NO_WORK
-        out[self._parts_of_collectives(out)] = NO_WORK
-        return out
+        kind[untyped & np.isin(events.name, collective)] = COLLECTIVE
+        kind[lane == on.COMMUNICATION] = COLLECTIVE
+        kind[self._misplaced] = NO_WORK
+        kind[self._parts_of_collectives(kind)] = NO_WORK
+        return kind
 
     @cached_property
     def kind(self) -> npt.NDArray[np.uint8]:
         """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
-        out = self.stated_kind.copy()
-        out[self.carriers] = NO_WORK
-        return out
+        kind = self.stated_kind.copy()
+        kind[self.carriers] = NO_WORK
+        return kind
 
     @cached_property
     def carriers(self) -> Int64s:
@@ -223,9 +223,9 @@ class Work:
         trace, kind = self.trace, self.stated_kind
         compute = np.flatnonzero(kind == COMPUTE)
         unlisted = self._of_table("listed", 0)[compute] == 0
-        names, place = trace.events.name[compute], self._place(compute)
+        names, device = trace.events.name[compute], self._place(compute)
         of_type = [i for i in pd.unique(names).tolist() if kind_of(str(trace.names[i])) == COMPUTE]
-        no_operator = unlisted & (np.isin(names, of_type) | np.isin(place, place[~unlisted]))
+        no_operator = unlisted & (np.isin(names, of_type) | np.isin(device, device[~unlisted]))
         tasks: Int64s = compute[no_operator]
         collectives = np.flatnonzero(kind == COLLECTIVE)
         if not len(tasks):
@@ -239,8 +239,8 @@ class Work:
 
     def _place(self, rows: Int64s) -> Int64s:
         """A number of the device of each event that no other device of any host has."""
-        out: Int64s = (self.host(rows).astype(np.int64) << 16) + self.device(rows)
-        return out
+        number: Int64s = (self.host(rows).astype(np.int64) << 16) + self.device(rows)
+        return number
 
     def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
         """Copies by which a collective moves its data: within the time of one on their device, and
@@ -311,18 +311,18 @@ class Work:
             floating = [part for part in parts if re.search(r"FLOAT|BF16|DOUBLE", part)] or parts
             narrow[i] = bool(floating) and all(_NARROW.search(part) for part in floating)
         kind = self.kind[self.rows]
-        out = np.where(
+        step_classes = np.where(
             narrow[self._of_table("input_data_types", -1)[self.rows]],
             act.DEVICE_COMPUTE_16,
             act.DEVICE_COMPUTE_32,
         )
-        out = np.where(kind == COLLECTIVE, act.DEVICE_COLLECTIVES, out)
-        out[self._takes_batch & (kind == COMPUTE)] = act.HOST_WAIT_INPUT
+        step_classes = np.where(kind == COLLECTIVE, act.DEVICE_COLLECTIVES, step_classes)
+        step_classes[self._takes_batch & (kind == COMPUTE)] = act.HOST_WAIT_INPUT
         copies = np.flatnonzero(kind == COPY)
         direction = self.directions(self.rows[copies])
         classes = {"H2D": act.HOST_TO_DEVICE, "D2H": act.DEVICE_TO_HOST}
-        out[copies] = [classes.get(text, act.DEVICE_TO_DEVICE) for text in direction]
-        return out.astype(np.int64)
+        step_classes[copies] = [classes.get(text, act.DEVICE_TO_DEVICE) for text in direction]
+        return step_classes.astype(np.int64)
 
     @cached_property
     def _takes_batch(self) -> Flags:
@@ -337,11 +337,11 @@ class Work:
             np.bool_,
         )
         types = np.array([_NEXT.match(text) is not None for text in self.texts])
-        out: Flags = (
+        takes_batch: Flags = (
             names[self.trace.events.name[self.rows]]
             | types[self._of_table("op_type", 0)[self.rows]]
         )
-        return out
+        return takes_batch
 
     def directions(self, rows: Int64s) -> list[str]:
         """`H2D`, `D2H`, `D2D`, ... of copies, `copy` where the direction is not stated."""
@@ -363,12 +363,14 @@ class Work:
         ops, types = [], []
         for i in first.tolist():
             op = str(trace.names[name[i]])
-            what = self.kind[rows[i]]
+            work_kind = self.kind[rows[i]]
             ops.append(op)
-            types.append(self.texts[kind[i]] or (plain(op) if what == COLLECTIVE else op_type(op)))
+            types.append(
+                self.texts[kind[i]] or (plain(op) if work_kind == COLLECTIVE else op_type(op))
+            )
         return ops, types, code
 
-    def kernels(self, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
+    def kernels(self, activity: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
         """The `kernels` table: operators by type, the node of the graph as op, and how many blocks
         were launched as grid.
         """
@@ -386,8 +388,8 @@ class Work:
             for i in first.tolist()
         ]
         ops, types, pair = self.named(rows)
-        kernel = np.array([out.kernel_names.code(kind) for kind in types], np.int32)
-        op = np.array([out.ops.code(op) for op in ops], np.int32)
+        kernel = np.array([activity.kernel_names.code(kind) for kind in types], np.int32)
+        op = np.array([activity.ops.code(op) for op in ops], np.int32)
         cube = np.array(
             [
                 bool(_CUBE.search(kind) or _CUBE.search(op))
@@ -430,14 +432,14 @@ class Work:
         with np.errstate(invalid="ignore"):
             return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
 
-    def device_ops(self, out: act.Activity) -> DeviceOps:
+    def device_ops(self, activity: act.Activity) -> DeviceOps:
         """The `device_ops` table: each piece of work counts for the node of the graph that it
         is.
         """
         rows, events = self.rows, self.trace.events
         ops, types, pair = self.named(rows)
-        op = np.array([out.ops.code(text) for text in ops] or [0], np.int32)
-        kind = np.array([out.types.code(text) for text in types] or [0], np.int32)
+        op = np.array([activity.ops.code(text) for text in ops] or [0], np.int32)
+        kind = np.array([activity.types.code(text) for text in types] or [0], np.int32)
         return DeviceOps(
             **located(events, rows, self.host(rows), device=self.device(rows)),
             op=op[pair],
@@ -448,22 +450,22 @@ class Work:
             tensor_core=np.full(len(rows), -1, np.int8),
         )
 
-    def transfers(self, out: act.Activity) -> Transfers:
+    def transfers(self, activity: act.Activity) -> Transfers:
         """The `transfers` table."""
         rows, events = self.of(COPY), self.trace.events
         return Transfers(
             **located(events, rows, self.host(rows), device=self.device(rows)),
-            kind=np.array([out.texts.code(text) for text in self.directions(rows)], np.int32),
+            kind=np.array([activity.texts.code(text) for text in self.directions(rows)], np.int32),
             bytes=self.trace.arg("size(B)")[rows],
         )
 
-    def collectives(self, out: act.Activity) -> Collectives:
+    def collectives(self, activity: act.Activity) -> Collectives:
         """The `collectives` table."""
         rows, events = self.of(COLLECTIVE), self.trace.events
         first, code = unique_rows(events.name[rows].astype(np.int64))
         name = np.array(
             [
-                out.texts.code(plain(str(self.trace.names[events.name[rows[i]]])))
+                activity.texts.code(plain(str(self.trace.names[events.name[rows[i]]])))
                 for i in first.tolist()
             ]
             or [0],

@@ -54,12 +54,12 @@ class _Nsight(GpuRecording):
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
         return receipt.notes(
-            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST
+            self.links, self.steps, self.hosts, self.tables.launches.frame(), self.origins, _LOST
         )
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
-        out, links = self.out, self.links
+        activity, links = self.tables, self.links
         missing = {
             "memory": (
                 "Nsight Systems does not record framework allocations; torch.profiler does, with"
@@ -82,11 +82,11 @@ class _Nsight(GpuRecording):
                 missing["steps"] = (
                     f"{lost}: whether ranges mark steps is unknown, and so is step time."
                 )
-            if not out.has_host_ops:
+            if not activity.has_host_ops:
                 missing["ops"] = f"{lost}: which framework ops they contain is unknown."
         if not len(self.steps.host):
             missing.setdefault("steps", HOW)
-        if not out.has_host_ops:
+        if not activity.has_host_ops:
             missing["ops"] = missing.get("ops") or (
                 "This recording has no framework ops: Nsight Systems only knows ops from NVTX"
                 " ranges. With PyTorch, run the program in torch.autograd.profiler.emit_nvtx(), or"

@@ -157,21 +157,21 @@ def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> Work:
     of_unit = events.lane[units.event] if not units.unit.whole else units.host
     unit = np.full(len(waits), -1)
     for each in np.unique(lane).tolist():
-        rows, inside = np.flatnonzero(lane == each), np.flatnonzero(of_unit == each)
-        before = np.searchsorted(units.start[inside], start[rows], side="right") - 1
-        known = before >= 0
-        unit[rows[known]] = inside[before[known]]
+        rows, in_unit = np.flatnonzero(lane == each), np.flatnonzero(of_unit == each)
+        before = np.searchsorted(units.start[in_unit], start[rows], side="right") - 1
+        has_unit = before >= 0
+        unit[rows[has_unit]] = in_unit[before[has_unit]]
     # The wait at which a loop ended lies in no step.
     good = np.flatnonzero(unit >= 0)
     good = good[start[good] < units.end[unit[good]]]
-    which = unit[good]
+    unit_of_row = unit[good]
     return Work(
         event=waits[good],
         host=host[waits[good]],
-        group=units.group[which],
+        group=units.group[unit_of_row],
         device=np.full(len(good), -1),
         start=start[good],
-        end=np.minimum(end[good], units.end[which]),
+        end=np.minimum(end[good], units.end[unit_of_row]),
         cls=np.full(len(good), act.HOST_WAIT_INPUT),
     )
 

@@ -34,7 +34,7 @@ _ARGS = {
     "private_segment_size": "scratch size",
 }
 _ARGS |= {"kernel_id": "kernel id"}
-_STREAM, _QUEUE = (re.compile(rf"\b{what}(?:_ID)?\W*(\d{{1,9}})") for what in ("STREAM", "QUEUE"))
+_STREAM, _QUEUE = (re.compile(rf"\b{kind}(?:_ID)?\W*(\d{{1,9}})") for kind in ("STREAM", "QUEUE"))
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,9})\)")
 _AGENT = re.compile(r"\D*(\d{1,9})")
 
@@ -86,11 +86,11 @@ def _agents(trace: Trace, name: str) -> Int64s:
     """The number of the agent that each event states: a number, or a text such as `Agent-1` or
     `GPU-0`.
     """
-    out, text = trace.arg(name), trace.text_arg(name)
+    device, text = trace.arg(name), trace.text_arg(name)
     for code in pd.unique(text[text >= 0]).tolist():
-        if found := _AGENT.match(trace.strings[code]):
-            out[text == code] = int(found[1])
-    return out
+        if agent := _AGENT.match(trace.strings[code]):
+            device[text == code] = int(agent[1])
+    return device
 
 
 def _name_lanes(
@@ -116,5 +116,5 @@ def _name_lanes(
             if stream and title == "Queue":
                 lanes.loc[i, "thread"] = f"stream {stream[1]}"
                 lanes.loc[i, "tid"] = stream[1]
-        elif found := _THREAD.search(thread):
-            lanes.loc[i, "tid"] = found[1]
+        elif match := _THREAD.search(thread):
+            lanes.loc[i, "tid"] = match[1]

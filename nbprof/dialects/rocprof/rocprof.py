@@ -78,7 +78,7 @@ class _Rocprof(GpuRecording):
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
         return receipt.notes(
-            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST
+            self.links, self.steps, self.hosts, self.tables.launches.frame(), self.origins, _LOST
         )
 
     def _traits(self) -> set[str]:
@@ -90,7 +90,7 @@ class _Rocprof(GpuRecording):
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
-        out, links = self.out, self.links
+        activity, links = self.tables, self.links
         missing = {
             "memory": (
                 "rocprofv3 does not record framework allocations; torch.profiler does, with"
@@ -111,7 +111,7 @@ class _Rocprof(GpuRecording):
             )
         if not len(self.steps.host):
             missing["steps"] = HOW
-        if not out.has_host_ops:
+        if not activity.has_host_ops:
             missing["ops"] = (
                 "This recording has no framework ops: rocprofv3 only knows ops from ROCTx ranges."
             )
@@ -123,8 +123,8 @@ def _to_outer_calls(trace: Trace, call: Flags) -> None:
     that, where there is one.
     """
     cat, ident = trace.text_arg("cat"), trace.arg("correlation")
-    of = np.array([*trace.strings, ""], object)[cat] if len(cat) else np.zeros(0, object)
-    hsa, hip = call & (of == "hsa_runtime"), call & (of == "hip_runtime")
+    category = np.array([*trace.strings, ""], object)[cat] if len(cat) else np.zeros(0, object)
+    hsa, hip = call & (category == "hsa_runtime"), call & (category == "hip_runtime")
     if not hsa.any() or not hip.any():
         return
     host = (
@@ -141,12 +141,12 @@ def _to_outer_calls(trace: Trace, call: Flags) -> None:
     keys = ident[inner] + (host[inner] << 48)
     order = np.argsort(keys, kind="stable")
     work = np.flatnonzero(~call & (ident > 0))
-    wanted = ident[work] + (host[work] << 48)
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = keys[order][at] == wanted
-    if not found.any():
+    queries = ident[work] + (host[work] << 48)
+    position = np.minimum(np.searchsorted(keys[order], queries), len(keys) - 1)
+    matches = keys[order][position] == queries
+    if not matches.any():
         return
-    ident[work[found]] = ident[outer.rows[around[order[at[found]]]]]
+    ident[work[matches]] = ident[outer.rows[around[order[position[matches]]]]]
     rows = np.flatnonzero(ident >= 0)
     column = ArgColumn(rows.astype(np.int32), INT, ident[rows])
     trace.args = ChainMap(

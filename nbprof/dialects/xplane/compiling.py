@@ -53,14 +53,14 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
         suffixes=("", "_step"),
     )
     called = _functions(placed, piece["event"].to_numpy(np.int64))
-    own = {
+    compiled = {
         (host, kind): names
         for host in steps.hosts.tolist()
         for kind, names in _of_steps(steps, host).items()
     }
     kinds = piece["name"].str.rpartition(" ")[0]
     by_name = [
-        not name or name in own[key]
+        not name or name in compiled[key]
         for name, key in zip(called, zip(piece["host"].tolist(), kinds, strict=True), strict=True)
     ]
     # A mark says itself what its step compiled.
@@ -92,22 +92,26 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
     events = trace.events
     calls = starting(heads(trace.names), LAUNCH)[events.name]
     # The innermost call: in a function that is being traced, another may be called.
-    known = np.flatnonzero(placed.named(*COMPILES)[events.name])
-    known = known[np.argsort(events.start[known], kind="stable")]
-    of_known, of_row = (_name_of(events, nearest(events.parent, of, calls)) for of in (known, rows))
-    known, of_known = known[of_known >= 0], of_known[of_known >= 0]
-    for at in np.flatnonzero(of_row < 0).tolist():
-        row = rows[at]
-        around = known[: np.searchsorted(events.start[known], events.start[row], side="right")]
+    compilations = np.flatnonzero(placed.named(*COMPILES)[events.name])
+    compilations = compilations[np.argsort(events.start[compilations], kind="stable")]
+    of_known, of_row = (
+        _name_of(events, nearest(events.parent, events_, calls)) for events_ in (compilations, rows)
+    )
+    compilations, of_known = compilations[of_known >= 0], of_known[of_known >= 0]
+    for index in np.flatnonzero(of_row < 0).tolist():
+        row = rows[index]
+        around = compilations[
+            : np.searchsorted(events.start[compilations], events.start[row], side="right")
+        ]
         end = events.start[around] + events.duration[around]
         around = np.flatnonzero(
             (placed.host[around] == placed.host[row])
             & (end >= events.start[row] + events.duration[row])
         )
         if len(around):
-            of_row[at] = of_known[around[-1]]
+            of_row[index] = of_known[around[-1]]
     # A lambda's name is that of any other, so it is nobody's own.
-    return [str(trace.names[one])[len(LAUNCH) : -1] if one >= 0 else "" for one in of_row.tolist()]
+    return [str(trace.names[row])[len(LAUNCH) : -1] if row >= 0 else "" for row in of_row.tolist()]
 
 
 def _name_of(events: Events, rows: Int64s) -> Int64s:
@@ -116,27 +120,27 @@ def _name_of(events: Events, rows: Int64s) -> Int64s:
 
 def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
     """The functions whose programs at least half of the steps run, by kind of step."""
-    mine = steps.table[steps.table["host"] == host]
-    kind = mine["name"].str.rpartition(" ")[0].to_numpy(object)
+    host_steps = steps.table[steps.table["host"] == host]
+    kind = host_steps["name"].str.rpartition(" ")[0].to_numpy(object)
     runs = steps.runs[steps.runs["host"] == host]
-    at = np.searchsorted(
-        mine["end"].to_numpy(np.int64), runs["end"].to_numpy(np.int64), side="left"
+    step = np.searchsorted(
+        host_steps["end"].to_numpy(np.int64), runs["end"].to_numpy(np.int64), side="left"
     )
-    inside = at < len(mine)
+    has_step = step < len(host_steps)
     module, names = pd.factorize(runs["module"])
-    function = np.array([function_of(name) for name in names], object)[module[inside]]
+    function = np.array([function_of(name) for name in names], object)[module[has_step]]
     in_step = pd.DataFrame(
-        {"kind": kind[at[inside]], "function": function, "step": at[inside]}
+        {"kind": kind[step[has_step]], "function": function, "step": step[has_step]}
     ).drop_duplicates()
     many = pd.Series(kind).value_counts()
-    out: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
+    equal_names: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
     ran = in_step.groupby(["kind", "function"], as_index=False).size()
     for name, function_name, count in zip(
         *(ran[column].tolist() for column in ("kind", "function", "size")), strict=True
     ):
         if count >= PART_OF_STEP * many[name]:
-            out[name].add(function_name)
-    return out
+            equal_names[name].add(function_name)
+    return equal_names
 
 
 def _busy(steps: ProgramSteps, host: int) -> Intervals:

@@ -113,8 +113,8 @@ class _OfCores(Mender):
     def images(self, host: int) -> Int64s:
         """What a profiler made of ops."""
         lanes = self._of_core & ~np.isin(self._line, (*_IN_ORDER, *_OPS)) & (self.lane_host == host)
-        made = lanes & (self.trace.lanes["kind"] == "derived").to_numpy(np.bool_)
-        return np.flatnonzero(made[self.trace.events.lane])
+        derived = lanes & (self.trace.lanes["kind"] == "derived").to_numpy(np.bool_)
+        return np.flatnonzero(derived[self.trace.events.lane])
 
     def device(self, host: int) -> None:
         """Steps and programs, which follow one another, and the ops in them."""
@@ -167,6 +167,6 @@ class _OfCores(Mender):
         until = np.full(len(rows), _NEVER, np.int64)
         if len(programs):
             nth = np.searchsorted(runs.start, ops.start, side="right") - 1
-            inside = (nth >= 0) & (ops.start < runs.end[nth])
-            until = np.where(inside, runs.end[nth], until)
+            in_run = (nth >= 0) & (ops.start < runs.end[nth])
+            until = np.where(in_run, runs.end[nth], until)
         self.replace(rows, durations.of_ops(ops, until))

@@ -27,7 +27,7 @@ _UNSIGNED = (1 << 64) - 1
 _NONE = -1
 
 
-def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
+def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]:
     """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is
     the one that JAX counts.
     """
@@ -36,41 +36,51 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
     rows = run_rows(placed)
     if not len(rows):
         return DeviceOps.empty(), OpParts.empty()
-    stated = trace.text_arg("hlo_op", rows)
+    hlo_op = trace.text_arg("hlo_op", rows)
     module = trace.text_arg("hlo_module", rows)
     ident = trace.arg("program_id", _NONE, rows)
     host = placed.host[rows].astype(np.int64)
     find = _Finder(placed)
-    programs: Programs = out.programs
+    programs: Programs = activity.programs
     # What several machines run of the same program is one op.
-    begins, which = unique_rows(host, pd.factorize(ident)[0], module)
+    begins, program = unique_rows(host, pd.factorize(ident)[0], module)
     seen = zip(host[begins].tolist(), ident[begins].tolist(), module[begins].tolist(), strict=True)
     loaded = [(on, trace.strings[text] if text >= 0 else "", number) for on, number, text in seen]
-    numbers = [find(*one) for one in loaded]
+    numbers = [find(*key) for key in loaded]
     homes = np.array(
         [programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)],
         np.int64,
-    )[which]
+    )[program]
     first, part = unique_rows(
         np.where(homes < 0, host, homes),
-        pd.factorize(np.array(numbers, np.int64))[0][which],
+        pd.factorize(np.array(numbers, np.int64))[0][program],
         module,
-        stated,
+        hlo_op,
     )
     lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
-    own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    self_time = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     runs = np.bincount(part)
     facts = []
     op, kind = np.zeros(len(first), np.int32), np.zeros(len(first), np.int32)
-    for i, at in enumerate(first.tolist()):
-        on, called = int(host[at]), trace.strings[int(module[at])] if module[at] >= 0 else ""
-        number = numbers[which[at]]
-        name = trace.strings[int(stated[at])].rpartition("::")[2]
-        one = programs.find(on, number, name)
-        framework = one.framework_op if one else ""
+    for i, index in enumerate(first.tolist()):
+        on, called = (
+            int(host[index]),
+            trace.strings[int(module[index])] if module[index] >= 0 else "",
+        )
+        number = numbers[program[index]]
+        name = trace.strings[int(hlo_op[index])].rpartition("::")[2]
+        instruction = programs.find(on, number, name)
+        framework = instruction.framework_op if instruction else ""
         parsed = opnames.parse(framework) if framework else opnames.OpName("", name, "")
-        op[i], kind[i] = out.ops.code(parsed.name), out.types.code(parsed.type or "Unknown")
-        source = f"{one.source_file}:{one.source_line}" if one and one.source_file else ""
+        op[i], kind[i] = (
+            activity.ops.code(parsed.name),
+            activity.types.code(parsed.type or "Unknown"),
+        )
+        source = (
+            f"{instruction.source_file}:{instruction.source_line}"
+            if instruction and instruction.source_file
+            else ""
+        )
         cost = programs.cost(on, number, name)
         costs = (
             (np.nan,) * 4
@@ -83,7 +93,7 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
                 name,
                 programs.category(on, number, name),
                 source,
-                one.duplicate if one else "",
+                instruction.duplicate if instruction else "",
                 called,
                 framework,
                 on,
@@ -126,7 +136,7 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         op=op[part],
         type=kind[part],
         eager=np.zeros(len(rows), np.bool_),
-        own=own,
+        own=self_time,
         part=part,
         tensor_core=np.full(len(rows), -1, np.int8),
     )
@@ -138,13 +148,13 @@ def run_rows(placed: Placed) -> Int64s:
     trace = placed.trace
     if "hlo_op" not in trace.args:
         return np.zeros(0, np.int64)
-    stated = trace.text_arg("hlo_op")
-    rows = np.flatnonzero((stated >= 0) & placed.on_host & (trace.events.duration > 0))
+    hlo_op = trace.text_arg("hlo_op")
+    rows = np.flatnonzero((hlo_op >= 0) & placed.on_host & (trace.events.duration > 0))
     if not len(rows):
         return rows
-    said, name = stated[rows], trace.events.name[rows].astype(np.int64)
-    first, pair = unique_rows(said, name)
-    seen = zip(said[first].tolist(), name[first].tolist(), strict=True)
+    stated_op, name = hlo_op[rows], trace.events.name[rows].astype(np.int64)
+    first, pair = unique_rows(stated_op, name)
+    seen = zip(stated_op[first].tolist(), name[first].tolist(), strict=True)
     same = np.array(
         [
             trace.strings[text] in (trace.names[called], trace.display[called])
@@ -165,19 +175,19 @@ class _Finder:
             bare = _IDENT.sub("", module.name)
             # A name that ends in a number says itself which program it is: not the one of the
             # number that the file happens to give it.
-            own = _IDENT.search(module.name)
-            if own is None or int(own[1]) & _UNSIGNED == module.ident & _UNSIGNED:
+            ident = _IDENT.search(module.name)
+            if ident is None or int(ident[1]) & _UNSIGNED == module.ident & _UNSIGNED:
                 self._called[module.host, module.ident] = bare
             for name in {module.name, bare}:
                 self._by_name.setdefault((module.host, name), set()).add(module.ident)
 
-    def __call__(self, host: int, called: str, stated: int) -> int:
+    def __call__(self, host: int, called: str, ident: int) -> int:
         # Files number their programs anew, from 1 on; the names of programs end in the number that
         # events state. Of events that state none the name has to do, where no other program has it.
-        if self._called.get((host, stated)) == called:
-            return stated
-        named = self._by_name.get((host, f"{called}({stated})"), set())
+        if self._called.get((host, ident)) == called:
+            return ident
+        named = self._by_name.get((host, f"{called}({ident})"), set())
         if len(named) == 1:
             return next(iter(named))
         alike = self._by_name.get((host, called), set())
-        return next(iter(alike)) if len(alike) == 1 else stated
+        return next(iter(alike)) if len(alike) == 1 else ident

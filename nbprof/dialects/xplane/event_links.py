@@ -35,8 +35,8 @@ def match(
         in_a = np.bincount(a, minlength=kinds)
     order = np.argsort(a, kind="stable")
     first = np.cumsum(in_a) - in_a
-    rows, at = expand(first[b], in_a[b])
-    return up[order][at], down[rows]
+    rows, position = expand(first[b], in_a[b])
+    return up[order][position], down[rows]
 
 
 def _codes(keys: list[Int64s]) -> Int64s:
@@ -75,8 +75,8 @@ class Links:
 
     def below(self, events: Int64s) -> tuple[Int64s, Int64s]:
         """Pairs (index into `events`, child)."""
-        run, at = expand(self.first[events], self.many[events])
-        return run, self.child[at]
+        run, position = expand(self.first[events], self.many[events])
+        return run, self.child[position]
 
     def spread(self, label: Int64s, start: Int64s) -> None:
         """Gives each event the smallest label of what it hangs below, in place."""
@@ -87,10 +87,10 @@ class Links:
             child = self.child[
                 np.arange(last[-1]) + np.repeat(self.first[front] - (last - many), many)
             ]
-            given = np.repeat(label[front], many)
-            better = given < label[child]
+            offered = np.repeat(label[front], many)
+            better = offered < label[child]
             child = child[better]
-            np.minimum.at(label, child, given[better])
+            np.minimum.at(label, child, offered[better])
             # Most events have none below them, and sorting is what costs here.
             front = _once(child[self.many[child] > 0])
 
@@ -113,45 +113,47 @@ def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64
     levels = np.unique(level).tolist()
     label = np.zeros(0, np.int64)
     for value in levels:
-        at = np.flatnonzero(level == value)
-        mine, own = roots[at], np.arange(len(at))
-        label = links.first_above(mine)
-        above = label[mine]
-        hangs = (above != NONE) & (above != own)
-        if (above == own).any():
+        in_level = np.flatnonzero(level == value)
+        level_roots, number = roots[in_level], np.arange(len(in_level))
+        label = links.first_above(level_roots)
+        above = label[level_roots]
+        hangs = (above != NONE) & (above != number)
+        if (above == number).any():
             # Links may run in a circle. A root that is the first above itself hangs below another
             # one if it is not the last, too.
-            hangs |= (above == own) & (links.first_above(mine, -1)[mine] != -own)
-        free[at] = ~hangs
-    kept = roots[free]
-    own = np.arange(len(kept))
-    if len(levels) == 1 and len(kept) == len(roots):
+            hangs |= (above == number) & (
+                links.first_above(level_roots, -1)[level_roots] != -number
+            )
+        free[in_level] = ~hangs
+    outer = roots[free]
+    number = np.arange(len(outer))
+    if len(levels) == 1 and len(outer) == len(roots):
         # What hangs below them is known.
-        label[kept] = np.minimum(label[kept], own)
-        return kept, label
+        label[outer] = np.minimum(label[outer], number)
+        return outer, label
     label = np.full(len(links.many), NONE, np.int64)
-    label[kept] = own
-    links.spread(label, kept)
-    return kept, label
+    label[outer] = number
+    links.spread(label, outer)
+    return outer, label
 
 
 def above(links: Links, events: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
     """For each event itself or the nearest event above it that has something; -1 where none has.
     `links` go from child to parent.
     """
-    out = np.where(has[events], events, -1)
-    run = np.flatnonzero(out < 0)
-    at = events[run]
+    result = np.where(has[events], events, -1)
+    run = np.flatnonzero(result < 0)
+    event = events[run]
     seen = np.zeros(0, np.int64)
     while len(run):
-        turn, parent = links.below(at)
+        turn, parent = links.below(event)
         pair = _once((run[turn] << 32) | parent)
         pair = pair[~np.isin(pair, seen)]
         seen = np.concatenate([seen, pair])
-        run, at = pair >> 32, pair & 0xFFFFFFFF
-        found = has[at]
+        run, event = pair >> 32, pair & 0xFFFFFFFF
+        reached = has[event]
         # Of several at one distance the first.
-        out[run[found][::-1]] = at[found][::-1]
-        open_ = out[run] < 0
-        run, at = run[open_], at[open_]
-    return out
+        result[run[reached][::-1]] = event[reached][::-1]
+        open_ = result[run] < 0
+        run, event = run[open_], event[open_]
+    return result

@@ -70,26 +70,26 @@ class Groups:
 
 
 def inherit(
-    parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1
+    parent: Int32s, depth: npt.NDArray[np.uint16], values: Int64s, missing: int = -1
 ) -> Int64s:
     """Each event's own value, or that of its nearest ancestor on the lane that has one."""
-    out = own.copy()
+    result = values.copy()
     for level in range(1, int(depth.max(initial=0)) + 1):
-        rows = np.flatnonzero((depth == level) & (out == missing))
-        out[rows] = out[parent[rows]]
-    return out
+        rows = np.flatnonzero((depth == level) & (result == missing))
+        result[rows] = result[parent[rows]]
+    return result
 
 
 def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
     """Each of some events (-1: none) itself, or the innermost one around it on its lane that has
     something; -1 where none has.
     """
-    out = rows.copy()
-    open_ = np.flatnonzero(out >= 0)
-    while len(open_ := open_[~has[out[open_]]]):
-        out[open_] = parent[out[open_]]
-        open_ = open_[out[open_] >= 0]
-    return out
+    result = rows.copy()
+    open_ = np.flatnonzero(result >= 0)
+    while len(open_ := open_[~has[result[open_]]]):
+        result[open_] = parent[result[open_]]
+        open_ = open_[result[open_] >= 0]
+    return result
 
 
 def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
@@ -99,22 +99,22 @@ def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True
     links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
     of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
     host: Int64s = np.asarray(of_host[trace.events.lane], np.int64)
-    out = Groups(np.full(len(trace.events), -1, np.int32), links)
+    groups = Groups(np.full(len(trace.events), -1, np.int32), links)
     open_hosts = np.ones(len(trace.hosts), np.bool_)
     if "group_id" in trace.args:
-        out.group = trace.arg("group_id").astype(np.int32)
+        groups.group = trace.arg("group_id").astype(np.int32)
         open_hosts[host[trace.args["group_id"].event]] = False
     looping = _coded(names, _LOOP_OPS.__contains__)
     if looping.any():
         loops = np.unique(host[looping[trace.events.name]])
         marked = np.isin(loops, _marked(trace, host))
         open_hosts[loops[~marked]] = False
-        out.over_loops = frozenset(loops[marked].tolist())
+        groups.over_loops = frozenset(loops[marked].tolist())
     if open_hosts.any():
-        _Grouping(trace, names, links, host).run(open_hosts[host], out)
-    _on_cores(trace, host, out)
-    _fill(trace, out.group)
-    return out
+        _Grouping(trace, names, links, host).run(open_hosts[host], groups)
+    _on_cores(trace, host, groups)
+    _fill(trace, groups.group)
+    return groups
 
 
 def _marked(trace: Trace, host: Int64s) -> Int64s:
@@ -124,19 +124,19 @@ def _marked(trace: Trace, host: Int64s) -> Int64s:
     return np.unique(host[(trace.arg("_r") > 0) & (trace.arg("step_num") >= 0)])
 
 
-def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
+def _on_cores(trace: Trace, host: Int64s, groups: Groups) -> None:
     """Steps of TPU cores that no host's group reached, and the events of a core that belong to its
     steps, in place.
     """
     of_lane = xplane_tpu.grouping_lanes(trace)
     if not (of_lane >= 0).any():
         return
-    for key, event in xplane_tpu.lock_step(trace, of_lane, host, out.group).items():
-        stated = str(trace.names[trace.events.name[event]])
-        out.names[key] = f"step {stated if stated.isdigit() else key[1]}"
+    for key, event in xplane_tpu.lock_step(trace, of_lane, host, groups.group).items():
+        name = str(trace.names[trace.events.name[event]])
+        groups.names[key] = f"step {name if name.isdigit() else key[1]}"
     rows, carrier = xplane_tpu.carriers(trace, of_lane)
-    open_ = (out.group[rows] < 0) & (carrier >= 0)
-    out.group[rows[open_]] = out.group[carrier[open_]]
+    open_ = (groups.group[rows] < 0) & (carrier >= 0)
+    groups.group[rows[open_]] = groups.group[carrier[open_]]
 
 
 def _fill(trace: Trace, group: Int32s) -> None:
@@ -165,8 +165,8 @@ def _fill(trace: Trace, group: Int32s) -> None:
     order = np.lexsort((-events.duration[rows], events.start[rows], of_row))
     rows, of_row = rows[order], of_row[order]
     last = np.maximum.accumulate(np.where(group[rows] >= 0, np.arange(len(rows)), -1))
-    known = (last >= 0) & (of_row[last] == of_row)
-    group[rows[known]] = group[rows[last[known]]]
+    filled = (last >= 0) & (of_row[last] == of_row)
+    group[rows[filled]] = group[rows[last[filled]]]
 
 
 def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
@@ -180,39 +180,43 @@ def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
     group, events = groups.group, trace.events
     up, down = _launched(trace, host)
     # What a recorder grouped itself stays as it is.
-    lost = (group[up] < 0) & np.isin(host[up], [at for at, _ in groups.roots])
+    lost = (group[up] < 0) & np.isin(host[up], [host_index for host_index, _ in groups.roots])
     up, down = up[lost], down[lost]
     if not len(up):
         return group
     # Events are in order of lanes and of time.
     before = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))[up]
-    given = np.where((before >= 0) & (events.lane[before] == events.lane[up]), group[before], -1)
+    of_thread = np.where(
+        (before >= 0) & (events.lane[before] == events.lane[up]), group[before], -1
+    )
     # Steps follow each other: what was launched later is of no earlier step.
     filled = group[down]
-    found = np.where(given > filled, given, np.maximum(_around(trace, groups, host, up), filled))
-    out = group.copy()
-    out[down] = found
-    return out
+    chosen = np.where(
+        of_thread > filled, of_thread, np.maximum(_around(trace, groups, host, up), filled)
+    )
+    result = group.copy()
+    result[down] = chosen
+    return result
 
 
 def _around(trace: Trace, groups: Groups, host: Int64s, rows: Int64s) -> Int64s:
     """The group of the last root before the start of each of some events on its host, if that is
     not over; else -1.
     """
-    out = np.full(len(rows), -1, np.int64)
-    for at in np.unique(host[rows]).tolist():
-        marks = [(root, group) for (on, group), root in groups.roots.items() if on == at]
+    result = np.full(len(rows), -1, np.int64)
+    for host_index in np.unique(host[rows]).tolist():
+        marks = [(root, group) for (on, group), root in groups.roots.items() if on == host_index]
         if not marks:
             continue
         root, ident = np.array(marks, np.int64).T
         order = np.argsort(trace.events.start[root], kind="stable")
         root, ident = root[order], ident[order]
-        mine = np.flatnonzero(host[rows] == at)
-        start = trace.events.start[rows[mine]]
+        on_host = np.flatnonzero(host[rows] == host_index)
+        start = trace.events.start[rows[on_host]]
         last = np.searchsorted(trace.events.start[root], start, side="right") - 1
-        inside = (last >= 0) & (start < trace.events.end[root[last]])
-        out[mine[inside]] = ident[last[inside]]
-    return out
+        in_root = (last >= 0) & (start < trace.events.end[root[last]])
+        result[on_host[in_root]] = ident[last[in_root]]
+    return result
 
 
 def _launched(trace: Trace, host: Int64s) -> tuple[Int64s, Int64s]:
@@ -252,7 +256,7 @@ class _Grouping:
             self.stands_for = xplane_tpu.carriers(trace, of_lane)
             self.parent[self.stands_for[0]] = -1
 
-    def run(self, open_: npt.NDArray[np.bool_], out: Groups) -> None:
+    def run(self, open_: npt.NDArray[np.bool_], groups: Groups) -> None:
         """Groups the events of the hosts that have none (`open_`, by event); the ids of each host
         count from 0.
         """
@@ -261,12 +265,12 @@ class _Grouping:
         if len(loops):
             # What the program marked is a step whatever loops inside: several batches in one call,
             # or the time steps of an RNN.
-            own = np.intersect1d(_marked(trace, self.host), self.host[loops])
+            marked = np.intersect1d(_marked(trace, self.host), self.host[loops])
             loops, again = (
-                loops[~np.isin(self.host[loops], own)],
-                again[~np.isin(self.host[again[:, 0]], own)],
+                loops[~np.isin(self.host[loops], marked)],
+                again[~np.isin(self.host[again[:, 0]], marked)],
             )
-            out.over_loops |= frozenset(own.tolist())
+            groups.over_loops |= frozenset(marked.tolist())
         level = np.maximum(trace.arg("_r", 0), 0)
         named = np.array([_LEVELS.get(str(n), 0) for n in self.names], np.int64)
         if named.any():
@@ -295,17 +299,17 @@ class _Grouping:
         # A root that an earlier one reached opens no group.
         opened = order[label[order] == np.arange(len(order))]
         ident = np.zeros(len(opened), np.int32)
-        for one in np.unique(self.host[opened]).tolist():
-            mine = self.host[opened] == one
-            ident[mine] = np.arange(mine.sum())
+        for host in np.unique(self.host[opened]).tolist():
+            on_host = self.host[opened] == host
+            ident[on_host] = np.arange(on_host.sum())
         group_of_rank = np.full(len(order) + 1, -1, np.int32)
         group_of_rank[label[opened]] = ident
-        found = group_of_rank[np.minimum(label, len(order))]
-        out.group[open_] = found[open_]
+        group = group_of_rank[np.minimum(label, len(order))]
+        groups.group[open_] = group[open_]
         texts = self._names(opened, ident, up, down)
-        for root, one, text in zip(opened.tolist(), ident.tolist(), texts, strict=True):
-            key = (int(self.host[root]), one)
-            out.names[key], out.roots[key] = text, root
+        for root, host, text in zip(opened.tolist(), ident.tolist(), texts, strict=True):
+            key = (int(self.host[root]), host)
+            groups.names[key], groups.roots[key] = text, root
 
     def _called(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
@@ -380,18 +384,18 @@ class _Grouping:
         of_plane = np.array([_number(p.stats.get("process_id")) for p in trace.planes], np.int64)
         if "_pid" not in trace.args and len(np.unique(of_plane)) < 2:
             return np.zeros(len(rows), np.int64)
-        stated = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane[rows]]
-        own = trace.arg("_pid", rows=rows)
-        return np.asarray(np.where(own != -1, own, stated), np.int64)
+        of_event = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane[rows]]
+        pid = trace.arg("_pid", rows=rows)
+        return np.asarray(np.where(pid != -1, pid, of_event), np.int64)
 
     def _producers(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
         (up, makes), (down, takes) = (self._contexts(kind) for kind in ("_pt", "_ct"))
         if not len(up) or not len(down):
             return _no_links()
-        made, taken = trace.arg("_p", rows=up), trace.arg("_c", rows=down)
+        produced, taken = trace.arg("_p", rows=up), trace.arg("_c", rows=down)
         above, below = ([self.host[rows], self._process(rows)] for rows in (up, down))
-        return match(up, [makes, made, *above], down, [takes, taken, *below], limit=_BUSY_KEY)
+        return match(up, [makes, produced, *above], down, [takes, taken, *below], limit=_BUSY_KEY)
 
     def _contexts(self, kind: str) -> tuple[Int64s, Int64s]:
         """Events that state a context, but for that of thread pools, and the context."""
@@ -462,22 +466,24 @@ class _Grouping:
             if key not in trace.args:
                 continue
             values = trace.text_arg(key) if key == "graph_type" else trace.arg(key)
-            at = np.where(values[opened] >= 0, opened, -1)
-            if (at < 0).any():
+            event = np.where(values[opened] >= 0, opened, -1)
+            if (event < 0).any():
                 links = links or [Links(down, up, self.count)]
-                at = above(links[0], opened, values >= 0)
+                event = above(links[0], opened, values >= 0)
             if key == "graph_type":
-                graph = np.where(at >= 0, values[at], -1)
+                graph = np.where(event >= 0, values[event], -1)
             else:
-                number = np.where(at >= 0, values[at], number)
-        out = []
-        for root, one, stated, text in zip(
+                number = np.where(event >= 0, values[event], number)
+        names = []
+        for root, number_in_host, stated_number, text in zip(
             opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True
         ):
             name = str(self.names[trace.events.name[root]])
             prefix = trace.strings[text] if text >= 0 else "" if name in IMPLICIT_ROOTS else name
-            out.append(f"{prefix} {stated if stated >= 0 else one}".strip())
-        return out
+            names.append(
+                f"{prefix} {stated_number if stated_number >= 0 else number_in_host}".strip()
+            )
+        return names
 
 
 def _number(value: object) -> int:
@@ -504,7 +510,7 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
     produces = ending(names, events.name[element.event], "Produce")
     consumes = ending(names, events.name[element.event], "Consume")
     ident, parent_id = trace.arg("id"), trace.arg("parent_id")
-    made = element.dense(len(events))
+    made_element = element.dense(len(events))
     rows = element.event
     is_maker = np.zeros(len(events), np.bool_)
     is_maker[rows[produces[events.name[rows]]]] = True
@@ -520,8 +526,8 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
     host: Int64s = np.asarray(codes[events.lane], np.int64)
     made_by, taken_by = match(
         child,
-        [parent_id[child], made[makers], host[child]],
+        [parent_id[child], made_element[makers], host[child]],
         takers,
-        [ident[above], made[takers], host[takers]],
+        [ident[above], made_element[takers], host[takers]],
     )
     return np.column_stack([taken_by, made_by])

@@ -58,7 +58,7 @@ def has_allocations(placed: Placed) -> bool:
     )
 
 
-def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def allocations(placed: Placed, activity: act.Activity) -> pd.DataFrame:
     """Allocator events in time order.
 
     What an event does not state is NA; bytes in use are then added up from the blocks where they
@@ -76,19 +76,19 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     several = len(trace.hosts) > 1
     # Which row an event is: of every event of the trace there is this one column, not one for each
     # arg.
-    place = np.full(len(events), -1, np.int32)
-    place[rows] = np.arange(len(rows))
+    position = np.full(len(events), -1, np.int32)
+    position[rows] = np.arange(len(rows))
 
     def given(key: str, absent: int, *, text: bool = False) -> Int64s:
-        out, column = np.full(len(rows), absent, np.int64), trace.args.get(key)
+        values_of_rows, column = np.full(len(rows), absent, np.int64), trace.args.get(key)
         if column is not None:
             event, values = column.of(TEXT) if text else column.of(INT, UINT)
-            at = place[event]
-            if (mine := at >= 0).all():
-                out[at] = values
+            index = position[event]
+            if (is_row := index >= 0).all():
+                values_of_rows[index] = values
             else:
-                out[at[mine]] = values[mine]
-        return out
+                values_of_rows[index[is_row]] = values[is_row]
+        return values_of_rows
 
     def stated(key: str) -> Int64s:
         return given(key, _ABSENT)
@@ -105,22 +105,23 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
 
     def coded(key: str) -> npt.NDArray[np.int32]:
         if key not in trace.args:
-            return np.full(len(rows), out.texts.code(""), np.int32)
+            return np.full(len(rows), activity.texts.code(""), np.int32)
         back, values = pd.factorize(given(key, -1, text=True))
         return np.array(
-            [out.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()], np.int32
+            [activity.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()],
+            np.int32,
         )[back]
 
     allocation = is_alloc[events.name[rows]]
-    memory = _memory_ids(trace, given, host[rows], several, out)
+    memory = _memory_ids(trace, given, host[rows], several, activity)
     back, values = pd.factorize(given("tf_op", -1, text=True))
-    op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(values)], np.int32)[back]
+    op = np.array([activity.ops.code(_op_name(t)) for t in trace.texts(values)], np.int32)[back]
     type_back, type_values = pd.factorize(stated("data_type"))
-    types = [out.texts.code(_data_type(v)) for v in type_values.tolist()]
+    types = [activity.texts.code(_data_type(v)) for v in type_values.tolist()]
     fragmentation, column = np.full(len(rows), np.nan), trace.args.get("fragmentation")
     if column is not None:
-        at = place[column.event]
-        fragmentation[at[at >= 0]] = column.floats()[at >= 0]
+        index = position[column.event]
+        fragmentation[index[index >= 0]] = column.floats()[index >= 0]
     return pd.DataFrame(
         {
             "event": rows,
@@ -159,8 +160,10 @@ def _in_use(
     heap = np.maximum(heap, -1)
     unsized = np.isin(memory, np.unique(memory[size < 0]))
     counted = heap.copy()
-    at = np.flatnonzero(~unsized)
-    counted[at] = added_up(memory[at], np.where(allocation[at], size[at], -size[at]), heap[at])
+    sized = np.flatnonzero(~unsized)
+    counted[sized] = added_up(
+        memory[sized], np.where(allocation[sized], size[sized], -size[sized]), heap[sized]
+    )
     return or_na(counted, counted < 0)
 
 
@@ -181,29 +184,32 @@ class _Given(Protocol):
 
 
 def _memory_ids(
-    trace: Trace, given: _Given, host: Int32s, several: bool, out: act.Activity
+    trace: Trace, recorded: _Given, host: Int32s, several: bool, activity: act.Activity
 ) -> Int32s:
     """The allocator of each event, by name or by number; with its host in front where there are
     several.
     """
-    label = np.full(len(host), out.texts.code(""), np.int32)
+    label = np.full(len(host), activity.texts.code(""), np.int32)
     for key in ("index_on_host", "device_ordinal", "allocator_name"):
         column = trace.args.get(key)
         if column is None:
             continue
         text = bool((column.kinds == TEXT).any())
-        back, values = pd.factorize(given(key, -1, text=text))
+        back, values = pd.factorize(recorded(key, -1, text=text))
         codes = [
-            out.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1
+            activity.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1
             for v in values.tolist()
         ]
-        stated = np.array(codes, np.int32)[back]
-        label = np.where(stated >= 0, stated, label)
+        codes_of_rows = np.array(codes, np.int32)[back]
+        label = np.where(codes_of_rows >= 0, codes_of_rows, label)
     if not several:
         return label
-    texts = out.texts.values
+    texts = activity.texts.values
     back, pairs = pd.factorize(host.astype(np.int64) << 32 | label)
     return np.array(
-        [out.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}") for p in pairs.tolist()],
+        [
+            activity.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}")
+            for p in pairs.tolist()
+        ],
         np.int32,
     )[back]

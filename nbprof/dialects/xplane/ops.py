@@ -51,8 +51,8 @@ class HloOp:
     @property
     def op(self) -> OpName:
         """The framework's op taken apart."""
-        stated = self.instruction.framework_op if self.instruction else ""
-        return opnames.parse(stated) if stated else OpName("", self.name, "")
+        framework_op = self.instruction.framework_op if self.instruction else ""
+        return opnames.parse(framework_op) if framework_op else OpName("", self.name, "")
 
 
 class OpTexts:
@@ -65,7 +65,7 @@ class OpTexts:
         number of names more, a name of an event; then an HLO op.
     """
 
-    def __init__(self, placed: Placed, out: act.Activity, programs: Programs) -> None:
+    def __init__(self, placed: Placed, activity: act.Activity, programs: Programs) -> None:
         trace = placed.trace
         self._trace = trace
         self._first_hlo = len(trace.strings) + len(trace.names)
@@ -73,19 +73,19 @@ class OpTexts:
         self.codes = np.full(len(trace.events), -1, np.int64)
         for key in ("tf_op", "level 0"):
             if key in trace.args:
-                stated = _not_empty(placed, key)
-                np.copyto(self.codes, stated, where=self.codes < 0)
+                codes = _not_empty(placed, key)
+                np.copyto(self.codes, codes, where=self.codes < 0)
         self.programs = programs
         if "hlo_op" in trace.args:
             self._look_up(placed, programs)
         bare = placed.on_gpu & (self.codes < 0) & trace.above("kernel_details", -1, text=True)
         if bare.any():
-            launches = out.launches.frame()
-            known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
-            target = known["target"].to_numpy(np.int64)
+            launches = activity.launches.frame()
+            with_op = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
+            target = with_op["target"].to_numpy(np.int64)
             fits = bare[target]
             self.codes[target[fits]] = (
-                len(trace.strings) + trace.events.name[known["op"].to_numpy(np.int64)[fits]]
+                len(trace.strings) + trace.events.name[with_op["op"].to_numpy(np.int64)[fits]]
             )
 
     def _look_up(self, placed: Placed, programs: Programs) -> None:
@@ -93,13 +93,13 @@ class OpTexts:
         module.
         """
         trace = self._trace
-        stated = _not_empty(placed, "hlo_op")
-        rows = np.flatnonzero((stated >= 0) & placed.on_gpu)
+        hlo_op = _not_empty(placed, "hlo_op")
+        rows = np.flatnonzero((hlo_op >= 0) & placed.on_gpu)
         if not len(rows):
             return
-        used, name = used_codes(stated[rows], len(trace.strings))
+        used, name = used_codes(hlo_op[rows], len(trace.strings))
         # `outer::inner` where a kernel belongs to a nested computation.
-        texts = [trace.strings[at].rpartition("::")[2] for at in used.tolist()]
+        texts = [trace.strings[code].rpartition("::")[2] for code in used.tolist()]
         name = _within_graphs(placed, programs, rows, texts, name)
         idents, ident = np.unique(trace.arg("program_id", 0, rows), return_inverse=True)
         hosts = len(trace.hosts)
@@ -110,8 +110,8 @@ class OpTexts:
         number = np.empty(len(seen), np.int64)
         for i, key in enumerate(seen.tolist()):
             rest, host = divmod(key, hosts)
-            at, which = divmod(rest, len(idents))
-            program, hlo = int(idents[which]), texts[at]
+            text_index, ident_index = divmod(rest, len(idents))
+            program, hlo = int(idents[ident_index]), texts[text_index]
             op = HloOp(host, program, hlo, programs.find(host, program, hlo))
             number[i] = numbers.setdefault(
                 (programs.home(host, program), program, hlo, op.text), len(numbers)
@@ -154,33 +154,37 @@ def _within_graphs(
     """
     trace = placed.trace
     of_graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
-    inside = np.flatnonzero(of_graph)
+    in_graph = np.flatnonzero(of_graph)
     program = trace.arg("program_id", 0, rows)
     kernel, host = (codes[rows].astype(np.int64) for codes in (trace.events.name, placed.host))
-    first, pair = unique_rows(host[inside], program[inside], kernel[inside])
-    found, places = name[inside[first]], {text: at for at, text in enumerate(texts)}
-    known: dict[tuple[int, int], tuple[dict[str, str], list[str]]] = {}
-    for i, row in enumerate(inside[first].tolist()):
+    first, pair = unique_rows(host[in_graph], program[in_graph], kernel[in_graph])
+    op_of_pair, places = name[in_graph[first]], {text: index for index, text in enumerate(texts)}
+    by_program: dict[tuple[int, int], tuple[dict[str, str], list[str]]] = {}
+    for i, row in enumerate(in_graph[first].tolist()):
         key = int(host[row]), int(program[row])
-        if key not in known:
-            one = programs.program(*key)
+        if key not in by_program:
+            compiled = programs.program(*key)
             # Those outside of graphs state their op.
-            mine = (host == key[0]) & (program == key[1]) & ~of_graph
-            stated = {texts[code] for code in np.unique(name[mine]).tolist()}
-            ops = [] if one is None else list(zip(one.names, one.opcodes, strict=True))
-            calls = [text for text, opcode in ops if opcode == "custom-call" and text not in stated]
-            known[key] = {_SIGN.sub("_", text): text for text, _ in ops}, calls
-        by_kernel, calls = known[key]
+            outside = (host == key[0]) & (program == key[1]) & ~of_graph
+            outside_ops = {texts[code] for code in np.unique(name[outside]).tolist()}
+            ops = (
+                [] if compiled is None else list(zip(compiled.names, compiled.opcodes, strict=True))
+            )
+            calls = [
+                text for text, opcode in ops if opcode == "custom-call" and text not in outside_ops
+            ]
+            by_program[key] = {_SIGN.sub("_", text): text for text, _ in ops}, calls
+        by_kernel, calls = by_program[key]
         called = str(trace.names[kernel[row]])
         if by_kernel and not _FILLS.match(called):
             op = by_kernel.get(called) or (calls[0] if len(calls) == 1 else called)
             if op not in places:
                 places[op] = len(texts)
                 texts.append(op)
-            found[i] = places[op]
-    out = name.copy()
-    out[inside] = found[pair]
-    return out
+            op_of_pair[i] = places[op]
+    result = name.copy()
+    result[in_graph] = op_of_pair[pair]
+    return result
 
 
 def _not_empty(placed: Placed, key: str) -> Int64s:
@@ -191,7 +195,7 @@ def _not_empty(placed: Placed, key: str) -> Int64s:
     return codes
 
 
-def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceOps, OpParts]:
+def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of GPUs.
 
     An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was
@@ -203,9 +207,9 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
     if not len(rows):
         return DeviceOps.empty(), OpParts.empty()
     codes = ops.codes[rows]
-    known = np.unique(codes)
-    of_hlo = np.array([ops.hlo(c) is not None for c in known.tolist()], np.bool_)[
-        np.searchsorted(known, codes)
+    used_ops = np.unique(codes)
+    of_hlo = np.array([ops.hlo(c) is not None for c in used_ops.tolist()], np.bool_)[
+        np.searchsorted(used_ops, codes)
     ]
     width = len(trace.names) + 1
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
@@ -213,7 +217,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
     first[part[::-1]] = rows[::-1]
     # What XProf counts: kernels that state their op as it does today, and those that state one of a
     # program in the file.
-    stated, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
+    tf_op, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
     facts: list[tuple[int | str | bool, ...]] = []
     named = trace.text_arg("hlo_module", first)
@@ -221,8 +225,8 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
     for i, key in enumerate(seen.tolist()):
         code, name = divmod(key, width)
         parsed, hlo = ops.op(code), ops.hlo(code)
-        op[i] = out.ops.code(parsed.name)
-        kind[i] = out.types.code(parsed.type or "Unknown")
+        op[i] = activity.ops.code(parsed.name)
+        kind[i] = activity.types.code(parsed.type or "Unknown")
         if hlo is None:
             facts.append(
                 (
@@ -231,7 +235,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
                     parsed.type,
                     "",
                     "",
-                    bool(stated[i] == code),
+                    bool(tf_op[i] == code),
                     "",
                     "",
                     False,
@@ -297,7 +301,7 @@ def _count(
     placed: Placed,
     parts: pd.DataFrame,
     ops: OpTexts,
-    found: list[HloOp | None],
+    hlo_ops: list[HloOp | None],
     part: Int64s,
     rows: Int64s,
 ) -> None:
@@ -305,7 +309,7 @@ def _count(
 
     An op may be several kernels; on a device it ran as often as the one of them that ran most.
     """
-    if not any(found):
+    if not any(hlo_ops):
         return
     on = pd.DataFrame(
         {
@@ -315,10 +319,10 @@ def _count(
             "kernel": placed.trace.events.name[rows],
         }
     )
-    most = (
+    most_runs = (
         on.groupby(list(on)).size().groupby(["part", "host", "device"]).max().groupby("part").sum()
     )
-    runs = most.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
+    runs = most_runs.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
     events = np.bincount(part, minlength=len(parts))
     filled = (
         "flops",
@@ -330,7 +334,7 @@ def _count(
         "xprof_flops",
     )
     columns = {name: parts[name].to_numpy(np.float64, copy=True) for name in filled}
-    for i, hlo in enumerate(found):
+    for i, hlo in enumerate(hlo_ops):
         if hlo is not None:
             columns["runs"][i] = runs[i]
         if (
@@ -355,11 +359,13 @@ def _count(
 
 def _said(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
     """Category and line of code of an HLO op, and the name that it shares with its duplicates."""
-    one = hlo.instruction
-    if one is None:
+    instruction = hlo.instruction
+    if instruction is None:
         return "", "", ""
-    source = f"{one.source_file}:{one.source_line}" if one.source_file else ""
-    return programs.category(hlo.host, hlo.program, hlo.name), source, one.duplicate
+    source = (
+        f"{instruction.source_file}:{instruction.source_line}" if instruction.source_file else ""
+    )
+    return programs.category(hlo.host, hlo.program, hlo.name), source, instruction.duplicate
 
 
 def _sums(
@@ -381,7 +387,7 @@ def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
     not tell or it is no kernel.
     """
     trace = placed.trace
-    out = np.full(len(rows), -1, np.int8)
+    result = np.full(len(rows), -1, np.int8)
     kernels = np.flatnonzero(trace.above("kernel_details", -1, text=True)[rows])
     planes = max(len(trace.planes), 1)
     plane_of = trace.lanes["plane"].to_numpy(np.int64)[trace.events.lane[rows[kernels]]]
@@ -392,5 +398,5 @@ def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
         uses[i] = tensorcores.uses_tensor_core(
             str(trace.names[name]), trace.planes[plane].stats.get("device_vendor") == "AMD"
         )
-    out[kernels] = uses[code]
-    return out
+    result[kernels] = uses[code]
+    return result

@@ -96,21 +96,21 @@ class Placed:
 
     @cached_property
     def _units(self) -> tuple[ProgramSteps | None, Unit]:
-        given = self.trace, self.groups, self.host, self.lane_kind
-        found, dispatched = find(*given), ahead.find(*given)
-        steps = dispatched if found is None else found.beside(dispatched)
+        arguments = self.trace, self.groups, self.host, self.lane_kind
+        program_steps, dispatched = find(*arguments), ahead.find(*arguments)
+        steps = dispatched if program_steps is None else program_steps.with_hosts(dispatched)
         iterations = self.iterations
         if iterations is not None and dispatched is None and not self._marked:
-            if not _same_loop(found, iterations):
+            if not _same_loop(program_steps, iterations):
                 return units.of_iterations(self.trace, self.groups, iterations), iterations.unit
-            steps = from_the_loop(found, iterations)
+            steps = from_the_loop(program_steps, iterations)
         if steps is not None or self.trace.units == NONE or self._marked:
             return steps, MARKED
-        return units.find(*given)
+        return units.find(*arguments)
 
     @cached_property
     def iterations(self) -> Iterations | None:
-        """Iterations of a notebook's loop that were recorded beside the trace."""
+        """Iterations of a notebook's loop that were recorded next to the trace."""
         return placed_iterations(self.trace)
 
     @property
@@ -131,12 +131,12 @@ class Placed:
         on_device = (self.lane_kind == "steps")[self.trace.events.lane] | self.on_gpu
         if (in_step & on_device).any():
             return True
-        stated = (
+        mended = (
             self.trace.text_arg("step_name")[in_step]
             if "step_name" in self.trace.args
             else np.zeros(0, np.int64)
         )
-        texts = [*self.groups.names.values(), *self.trace.texts(np.unique(stated))]
+        texts = [*self.groups.names.values(), *self.trace.texts(np.unique(mended))]
         named = any(text and not text.isdigit() and not text.startswith(EAGER_OP) for text in texts)
         return named or bool(
             np.isin(
@@ -153,7 +153,7 @@ class Placed:
         return (
             self.marked_group
             if self.program_steps is None
-            else self.program_steps.place(self.trace, self.groups.group, self.host)
+            else self.program_steps.assign(self.trace, self.groups.group, self.host)
         )
 
     @cached_property
@@ -173,20 +173,22 @@ class Placed:
         return heads(self.trace.names)
 
 
-def from_the_loop(found: ProgramSteps | None, iterations: Iterations) -> ProgramSteps | None:
+def from_the_loop(
+    program_steps: ProgramSteps | None, iterations: Iterations
+) -> ProgramSteps | None:
     """The same steps, the first one from where its iteration began: what the host did before its
     program ran is a part of it.
     """
-    if found is None:
+    if program_steps is None:
         return None
-    begin = found.table["begin"].to_numpy(np.int64).copy()
+    begin = program_steps.table["begin"].to_numpy(np.int64).copy()
     first = int(begin.argmin())
     if iterations.start[0] <= begin[first] < iterations.end[0]:
         begin[first] = iterations.start[0]
-    return replace(found, table=found.table.assign(begin=begin))
+    return replace(program_steps, table=program_steps.table.assign(begin=begin))
 
 
-def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
+def _same_loop(program_steps: ProgramSteps | None, iterations: Iterations) -> bool:
     """Whether the runs of a program are those of a loop: then these tell more, as each ends when
     the device is done.
 
@@ -196,8 +198,8 @@ def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
     waited = (iterations.item - iterations.start).sum() / max(
         int((iterations.end - iterations.start).sum()), 1
     )
-    if found is None or (iterations.waits and waited >= _WAITING):
+    if program_steps is None or (iterations.waits and waited >= _WAITING):
         return False
-    programs = found.table["name"].str.rpartition(" ")[0].value_counts()
+    programs = program_steps.table["name"].str.rpartition(" ")[0].value_counts()
     # An iteration that was interrupted may have run its program.
     return 0 <= int(programs.iloc[0]) - len(iterations.start) <= 1

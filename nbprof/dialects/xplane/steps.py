@@ -50,7 +50,7 @@ _RUN = "ThunkExecutor::Execute"
 
 
 def markers(
-    placed: Placed, out: act.Activity
+    placed: Placed, activity: act.Activity
 ) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
     """Step markers of devices and of hosts, the names of the steps by (host, group), which are not
     whole, and which XProf does not make.
@@ -58,7 +58,7 @@ def markers(
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     names: dict[tuple[int, int], str] = {}
-    parts = [_device_markers(placed, placed.marked_group, names)] if out.has_device else []
+    parts = [_device_markers(placed, placed.marked_group, names)] if activity.has_device else []
     in_group = placed.on_host & (groups.group >= 0)
     marks = placed.named("train", "test", "TraceContext")
     for code in np.flatnonzero(marks).tolist():
@@ -75,19 +75,19 @@ def markers(
         if "step_name" in trace.args
         else [""] * len(rows)
     )
-    for at, ident, text in zip(
+    for host_index, ident, text in zip(
         host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True
     ):
-        name = groups.names.get((at, ident)) or text
+        name = groups.names.get((host_index, ident)) or text
         if name:
-            names[at, ident] = name
-    found = _program_markers(placed)
-    table = pd.concat([*parts, found], ignore_index=True)
+            names[host_index, ident] = name
+    of_programs = _program_markers(placed)
+    table = pd.concat([*parts, of_programs], ignore_index=True)
     # XProf makes markers for the files alone that it groups itself.
-    made = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
-    made = made[(placed.lane_kind != "steps")[events.lane[made]]]
-    by_us = {at for at, _ in groups.roots}
-    made = made[~np.isin(host[made], list(by_us))]
+    derived = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
+    derived = derived[(placed.lane_kind != "steps")[events.lane[derived]]]
+    by_us = {host_index for host_index, _ in groups.roots}
+    derived = derived[~np.isin(host[derived], list(by_us))]
     over = table["event"].to_numpy(np.int64)[
         np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))
     ]
@@ -100,23 +100,23 @@ def markers(
                 strict=True,
             )
         )
-    cut = placed.program_steps.first if placed.program_steps is not None else set()
+    truncated = placed.program_steps.first if placed.program_steps is not None else set()
     table = _until_run(placed, table)
     return (
         Markers.of(table),
         names,
-        cut,
-        np.concatenate([made, over, found["event"].to_numpy(np.int64)]),
+        truncated,
+        np.concatenate([derived, over, of_programs["event"].to_numpy(np.int64)]),
     )
 
 
-def marks(placed: Placed, out: act.Activity) -> Markers:
+def marks(placed: Placed, activity: act.Activity) -> Markers:
     """The marks of steps that end later than marked, as the file has them; and of GPUs whose work
     XProf takes to be of other steps.
     """
     steps, groups = placed.program_steps, placed.groups
     moved = np.unique(placed.host[placed.marked_group != groups.group])
-    if len(moved) and out.has_device:
+    if len(moved) and activity.has_device:
         as_filled = _device_markers(placed, groups.group, {})
         return Markers.of(as_filled[as_filled["host"].isin(moved)])
     if steps is None or not steps.marked:
@@ -133,11 +133,11 @@ def _until_run(placed: Placed, table: pd.DataFrame) -> pd.DataFrame:
     if steps is None or not steps.marked:
         return table
     times = steps.table.set_index(["host", "group"])[["begin", "end"]]
-    found = times.reindex(pd.MultiIndex.from_frame(table[["host", "group"]]))
-    moved = found["end"].notna().to_numpy() & table["host"].isin(list(steps.marked)).to_numpy()
+    actual = times.reindex(pd.MultiIndex.from_frame(table[["host", "group"]]))
+    moved = actual["end"].notna().to_numpy() & table["host"].isin(list(steps.marked)).to_numpy()
     for column, key in (("start", "begin"), ("end", "end")):
         values = table[column].to_numpy(np.int64).copy()
-        values[moved] = found[key].to_numpy()[moved].astype(np.int64)
+        values[moved] = actual[key].to_numpy()[moved].astype(np.int64)
         table = table.assign(**{column: values})
     return table
 
@@ -159,12 +159,12 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
     # Each core has the steps of its host, so that what it did in them can be told from what the
     # others did.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
-    others = table[~table["host"].isin(cores["host"])]
-    found = [
+    other_hosts = table[~table["host"].isin(cores["host"])]
+    parts = [
         table.merge(cores, on="host"),
-        others.assign(device=np.where(others["host"].isin(list(steps.on_device)), 0, -1)),
+        other_hosts.assign(device=np.where(other_hosts["host"].isin(list(steps.on_device)), 0, -1)),
     ]
-    return Markers.of(*found).frame()
+    return Markers.of(*parts).frame()
 
 
 def core_markers(placed: Placed) -> Markers:
@@ -178,11 +178,11 @@ def core_markers(placed: Placed) -> Markers:
 def _stated(placed: Placed, key: str) -> Flags:
     """bool[events]: whether a text arg is there and not empty."""
     trace = placed.trace
-    out = np.zeros(len(trace.events), np.bool_)
+    has_text = np.zeros(len(trace.events), np.bool_)
     if key in trace.args:
         event, codes = trace.args[key].of(TEXT)
-        out[event] = codes != placed.empty_text
-    return out
+        has_text[event] = codes != placed.empty_text
+    return has_text
 
 
 def _device_markers(
@@ -228,17 +228,17 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
         return spans
     group = spans["group"].to_numpy()
     begins = run_starts(group, line)
-    out = spans.iloc[begins].copy()
-    out["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
-    out["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)
-    return out
+    merged = spans.iloc[begins].copy()
+    merged["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
+    merged["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)
+    return merged
 
 
-def notes(placed: Placed, out: act.Activity) -> list[Note]:
+def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     """What the receipt says of steps: how they were found, where nothing marks them, and which
     markers are empty.
     """
-    markers = out.markers.frame()
+    markers = activity.markers.frame()
     how = (
         [Note("info", text) for text in placed.program_steps.notes]
         if placed.program_steps is not None
@@ -246,8 +246,8 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
     )
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
-    what = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
-    return how + ([Note("warning", f"{what} no time: not shown.")] if empty else [])
+    count = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
+    return how + ([Note("warning", f"{count} no time: not shown.")] if empty else [])
 
 
 def classify(name: str, shape: str) -> int:
@@ -288,43 +288,45 @@ def classify_as_xprof(name: str, shape: str) -> int:
     return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
 
 
-def work(placed: Placed, out: act.Activity) -> Work:
+def work(placed: Placed, activity: act.Activity) -> Work:
     """Spans by step class, of devices and of host threads."""
-    return Work.of(_work_frame(placed, out))
+    return Work.of(_work_frame(placed, activity))
 
 
-def _work_frame(placed: Placed, out: act.Activity) -> pd.DataFrame:
-    table = _work(placed, out, classify, placed.step_group)
+def _work_frame(placed: Placed, activity: act.Activity) -> pd.DataFrame:
+    table = _work(placed, activity, classify, placed.step_group)
     if placed.program_steps is not None:
-        table = placed.program_steps.cut(table)
+        table = placed.program_steps.split(table)
         table = table if placed.program_steps.complete else waited(placed, table)
         if placed.iterations is not None and placed.waits_of_iterations:
             table = Work.of(
                 table, xplane_units.waits(placed.program_steps, placed.iterations)
             ).frame()
-    elif not out.has_device:
-        table = Work.of(table, _compiled_work(placed, out)).frame()
-    if out.has_device:
+    elif not activity.has_device:
+        table = Work.of(table, _compiled_work(placed, activity)).frame()
+    if activity.has_device:
         return waiting(placed, table)
     table = cpu_copies.waited(placed, table)
-    return table if placed.program_steps is not None else unmade.waited(placed, out, table)
+    return table if placed.program_steps is not None else unmade.waited(placed, activity, table)
 
 
 def _work(
-    placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
+    placed: Placed, activity: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
 ) -> pd.DataFrame:
     """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the
     shapes that it states.
     """
     parts = (
-        [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
+        [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)]
+        if activity.has_device
+        else []
     )
     return Work.of(
-        *parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)
+        *parts, _host_work(placed, activity, group, compiling=of_gpu_event is classify)
     ).frame()
 
 
-def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def _compiled_work(placed: Placed, activity: act.Activity) -> pd.DataFrame:
     """Runs of XLA's ops on the CPU, copies for them, and what ends a run, that nothing groups, in
     the step in whose time they begin.
 
@@ -332,7 +334,7 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     such a step does nothing meanwhile.
     """
     marks = (
-        out.markers.take(out.markers.device < 0)
+        activity.markers.take(activity.markers.device < 0)
         .frame()
         .sort_values(["host", "start"], kind="stable")
     )
@@ -344,34 +346,43 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
         return Work.empty().frame()
     events, host = placed.trace.events, placed.host.astype(np.int64)
     parts = []
-    for on, mine in marks.groupby("host", sort=False):
-        own = rows[host[rows] == on]
-        at = np.searchsorted(mine["start"].to_numpy(np.int64), events.start[own], side="right") - 1
-        end = mine["end"].to_numpy(np.int64)[at]
-        inside = (at >= 0) & (events.start[own] < end)
+    for on, host_marks in marks.groupby("host", sort=False):
+        host_rows = rows[host[rows] == on]
+        mark = (
+            np.searchsorted(
+                host_marks["start"].to_numpy(np.int64), events.start[host_rows], side="right"
+            )
+            - 1
+        )
+        end = host_marks["end"].to_numpy(np.int64)[mark]
+        in_mark = (mark >= 0) & (events.start[host_rows] < end)
         group = placed.step_group.copy()
-        group[own[inside]] = mine["group"].to_numpy(np.int64)[at[inside]]
-        spans = tables.marked(events, own[inside], placed.host, group).frame()
-        cls = np.where(copied[events.name[own[inside]]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
+        group[host_rows[in_mark]] = host_marks["group"].to_numpy(np.int64)[mark[in_mark]]
+        spans = tables.marked(events, host_rows[in_mark], placed.host, group).frame()
+        cls = np.where(
+            copied[events.name[host_rows[in_mark]]], act.HOST_TO_DEVICE, act.HOST_COMPUTE
+        )
         parts.append(
-            spans.assign(end=np.minimum(spans["end"], end[inside]), cls=cls.astype(np.int16))
+            spans.assign(end=np.minimum(spans["end"], end[in_mark]), cls=cls.astype(np.int16))
         )
     return Work.of(*parts).frame()
 
 
-def work_as_xprof(placed: Placed, out: act.Activity) -> Work:
+def work_as_xprof(placed: Placed, activity: act.Activity) -> Work:
     """The spans of `work` by the rules of XProf 2.24.
 
     Beside the classes of GPU events and compiling, two things differ in files that it groups
     itself: what made an element of tf.data on another thread is in no step, and the instant at
     which a thread pool begins what a step gave it is host compute, of no length.
     """
-    table = _work(placed, out, classify_as_xprof, placed.groups.group)
+    table = _work(placed, activity, classify_as_xprof, placed.groups.group)
     if "group_id" in placed.trace.args:
         return Work.of(table)
     if len(placed.groups.links):
-        known = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
-        table = table[known[table["event"].to_numpy(np.int64)] | (table["device"] >= 0).to_numpy()]
+        grouped_before = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
+        table = table[
+            grouped_before[table["event"].to_numpy(np.int64)] | (table["device"] >= 0).to_numpy()
+        ]
     return Work.of(table, _pool_starts(placed))
 
 
@@ -379,16 +390,16 @@ def _pool_starts(placed: Placed) -> pd.DataFrame:
     """The instants at which thread pools begin what an event of a step gave them."""
     trace, host = placed.trace, placed.host.astype(np.int64)
     events = trace.events
-    made, taken = trace.arg("_p"), trace.arg("_c")
+    produced, taken = trace.arg("_p"), trace.arg("_c")
     gave = np.flatnonzero(
         (trace.arg("_pt") == THREADPOOL_CONTEXT) & placed.on_host & (events.parent >= 0)
     )
     begun = np.flatnonzero((trace.arg("_ct") == THREADPOOL_CONTEXT) & placed.on_host)
-    giver, start = match(gave, [made[gave], host[gave]], begun, [taken[begun], host[begun]])
-    of = placed.groups.group.copy()
-    of[start] = of[events.parent[giver]]
-    rows = start[of[start] >= 0]
-    spans = tables.marked(events, rows, placed.host, of).frame()
+    giver, start = match(gave, [produced[gave], host[gave]], begun, [taken[begun], host[begun]])
+    group = placed.groups.group.copy()
+    group[start] = group[events.parent[giver]]
+    rows = start[group[start] >= 0]
+    spans = tables.marked(events, rows, placed.host, group).frame()
     return spans.assign(end=spans["start"], cls=np.int16(act.HOST_COMPUTE))
 
 
@@ -413,7 +424,7 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
 
 
 def _host_work(
-    placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool
+    placed: Placed, activity: act.Activity, group: Int32s, *, compiling: bool
 ) -> pd.DataFrame:
     """What host threads did in steps; the first rule that fits an event wins.
 
@@ -423,7 +434,7 @@ def _host_work(
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
     marker = np.zeros(len(events), np.bool_)
-    marks = out.markers.event[out.markers.device < 0]
+    marks = activity.markers.event[activity.markers.device < 0]
     if placed.program_steps is not None:
         # The first op of a run stands for its step, but is no marker.
         marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
@@ -432,12 +443,12 @@ def _host_work(
     rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*enclosing)[code] & ~marker)
     # Few names begin like one that is asked for, in whatever case.
     upper = {
-        at: trace.names[at][:24].upper()
-        for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()
+        code: trace.names[code][:24].upper()
+        for code in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()
     }
 
     def starts(*texts: str) -> list[int]:
-        return [at for at, name in upper.items() if name.startswith(texts)]
+        return [code for code, name in upper.items() if name.startswith(texts)]
 
     # From the last rule to the first.
     by_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)
@@ -461,7 +472,7 @@ def _host_work(
     copies = np.zeros(len(trace.names), np.int16)
     copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
     copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
-    if compiling and not out.has_device:
+    if compiling and not activity.has_device:
         copies[cpu_copies.named(placed)] = act.HOST_TO_DEVICE
     elif compiling and placed.gpu_planes:
         # JAX first copies an array into memory that a GPU can read from, which takes longer than

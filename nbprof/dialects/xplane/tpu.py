@@ -23,19 +23,19 @@ def grouping_lanes(trace: Trace) -> Int64s:
     but TPU cores.
     """
     lanes = trace.lanes
-    out = np.full(len(lanes), -1, np.int64)
+    grouping_lane = np.full(len(lanes), -1, np.int64)
     cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
     if not cores:
-        return out
+        return grouping_lane
     plane, line, events = (lanes[c].to_numpy() for c in ("plane", "line", "events"))
     for core in cores:
-        mine = plane == core
+        of_core = plane == core
         for name in (STEPS, MODULES):
-            found = np.flatnonzero(mine & (line == name) & (events > 0))
-            if len(found):
-                out[mine] = found[0]
+            lanes_of_line = np.flatnonzero(of_core & (line == name) & (events > 0))
+            if len(lanes_of_line):
+                grouping_lane[of_core] = lanes_of_line[0]
                 break
-    return out
+    return grouping_lane
 
 
 def module_lanes(trace: Trace) -> Int64s:
@@ -44,10 +44,10 @@ def module_lanes(trace: Trace) -> Int64s:
     cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
     if not cores or "line" not in lanes:
         return np.zeros(0, np.int64)
-    mine = np.isin(lanes["plane"].to_numpy(), cores) & (lanes["events"].to_numpy() > 0)
+    of_cores = np.isin(lanes["plane"].to_numpy(), cores) & (lanes["events"].to_numpy() > 0)
     line, host = lanes["line"].to_numpy(), lanes["host"].to_numpy()
-    stepped = set(host[mine & (line == STEPS)].tolist())
-    return np.flatnonzero(mine & (line == MODULES) & ~np.isin(host, list(stepped)))
+    stepped = set(host[of_cores & (line == STEPS)].tolist())
+    return np.flatnonzero(of_cores & (line == MODULES) & ~np.isin(host, list(stepped)))
 
 
 def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
@@ -56,22 +56,22 @@ def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
     """
     events = trace.events
     on_core = np.flatnonzero((of_lane >= 0)[events.lane])
-    out = np.full(len(on_core), -1, np.int64)
+    carrier = np.full(len(on_core), -1, np.int64)
     target = of_lane[events.lane[on_core]]
     for lane in np.unique(target).tolist():
         # Events are sorted by lane and start.
         first, stop = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
-        at = np.flatnonzero(target == lane)
-        found = (
-            np.searchsorted(events.start[first:stop], events.start[on_core[at]], side="right")
+        rows = np.flatnonzero(target == lane)
+        candidate = (
+            np.searchsorted(events.start[first:stop], events.start[on_core[rows]], side="right")
             - 1
             + first
         )
-        inside = (found >= first) & (
-            events.start[on_core[at]] <= events.start[found] + events.duration[found]
+        in_candidate = (candidate >= first) & (
+            events.start[on_core[rows]] <= events.start[candidate] + events.duration[candidate]
         )
-        out[at[inside]] = found[inside]
-    return on_core, out
+        carrier[rows[in_candidate]] = candidate[in_candidate]
+    return on_core, carrier
 
 
 def lock_step(
@@ -94,13 +94,15 @@ def lock_step(
         for lane in lanes
     }
     opened: dict[tuple[int, int], int] = {}
-    for one in {int(host[r[0]]) for r in rows.values()}:
-        mine = [r for r in rows.values() if host[r[0]] == one]
-        if any((group[r] >= 0).any() for r in mine):
+    for host_index in {int(host[r[0]]) for r in rows.values()}:
+        core_rows = [r for r in rows.values() if host[r[0]] == host_index]
+        if any((group[r] >= 0).any() for r in core_rows):
             continue
-        base = int(group[host == one].max()) + 1
-        for r in mine:
+        base = int(group[host == host_index].max()) + 1
+        for r in core_rows:
             group[r] = base + np.arange(len(r), dtype=np.int32)
-        longest = max(mine, key=len)
-        opened.update({(one, base + n): int(event) for n, event in enumerate(longest.tolist())})
+        longest = max(core_rows, key=len)
+        opened.update(
+            {(host_index, base + n): int(event) for n, event in enumerate(longest.tolist())}
+        )
     return opened

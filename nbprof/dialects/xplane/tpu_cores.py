@@ -30,25 +30,25 @@ def cores(trace: Trace) -> Int64s:
     """int64[planes]: -1 for the plane of a TensorCore, the number of a SparseCore, -2 for any other
     plane.
     """
-    out = np.full(len(trace.planes), -2, np.int64)
+    core_of_plane = np.full(len(trace.planes), -2, np.int64)
     for number, plane in enumerate(trace.planes):
         if xplane_tpu.CORE.match(plane.name):
-            out[number] = -1
-        elif found := SPARSE.match(plane.name):
-            out[number] = int(found.group(1))
-    return out
+            core_of_plane[number] = -1
+        elif sparse := SPARSE.match(plane.name):
+            core_of_plane[number] = int(sparse.group(1))
+    return core_of_plane
 
 
 def sparse_cores(trace: Trace) -> pd.DataFrame:
     """The SparseCores that recorded: ``host device core``, in order."""
     number = cores(trace)
-    found = [
-        (plane.host, int(re.findall(r"TPU:(\d+)", plane.name)[0]), int(number[at]))
-        for at, plane in enumerate(trace.planes)
-        if number[at] >= 0
+    lane_cores = [
+        (plane.host, int(re.findall(r"TPU:(\d+)", plane.name)[0]), int(number[plane_number]))
+        for plane_number, plane in enumerate(trace.planes)
+        if number[plane_number] >= 0
     ]
-    out = pd.DataFrame(found, columns=["host", "device", "core"]).drop_duplicates()
-    return out.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
+    table = pd.DataFrame(lane_cores, columns=["host", "device", "core"]).drop_duplicates()
+    return table.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
 
 
 class Place(NamedTuple):
@@ -86,16 +86,16 @@ def core_spans(placed: Placed) -> CoreSpans:
         return CoreSpans.empty()
     of_event = np.full(len(events), -2, np.int64)
     of_event[rows] = core
-    at, start, end = self_spans(trace, rows)
-    code, seen = pd.factorize(events.name[at])
+    owner, start, end = self_spans(trace, rows)
+    code, seen = pd.factorize(events.name[owner])
     kind = np.array([_kind(trace, int(name)) for name in seen.tolist()], np.int8)
     # The same program has other name codes on each core.
     op, _ = pd.factorize(np.array([str(trace.names[name]) for name in seen.tolist()], object))
     return CoreSpans(
-        event=at,
-        host=placed.host[at],
-        device=placed.device[at],
-        core=of_event[at],
+        event=owner,
+        host=placed.host[owner],
+        device=placed.device[owner],
+        core=of_event[owner],
         start=start,
         end=end,
         kind=kind[code] if len(seen) else np.zeros(0, np.int8),

@@ -70,7 +70,7 @@ def extents(placed: Placed) -> Extents:
     return tables.extents(placed.host[rows], placed.device[rows], start, start + duration)
 
 
-def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
+def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of TPUs; a part is an op of a compiled program."""
     trace = placed.trace
     events = trace.events
@@ -81,7 +81,7 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
     lane = events.lane[rows]
     order = np.lexsort((-duration, start, lane))
     rows, start, duration, lane = rows[order], start[order], duration[order], lane[order]
-    own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    self_time = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     name, seen = pd.factorize(events.name[rows].astype(np.int64))
     parts: dict[tuple[object, ...], int] = {}
     facts: list[tuple[int | str | bool, ...]] = []
@@ -90,15 +90,15 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         program, symbol = _number(trace, "program_id", code), _number(trace, "symbol_id", code)
         hlo = _hlo_name(trace, code)
         parsed = _framework_op(trace, code) or OpName("", hlo, "")
-        op[i] = out.ops.code(parsed.name)
-        kind[i] = out.types.code(parsed.type or "Unknown")
+        op[i] = activity.ops.code(parsed.name)
+        kind[i] = activity.types.code(parsed.type or "Unknown")
         # The same program has other name codes on each core.
         part[i] = parts.setdefault(
             (program, hlo if symbol is None else symbol, parsed.name), len(parts)
         )
         if part[i] == len(facts):
             ident = -1 if program is None else program
-            said = (
+            texts = (
                 str(_fact(trace, key, code) or "")
                 for key in ("hlo_category", "source", "tf_op", "deduplicated_name")
             )
@@ -107,7 +107,7 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
                 (
                     ident,
                     hlo,
-                    *said,
+                    *texts,
                     text if _EXPRESSION.match(text) else "",
                     program is not None,
                     True,
@@ -122,11 +122,11 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         op=op[name],
         type=kind[name],
         eager=np.zeros(len(rows), np.bool_),
-        own=own,
+        own=self_time,
         part=part[name],
         tensor_core=np.full(len(rows), -1, np.int8),
     )
-    known = [
+    columns = [
         "program",
         "name",
         "category",
@@ -137,50 +137,56 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         "hlo",
         "xprof",
     ]
-    made = pd.DataFrame(facts, columns=known)
-    made["module"] = ""
-    made["program"] = [_signed(p) for p in made["program"].tolist()]
+    frame = pd.DataFrame(facts, columns=columns)
+    frame["module"] = ""
+    frame["program"] = [_signed(p) for p in frame["program"].tolist()]
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
-        made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
-    made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
+        frame[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(frame))
+    frame["normalized_flops"], frame["xprof_runs"] = frame["flops"], 1.0
     # XProf 2.24 counts what stands with the name alone.
     named = np.bincount(
         part[name],
         np.nan_to_num(_stated(trace, "flops", rows, name, seen, of_events=False)),
-        len(made),
+        len(frame),
     )
-    made["xprof_runs"] = np.divide(
-        named, made["flops"], out=np.ones(len(made)), where=made["flops"].to_numpy(np.float64) > 0
+    frame["xprof_runs"] = np.divide(
+        named,
+        frame["flops"],
+        out=np.ones(len(frame)),
+        where=frame["flops"].to_numpy(np.float64) > 0,
     )
     by_memory = _by_memory(trace, seen)
     for column, each in by_memory.items():
-        made[column] = np.bincount(part[name], each[name], len(made))
-    made["runs"] = np.bincount(part[name], minlength=len(made)).astype(np.float64)
-    made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
-    _count_custom_calls(made, out)
-    made["xprof_flops"] = made["flops"]
-    return table, OpParts.of(made)
+        frame[column] = np.bincount(part[name], each[name], len(frame))
+    frame["runs"] = np.bincount(part[name], minlength=len(frame)).astype(np.float64)
+    frame["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
+    _count_custom_calls(frame, activity)
+    frame["xprof_flops"] = frame["flops"]
+    return table, OpParts.of(frame)
 
 
-def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:
+def _count_custom_calls(parts: pd.DataFrame, activity: act.Activity) -> None:
     """Fills in what custom calls do of which nobody counted it: what their program tells, else NaN.
 
     Every kernel reads or writes something: where a custom call states 0 bytes, its FLOPs are no
     count of it either.
     """
-    rows = np.flatnonzero((made["category"] == "custom-call") & (made["bytes"] == 0))
+    rows = np.flatnonzero((parts["category"] == "custom-call") & (parts["bytes"] == 0))
     columns = ("flops", "normalized_flops", "bytes", "memory_bytes")
-    values = {name: made[name].to_numpy(np.float64, copy=True) for name in (*columns, "xprof_runs")}
+    values = {
+        name: parts[name].to_numpy(np.float64, copy=True) for name in (*columns, "xprof_runs")
+    }
     keys = zip(
-        *(made[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")), strict=True
+        *(parts[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")),
+        strict=True,
     )
     for row, (host, program, name, runs) in zip(rows.tolist(), keys, strict=True):
-        cost = out.programs.cost(host, program, name)
+        cost = activity.programs.cost(host, program, name)
         for column in columns:
             values[column][row] = np.nan if cost is None else getattr(cost, column) * runs
         values["xprof_runs"][row] = 0.0
     for column, counted in values.items():
-        made[column] = counted
+        parts[column] = counted
 
 
 def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:
@@ -190,14 +196,14 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
     Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto (operation_type, memory_space,
     bytes_accessed), the content of `memory_access_breakdown`.
     """
-    known = trace.name_args.get("memory_access_breakdown", {})
+    breakdowns = trace.name_args.get("memory_access_breakdown", {})
     columns = (
         "memory_bytes",
         *(f"{memory}_{way}" for memory in _ON_CHIP.values() for way in ("read", "write")),
     )
-    out = {column: np.full(len(seen), np.nan) for column in columns}
+    bytes_by_column = {column: np.full(len(seen), np.nan) for column in columns}
     for i, code in enumerate(seen.tolist()):
-        data = known.get(code)
+        data = breakdowns.get(code)
         if not isinstance(data, bytes):
             continue
         sums = dict.fromkeys(columns, 0.0)
@@ -220,8 +226,8 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
         except ReadError:
             continue
         for column, moved in sums.items():
-            out[column][i] = moved
-    return out
+            bytes_by_column[column][i] = moved
+    return bytes_by_column
 
 
 def _stated(
@@ -230,14 +236,14 @@ def _stated(
     """A number of each run: what the event states itself, as custom calls do, else what stands with
     its name; NaN for neither.
     """
-    known = trace.name_args.get(stat, {})
-    each = [known.get(code) for code in seen.tolist()]
+    of_name = trace.name_args.get(stat, {})
+    each = [of_name.get(code) for code in seen.tolist()]
     values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
     column = trace.args.get(stat)
     if column is not None and of_events:
-        own = np.full(len(trace.events), np.nan)
-        own[column.event] = column.floats()
-        values = np.where(np.isnan(own[rows]), values, own[rows])
+        of_event = np.full(len(trace.events), np.nan)
+        of_event[column.event] = column.floats()
+        values = np.where(np.isnan(of_event[rows]), values, of_event[rows])
     return np.asarray(values, np.float64)
 
 
@@ -266,5 +272,5 @@ def _hlo_name(trace: Trace, code: int) -> str:
     full, short = str(trace.names[code]), str(trace.display[code])
     if short and short != full:
         return short
-    found = _EXPRESSION.match(full)
-    return found.group(1) if found else full
+    match = _EXPRESSION.match(full)
+    return match.group(1) if match else full

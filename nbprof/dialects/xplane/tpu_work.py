@@ -43,15 +43,15 @@ def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
         return Work.empty().frame()
     of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
     rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.misplaced)
-    at, start, end = self_spans(trace, rows)
-    code, seen = pd.factorize(events.name[at])
+    owner, start, end = self_spans(trace, rows)
+    code, seen = pd.factorize(events.name[owner])
     table = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
-    out = (
-        marked(events, at, placed.host, group, placed.device)
+    work = (
+        marked(events, owner, placed.host, group, placed.device)
         .frame()
         .assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
     )
-    return out.assign(start=start, end=end)
+    return work.assign(start=start, end=end)
 
 
 def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -76,10 +76,10 @@ def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     reached = np.where(first, events.start[above], np.append(0, end[child[:-1]])[: len(child)])
     has_child = np.zeros(len(events), np.bool_)
     has_child[above] = True
-    whole = ~has_child[rows]
-    event = np.concatenate([rows[whole], above, above[last]])
-    low = np.concatenate([start[whole], reached, end[child[last]]])
-    high = np.concatenate([end[whole], start[child], events.end[above[last]]])
+    innermost = ~has_child[rows]
+    event = np.concatenate([rows[innermost], above, above[last]])
+    low = np.concatenate([start[innermost], reached, end[child[last]]])
+    high = np.concatenate([end[innermost], start[child], events.end[above[last]]])
     keep = high > low
     return event[keep], low[keep], high[keep]
 

@@ -81,9 +81,9 @@ def find(
     if len(by_host) == 1:
         [(number, rows)] = by_host.items()
         for search in searches:
-            found = search(trace, rows, lane_kind)
-            if found is not None and _covers(trace, rows, found):
-                return _steps(groups, host, {number: found}), _unit(found)
+            candidate = search(trace, rows, lane_kind)
+            if candidate is not None and _covers(trace, rows, candidate):
+                return _steps(groups, host, {number: candidate}), _unit(candidate)
     recordings = {number: _recording(trace, rows) for number, rows in by_host.items()}
     how = (
         f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
@@ -119,11 +119,11 @@ def waits(steps: ProgramSteps, iterations: Placed) -> pd.DataFrame:
     return pd.DataFrame(spans).assign(device=-1, cls=act.HOST_WAIT_INPUT)
 
 
-def _covers(trace: Trace, rows: Int64s, found: Found) -> bool:
+def _covers(trace: Trace, rows: Int64s, units: Found) -> bool:
     """Whether units take most of the time in which a host worked."""
     events = trace.events
     recorded = events.end[rows].max() - events.start[rows].min()
-    return bool((found.end - found.begin).sum() >= repeats.MOST_OF * recorded)
+    return bool((units.end - units.begin).sum() >= repeats.MOST_OF * recorded)
 
 
 def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
@@ -139,38 +139,38 @@ def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
     return np.flatnonzero((of_lane & ~aside)[events.lane] & ~left_out[events.name])
 
 
-def _steps(groups: Groups, host: npt.NDArray[np.integer], found: dict[int, Found]) -> ProgramSteps:
+def _steps(groups: Groups, host: npt.NDArray[np.integer], units: dict[int, Found]) -> ProgramSteps:
     tables = []
-    for number, one in found.items():
+    for number, host_units in units.items():
         above = int(groups.group[host == number].max(initial=-1)) + 1
-        count = len(one.begin)
+        count = len(host_units.begin)
         names = (
             [RECORDING]
-            if one.kind == RECORDING
-            else [f"{one.kind} {index}" for index in range(count)]
+            if host_units.kind == RECORDING
+            else [f"{host_units.kind} {index}" for index in range(count)]
         )
         group = above + np.arange(count)
         columns = {
             "host": number,
             "group": group,
-            "event": one.event,
-            "begin": one.begin,
-            "end": one.end,
+            "event": host_units.event,
+            "begin": host_units.begin,
+            "end": host_units.end,
             "name": names,
         }
         tables.append(pd.DataFrame(columns))
     return ProgramSteps(pd.concat(tables, ignore_index=True), complete=True)
 
 
-def _unit(found: Found) -> Unit:
-    if found.agreement is None:
-        return Unit(found.kind, f"No steps are marked. The {found.how}. {CHOOSE}")
-    share = f"{100 * found.agreement:.0f}%"
+def _unit(units: Found) -> Unit:
+    if units.agreement is None:
+        return Unit(units.kind, f"No steps are marked. The {units.how}. {CHOOSE}")
+    share = f"{100 * units.agreement:.0f}%"
     how = (
-        f"No steps are marked. The {found.how}: an estimate that fits {share} of the events."
+        f"No steps are marked. The {units.how}: an estimate that fits {share} of the events."
         f" {CHOOSE}"
     )
-    return Unit(found.kind, how, found.agreement)
+    return Unit(units.kind, how, units.agreement)
 
 
 def _recording(trace: Trace, rows: Int64s) -> Found:
@@ -232,9 +232,9 @@ def _signatures(trace: Trace, rows: Int64s) -> Int64s:
     inner = rows
     for _ in range(_DEEPEST):
         child = np.minimum(inner + 1, len(events) - 1)
-        inside = events.parent[child] == inner
-        inner = np.where(inside, child, inner)
-        name = np.where(inside, events.name[child].astype(np.int64) + 1, 0)
+        in_inner = events.parent[child] == inner
+        inner = np.where(in_inner, child, inner)
+        name = np.where(in_inner, events.name[child].astype(np.int64) + 1, 0)
         code = np.unique(code * (len(trace.names) + 1) + name, return_inverse=True)[1].reshape(-1)
     return code
 
@@ -254,22 +254,24 @@ def _by_thread(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -
     return _repeating(trace, outer, "event", "thread")
 
 
-def _repeating(trace: Trace, rows: Int64s, what: str, lane: str) -> Found | None:
+def _repeating(trace: Trace, rows: Int64s, event_kind: str, lane: str) -> Found | None:
     events = trace.events
     rows = rows[events.duration[rows] > 0]
     if not len(rows):
         return None
     rows = repeats.on_busiest_lane(events, rows)
-    found = repeats.find(_signatures(trace, rows))
-    if found is None:
+    repeated = repeats.find(_signatures(trace, rows))
+    if repeated is None:
         return None
-    first = rows[found.first]
+    first = rows[repeated.first]
     begin = events.start[first]
-    end = np.append(begin[1:], events.end[rows[found.end - 1]])
+    end = np.append(begin[1:], events.end[rows[repeated.end - 1]])
     if (end <= begin).any():
         return None
     sequence = (
-        f"a single {what}" if found.length == 1 else f"the sequence of {found.length:,} {what}s"
+        f"a single {event_kind}"
+        if repeated.length == 1
+        else f"the sequence of {repeated.length:,} {event_kind}s"
     )
     how = f"{len(first):,} iterations are repeats of {sequence} on the busiest {lane}"
-    return Found(ITERATION, how, found.agreement, first, begin, end)
+    return Found(ITERATION, how, repeated.agreement, first, begin, end)

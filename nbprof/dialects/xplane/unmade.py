@@ -29,7 +29,7 @@ _THREADS, _ASKS = "tf_data_", "tf_data_iterator_get_next"
 _PYTHON = "PyFunc"
 
 
-def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFrame:
+def waited(placed: Placed, activity: act.Activity, work: pd.DataFrame) -> pd.DataFrame:
     """Work in which steps that run no op also wait for input while their batch is made, or while a
     pipeline's Python holds up a call.
     """
@@ -38,11 +38,11 @@ def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFram
     makers = _on_threads(placed)
     if not len(calls) or not makers.any():
         return work
-    ops = _ops(placed, out, makers)
+    ops = _ops(placed, activity, makers)
     python = np.flatnonzero(makers & ending(placed.trace.names, events.name, _PYTHON)[events.name])
     returning = _returning(placed, calls)
     around = calls[placed.named(_CALL)[events.name[calls]]]
-    made = work[
+    work_of_steps = work[
         makers[work["event"].to_numpy(np.int64)] & (work["cls"].to_numpy() == act.HOST_COMPUTE)
     ]
     parts = [work]
@@ -51,7 +51,7 @@ def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFram
         calling = _covered(placed, around[placed.host[around] == host])
         interpreting = _covered(placed, python[placed.host[python] == host])
         candidates = [
-            calling.rows_inside(made[made["host"] == host]),
+            calling.rows_inside(work_of_steps[work_of_steps["host"] == host]),
             interpreting.rows_inside(returning[returning["host"] == host]),
         ]
         parts += [
@@ -67,12 +67,14 @@ def _on_threads(placed: Placed) -> Flags:
     return np.asarray(lanes.to_numpy(np.bool_)[placed.trace.events.lane], np.bool_)
 
 
-def _ops(placed: Placed, out: act.Activity, makers: Flags) -> Int64s:
+def _ops(placed: Placed, activity: act.Activity, makers: Flags) -> Int64s:
     """What a step does meanwhile: ops of its own, runs of compiled programs, and compiling."""
-    ops = out.host_ops.frame()
-    own = ops["event"].to_numpy(np.int64)[~ops["dataset"].to_numpy(np.bool_)]
+    ops = activity.host_ops.frame()
+    host_ops = ops["event"].to_numpy(np.int64)[~ops["dataset"].to_numpy(np.bool_)]
     named = placed.named(_COMPILED, *COMPILES)[placed.trace.events.name] & placed.on_host
-    return np.concatenate([own[~makers[own]], cpu_ops.run_rows(placed), np.flatnonzero(named)])
+    return np.concatenate(
+        [host_ops[~makers[host_ops]], cpu_ops.run_rows(placed), np.flatnonzero(named)]
+    )
 
 
 def _returning(placed: Placed, calls: Int64s) -> pd.DataFrame:

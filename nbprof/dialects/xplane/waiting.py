@@ -38,12 +38,12 @@ def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     lane = trace.events.lane[event]
     parts = [work[~waited]]
     for thread, calls in work[waited].groupby(lane[waited], sort=False):
-        others = work[
+        other_work = work[
             (on_host | on_device) & (lane != thread) & (work["host"] == calls["host"].iloc[0])
         ]
         # Work of no length keeps nothing busy: it must not split a wait into parts below the
         # latency.
-        idle = Intervals.of_rows(others).rows_outside(calls)
+        idle = Intervals.of_rows(other_work).rows_outside(calls)
         idle = idle[idle["end"] - idle["start"] > LATENCY_PS]
         parts += [calls, idle.assign(cls=np.int16(act.HOST_WAIT_DEVICE))]
     return Work.of(*parts).frame()
