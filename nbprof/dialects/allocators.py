@@ -1,6 +1,4 @@
-"""Common handling of allocator events from every producer: bytes in use if they state none, and NA
-for unknowns.
-"""
+"""Allocator events of every producer: computes missing bytes in use, and NA for unknowns."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
 
 
 def allocation_table(activity: act.Activity, **arrays: object) -> pd.DataFrame:
-    """The `allocations` table of columns that a producer states; of the others numbers are NA,
-    texts empty.
-    """
+    """The `allocations` table from stated columns; missing numbers are NA, missing texts empty."""
     count = len(arrays["event"])  # type: ignore[arg-type]
     unknown: dict[np.dtype[Any], object] = {
         np.dtype(np.int64): pd.arrays.IntegerArray(
@@ -85,8 +81,9 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None
 
 
 def _freed_first(address: Int64s, size: Int64s) -> int:
-    """Bytes of the blocks of one memory that were allocated before the first event: what happens
-    first at their address is a free.
+    """Bytes of blocks of one memory that were allocated before the first event.
+
+    The first event at their address is a free.
 
     Without them less would be in use than the blocks that are known to be live.
     """

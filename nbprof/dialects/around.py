@@ -1,6 +1,4 @@
-"""Calls of Python that are not the program's: what starts it, the event loop, the threads of a
-notebook's kernel and of nbprof.
-"""
+"""Calls of Python outside the program: start, event loop, threads of the kernel and nbprof."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ NOTE = "what started the code"
 
 @dataclass(frozen=True)
 class Names:
-    """How a recorder writes calls of Python, as patterns of the begin of their names.
+    """Patterns for the beginnings of the names of a recorder's calls of Python.
 
     Attributes
     ----------
@@ -45,7 +43,7 @@ _OWN_THREADS = (
     r"nbprof[/\\](?:capture[/\\](?:(?:bounds|python_samples)\.py\(\d+\): _run|jax\.py\(\d+\): wait)"
     r"|notebook[/\\]live_status\.py\(\d+\): _run)\b"
 )
-# What of the standard library the kernel and nbprof call, and that calls nothing of a program.
+# Modules of the standard library that the kernel and nbprof call, and that call no program.
 _HELPERS = (
     r"enum|selectors|socket|weakref|_weakrefset|queue|hmac|codeop|signal|linecache|pathlib|"
     r"json[/\\]__init__|<frozen importlib\._bootstrap>|<frozen abc>"
@@ -123,8 +121,7 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
     levels = nesting.levels(parent)
     for level in levels[1:]:
         outer[level] &= outer[parent[level]]
-    # The first call under those decides: what a library calls for itself is no call of the program,
-    # whatever is in it.
+    # The first call under those decides: calls of a library to itself are not the program's.
     first = ~outer & ~next_to_start[name] & ((parent < 0) | outer[parent])
     for level in reversed(levels):
         below = level[parent[level] >= 0]

@@ -1,6 +1,4 @@
-"""Times of a trace that cannot be, replaced or left out before anything is made of it, and what the
-receipt says of them.
-"""
+"""Replaces impossible times of a trace before it is interpreted, and reports them."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ _NO_LAUNCH = 1 << 62
 
 
 class Mender:
-    """The times of a trace while they are looked at, host by host. A dialect says which events are
-    what.
+    """Checks the times of a trace, host by host; a dialect selects the events.
 
     Attributes
     ----------
@@ -73,11 +70,11 @@ class Mender:
         raise NotImplementedError
 
     def calls(self, host: int) -> Int64s:
-        """What may have launched them."""
+        """Calls of a host that may have launched its device work."""
         raise NotImplementedError
 
     def images(self, host: int) -> Int64s:
-        """What lies on devices and lasts as long as the work in it."""
+        """Events on devices that last as long as the work inside."""
         raise NotImplementedError
 
     def lanes_of(self, host: int) -> list[tuple[int, int]]:
@@ -134,8 +131,7 @@ class Mender:
         self.replace(rows, durations.of_device(spans, host_end, waited, called))
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
-        """What put each piece of work on its lane, -1 for a piece by itself: work of one launch may
-        run side by side.
+        """The launch of each piece of work, -1 for none: work of one launch may run concurrently.
 
         Parameters
         ----------
@@ -168,9 +164,7 @@ class Mender:
     def _waits(
         self, rows: Int64s, calls: Int64s, launch: Int64s
     ) -> tuple[tuple[Int64s, Int64s], Int64s]:
-        """Calls that waited for all work of the only device, and when the launch of each piece of
-        work had ended.
-        """
+        """Calls that waited for the only device, and the end of the launch of each piece of work."""
         events = self.trace.events
         named = np.array(
             [torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_
@@ -184,9 +178,7 @@ class Mender:
         return (events.start[waits], events.start[waits] + self.duration[waits]), called
 
     def device_notes(self, host: int) -> None:
-        """Images of annotations on devices, which last as long as the work in them: where that was
-        replaced, they end with what is left.
-        """
+        """Shortens annotations on devices to the end of the work inside, where that was replaced."""
         events = self.trace.events
         work = self.work(host)
         wrong = work[self.duration[work] != events.duration[work]]
@@ -222,9 +214,7 @@ class Mender:
         return bool(torchnames.STEP.match(str(self.trace.names[self.trace.events.name[row]])))
 
     def apply(self) -> None:
-        """Gives the trace the times as they are to be; what the file states stays with the
-        events.
-        """
+        """Gives the trace the corrected times; the stated ones become args of the events."""
         events = self.trace.events
         misplaced = np.sort(np.array(self.misplaced, np.int64))
         if len(misplaced):
@@ -246,9 +236,7 @@ class Mender:
         self.trace.events = type(events)(events.lane, events.name, self.start, self.duration)
 
     def _set_aside(self, misplaced: Int64s) -> None:
-        """Lets misplaced work take no time, within that of its lane, so that it does not stretch
-        the recording. The order stays.
-        """
+        """Gives misplaced work no duration and a time within that of its lane; the order stays."""
         events = self.trace.events
         sound = np.ones(len(events), np.bool_)
         sound[misplaced] = False
@@ -266,9 +254,7 @@ class Mender:
         self._begin_with(sound)
 
     def _begin_with(self, sound: npt.NDArray[np.bool_]) -> None:
-        """The recording of a host begins with its first event of a sound time, where one of another
-        time came before all others.
-        """
+        """Lets the recording of a host begin with its first event that has a possible time."""
         trace, start = self.trace, self.trace.events.start
         late = list(trace.late_ps) or [0] * len(trace.hosts)
         if len(late) != len(trace.hosts) or (len(late) > 1 and not trace.late_ps):
@@ -283,7 +269,7 @@ class Mender:
         trace.late_ps = late
 
     def about_misplaced(self) -> list[Note]:
-        """What the receipt says of device work whose time cannot be."""
+        """Notes on device work at impossible times."""
         if not self.misplaced:
             return []
         rows = np.array(self.misplaced, np.int64)
@@ -299,7 +285,7 @@ class Mender:
         return [Note("warning", text)]
 
     def notes(self) -> list[Note]:
-        """What the receipt says of replaced durations."""
+        """Notes on replaced durations."""
         events = self.trace.events
         if self.duration is events.duration:
             return []
@@ -339,7 +325,7 @@ class Mender:
         return Note("warning", text)
 
     def places(self, rows: Int64s) -> str:
-        """How many events lie on which stream, line or thread."""
+        """Number of events per stream, line or thread."""
         lanes = self.trace.lanes
         several = len(self.trace.hosts) > 1
         places = []

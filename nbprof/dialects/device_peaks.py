@@ -1,5 +1,4 @@
-"""Device peaks: operations per second by architecture, and bytes per second of its memories; of
-known GPUs also by their name.
+"""Peak operations and memory bandwidth of devices, by architecture or by name.
 
 Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide;
 AMD's CDNA white papers. As in XProf one number is given for all precisions: the largest of fp32 and
@@ -93,8 +92,7 @@ _STATED = {
 
 
 def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
-    """Peak bandwidth of on-chip memories, by the names of `nbprof.activity.given_peaks.ON_CHIP`, as
-    far as the plane tells it.
+    """Peak bandwidth of on-chip memories, by the names of `nbprof.activity.given_peaks.ON_CHIP`.
 
     A TPU states its own. The shared memory of an NVIDIA multiprocessor has 32 banks of 4 bytes,
     read once a clock; of 8 bytes on Kepler (3.x), once every second clock on Fermi (2.x). The local
@@ -129,9 +127,7 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
 
 
 class Named(NamedTuple):
-    """What the data sheet of a device says, of products without sparsity: tera operations a second,
-    gigabytes a second (0: it can't).
-    """
+    """Data sheet of a device without sparsity: tera operations and gigabytes per second (0: none)."""
 
     half: float
     bfloat16: float
@@ -191,9 +187,7 @@ those of the matrix cores.
 
 
 def by_name(name: str) -> dict[str, float]:
-    """The peaks of a device that is known by its name: operations a second by precision, and
-    `memory` in bytes a second; {} of others.
-    """
+    """Peaks of a device by its name: operations per second by precision, and `memory`; else {}."""
     match = next((peaks for pattern, peaks in _NAMED if pattern.match(name)), None)
     if match is None:
         return {}

@@ -1,5 +1,4 @@
-"""Durations that cannot be: of device work and of what threads did, mended before anything is
-summed up.
+"""Replaces impossible durations of device work and of calls before anything is summed up.
 
 Profilers now and then write a wrong end. One kernel of 20 µs that states 3 s makes every average of
 a short recording wrong, so such an event counts with what the other calls of its name take, and the
@@ -31,7 +30,7 @@ Flags = npt.NDArray[np.bool_]
 # An end may be off by less than this, ps: clocks of devices drift, and dependent kernels begin
 # early.
 SLACK_PS = 1_000_000_000
-# What the duration must be of those of all other calls of the name.
+# Least ratio of a wrong duration to those of all other calls of the name.
 _MAGNITUDE, _FAR_MAGNITUDE = 10, 100
 # Some files have whole microseconds: a duration of 0 is none of a magnitude.
 _SHORTEST_PS = 1_000_000
@@ -77,7 +76,7 @@ class Spans:
 
     @property
     def end(self) -> Int64s:
-        """Where each ends."""
+        """The end of each event."""
         return self.start + self.duration
 
 
@@ -161,8 +160,7 @@ def misplaced(
 
 
 def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
-    """Which collectives waited at the start of the recording for ranks that came later, and what
-    each takes without that.
+    """Collectives that waited for late ranks when recording began, and their time without it.
 
     The first one of a stream waits for ranks whose recording, or whose first step, began later. A
     wait in any later one is what the program does in each step.
@@ -183,9 +181,7 @@ def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
 
 
 def of_threads(calls: Spans) -> Int64s:
-    """The durations of nested calls, with those that end long after the call around them replaced
-    by what other calls of the name take.
-    """
+    """Durations of nested calls; those that end long after the call around them are replaced."""
     duration = calls.duration
     if not len(duration) or duration.max() < SLACK_PS:
         return duration
@@ -199,8 +195,7 @@ def of_threads(calls: Spans) -> Int64s:
 
 
 def of_ops(ops: Spans, until: Int64s) -> Int64s:
-    """The durations of ops of compiled programs, with those that cannot be replaced by what they
-    are at most.
+    """Durations of ops of compiled programs; impossible ones become the longest possible ones.
 
     Ops of control flow contain those that they run, so that an op which contains others proves
     nothing. But an op ends with its program, no op contains itself, and one that never runs others
@@ -236,9 +231,7 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
 
 
 def outside(ops: Spans, runs: Spans) -> Flags:
-    """Ops that begin long before or after all runs of programs, which contain every other op.
-    `runs` are those of the same core.
-    """
+    """Ops that begin long before or after all runs of programs of their core, which contain ops."""
     if not len(runs.start) or not len(ops.start):
         return np.zeros(len(ops.start), np.bool_)
     begin, reach = runs.start, np.maximum.accumulate(runs.end)
@@ -254,8 +247,7 @@ def outside(ops: Spans, runs: Spans) -> Flags:
 
 
 def of_markers(steps: Spans) -> Int64s:
-    """The durations of step markers, with those that reach over the begin of the next step cut
-    there.
+    """Durations of step markers, trimmed to the begin of the next step.
 
     Parameters
     ----------
@@ -272,9 +264,7 @@ def of_markers(steps: Spans) -> Int64s:
 
 
 def _until_next_call(calls: Spans) -> Int64s:
-    """How long after the begin of each call the next one of its name begins on its lane; `_NEVER`
-    after the last.
-    """
+    """Time from each call to the next of its name on its lane; `_NEVER` after the last."""
     order = np.lexsort((calls.start, calls.name, calls.lane))
     alike = (np.diff(calls.lane[order]) == 0) & (np.diff(calls.name[order]) == 0)
     limit = np.full(len(order), _NEVER, np.int64)
@@ -283,9 +273,7 @@ def _until_next_call(calls: Spans) -> Int64s:
 
 
 def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
-    """Long calls in which other ops begin, of names that no other call of theirs contains any;
-    without those known to be wrong.
-    """
+    """Long calls with ops inside whose names have none in any other call; without `wrong` ones."""
     n = len(wrong)
     following = np.minimum(np.arange(1, n + 1), n - 1)
     next_start = np.where(
@@ -298,9 +286,7 @@ def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
 
 
 def _next_of_another_launch(work: Spans) -> Int64s:
-    """The next event of each lane that another launch put there; the number of events where there
-    is none.
-    """
+    """The next event of each lane by another launch; the number of events if there is none."""
     n = len(work.start)
     by_itself = work.launch < 0
     changes = np.append(
@@ -313,9 +299,7 @@ def _next_of_another_launch(work: Spans) -> Int64s:
 
 
 def _ended_meanwhile(work: Spans, following: Int64s, asked: Flags) -> Int64s:
-    """How much later work of the lane ended long before each of some events did; of the next
-    few.
-    """
+    """Number of the next few events of a lane that ended long before each event did."""
     result = np.zeros(len(following), np.int64)
     rows = np.flatnonzero(asked)
     lane, end = work.lane, work.end
@@ -327,9 +311,7 @@ def _ended_meanwhile(work: Spans, following: Int64s, asked: Flags) -> Int64s:
 
 
 def _waited_at(waited: tuple[Int64s, Int64s], called: Int64s) -> Int64s:
-    """When a call that was made after the launch of each had waited for the device; `_NEVER` where
-    none did.
-    """
+    """Time at which a call after the launch of each had waited for the device; else `_NEVER`."""
     begin, end = waited
     if not len(begin):
         return np.full(len(called), _NEVER, np.int64)
@@ -346,9 +328,7 @@ def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
 
 
 def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
-    """Work that begins when the recording had ended for as long as it lasted; a few events at most.
-    Without those known to be wrong.
-    """
+    """Work that begins after a gap as long as the recording; a few events, without wrong ones."""
     rows = np.flatnonzero(~wrong)
     rows = rows[np.argsort(work.start[rows], kind="stable")]
     is_wrong = np.zeros(len(wrong), np.bool_)
@@ -363,9 +343,7 @@ def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
 
 
 def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
-    """Work of another magnitude than its other calls that is, for most of its time, all that seems
-    to have been recorded.
-    """
+    """Work of another magnitude than its other calls that is alone for most of its time."""
     end = work.end
     late = (end - others_end >= SLACK_PS) & (work.duration >= SLACK_PS)
     if not late.any():
@@ -378,9 +356,7 @@ def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
 
 
 def _other_calls(spans: Spans, candidates: Flags) -> tuple[Int64s, Int64s, Int64s]:
-    """By event, of the other calls of its name that are no candidates: the longest, the median, and
-    how many there are.
-    """
+    """Longest, median and number of the other calls of each event's name, without candidates."""
     n = len(candidates)
     longest, median, count = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     for name in np.unique(spans.name[candidates]).tolist():

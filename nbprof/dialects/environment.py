@@ -1,6 +1,4 @@
-"""The environment of a run, as far as the file states it: versions, start and duration of the
-recording.
-"""
+"""The environment of a run: stated versions, start and duration of the recording."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _VERSION = re.compile(r"(.+)_version\Z")
 
 
 def environment(trace: Trace) -> dict[str, object]:
-    """What the file states of the run.
+    """Facts about the run that the file states.
 
     Returns
     -------
@@ -61,9 +59,7 @@ def origin_ns(trace: Trace) -> int:
 
 
 def _duration_s(trace: Trace) -> float | None:
-    """The length of the recording, as it is stated or else as its events tell; of several hosts the
-    longest.
-    """
+    """Length of the recording, stated or by its events; the longest of several hosts."""
     rows = sanity.recorded(trace)
     length = dict(
         zip(
@@ -85,7 +81,7 @@ def _duration_s(trace: Trace) -> float | None:
 
 
 def _moments(planes: Iterable[Plane], key: str) -> list[int]:
-    """What planes state under a key, in ns; what is no whole number is damaged."""
+    """Integers that planes state under a key, in ns; other values are damaged."""
     texts = [str(plane.stats[key]) for plane in planes if key in plane.stats]
     return [int(text) for text in texts if text.isascii() and text.isdigit()]
 

@@ -35,14 +35,12 @@ class Placed:
 
     @property
     def names(self) -> list[str]:
-        """What each is called."""
+        """Name of each iteration."""
         return [f"{ITERATION} {number}" for number in range(1, len(self.start) + 1)]
 
 
 def placed(trace: Trace) -> Placed | None:
-    """The iterations that were recorded beside a trace; None where there are none, or where they
-    lie on another clock.
-    """
+    """Iterations recorded next to a trace; None if there are none, or on another clock."""
     recorded: Iterations | None = trace.iterations
     if recorded is None or not len(recorded) or len(trace.hosts) > 1:
         return None
@@ -57,8 +55,7 @@ def placed(trace: Trace) -> Placed | None:
 
 
 def first_events(trace: Trace, rows: Int64s, start: Int64s) -> Int64s:
-    """The event that stands for each iteration: the first of some events at or after its start, or
-    the last of all.
+    """The event of each iteration: the first at or after its start, else the last one.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""Ranges that a program names itself (`record_function`, NVTX, `TraceAnnotation`, mstx), apart from
-those that frameworks name.
+"""Ranges that a program names itself (`record_function`, NVTX, `TraceAnnotation`, mstx).
 
 A recording marks both in the same way, so that a name decides: frameworks use few, which are listed
 here by their beginnings. PyTorch's `Optimizer.step#AdamW.step` is listed as what it is, beside
@@ -56,7 +55,7 @@ def chosen(trace: Trace, rows: Int64s, test: Callable[[str], bool]) -> Int64s:
 
 
 def personal_in_torch(name: str) -> bool:
-    """Whether a name is one that neither PyTorch nor a library of CUDA gives."""
+    """True for a name that neither PyTorch nor a library of CUDA gives."""
     if not name.strip() or _OF_TORCH.match(name) or name in act.WAITS_FOR_ITEMS:
         return False
     return not (
@@ -67,9 +66,7 @@ def personal_in_torch(name: str) -> bool:
 
 
 def personal_in_xspace(name: str) -> bool:
-    """Whether a name is one that neither TensorFlow nor JAX gives to an event that lies in no other
-    of theirs.
-    """
+    """True for a name that neither TensorFlow nor JAX gives to an outermost event."""
     return bool(name.strip()) and not _XLA.match(name) and name not in act.WAITS_FOR_ITEMS
 
 
@@ -79,9 +76,7 @@ def family(name: str) -> str:
 
 
 def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
-    """Rows of events without those that mark steps, and those that are called as these but for
-    their numbers.
-    """
+    """Rows of events without markers of steps, and without others of the same name but numbers."""
     codes = np.unique(trace.events.name[marks[marks >= 0]]).tolist()
     marked = {family(str(trace.names[code])) for code in codes}
     return chosen(trace, rows, lambda name: family(name) not in marked) if marked else rows

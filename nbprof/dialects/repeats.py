@@ -1,5 +1,4 @@
-"""Repetition in a sequence of events: which event begins each repeat, and how well the repeats
-agree.
+"""Finds repeats in a sequence of events: the first event of each, and their agreement.
 
 The repeats are those of a loop whose body does the same work each time: the kernels that a stream
 runs, or the ops that a thread runs. An event of the body that runs a fixed number of times in each
@@ -62,17 +61,14 @@ class Repeats:
 
 
 def on_busiest_lane(events: Events, rows: Int64s) -> Int64s:
-    """Those of some events that are on the lane on which they take most time, in the order of
-    time.
-    """
+    """Events on the lane on which they take most time, in time order."""
     busy = np.bincount(events.lane[rows], events.duration[rows].astype(np.float64))
     rows = rows[events.lane[rows] == busy.argmax()]
     return rows[np.argsort(events.start[rows], kind="stable")]
 
 
 def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
-    """The repetition that most events of a sequence fit; of equally good ones that with the most
-    repeats.
+    """The repetition that most events of a sequence fit, with the most repeats if equally good.
 
     None where no repetition has at least `AGREEMENT`.
 
@@ -97,8 +93,7 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
 
 
 def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | None:
-    """The repetition of which repeats are parts, as layers are of a model, where not all parts are
-    alike.
+    """The repetition whose parts are repeats, as layers of a model are parts of a step.
 
     No event needs to occur once in each: the parts are compared by what they consist of.
     """
@@ -120,9 +115,7 @@ def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | Non
 
 
 def _from_the_first(codes: npt.NDArray[np.integer], first: Int64s) -> Int64s:
-    """The borders of the same repeats from as early as the events before the first one are those
-    that end each of the others.
-    """
+    """Borders of the same repeats, beginning with the earliest matching event."""
     if len(first) < FEWEST:
         return first
     longest = min(int(first[0]), _length(first) - 1)
@@ -140,7 +133,7 @@ def _length(first: Int64s) -> int:
 
 
 def _better(candidate: Repeats, best: Repeats) -> bool:
-    """Whether more events fit, or as many and there are more repeats."""
+    """True if more events fit, or as many with more repeats."""
     if abs(candidate.agreement - best.agreement) <= _EQUAL:
         return len(candidate.first) > len(best.first)
     return candidate.agreement > best.agreement
@@ -182,7 +175,7 @@ def _candidates(counts: Int64s) -> list[int]:
 
 
 def _borders(codes: npt.NDArray[np.integer], counts: Int64s, count: int) -> Int64s:
-    """Where the first event begins that occurs a number of times."""
+    """Index of the first event with a number of occurrences."""
     position = np.flatnonzero(counts[codes] == count)[0]
     return np.flatnonzero(codes == codes[position])
 
@@ -200,7 +193,7 @@ def _agreement(codes: npt.NDArray[np.integer], first: Int64s, end: int) -> float
 
 
 def _end_of_last(codes: npt.NDArray[np.integer], first: Int64s, end: int) -> int:
-    """Where the last repeat ends: behind its last event that the repeat before has as often."""
+    """End of the last repeat: behind its last event that the previous one has as often."""
     before = np.bincount(codes[first[-2] : first[-1]], minlength=int(codes.max()) + 1)
     last = int(first[-1])
     for position in range(int(first[-1]), end):

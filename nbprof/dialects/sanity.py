@@ -1,6 +1,4 @@
-"""What looks wrong in a readable profile: notes for the receipt, so that no figure is trusted more
-than its events deserve.
-"""
+"""Checks of a readable profile: notes on everything that makes figures less reliable."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ _SERIOUS = 0.01
 
 
 def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note]:
-    """Slices of some kinds of lane that begin inside a neighbour and end after it: they can't both
-    be drawn where they are.
+    """Slices that begin inside a neighbour and end after it: both cannot be drawn as recorded.
 
     Parameters
     ----------
@@ -87,9 +84,7 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
 
 
 def unlaunched(count: int, total: int) -> list[Note]:
-    """Work on the device whose launch was not recorded: its op and its step are known only from
-    itself.
-    """
+    """Device work without a recorded launch: only the work itself may state its op and step."""
     if not count:
         return []
     text = (
@@ -101,8 +96,7 @@ def unlaunched(count: int, total: int) -> list[Note]:
 
 
 def recorded(trace: Trace) -> pd.DataFrame:
-    """What each host recorded: `host`, `events`, `on_device` (those of devices), `start` and `end`
-    of all of them in ps.
+    """By host: `host`, `events`, `on_device` (events of devices), `start` and `end` in ps.
 
     `begin` is when its recording began: with its own clock, or with an event before that.
     """
@@ -142,8 +136,7 @@ def recorded(trace: Trace) -> pd.DataFrame:
 
 
 def length_ps(recorded: pd.DataFrame) -> int | None:
-    """The longest recording of a host, ps: clocks of hosts may be apart, and from the first of one
-    to the last of another is no time.
+    """The longest recording of a host, ps: clocks of hosts may differ, so spans are per host.
 
     None without events.
     """
@@ -152,8 +145,7 @@ def length_ps(recorded: pd.DataFrame) -> int | None:
 
 
 def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
-    """Hosts that recorded nothing, that lack the devices or the steps the others have, or that
-    recorded at another time.
+    """Hosts without events, without the devices or steps of the others, or of another time.
 
     Parameters
     ----------

@@ -1,6 +1,4 @@
-"""Lanes that are split into several: the events of each side of a lane come to lie on one of their
-own.
-"""
+"""Splits lanes into several: the events of each side of a lane get a separate lane."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ _SIDES = 8
 
 
 class Moved(Mapping[str, ArgColumn]):
-    """The args of events that were put into another order; a column is moved when it is first asked
-    for.
+    """The args of reordered events; a column is reordered when it is first asked for.
 
     Parameters
     ----------
@@ -51,8 +48,9 @@ class Moved(Mapping[str, ArgColumn]):
 
 
 def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events) -> Int64s | None:
-    """Gives every side of a lane a lane of its own, behind all others but the first side; the new
-    order of events, None for the old one.
+    """Splits each lane by side; the first side stays, others follow.
+
+    Returns the new order of events, None if it is unchanged.
 
     Adds to `trace.lanes`: `row` (the lane that it was a part of, which flows mean) and `side`.
 

@@ -1,5 +1,4 @@
-"""Which kernels run on Tensor Cores (AMD: matrix cores) and how wide their numbers are, by their
-names, and which ops could, by theirs.
+"""Use of Tensor Cores (AMD: matrix cores) and width of numbers by names of kernels and ops.
 
 Sources: the kernel names of cuBLAS, cuDNN, CUTLASS, FlashAttention, Tensile and Composable Kernel
 as profiles show them. Up to Ampere they hold the shape of the matrix instruction, from Hopper on
@@ -41,8 +40,8 @@ _NVIDIA_YES = re.compile(
     r"[Mm]arlin(?:_24)?<|sm(?:90|100|103|120)a?_(?:fp8|bf16|f16)\w*gemm|gemm_(?:bf16|fp8|f16)_|"
     r"mma_sync"
 )
-# Triton's kernels bear the name of their Python function: matrix products as such are told, the
-# unit that runs them is not (fp32 without TF32 runs on the ordinary ones).
+# Triton's kernels have the name of their Python function: it tells products, but not their unit
+# (fp32 without TF32 does not run on Tensor Cores).
 _COMPILED_PRODUCT = re.compile(r"[A-Za-z_]\w*(?:\.kd)?\Z")
 _PRODUCT = re.compile(
     r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|"
@@ -63,8 +62,7 @@ _AMD_NO = re.compile(
 
 @lru_cache(maxsize=1 << 18)
 def uses_tensor_core(kernel: str, amd: bool = False) -> int:
-    """Whether a kernel runs on Tensor Cores by its name: YES, NO, or UNKNOWN for a matrix product
-    that Triton compiled.
+    """YES if a kernel runs on Tensor Cores by its name, NO, or UNKNOWN for Triton's products.
 
     Parameters
     ----------
@@ -102,9 +100,7 @@ _INTEGERS = re.compile(r"<[^()]*(?<!\w)(?:bool|short|int|long|unsigned)\b")
 
 @lru_cache(maxsize=1 << 18)
 def kernel_precision(kernel: str) -> int:
-    """16 (fp16, bf16, fp8) or 32 (or more, or integers) bit by a kernel's name; 0 where the name
-    says neither.
-    """
+    """16 (fp16, bf16, fp8) or 32 (wider, or integers) bits by a kernel's name; 0 if unknown."""
     if _NAME_16.search(kernel):
         return 16
     return 32 if _NAME_32.search(kernel) or _INTEGERS.search(kernel) else 0
@@ -122,8 +118,7 @@ _LIBRARY = re.compile(r"(?i)cu(?:blas|dnn|tlass|fft|sparse)|[sdczh]gemm|convolve
 
 @lru_cache(maxsize=1 << 18)
 def takes_only_32_bit(kernel: str) -> bool:
-    """Whether a kernel was written by hand for pointers to `float` or `double`, as its demangled
-    signature states.
+    """True for hand-written kernels that take pointers to `float` or `double`, by the signature.
 
     No setting of a framework changes its types: `matmul_k(float*, float*, float*, int)`. Functions
     in namespaces and templates over types are those of libraries, which have others for 16 bits.
@@ -173,9 +168,7 @@ _AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
 
 
 def uses_tensor_core_in_xprof(kernel: str, vendor: str) -> bool:
-    """What XProf 2.24.2 says of a kernel's name: by lists that end with Ampere, and never where the
-    file states no vendor.
-    """
+    """XProf 2.24.2's answer: by lists that end with Ampere, False without a stated vendor."""
     if vendor == "AMD":
         return any(part in kernel for part in _XPROF_AMD) or bool(_AMD_TILE.search(kernel))
     return vendor == "Nvidia" and any(part in kernel for part in _XPROF_NVIDIA)
@@ -215,8 +208,7 @@ _ELIGIBLE_TYPE = re.compile(
 
 @lru_cache(maxsize=1 << 18)
 def op_is_eligible(name: str, kind: str = "") -> bool:
-    """Whether an op of TensorFlow or JAX does what Tensor Cores are for, by its name, or by its
-    type.
+    """True for ops of TensorFlow or JAX that Tensor Cores can run, by name or type.
 
     The type tells more than XProf's rule, which knows names alone: a convolution that was fused
     bears the name of what it was fused with, as `conv2d/Relu` of type `_FusedConv2D`.
@@ -234,20 +226,18 @@ _ELIGIBLE_CALL = re.compile(
 
 
 def hlo_is_eligible(opcode: str, target: str) -> bool:
-    """Whether an HLO op is a matrix product, convolution or attention: by its opcode, or by what a
-    custom call calls.
-    """
+    """True for matrix products, convolutions and attention, by opcode or custom call target."""
     return opcode in ("dot", "convolution", "ragged-dot", "scaled-dot") or (
         opcode == "custom-call" and bool(_ELIGIBLE_CALL.match(target))
     )
 
 
 def op_is_eligible_in_xprof(name: str) -> bool:
-    """What XProf 2.24.2 says of an op's name."""
+    """XProf 2.24.2's answer for an op's name."""
     return name.endswith(_ELIGIBLE_END) or any(part in name for part in _ELIGIBLE_PART)
 
 
 def einsum_of_two(equation: str) -> bool:
-    """Whether an einsum's `equation` has two inputs, which makes it a matrix product."""
+    """True if an einsum's `equation` has two inputs, which makes it a matrix product."""
     left, arrow, _ = equation.partition("->")
     return bool(arrow) and equation.count("->") == 1 and left.count(",") == 1

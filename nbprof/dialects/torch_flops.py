@@ -44,8 +44,9 @@ def dot(x: Shape, y: Shape) -> int:
 
 
 def convolution(x: Shape, weight: Shape, output: Shape, *, transposed: bool) -> int:
-    """Of an input (n, channels, ...): of each place of the output, or of the input of a transposed
-    one, the whole filter.
+    """Operations of a convolution: the filter at each position of the output.
+
+    For a transposed one, at each position of the input.
     """
     return prod((x if transposed else output)[2:]) * prod(weight) * x[0] * 2
 
@@ -53,9 +54,7 @@ def convolution(x: Shape, weight: Shape, output: Shape, *, transposed: bool) -> 
 def convolution_backward(
     output: Shape, x: Shape, weight: Shape, mask: Sequence[bool], groups: int, *, transposed: bool
 ) -> int:
-    """Of the gradients that `mask` asks for (of the input, of the weight), `out` being the gradient
-    of the output.
-    """
+    """Operations of the gradients that `mask` asks for (input, weight); `output` is a gradient."""
     flops = 0
     if mask[0]:
         flops += convolution(output, weight, x, transposed=not transposed)
@@ -66,9 +65,7 @@ def convolution_backward(
 
 
 def attention(query: Shape, key: Shape, value: Shape) -> int:
-    """Of (batch, heads, length, depth): the scores, and their product with the values; keys may
-    have fewer heads.
-    """
+    """Operations of the scores and their product with the values; keys may have fewer heads."""
     (b, heads, length, depth), (b_k, heads_k, keys, depth_k), (b_v, heads_v, values, depth_v) = (
         query,
         key,

@@ -1,6 +1,4 @@
-"""Chrome traces that are not PyTorch's: those that XLA exported for TensorFlow and JAX, and any
-other.
-"""
+"""Chrome traces of other producers: XLA's exports for TensorFlow and JAX, and any other."""
 
 from __future__ import annotations
 
@@ -41,13 +39,12 @@ LEFT_OUT = (
 
 
 def is_xla(trace: Trace) -> bool:
-    """Whether TensorFlow or JAX wrote the trace: its processes are the planes of an XSpace."""
+    """True if TensorFlow or JAX wrote the trace: its processes are the planes of an XSpace."""
     return any(_PLANE.match(p.name) for p in trace.planes)
 
 
 class Typed(Mapping[str, ArgColumn]):
-    """The args of a trace in which every value was written as a text, with the types that they had
-    before.
+    """The args of a trace whose values were all written as texts, with their original types.
 
     Parameters
     ----------
@@ -102,9 +99,7 @@ class Typed(Mapping[str, ArgColumn]):
 
 
 def _with_full_names(trace: Trace) -> None:
-    """Names the events by what the export moved into `long_name`; the short name, which stands in
-    its place, is what they display.
-    """
+    """Names the events by `long_name`; the short name, which the export has, is their display."""
     column = trace.args.get("long_name")
     if column is None:
         return
@@ -120,15 +115,13 @@ def _with_full_names(trace: Trace) -> None:
 
 
 def _with_launching_ops(trace: Trace) -> None:
-    """Adds `level 0`, the op that launched a kernel: an export lacks it, but has the annotation
-    that it begins.
-    """
+    """Adds `level 0`, the op of a kernel: exports lack it, but have its annotation's beginning."""
     column = trace.args.get("annotation")
     if column is None or "level 0" in trace.args:
         return
     event, text = column.of(TEXT)
     codes, index = np.unique(text, return_inverse=True)
-    # What describes it stands behind it: `op#edge_name=copy#`.
+    # A description may follow: `op#edge_name=copy#`.
     ops = [trace.strings[code].partition("#")[0] for code in codes.tolist()]
     has_op = np.array([op != "" for op in ops], np.bool_)[index.reshape(-1)]
     value = len(trace.strings) + index.reshape(-1)[has_op]

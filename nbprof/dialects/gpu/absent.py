@@ -1,5 +1,4 @@
-"""Why a recording has no kernels, ops, allocations or batches, in sentences that hold for what the
-file shows.
+"""Sentences on why a recording has no kernels, ops, allocations or batches.
 
 A file without kernels is one of five: launches were recorded, so the kernels were lost; calls into
 the runtime were recorded, but none of them launches anything; the program shows that it used a GPU,
@@ -44,14 +43,12 @@ LOST = (
 
 
 def launches(links: Links) -> int:
-    """How many calls launch a kernel or a graph. What was captured into a graph launches
-    nothing.
-    """
+    """Number of calls that launch a kernel or a graph, without captured ones."""
     return int(np.isin(call_kinds(links), _LAUNCHES).sum())
 
 
 def lost_kernels(links: Links) -> int:
-    """How many launches there are if no kernel was recorded; 0 if any was."""
+    """Number of launches if no kernel was recorded; 0 if any was."""
     return 0 if len(links.rows(KERNEL)) else launches(links)
 
 
@@ -146,8 +143,7 @@ def ops(links: Links) -> str:
 
 
 def host_recorded(links: Links) -> bool:
-    """Whether the file shows that the CPU was recorded, or shows nothing that could have been
-    recorded without it.
+    """True if the CPU was recorded, or if nothing in the file would show it.
 
     Annotations, Python calls and allocations are recorded with the CPU alone. A recording of CUDA
     alone has calls or work of a device: at least that in which the profiler waits for the device at
@@ -178,15 +174,14 @@ def batches(links: Links) -> str:
 
 
 def traits(links: Links, hosts: Hosts) -> set[str]:
-    """What the lack of kernels means for the verdict."""
+    """Traits of a recording that lacks kernels, for the verdict."""
     if lost_kernels(links) or _unseen_proof(links, hosts) or _unseen_gpus(links, hosts):
         return {act.LOST_KERNELS}
     return set()
 
 
 def _unseen_gpus(links: Links, hosts: Hosts) -> int:
-    """How many GPUs the machine has of which nothing was recorded, so that they may have been used;
-    0 where they were not.
+    """Number of the machine's GPUs that may have been used but were not recorded.
 
     A recording of CUDA has calls, at least that in which the profiler waits for the device at the
     end.
@@ -197,9 +192,7 @@ def _unseen_gpus(links: Links, hosts: Hosts) -> int:
 
 
 def _only_host_memory(links: Links) -> bool:
-    """Whether allocations were recorded, and all are the host's: ops on a device allocate their
-    results there.
-    """
+    """True if there are allocations, all of the host: ops on a device allocate there."""
     if len(links.work) or len(links.calls):
         return False
     rows = links.rows(MEMORY)
@@ -209,18 +202,14 @@ def _only_host_memory(links: Links) -> bool:
 
 
 def _unseen_proof(links: Links, hosts: Hosts) -> str:
-    """What shows that the program used a GPU of which no work was recorded, as the end of a
-    sentence; '' where nothing does.
-    """
+    """Evidence of a used but unrecorded GPU, as the end of a sentence; '' for none."""
     if len(links.work) or launches(links):
         return ""
     return _called_for_work(links) or _used_gpu(links, hosts)
 
 
 def _unseen(links: Links, subject: str = "") -> str:
-    """Why the work of a GPU that was used is not there, and what helps, as the rest of a
-    sentence.
-    """
+    """Reason and remedy for missing work of a used GPU, as the rest of a sentence."""
     if len(links.calls):
         return (
             f"no work of the GPU was recorded{subject and f', so {subject}'}. It was started before the"
@@ -230,8 +219,9 @@ def _unseen(links: Links, subject: str = "") -> str:
 
 
 def _called_for_work(links: Links) -> str:
-    """The calls that copy, or wait for a device that is busy; the longest wait is left out, as a
-    first call initializes the device.
+    """Calls that copy or wait for a busy device, without the longest wait.
+
+    A first call initializes the device, which takes long.
     """
     kinds = call_kinds(links)
     if copies := int(np.isin(kinds, _COPIES).sum()):
@@ -246,7 +236,7 @@ def _called_for_work(links: Links) -> str:
 
 
 def _used_gpu(links: Links, hosts: Hosts) -> str:
-    """What the program did that needs a GPU, as the end of a sentence; '' if nothing shows it."""
+    """Evidence that the program needs a GPU, as the end of a sentence; '' for none."""
     allocated = links.trace.arg("Device Type", 0)[links.rows(MEMORY)]
     if not np.isin(allocated, _HOST_MEMORY).all():
         return "allocated memory of a device"

@@ -1,5 +1,4 @@
-"""What kernels of `torch.compile` were made of: the runs of compiled graphs in a trace, beside what
-inductor says of these graphs.
+"""Matches runs of compiled graphs in a trace with inductor's description of the graphs.
 
 Names of kernels are unique within a graph only, and library calls (`aten::addmm`) have no name of
 their own. So a run goes by the graph that calls the same kernels in the same order; where several
@@ -24,9 +23,7 @@ _LIBRARY = re.compile(r"(?:extern_kernels\.|torch\.ops\.\w+\.|aten::|\w+::)(\w+)
 
 
 def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int64s]:
-    """The kernels that something is known of, and the place among them that each event of a nest
-    is, or lies in; -1.
-    """
+    """The described kernels, and the index of the one that each event of a nest is or is in, -1."""
     numbers: dict[Kernel, int] = {}
     number_of_event = np.full(len(nest.rows), -1, np.int64)
     if not programs or not len(nest.rows):
@@ -56,9 +53,7 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
 
 
 def _plain(name: str) -> str:
-    """What a kernel or an op is called by both: `addmm` for `extern_kernels.addmm` and
-    `aten::addmm`.
-    """
+    """Common name of a kernel or op: `addmm` for `extern_kernels.addmm` and `aten::addmm`."""
     match = _FUSED.match(name) or _LIBRARY.match(name)
     return match[1] if match else name
 
@@ -66,9 +61,7 @@ def _plain(name: str) -> str:
 def _match(
     called: tuple[str, ...], programs: Sequence[Program], listed: list[list[str]]
 ) -> list[Kernel | None]:
-    """The kernel that each of the calls of one run is: of the programs with the same calls;
-    allocations and views are none.
-    """
+    """The kernel of each call of a run, by programs with the same calls; None for allocations."""
     fitting: list[list[Kernel | None]] = []
     for program, names in zip(programs, listed, strict=True):
         listed_names = set(names)
@@ -81,7 +74,7 @@ def _match(
 
 
 def _shared(several: Sequence[Kernel | None]) -> Kernel | None:
-    """What graphs that all fit say together of a call."""
+    """The facts in which all fitting graphs agree on a call."""
     known = [kernel for kernel in several if kernel is not None]
     if len(known) < len(several):
         return None
@@ -100,9 +93,7 @@ def _by_name(
     programs: Sequence[Program],
     numbers: dict[Kernel, int],
 ) -> None:
-    """Kernels in no run that is known, as those of a graph that was captured in part: by their
-    names, where these mean one thing.
-    """
+    """Finds kernels outside of matched runs by name, where a name means one thing."""
     named: dict[str, list[Kernel]] = {}
     for kernel in (
         kernel for program in programs for kernel in program if _FUSED.match(kernel.name)
@@ -116,5 +107,5 @@ def _by_name(
 
 
 def is_fused(kernel: Kernel) -> bool:
-    """Whether inductor made the kernel, rather than called a library."""
+    """True for a kernel that inductor generated, False for a call of a library."""
     return bool(_FUSED.match(kernel.name))

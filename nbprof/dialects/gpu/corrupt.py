@@ -1,6 +1,4 @@
-"""Times of a trace of PyTorch, or of another recorder of GPUs, that cannot be, and collectives that
-wait at its start.
-"""
+"""Impossible times in recordings of GPUs, and collectives that wait at their start."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from nbprof.display import wording
 
 @dataclass
 class Mended:
-    """What was replaced.
+    """The replaced times.
 
     Attributes
     ----------
@@ -43,8 +41,7 @@ class Mended:
 
 
 def mend(trace: Trace, kind: Kinds) -> Mended:
-    """Replaces durations in `trace.events` that cannot be, and leaves out what collectives waited
-    at the start.
+    """Replaces impossible durations in `trace.events` and trims waits of first collectives.
 
     Parameters
     ----------
@@ -140,7 +137,7 @@ class _Mender(Mender):
             self.replace(rows, taken)
 
     def about_waits(self, rows: Int64s) -> list[Note]:
-        """What the receipt says of collectives that waited at the start."""
+        """Notes on collectives that waited at the start."""
         if not len(rows):
             return []
         events = self.trace.events

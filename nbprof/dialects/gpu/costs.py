@@ -1,4 +1,4 @@
-"""What the ops of PyTorch computed and moved, where it ran: for the roofline.
+"""Operations and bytes of PyTorch's ops on the device that ran them, for the roofline.
 
 Device work counts for the op that launched it; on a profile without a device the self time of an op
 is that work. An op hands on what an op of the same kind inside it does (`aten::linear` to
@@ -40,7 +40,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def recorded(links: Links) -> bool:
-    """Whether the file has shapes of inputs."""
+    """True if the file has shapes of inputs."""
     return ARGS[0] in links.trace.args
 
 
@@ -95,8 +95,8 @@ class Costs:
         return kind
 
     def _handed_on(self, kind: Int64s) -> tuple[Flags, Flags]:
-        """By op: whether a product runs in this product, and whether anything of its kind runs in
-        it.
+        """By op: True for products with a product inside, and for ops with one of their kind
+        inside.
         """
         group = kind.copy()
         group[np.isin(kind, _PRODUCTS)] = _PRODUCTS[0]
@@ -109,9 +109,10 @@ class Costs:
         return inner & (group == _PRODUCTS[0]), inner
 
     def _recomputed(self) -> Flags:
-        """By op: whether it ran a second time, for the backward pass: autograd numbered it, as it
-        does in the forward pass, within a node of the backward pass. So it does, too, where
-        gradients of gradients are asked for.
+        """By op: True if it ran a second time, for the backward pass.
+
+        Autograd numbered it as in the forward pass, but within a node of the backward pass. That
+        also happens for gradients of gradients.
         """
         trace, parent = self.links.trace, self.ops.parent
         number, thread = (
@@ -129,9 +130,7 @@ class Costs:
         return forward & within
 
     def _owner(self, ops: Int64s, kind: Int64s) -> Int64s:
-        """The innermost op with a formula from each op outwards; the op itself where there is
-        none.
-        """
+        """The innermost op with a formula from each op outwards; the op itself if there is none."""
         owner = ops.copy()
         open_ = np.flatnonzero(ops >= 0)
         climbed = ops.copy()
@@ -144,15 +143,13 @@ class Costs:
         return owner
 
     def _on_devices(self, kind: Int64s, hands_on: Flags) -> tuple[pd.DataFrame, Int64s]:
-        """A run for each op and device, with the time of the work that it launched there, and the
-        run of each piece of work.
-        """
+        """A run per op and device with the time of its work, and the run of each piece of work."""
         links, work = self.links, self.work
         events, names, rows = links.trace.events, self.names, work.rows
         elsewhere = self._leaves() | work.collective
         owner = np.where(elsewhere, links.work_op, self._owner(links.work_op, kind))
         of_op = owner >= 0
-        # What has no op goes by the annotation around it, else by its own name.
+        # Work without an op counts for the annotation around it, else for its own name.
         label = np.where(
             of_op,
             self.name[owner],
@@ -163,7 +160,7 @@ class Costs:
         category[(category == 0) | (category == _NOTHING)] = _CODE[OTHER]
         category[elsewhere] = _CODE[TRANSFER]
         category[work.collective] = _CODE[COMMUNICATION]
-        # Work without an op is a run of its own.
+        # Each piece of work without an op is a separate run.
         owner_or_work = np.where(of_op, owner, len(kind) + np.arange(len(rows)))
         host, device = links.host[rows], links.device[rows]
         first, run = unique_rows(
@@ -201,9 +198,7 @@ class Costs:
         )
 
     def _replays(self) -> Int64s:
-        """By device work: the launch of the graph that it is of, -1: an op that was captured runs
-        with each.
-        """
+        """By device work: the launch of its graph, -1: a captured op runs with each launch."""
         launch, trace = self.links.launch, self.links.trace
         graph = np.array(
             [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in trace.names], np.bool_
@@ -222,9 +217,7 @@ class Costs:
         ]
 
     def _on_host(self, kind: Int64s, inner: Flags) -> pd.DataFrame:
-        """A run for each op, with the self time of what in it has no formula; what only hands on
-        does no work.
-        """
+        """A run per op, with the self time of inner ops without a formula; wrappers do no work."""
         links, names = self.links, self.links.trace.names
         events, rows = links.trace.events, self.ops.rows
         kind = np.where(inner, _NOTHING, kind)
@@ -253,9 +246,7 @@ class Costs:
         )
 
     def _parts(self, runs: pd.DataFrame) -> tuple[CostParts, CostRuns]:
-        """What the runs are runs of, an op with shapes and types of its inputs, and the runs with
-        what each cost.
-        """
+        """The `cost_parts`, ops with shapes and types of inputs, and the runs with their costs."""
         trace = self.links.trace
         op = runs["op"].to_numpy(np.int64)
         text = [np.where(op >= 0, trace.text_arg(arg, self.ops.rows)[op], -1) for arg in ARGS]
@@ -307,9 +298,7 @@ def _shapes(text: str) -> str:
 
 
 def _precision(dtype: str, matrix: bool) -> str:
-    """What an op computes with, as data sheets of devices call it; float32 products on Tensor Cores
-    are TF32.
-    """
+    """The precision of an op, as data sheets name it; TF32 for float32 on Tensor Cores."""
     short = dtype.removeprefix("c10::").lower()
     if short == "float":
         return "tf32" if matrix else "float32"
@@ -330,9 +319,7 @@ _PRECISIONS = {"half": "float16", "double": "float64", "long int": "int64", "int
 
 
 def _alone(links: Links, rows: Int64s, unknown: Flags) -> Int64s:
-    """Of device work of unknown cost the time in which its device ran no other, ps; 0 of all other
-    work.
-    """
+    """Time in which work of unknown cost was alone on its device, ps; 0 for other work."""
     events = links.trace.events
     alone = np.zeros(len(rows), np.int64)
     _, device = unique_rows(links.host[rows].astype(np.int64), pd.factorize(links.device[rows])[0])

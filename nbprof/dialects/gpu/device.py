@@ -1,6 +1,4 @@
-"""The device side of a Kineto trace: classes of device work, kernels with their launch shapes,
-copies, collectives, devices.
-"""
+"""The device side of a Kineto trace: classes of work, kernels, copies, collectives, devices."""
 
 from __future__ import annotations
 

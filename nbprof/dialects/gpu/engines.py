@@ -1,5 +1,4 @@
-"""Iterations of inference engines, by the annotations that these make around each: how many
-requests and tokens it has, and of which kind.
+"""Requests and tokens of the iterations of inference engines, by their annotations.
 
 vLLM (`annotate_profile` in vllm/v1/worker/gpu_worker.py, around the model's run, without sampling):
 
@@ -33,7 +32,7 @@ PREFILL, DECODE, MIXED, IDLE = "prefill", "decode", "mixed", "idle"
 
 
 class Iteration(NamedTuple):
-    """What the annotation of an iteration says; kind "" and -1 where it doesn't.
+    """Facts in the annotation of an iteration; "" and -1 for those that are missing.
 
     Attributes
     ----------
@@ -72,9 +71,7 @@ _SGLANG_MODES = {
 
 @lru_cache(maxsize=1 << 16)
 def annotated(name: str) -> Iteration | None:
-    """What the name of an annotation says about the iteration around which it is; None for another
-    name.
-    """
+    """The iteration that an annotation's name describes; None for another name."""
     if name.startswith("execute_"):
         return _of_vllm(name)
     return _of_sglang(name) if name.startswith("step[") else None
@@ -104,7 +101,7 @@ def _of_sglang(name: str) -> Iteration | None:
     if kind == PREFILL:
         return Iteration(kind, requests, requests, counts.get("toks", counts.get("c_sq", -1)), 0, 0)
     if kind == DECODE:
-        # What is verified are tokens of a draft; a sequence that decodes has one.
+        # Verification computes the tokens of a draft; a decoding sequence computes one.
         return Iteration(kind, requests, 0, 0, requests, requests if match[1] == "DECODE" else -1)
     if kind == MIXED:
         return Iteration(
@@ -114,7 +111,7 @@ def _of_sglang(name: str) -> Iteration | None:
 
 
 def labels(iterations: list[Iteration]) -> list[str]:
-    """What the steps are called: `decode 12`; an iteration of unknown kind is `iteration 12`."""
+    """Names of the steps: `decode 12`, or `iteration 12` for an unknown kind."""
     return [f"{iteration.kind or 'iteration'} {i}" for i, iteration in enumerate(iterations)]
 
 

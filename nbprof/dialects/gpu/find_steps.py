@@ -29,8 +29,10 @@ _MARKS = ("ProfilerStep", torchnames.OTHER_STEP, "Optimizer.step#", "enumerate("
 
 
 def find(links: Links, *, batches: bool = True) -> Steps:
-    """The steps: iterations of an inference engine, or `ProfilerStep#N`; else a host's optimizer
-    steps or the batches that it asked for.
+    """Finds the steps: iterations of an engine, marks, optimizer steps, or batches.
+
+    A host uses the first kind of these that it has; batches only with `batches`, since something
+    better may be known of the loop that asked for them.
 
     Without `batches` these are no steps: something better is known of the loop that asked for them.
     """
@@ -241,9 +243,7 @@ _RUNS_ON, _FEWEST_BEFORE = 100, 3
 
 
 def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s) -> str:
-    """What says that the last marker goes on long after the last work of its step, '' where nothing
-    does.
-    """
+    """Evidence that the last marker goes on long after the work of its step, '' for none."""
     length = done - begun
     if len(length) <= _FEWEST_BEFORE or length[-1] < _RUNS_ON * length[:-1].max():
         return ""
@@ -260,9 +260,7 @@ def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s
 
 
 def one_thread(links: Links, rows: Int64s) -> Int64s:
-    """Those events that lie on the lane with most of them, in time order, each after the end of the
-    one before.
-    """
+    """Events on the lane with most of them, in time order, without those inside others."""
     events = links.trace.events
     if not len(rows):
         return rows
@@ -275,9 +273,7 @@ def one_thread(links: Links, rows: Int64s) -> Int64s:
 
 
 def _last_of_cycle(links: Links, rows: Int64s) -> Int64s:
-    """Of several optimizers that step in turn, the one that ends the turn: the most frequent, of
-    equals the last to begin.
-    """
+    """The last of several optimizers that step in turn: the most frequent, else the last to begin."""
     events = links.trace.events
     if not len(rows):
         return rows
@@ -328,8 +324,7 @@ WHOLE_STEP = 0.8
 
 
 def by_work(matched: Int64s) -> tuple[int, str]:
-    """How many steps at the end have fewer device events than a whole one, and a sentence's part
-    that says so; 0 and '' for none.
+    """Number of incomplete steps at the end by their device events, and the evidence; 0 and ''.
 
     Parameters
     ----------
@@ -352,8 +347,9 @@ def by_work(matched: Int64s) -> tuple[int, str]:
 
 
 def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
-    """What says that the host broke off in the last step, '' where nothing does: it ran the first
-    ops of the steps before, and no others.
+    """Evidence that the last step ran only the first ops of the steps before, '' for none.
+
+    A step that equals any step before is complete: some loops run a check after every few steps.
 
     That holds for a step as well that follows two with a check behind their training, so it must
     not equal any step before.

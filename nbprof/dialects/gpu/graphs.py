@@ -108,7 +108,7 @@ def captures(links: Launched) -> list[Capture]:
         calls = taken[in_capture]
         lanes = events.lane[calls]
         at_once = (lanes[1:] != lanes[:-1]) & (events.start[calls][1:] < events.end[calls][:-1])
-        # A nested graph has nodes of its own, and simultaneous calls have no order.
+        # A nested graph has separate nodes, and simultaneous calls have no order.
         if not len(calls) or at_once.any() or (kinds[events.name[calls]] == 0).any():
             continue
         ops = [

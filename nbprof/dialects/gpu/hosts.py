@@ -1,6 +1,4 @@
-"""The files of a PyTorch run: one a process, which is a rank of a distributed job or the whole of a
-plain one.
-"""
+"""The files of a PyTorch run, one per process: a rank of a distributed job, or all of it."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ UNDESCRIBED = "undefined"
 
 
 class Hosts:
-    """What each file states about itself. Renames the hosts of the trace to their ranks, where the
-    files say which they are.
+    """Facts that each file states; renames the hosts of the trace to their ranks, if stated.
 
     Parameters
     ----------
@@ -47,8 +44,7 @@ class Hosts:
 
     @cached_property
     def process_groups(self) -> list[dict[str, str]]:
-        """What the program calls the process groups that each file lists (`group_desc`), by the
-        names that PyTorch gives them.
+        """The program's descriptions of process groups (`group_desc`), by PyTorch's names.
 
         PyTorch calls "undefined" what the program called nothing. Source:
         `torch.distributed.distributed_c10d._get_pg_config`.
@@ -77,7 +73,7 @@ class Hosts:
 
     @cached_property
     def amd(self) -> list[bool]:
-        """Whether the devices of each file are AMD's."""
+        """By file: True if its devices are AMD's."""
         return [
             any(
                 key in f

@@ -1,4 +1,4 @@
-"""Which side of the machine an event of a Kineto trace is on, and the lanes that follow from it.
+"""Splits the lanes of a Kineto trace into host and device sides, and names them.
 
 The category decides, never the process: device 0 and a process 0 of a container share their rows in
 the file, and what the GPU shows of the program's annotations lies on the same row as the kernels.
@@ -58,8 +58,7 @@ _CATEGORY = {
     "on_cpu": SAMPLED,
 }
 _RUNTIME = re.compile(r"\w+_(?:runtime|driver)\Z")
-# What other vendors call what their devices do, by the end of the category; what is no copy, fill,
-# note or wait is a kernel.
+# Device work of other vendors by the end of the category; everything else is a kernel.
 _OTHER_VENDORS = (
     (re.compile(r"memcpy\Z"), COPY),
     (re.compile(r"memset\Z"), FILL),
@@ -82,22 +81,18 @@ SLACK_PS = 1_000_000
 
 
 def category(cat: str) -> int:
-    """The kind of event that a category of the file stands for; 0 for one that PyTorch does not
-    write.
-    """
+    """The kind of event of a category; UNKNOWN for one that PyTorch does not write."""
     low = cat.lower()
     return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
 
 
 def launches_work(name: str) -> bool:
-    """Whether it is the name of a call that launches a kernel or a graph."""
+    """True for the name of a call that launches a kernel or a graph."""
     return torchnames.call_kind(name) in (torchnames.LAUNCH, torchnames.GRAPH)
 
 
 def kinds(trace: Trace) -> Kinds:
-    """uint8[events]: OP, KERNEL, ... by category; what old files call an operator is an annotation
-    where its name says so.
-    """
+    """uint8[events]: OP, KERNEL, ... by category; by name for annotations in old files."""
     codes = trace.text_arg("cat")
     seen = pd.unique(codes)
     table = np.zeros(int(seen.max(initial=-1)) + 2, np.uint8)
@@ -114,7 +109,7 @@ def kinds(trace: Trace) -> Kinds:
         kind[(kind == KERNEL) & np.isin(trace.events.name, moved)] = COPY
     launching = np.flatnonzero([launches_work(str(n)) for n in trace.names])
     if len(launching):
-        # On the device it stands for all that the call launched, and is no kernel.
+        # On the device it stands for all that the call launched; it is not a kernel.
         kind[(kind == KERNEL) & np.isin(trace.events.name, launching)] = DEVICE_NOTE
     if (kind > UNKNOWN).any():
         _of_other_vendors(trace, codes, kind)
@@ -125,9 +120,7 @@ def kinds(trace: Trace) -> Kinds:
 
 
 def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
-    """Finds the device work of categories that no list has: what lies in the process of a device,
-    or states its device and stream.
-    """
+    """Finds device work of unlisted categories: in a device's process, or with a stated stream."""
     lanes = trace.lanes
     on_device = np.array(
         [bool(_DEVICE.match(label)) for label in _texts(lanes, "labels")], np.bool_
@@ -159,7 +152,7 @@ class Nested(Events):
 
     @cached_property
     def self_time(self) -> Int64s:
-        """Each event's duration without what of the events directly in it lies in it, ps."""
+        """Each event's duration without the parts of its direct children inside it, ps."""
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         past = np.maximum(self.end[child] - self.end[above], 0)
@@ -169,8 +162,7 @@ class Nested(Events):
 
 
 def split(trace: Trace, kind: Kinds) -> Kinds:
-    """Gives every side of a row a lane of its own and names the lanes; returns the kinds in the new
-    order of events.
+    """Splits each row into a lane per side, names the lanes and returns the reordered kinds.
 
     Adds to `trace.lanes`: `row` (the lane that flows mean), `side` and `aside`.
     """
@@ -195,9 +187,7 @@ def _main_kind(trace: Trace, kind: Kinds) -> Int64s:
 
 
 def name_lanes(trace: Trace, kind: Kinds) -> None:
-    """Fills `kind device process thread note order` of the lanes: GPUs with their streams, then the
-    program's threads.
-    """
+    """Fills `kind device process thread note order` of the lanes: GPUs first, then threads."""
     lanes = trace.lanes
     main = _main_kind(trace, kind)
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
@@ -223,8 +213,7 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         if side == HOST:
             note = ""
             if main[i] == SAMPLED:
-                # What was seen of a thread from outside is no work beside what the thread itself
-                # did.
+                # Samples of a thread are not work besides the thread's own events.
                 main_one = tid.startswith("main thread") and (
                     (host, pid) in programs or not programs
                 )

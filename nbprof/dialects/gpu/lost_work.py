@@ -1,6 +1,4 @@
-"""Steps of which the recorder lost device work: what they took, and what their device did, is not
-known.
-"""
+"""Steps whose device work was partly lost: their times are unknown."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         Pieces of device work of each.
     """
     kernels = links.work[links.kind[links.work] == KERNEL]
-    # Where no kernel was recorded at all, that is said of the recording.
+    # A recording without any kernel has its own note.
     if len(matched) < 2 or not (links.host[kernels] == host).any():
         return
     launched, lost = _launches(links, host, steps)
@@ -48,7 +46,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     after = listed & ~lacking & ~silent & _after(steps, lacking)
     missing = lacking | silent | after
     complete = listed & ~missing
-    # Where all lost a little, none is better known than the others.
+    # If all steps lost a little, none is more reliable than the others.
     if complete.any() or 2 * lost.sum() > launched.sum():
         steps.lost |= {(host, int(group)) for group in steps.group[missing]}
     of_host = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
@@ -79,9 +77,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
 
 
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
-    """How many launches of kernels and graphs each step has, and how many of them have no device
-    work.
-    """
+    """By step: the number of launches of kernels and graphs, and of those without device work."""
     events, calls = links.trace.events, links.calls
     kinds = [
         torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH)
@@ -111,9 +107,7 @@ def _silent(launched: Int64s, matched: Int64s) -> Flags:
 
 
 def _after(steps: Steps, lacking: Flags) -> Flags:
-    """Steps that follow one with lost work, where steps begin when the device has done the work
-    before: that is not known then.
-    """
+    """Steps after one with lost work, if steps begin when the device has done the work before."""
     follows = np.append(False, lacking[:-1])
     late = steps.start > steps.begun
     sound = ~lacking & ~follows

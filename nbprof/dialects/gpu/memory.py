@@ -1,6 +1,4 @@
-"""Allocator events of a Kineto trace: the `[memory]` instants, one for each block that PyTorch's
-allocators hand out or take back.
-"""
+"""Allocator events of a Kineto trace: `[memory]` instants, one per block handed out or freed."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ _DEVICE_TYPES = {
 def allocations(
     links: Links, steps: Steps, activity: act.Activity
 ) -> tuple[pd.DataFrame, set[str]]:
-    """The `allocations` table, in time order, and the names of memories of which no event states
-    the total.
+    """The `allocations` table in time order, and the names of memories without stated totals.
 
     `heap` is what the allocator states as allocated after the event, `free` what it holds beyond
     that: an upper bound of what fragmentation costs. Files of PyTorch before 1.11 state no totals,
@@ -74,7 +71,7 @@ def allocations(
         for memory_code in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()
     }
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
-    # torch_npu and others write an address that is no number, or beyond int64; equal addresses
+    # torch_npu and others write addresses that are not numbers, or beyond int64; equal addresses
     # still mean the same block.
     address_or_na = or_na(address, address == -1)
     table = allocation_table(
@@ -95,7 +92,7 @@ def allocations(
 
 
 def without_totals(links: Links) -> bool:
-    """Whether the allocator events of the file lack what is allocated in all."""
+    """True if the allocator events of the file lack the total."""
     column = links.trace.args.get("Total Allocated")
     rows = links.rows(MEMORY)
     return bool(len(rows)) and (column is None or not np.isin(rows, column.event).any())
@@ -119,9 +116,7 @@ def _label(memory: str, host: str, several: bool) -> str:
 def _memory(
     links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, activity: act.Activity
 ) -> np.ndarray:
-    """Text code of the memory of each event: `CPU`, `GPU 0`, with its host in front where there are
-    several.
-    """
+    """Text code of the memory of each event: `CPU`, `GPU 0`, after its host if there are several."""
     hosts = links.trace.hosts
     families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
     other = str(families.iloc[0]).partition(" ")[0] if len(families) else "device"

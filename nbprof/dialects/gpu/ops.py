@@ -1,6 +1,4 @@
-"""Ops of PyTorch as a forest: each run with its shapes, the Python code that called it, and the
-device work it launched.
-"""
+"""Ops of PyTorch as a forest: runs with shapes, Python callers and launched device work."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ from nbprof.dialects.gpu.nest import Nest
 
 
 class Forest:
-    """What the threads of a host did, as `torch.profiler` sees it: ops, annotations and runtime
-    calls, nested by time.
+    """Ops, annotations and runtime calls of host threads, nested by time as in `torch.profiler`.
 
     Parameters
     ----------
@@ -91,9 +88,7 @@ class Forest:
         return total
 
     def _texts(self, arg: str, activity: act.Activity) -> Int32s:
-        """Codes of what was recorded of the inputs, such as their shapes, into `texts`; -1 where
-        nothing was.
-        """
+        """Codes into `texts` of an arg on the inputs, such as their shapes; -1 for none."""
         trace = self.trace
         codes = trace.text_arg(arg)[self.nest.rows]
         table = np.full(len(trace.strings) + 1, -1, np.int32)
@@ -106,9 +101,7 @@ class Forest:
 
     @cached_property
     def stacks(self) -> tuple[Int32s, Int32s, Stacks]:
-        """Which calls of Python each event lies in, and the chain of each call: by spans of
-        functions, else by the text of old files.
-        """
+        """Chains of Python calls of events and of calls, from spans or from texts of old files."""
         trace, rows = self.trace, self.nest.rows
         python = self.python
         if len(python.rows):
@@ -130,7 +123,7 @@ class Forest:
         # The codes are those of the stacks of `tables`, which come from the same calls.
         chain, _ = chains(python.parent, trace.events.name[python.rows], trace.names)
         table = TorchCalls(event=python.rows, parent=python.parent, stack=chain)
-        # On lanes of their own, so that nothing lies in them.
+        # Calls around the program have separate lanes: nothing is inside them.
         around = (
             (trace.lanes["side"] == AROUND).to_numpy()[python.lane]
             if "side" in trace.lanes
@@ -158,8 +151,7 @@ class Forest:
 
     @cached_property
     def forward(self) -> Int64s:
-        """The op of the forward pass that each op of the backward pass belongs to (-1: none):
-        PyTorch numbers them alike.
+        """The forward op of each op of the backward pass (-1: none), by PyTorch's numbers.
 
         Ops inside one of the backward pass belong where it does. The number counts ops that need a
         gradient, so that several nested ones have it; the one that began last before the backward
@@ -194,9 +186,7 @@ _KIND[[OP, ANNOTATION, CALL]] = act.TORCH_OP, act.TORCH_ANNOTATION, act.TORCH_CA
 
 
 def _last_before(keys: Int64s, times: Int64s, query_keys: Int64s, before: Int64s) -> Int64s:
-    """Position of the last row of the same key that is no later, -1; `keys`, `times` sorted by
-    both.
-    """
+    """Position of the last row of the same key that is not later, -1; rows sorted by key and time."""
     # Ranks of time keep the combined key within int64 for traces of any length.
     every = np.unique(np.concatenate([times, before]))
     size = len(every) + 1

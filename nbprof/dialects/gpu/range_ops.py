@@ -1,5 +1,4 @@
-"""Ops among ranges (NVTX, and ROCTx in its place on AMD): PyTorch writes one around each op, with
-what it knows of it in the text.
+"""Ops among NVTX or ROCTx ranges: PyTorch writes one around each op, with facts in its text.
 
 `emit_nvtx` (and `nsys profile --pytorch=autograd-nvtx`) write `aten::mm, seq = 12, op_id = 340,
 sizes = [[8, 8], [8, 8]]`: see `getNvtxStr` in torch/csrc/profiler/util.cpp.
@@ -26,9 +25,7 @@ _SPACE = re.compile(r"[A-Za-z_]\w*::\w")
 
 
 def name(trace: Trace, kind: Kinds) -> None:
-    """Gives ranges that are ops the op's name, and what else their text states as args; they become
-    ops in `kind`.
-    """
+    """Renames ranges to the ops that they are, in `kind` as well; the rest of the text is args."""
     codes = np.unique(trace.events.name[kind == ANNOTATION]).tolist()
     matches: dict[int, re.Match[str]] = {}
     for code in codes:

@@ -1,5 +1,4 @@
-"""What ranges that a program named (NVTX, ROCTx) say: its steps, which are those that count and
-hold what ran on the device.
+"""Steps by ranges that a program named (NVTX, ROCTx): those that count and launch work.
 
 A range marks a step where its name says so and nothing else: `step 12`, `iteration 3`, `Epoch 1
 batch 40/100`, `train_step`. Of these the family that lasts longest is taken whose ranges lie one
@@ -138,16 +137,12 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:
-    """Whether a counter rises from each range to the next; ranges that do not count are all called
-    the same.
-    """
+    """True if a counter rises from range to range; ranges without one all have the same name."""
     return all((not a and not b) or a < b for a, b in pairwise(numbers))
 
 
 def _launching(links: Links, host: int, marks: Int64s) -> bool:
-    """Whether at least half of some ranges launched work; on any thread, as a backward pass has one
-    of its own.
-    """
+    """True if at least half of the ranges launched work, on any thread (for backward passes)."""
     events = links.trace.events
     launched = links.launch[links.launch >= 0]
     if not len(launched):

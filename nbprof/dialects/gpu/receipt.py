@@ -1,6 +1,4 @@
-"""What readers of a PyTorch profile should know before trusting it: unlinked, overlapping and
-dropped events.
-"""
+"""Notes on a PyTorch profile: unlinked, overlapping and dropped events."""
 
 from __future__ import annotations
 
@@ -49,8 +47,9 @@ def notes(
     origins: Origins,
     lost: str = absent.LOST,
 ) -> list[Note]:
-    """Lines for the receipt, in the order in which they matter; `launches` is the table of the
-    activity.
+    """Notes for the receipt, in order of importance.
+
+    `launches` is the table of the activity, `lost` the reason and remedy if all kernels are lost.
 
     `lost` says why all kernels may be lost, and what helps.
     """
@@ -83,9 +82,7 @@ def _many(count: int, singular: str, plural: str = "") -> str:
 
 
 def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
-    """By host and group of a step: how often it asked DataLoaders for a batch; only steps that
-    did.
-    """
+    """Number of batches that each step requested from DataLoaders, by host and group, if any."""
     trace = links.trace
     rows = links.rows(OP, ANNOTATION, UNKNOWN)
     loader = np.array(
@@ -100,7 +97,7 @@ def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
 
 
 def _batches(links: Links, steps: Steps) -> list[Note]:
-    """How many batches a step takes, where it is more than one."""
+    """Number of batches per step, if more than one."""
     taken = pd.Series(list(batches_of(links, steps).values()), dtype=np.int64)
     if not len(taken):
         return []
@@ -213,9 +210,7 @@ def _other_vendors(links: Links) -> list[Note]:
 
 
 def _images(links: Links) -> list[Note]:
-    """Events of devices that are named as the call that launched something, and stand for all of
-    it.
-    """
+    """Events of devices that are named like a launching call and stand for all that it launched."""
     trace, events = links.trace, links.trace.events
     rows = links.rows(DEVICE_NOTE)
     named = np.array([launches_work(str(name)) for name in trace.names], np.bool_)
@@ -240,7 +235,7 @@ def _images(links: Links) -> list[Note]:
 
 
 def _captured(links: Links) -> list[Note]:
-    """Calls that were captured into graphs, which is no loss."""
+    """Calls that were captured into graphs: their missing work is not lost."""
     rows, start, end = links.captures
     if not len(rows):
         return []
@@ -259,7 +254,7 @@ def _captured(links: Links) -> list[Note]:
 
 
 def _graphs(links: Links) -> list[Note]:
-    """How many graphs were replayed, and whether it is known of what they were captured."""
+    """Number of replayed graphs, and of those with known captures."""
     graphs = links.graphs
     nodes = len(graphs.nodes)
     if not nodes:
@@ -293,9 +288,7 @@ def _graphs(links: Links) -> list[Note]:
 
 
 def _attributed(origins: Origins) -> list[Note]:
-    """How much time goes by an op, a module and a line of code; other recorders than PyTorch's know
-    no modules.
-    """
+    """Share of time with a known op, module and line of code; only PyTorch records modules."""
     shares = origins.shares() if _of_pytorch(origins.links) else None
     if shares is None:
         return []
@@ -311,7 +304,7 @@ def _attributed(origins: Origins) -> list[Note]:
 
 
 def _of_pytorch(links: Links) -> bool:
-    """Whether PyTorch recorded the trace, whose files state the version of their schema."""
+    """True if PyTorch recorded the trace: its files state the version of their schema."""
     several = links.trace.metadata.get("hosts")
     metadata = [links.trace.metadata, *(several.values() if isinstance(several, dict) else [])]
     return any(isinstance(facts, dict) and "schemaVersion" in facts for facts in metadata)
@@ -329,9 +322,7 @@ def _part(share: float) -> str:
 
 
 def _overlaps(links: Links) -> list[Note]:
-    """Kernels that overlap the previous one on their stream: dependent launches do; profiler errors
-    look the same.
-    """
+    """Kernels that overlap the previous one on their stream, by dependent launch or by error."""
     events, work = links.trace.events, links.work
     result = []
     if len(work):

@@ -1,6 +1,4 @@
-"""A recording of a program on GPUs, with what it ran on the host, on its way into the activity
-tables.
-"""
+"""A recording of a program on GPUs and on the host, turned into the activity tables."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ from nbprof.frameworks.framework import Framework
 def _by_host(
     annotations: Annotations, ranks: Sequence[int | None]
 ) -> dict[int, Mapping[int, Said]]:
-    """Annotations by host instead of rank; a single trace that states no rank has those of the only
-    rank there is.
-    """
+    """Annotations by host instead of rank; a single trace without a rank has the only ones."""
     if list(ranks) == [None] and len(annotations) == 1:
         return dict(enumerate(annotations.values()))
     return {
@@ -70,8 +66,7 @@ def _by_host(
 
 
 class GpuRecording(ABC):
-    """A recording on its way into the tables. The dialect of each recorder says what is different
-    there.
+    """A recording that becomes the tables; the dialect of each recorder adds the differences.
 
     Attributes
     ----------
@@ -162,14 +157,12 @@ class GpuRecording(ABC):
 
     @property
     def steps(self) -> Steps:
-        """The steps of all hosts, or the units that stand in their place where nothing marks
-        any.
-        """
+        """The steps of all hosts, or other units if nothing marks steps."""
         return self._units[0]
 
     @property
     def unit(self) -> Unit:
-        """What `steps` are."""
+        """The unit of `steps`."""
         return self._units[1]
 
     def _waited(self) -> set[tuple[int, int]]:
@@ -200,7 +193,7 @@ class GpuRecording(ABC):
 
     @property
     def _waits(self) -> bool:
-        """Whether the units are iterations that wait for items."""
+        """True if the units are iterations that wait for items."""
         return (
             self.iterations is not None
             and self.unit is self.iterations.unit
@@ -237,9 +230,7 @@ class GpuRecording(ABC):
         return ops.with_(**self.origins.of_ops(self.tables)), stacks, modules
 
     def _host_ops(self) -> HostOps:
-        """Framework ops, and the batches that a loop asked its DataLoader or iterator for;
-        `dataset` marks these and the ops inside.
-        """
+        """Framework ops and requested batches; `dataset` marks batches and the ops inside."""
         links, trace, activity = self.links, self.trace, self.tables
         named = np.fromiter(
             (torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names)
@@ -278,7 +269,7 @@ class GpuRecording(ABC):
         )
 
     def _calls(self) -> Calls:
-        """Calls into the runtime, cut at the borders of steps; group -1 for what lies in none."""
+        """Calls into the runtime, split at the borders of steps; group -1 outside of steps."""
         links, trace, activity = self.links, self.trace, self.tables
         rows = links.calls
         events = trace.events
@@ -304,9 +295,7 @@ class GpuRecording(ABC):
         )
 
     def _traits(self) -> set[str]:
-        """What advice is about: modules that ran, and with their number calls of Gloo and failures
-        of the allocator.
-        """
+        """Facts for advice: modules that ran, and counts of Gloo calls and out-of-memory errors."""
         names = [str(name) for name in self.trace.names]
         traits = {"DataParallel"} & {name.removesuffix(".forward") for name in names}
         for trait, codes in (
@@ -333,9 +322,7 @@ class GpuRecording(ABC):
         return traits
 
     def _ranges(self) -> Ranges:
-        """Ranges of the program, with the steps of its optimizers; nothing where only those were
-        recorded.
-        """
+        """Ranges of the program and steps of its optimizers; empty if there are only the latter."""
         links, trace = self.links, self.trace
         rows = links.rows(ANNOTATION)
         rows = rows[trace.events.duration[rows] > 0]
@@ -360,7 +347,7 @@ class GpuRecording(ABC):
         )
 
     def _optimizer_calls(self) -> OptimizerCalls:
-        """Where optimizers updated parameters: `Optimizer.step#Adam.step`."""
+        """Updates of parameters by optimizers: `Optimizer.step#Adam.step`."""
         trace = self.trace
         codes = [
             code for code, name in enumerate(trace.names) if str(name).startswith("Optimizer.step#")
@@ -379,9 +366,7 @@ class GpuRecording(ABC):
         )
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
-        """By name code: the step-time category whose colour a slice of that name takes in the trace
-        (0: none).
-        """
+        """By name code: the step-time category whose colour its slices have in the trace (0: none)."""
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         of_transfer = {
             "H2D": "input",
@@ -406,9 +391,7 @@ class GpuRecording(ABC):
 
 
 def _engine_iterations(links: Links, steps: Steps, activity: act.Activity) -> EngineIterations:
-    """The `engine_iterations` table of the activity; the rows of hosts of which steps are
-    iterations.
-    """
+    """The `engine_iterations` table of the activity, for steps that are iterations."""
     rows = [
         i
         for i, step in enumerate(zip(steps.host.tolist(), steps.group.tolist(), strict=True))

@@ -21,9 +21,7 @@ _SCOPE = "gpu_model_runner: forward"
 
 
 class Found(NamedTuple):
-    """The iterations of a host: what marks them, what that says, when the host began and ended
-    each, ps, and what they are called.
-    """
+    """The iterations of a host: marks, descriptions, begin and end on the host (ps), and a noun."""
 
     marks: Int64s
     said: list[Iteration]
@@ -33,9 +31,7 @@ class Found(NamedTuple):
 
 
 def find(links: Links, host: int) -> Found | None:
-    """The iterations of a host in time order; None where nothing marks any, and of a program that
-    trains as well.
-    """
+    """The iterations of a host in time order; None without marks or for a program that trains."""
     trace, events = links.trace, links.trace.events
     names = [str(name) for name in trace.names]
     by_code = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
@@ -81,9 +77,7 @@ def _one_thread(links: Links, rows: Int64s) -> Int64s:
 
 
 def _training(links: Links, host: int, marks: Int64s) -> bool:
-    """Whether the iterations are parts of steps: of a trainer that generates with an engine in its
-    process.
-    """
+    """True if iterations are parts of steps, as of a trainer with an engine in its process."""
     trace, events = links.trace, links.trace.events
     rows = links.rows(ANNOTATION)
     rows = rows[links.host[rows] == host]

@@ -1,4 +1,4 @@
-"""What the host and the devices did in each step, and the class of each call."""
+"""Work of the host and the devices in each step, and the class of each call."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ def call_classes(links: Links) -> Int64s:
 
 
 def call_kinds(links: Links) -> Int64s:
-    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; a call that copies is told
-    by the direction of the copy.
-    """
+    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; copies by direction."""
     codes = links.trace.events.name[links.calls]
     table = np.zeros(len(links.trace.names), np.int64)
     for code in pd.unique(codes).tolist():

@@ -1,6 +1,4 @@
-"""The steps of a recording: when each began and ended, on the host and with the device work
-launched in it.
-"""
+"""The steps of a recording: begin and end on the host, and with their device work."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ def markers(
 def spread(
     steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no
-    step is left out.
-    """
+    """Spans split at the borders of steps, without those outside: span, group, start, end (ps)."""
     parts: list[tuple[Int64s, ...]] = []
     for host_index in np.unique(steps.host).tolist():
         host_steps = np.flatnonzero(steps.host == host_index)

@@ -1,5 +1,4 @@
-"""The unit of a recording without marked steps: iterations that were recorded beside it, repeats in
-its events, or the recording itself.
+"""The unit of a recording without marked steps: iterations, repeats, or the recording.
 
 In this order: iterations of the loop of a recorded cell; ranges that a program named, or calls of
 one module, if the work between their begins repeats; the repeating sequence of kernels of the
@@ -70,9 +69,7 @@ def find(links: Links) -> tuple[Steps, Unit]:
 
 
 def _covers(links: Links, host: int, steps: Steps) -> bool:
-    """Whether units, with the device work that they launched, take most of the time in which a host
-    worked.
-    """
+    """True if units with their device work take most of the time in which a host worked."""
     events = links.trace.events
     rows = _work(links, host)
     recorded = events.end[rows].max() - events.start[rows].min()
@@ -123,9 +120,7 @@ def _work(links: Links, host: int) -> Int64s:
 
 
 def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
-    """Which events wait for a device that has nothing to do: PyTorch's profiler does so when it
-    starts and stops.
-    """
+    """True for events that wait for an idle device, as PyTorch's profiler does at start and stop."""
     events, names = links.trace.events, links.trace.names
     waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[
         events.name[rows]
@@ -139,9 +134,7 @@ def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
-    """Device work of a host in the order of its launches, and when each was launched (its own start
-    where that is unknown).
-    """
+    """Device work of a host in order of its launches, and the times of launch (or own start)."""
     events = links.trace.events
     host_work = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
     work, launch = links.work[host_work], links.launch[host_work]
@@ -203,9 +196,7 @@ def _sequence(length: int, noun: str) -> str:
 
 
 def _by_ranges(links: Links, host: int) -> Found | None:
-    """Ranges of one name, or calls of one module, that nearly all work belongs to; of several the
-    ones that take most time.
-    """
+    """Ranges of one name or calls of one module with nearly all work, by most time."""
     events, names = links.trace.events, links.trace.names
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[links.host[rows] == host]
@@ -233,9 +224,7 @@ def _by_ranges(links: Links, host: int) -> Found | None:
 
 
 def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
-    """Calls of a module, or the time from the begin of each range to that of the next, and the
-    share of the work in it.
-    """
+    """Units from calls of a module, or from each range to the next, with their share of work."""
     events = links.trace.events
     start, end = events.start[marks], events.end[marks]
     is_call = family.startswith(_MODULE)
@@ -259,17 +248,15 @@ def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
 
 
 def _family(name: str, is_python: bool) -> str:
-    """What ranges of one kind are called together; "" for what is no candidate."""
+    """Common name of ranges of one kind; "" for those that are not candidates."""
     if is_python:
-        # "nn.Module: ResNet_0": the number tells instances apart, and each is a model of its own.
+        # "nn.Module: ResNet_0": each number is a different instance.
         return name if name.startswith(_MODULE) else ""
     return _NUMBERS.sub("N", name)
 
 
 def _times_of_work(links: Links, host: int) -> Int64s:
-    """When the host asked for what ran, ascending: for device work where there is any, else for
-    outermost ops of all threads.
-    """
+    """Times at which the host launched work, or began outermost ops if there is none, ascending."""
     work, time = _launched(links, host)
     if len(work):
         return time
@@ -278,5 +265,5 @@ def _times_of_work(links: Links, host: int) -> Int64s:
 
 
 def notes(unit: Unit) -> list[Note]:
-    """What the receipt says of the unit."""
+    """Notes on the unit."""
     return [Note("info", unit.how)] if unit.how else []

@@ -1,5 +1,4 @@
-"""Exports of `torch.autograd.profiler` without Kineto: `profile().export_chrome_trace` of old
-PyTorch.
+"""Exports of old PyTorch's `torch.autograd.profiler` without Kineto.
 
 Events have no categories: processes called "CPU functions" and "CUDA functions" tell ops of the
 host from work of a device, whose thread is the number of the device, and arrows `cpu_to_cuda` lead
@@ -29,7 +28,7 @@ _SPANS = (
 
 
 def is_autograd(trace: Trace) -> bool:
-    """Whether that profiler wrote a trace."""
+    """True if that profiler wrote a trace."""
     if "pid" not in trace.lanes or not (trace.lanes["pid"].astype(str) == HOST).any():
         return False
     # Arrows have a category, and no event.
@@ -77,9 +76,7 @@ def adapt(trace: Trace) -> list[Note]:
 
 
 def _around_others(trace: Trace, work: Int64s, ops: Int64s) -> npt.NDArray[np.bool_]:
-    """Which device work is the span of an op around those of the ops in it; none where kernels have
-    names of their own.
-    """
+    """Device work that is the span of an op around its inner ops; none if kernels have names."""
     events = trace.events
     names = np.unique(events.name[ops])
     if not len(work) or not np.isin(events.name[work], names).all():

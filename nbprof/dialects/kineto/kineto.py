@@ -1,6 +1,4 @@
-"""Turns the Trace of PyTorch's profiler (Kineto) of all versions, on CUDA, ROCm, XPU or the CPU
-alone, into the activity tables.
-"""
+"""Turns the Trace of PyTorch's profiler (Kineto) of all versions into the activity tables."""
 
 from __future__ import annotations
 
@@ -55,8 +53,7 @@ def interpret(
     programs: Sequence[Program] = (),
     annotations: Annotations | None = None,
 ) -> act.Activity | None:
-    """The activity of one profile; None for a trace with nothing of PyTorch. Fills the kinds of
-    `trace.lanes`.
+    """The activity of one profile; None for a trace without PyTorch. Fills `trace.lanes`.
 
     Each table is made when it is first asked for.
 
@@ -104,10 +101,7 @@ class _Torch(GpuRecording):
     sets_ranges = "record_function"
 
     def find_steps(self) -> Steps:
-        """The steps of each host, by what marks them in traces of PyTorch, by ranges that the
-        program called steps, iterations or batches, or by the batches that it asked for. Each host
-        has the best of its marks, as where it is read without the others.
-        """
+        """The steps of each host by its best marks: PyTorch's, named ranges, or batches."""
         named = ranges.find(self.links, "ranges", ranges.named(self.trace.names))
         if self.iterations is not None:
             return named

@@ -1,5 +1,4 @@
-"""Tasks that carry other work: their type is that of a kernel, and no table lists them as an
-operator.
+"""Tasks that carry other work: of a kernel's type, but not listed as an operator.
 
 A collective is carried by a task of its stream, and an operator of several parts by the task that
 its parts run in. Such a task takes as long as what it carries, which is recorded by itself: counted
@@ -63,9 +62,7 @@ def carriers(trace: Trace, tasks: Spans, collectives: Spans, on_streams: Int64s)
 
 
 def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
-    """Which tasks have parts: tasks of the same stream and number, but with a part number, that
-    start within them.
-    """
+    """True for tasks with parts: tasks of their stream and number that start within them."""
     events, number, part = trace.events, trace.arg("Task Id"), trace.arg("Subtask Id")
     is_part = (part >= 0) & (part != _NO_ID)
     parts = on_streams[is_part[on_streams]]
@@ -81,7 +78,7 @@ def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
 
 
 def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
-    """Which tasks overlap a collective that the same call started."""
+    """True for tasks that overlap a collective of the same call."""
     events, ident = trace.events, trace.arg("connection_id")
     rows = collectives.rows
     following = _following(
@@ -94,7 +91,7 @@ def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
 
 
 def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
-    """Which tasks start shortly before a collective of their device and end shortly after it."""
+    """True for tasks that start shortly before and end shortly after a collective of their device."""
     events = trace.events
     rows = collectives.rows
     following = _following(
@@ -110,9 +107,7 @@ def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
 
 
 def _following(each: dict[str, Int64s], candidates: dict[str, Int64s]) -> Int64s:
-    """The index of the first of `others` at or after the `time` of each row that is equal in all
-    else; -1 without one.
-    """
+    """Index of the first of `candidates` at or after `time` with equal keys, -1 for none."""
     keys = [name for name in each if name != "time"]
     left = pd.DataFrame(each).assign(place=np.arange(len(each["time"])))
     right = pd.DataFrame(candidates).assign(index=np.arange(len(candidates["time"])))

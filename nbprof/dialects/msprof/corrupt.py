@@ -24,8 +24,7 @@ _MAGNITUDE = 10
 
 
 def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
-    """Replaces times of tasks that cannot be, in the events and in the tables; which events begin
-    at such a time, and the warnings.
+    """Replaces impossible times of tasks; returns misplaced events and warnings.
 
     `work` is that of the times as they are stated.
     """
@@ -76,9 +75,7 @@ class _Mender(Mender):
         return self._of_host(np.flatnonzero(self._work.stated_kind != NO_WORK), host)
 
     def _host_end(self, host: int) -> int:
-        """When the last call or op of a host ended. Without any, nothing says when the recording
-        ended.
-        """
+        """End of the last call or op of a host; unknown without any."""
         lanes = np.isin(self._work.lane_kinds, (on.CANN, on.PYTHON))
         rows = self._of_host(np.flatnonzero(lanes[self.trace.events.lane]), host)
         return int(self.trace.events.end[rows].max()) if len(rows) else _NEVER
@@ -92,9 +89,7 @@ class _Mender(Mender):
     def spans(
         self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None
     ) -> Spans:
-        """Some tasks; collectives are compared by what they do, as each has a name that no other
-        has.
-        """
+        """Spans of tasks; collectives are compared by their operation, since names are unique."""
         codes = self.trace.events.name[rows].astype(np.int64) if name is None else name.copy()
         shared = self._work.stated_kind[rows] == COLLECTIVE
         texts: dict[str, int] = {}
@@ -104,8 +99,8 @@ class _Mender(Mender):
         return super().spans(rows, codes, launch)
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
-        """A call launches a graph, whose tasks run in turn; the parts of one task run side by
-        side.
+        """The task of each part: a call launches a graph whose tasks run in turn, parts in
+        parallel.
         """
         number = self.trace.arg("Task Id", rows=rows)
         return np.where(number == _NO_ID, -1, number)
@@ -114,9 +109,7 @@ class _Mender(Mender):
 def _as_events(
     trace: Trace, table: Table, recorded: Int64s, misplaced: Int64s
 ) -> tuple[Table, int]:
-    """A table with the times of its events, and how many rows state a duration that the timeline
-    contradicts.
-    """
+    """A table with the times of its events, and the number of rows that contradict these."""
     frame, nothing = table.frame, 0
     if not len(frame) or not {"event", "duration_us"} <= set(frame.columns):
         return table, nothing
@@ -147,7 +140,7 @@ def _as_events(
 
 
 def _about_tables(count: int) -> Note:
-    """What the receipt says of rows of tables that the timeline contradicts."""
+    """Notes on rows of tables that the timeline contradicts."""
     rows = wording.plural(count, "row")
     verb, each = ("states", "It counts") if count == 1 else ("state", "Each counts")
     text = (

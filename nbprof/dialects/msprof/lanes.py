@@ -1,5 +1,4 @@
-"""The lanes of an Ascend trace: NPUs with their streams and communication, the program's threads,
-the calls into CANN, and what is derived.
+"""The lanes of an Ascend trace: NPUs with streams, threads, calls into CANN, derived lanes.
 
 Processes are told by their names, which the exporters gave them in all versions; their numbers are
 made up.
@@ -35,7 +34,7 @@ _LAYERS = re.compile(
 
 
 def is_ascend(trace: Trace) -> bool:
-    """Whether one of Ascend's profilers wrote a trace."""
+    """True if one of Ascend's profilers wrote a trace."""
     if trace.tables:
         return True
     processes = {str(p) for p in trace.lanes["process"].unique()} if len(trace.lanes) else set()
@@ -46,9 +45,7 @@ def is_ascend(trace: Trace) -> bool:
 
 
 def name_lanes(trace: Trace) -> Kinds:
-    """Fills `kind device process thread note order` of the lanes; returns what each lane is
-    (`STREAM`, `CANN`, ...), uint8[lanes].
-    """
+    """Fills the columns of the lanes; returns uint8[lanes], the kind of each (`STREAM`, `CANN`)."""
     lanes = trace.lanes
     kinds = np.zeros(len(lanes), np.uint8)
     devices = np.full(len(lanes), -1, np.int64)

@@ -1,6 +1,4 @@
-"""NPU memory, from the tables: blocks that the allocators allocated, or else samples of how much
-they held.
-"""
+"""NPU memory from the tables: allocated blocks, or else samples of the memory held."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ _HELD = "This profile has no allocations per op, only samples of the memory held
 
 
 def recorded(trace: Trace) -> bool:
-    """Whether any table has memory over time."""
+    """True if any table has memory over time."""
     return any(
         len(t)
         for kind in ("operator_memory", "memory_record", "npu_mem")
@@ -139,8 +137,10 @@ def _blocks(
 
 
 def _before_release(rows: pd.DataFrame) -> bool:
-    """Whether what a table states at a release is from before it, as that of graphs (GE) is; by
-    what is stated at the next moment.
+    """True if the totals of a table at a release are from before it, as those of graphs (GE).
+
+    The totals of the next event show it: the total after an event is that before the next one, and
+    an allocation states it with its own size added.
 
     What is held after a moment is what the next one finds: an allocation states it with its own
     size on top.
@@ -165,7 +165,7 @@ def _before_release(rows: pd.DataFrame) -> bool:
 def _records(
     trace: Trace, table: Table, activity: act.Activity, who: str, used: str, held: str
 ) -> pd.DataFrame:
-    """What components held at moments, as the steps from one moment to the next."""
+    """Memory held by components over time, as the changes from one sample to the next."""
     frame = table.frame
     has_time = frame["timestamp_ps"].notna().to_numpy(np.bool_)
     frame = frame[has_time].reset_index(drop=True)
@@ -235,9 +235,7 @@ def _column(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
 def _memory(
     trace: Trace, table: Table, activity: act.Activity, column: str, who: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Text code of the memory of each row: `NPU 0`, with its component behind and its host in front
-    where there are several.
-    """
+    """Text code of the memory of each row: `NPU 0`, with host and component if there are several."""
     frame = table.frame
     host = f"{trace.hosts[table.host]} " if len(trace.hosts) > 1 else ""
     other = f"NPU {table.device or 0}"

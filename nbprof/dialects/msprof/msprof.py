@@ -1,6 +1,4 @@
-"""Turns the Trace of Ascend's profilers (msprof, torch_npu, MindSpore) into the activity tables,
-whichever of both it has.
-"""
+"""Turns the Trace of Ascend's profilers (msprof, torch_npu, MindSpore) into activity tables."""
 
 from __future__ import annotations
 
@@ -49,8 +47,9 @@ _CLASS_OF_CALL = {
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
-    first asked for.
+    """The activity of one profile; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     ascend = _Ascend(trace, on.name_lanes(trace))
     ascend.work.note_lanes()
@@ -58,7 +57,7 @@ def interpret(trace: Trace) -> act.Activity:
 
 
 def call_kind(name: str) -> str:
-    """What a call into CANN does: launch, copy, sync, allocate, other."""
+    """The kind of a call into CANN: launch, copy, sync, allocate, other."""
     for kind, pattern in (
         ("launch", _LAUNCH),
         ("sync", _SYNC),
@@ -71,9 +70,7 @@ def call_kind(name: str) -> str:
 
 
 def _number(value: object) -> int | None:
-    """A whole number of at most six digits that a file states, as such or as a text; None for
-    everything else.
-    """
+    """A stated integer of at most six digits, as a number or a text; None for everything else."""
     text = str(value) if isinstance(value, (int, str)) else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
 
@@ -171,9 +168,7 @@ class _Ascend:
 
     @cached_property
     def launch(self) -> Int64s:
-        """int64[w]: the call that started each piece of work, -1. Both state one `connection_id`;
-        of several calls the last to begin.
-        """
+        """int64[w]: the last call with the `connection_id` of each piece of work, -1."""
         work, trace = self.work, self.trace
         ident = trace.arg("connection_id")
         calls = self._call_rows[ident[self._call_rows] >= 0]
@@ -204,20 +199,16 @@ class _Ascend:
 
     @property
     def steps(self) -> Steps:
-        """The steps of all hosts, or the units that stand in their place where nothing marks
-        any.
-        """
+        """The steps of all hosts, or other units if nothing marks steps."""
         return self._units[0]
 
     @property
     def unit(self) -> Unit:
-        """What `steps` are."""
+        """The unit of `steps`."""
         return self._units[1]
 
     def _work(self) -> WorkTable:
-        """The `work` table: what the NPUs did by class, what the host did, and the wait for the
-        input of an iteration.
-        """
+        """The `work` table: work of NPUs by class, of the host, and waits for the input."""
         events, work = self.trace.events, self.work
         ops, calls = self._rows(on.PYTHON, ("cpu_op",)), self._call_rows
         of_call = np.zeros(len(self.trace.names) + 1, np.int64)
@@ -262,7 +253,7 @@ class _Ascend:
                 activity.types.code(torchnames.op_type(name)),
             )
             loads[name_code] = torchnames.is_input(name)
-        # A mark of a step is no op.
+        # Marks of steps are not ops.
         marks = np.array(
             [msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_
         )
@@ -289,9 +280,7 @@ class _Ascend:
         return launches.take(np.lexsort((target, event)))
 
     def _ranges(self) -> Ranges:
-        """Ranges that the program marked with mstx or msproftx, on the lanes of the calls into CANN
-        of their threads.
-        """
+        """Ranges of mstx or msproftx, on the lanes of their threads' calls into CANN."""
         trace, host = self.trace, self.work.host(np.arange(len(self.trace.events)))
         marked = np.isin(
             trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"]
@@ -306,9 +295,7 @@ class _Ascend:
         return table.with_(lane=self._calling_lanes(table.lane.astype(np.int64)))
 
     def _calling_lanes(self, lane: Int64s) -> Int64s:
-        """The lane that has a thread's calls into CANN, in the place of another one of that
-        thread.
-        """
+        """The lane of calls into CANN of the thread of each lane."""
         lanes = self.trace.lanes
         thread = lanes["host"].astype(str) + "\0" + lanes["tid"].astype(str)
         calling = {thread.iat[i]: i for i in np.flatnonzero(self.lane_kinds == on.CANN).tolist()}
@@ -316,7 +303,7 @@ class _Ascend:
         return np.array(other, np.int64)[lane]
 
     def _calls(self) -> Calls:
-        """Calls into CANN, cut at the borders of steps; group -1 for what lies in none."""
+        """Calls into CANN, split at the borders of steps; group -1 outside of steps."""
         trace, activity, rows = self.trace, self.tables, self._call_rows
         events = trace.events
         span, group, start, end = spread(
@@ -367,7 +354,7 @@ class _Ascend:
                 for t in items
                 if t.host == host and t.device is not None
             }
-            # What tables do not number is the only one, or the first.
+            # Tables without a device number belong to the only device, or the first.
             some = (
                 {0}
                 if any(t.host == host for items in trace.tables.values() for t in items)
@@ -391,9 +378,7 @@ class _Ascend:
         return pd.DataFrame(rows, columns=act.DEVICES)
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
-        """By name code: the step-time category whose colour a slice of that name takes in the trace
-        (0: none).
-        """
+        """By name code: the step-time category whose colour its slices have in the trace (0: none)."""
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         names, work = self.trace.events.name, self.work
         category_of_name = np.zeros(len(self.trace.names), np.uint8)

@@ -1,5 +1,7 @@
-"""The steps of an Ascend profile: iterations of the graph that trains, else the steps that
-torch_npu marks.
+"""The steps of an Ascend profile: iterations of the training graph, or torch_npu's marks.
+
+An iteration lasts from the end of the previous one to the end of its work, so it includes the wait
+for its input; the first has no recorded wait, and is not averaged.
 
 An iteration lasts from the end of the one before to its own end, so that the wait for its input
 counts for it; of the first that wait is not recorded, and it is not averaged.
@@ -31,9 +33,7 @@ HOW = (
 
 
 def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
-    """The steps of all hosts. `launch` is the call that started each piece of `work`, -1 where it
-    is not known.
-    """
+    """The steps of all hosts; `launch` is the call that started each piece of `work`, -1."""
     parts = []
     for host in range(len(trace.hosts)):
         part = _iterations(trace, host)
@@ -45,8 +45,9 @@ def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
 
 
 def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps, Unit]:
-    """The steps of all hosts; where none is found, repeats of the kernels of a stream, or else the
-    recordings.
+    """The steps of all hosts, else repeats of the kernels of a stream, else the recordings.
+
+    `launch` is the call that started each piece of `work`, -1 if unknown.
 
     `launch` is the call that started each piece of `work`, -1 where it is not known.
     """
@@ -114,9 +115,7 @@ def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str
 
 
 def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
-    """The iterations of the graph with the most of them (of equals, with the most time) on a host,
-    in time order; None without any.
-    """
+    """Iterations of the graph with most of them (then most time) on a host, in order; or None."""
     candidates = []
     for table in trace.tables.get("step_trace", []):
         if table.host == host and len(table):
@@ -170,8 +169,9 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
 
 
 def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """The wait for the input of each iteration, from the end of the one before to its first forward
-    op: event, host, start, end (ps).
+    """Waits for input, from the previous iteration to the first forward op.
+
+    Returns event, host, start and end (ps).
     """
     event: list[Int64s] = []
     spans: list[tuple[Int64s, Int64s, Int64s]] = []
@@ -182,7 +182,7 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         begin, end = spans_of(frame)
         first = np.full(len(frame), -1)
         if "data_aug_bound_us" in frame:
-            # What a file says that has no mark of the forward pass.
+            # Files without a mark of the forward pass state the wait.
             wait = frame["data_aug_bound_us"].to_numpy(np.float64)
             is_stated = (wait > 0) & (wait * 1e6 <= end - begin)
             first = np.where(
@@ -205,9 +205,7 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
 
 
 def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None:
-    """Steps that the program marked, each stretched over the device work that was launched in
-    it.
-    """
+    """Steps that the program marked, extended over the device work launched in them."""
     events = trace.events
     codes = np.flatnonzero([MARK.match(str(name)) is not None for name in trace.names])
     rows = np.flatnonzero(np.isin(events.name, codes)) if len(codes) else np.zeros(0, np.int64)
@@ -229,9 +227,7 @@ def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None
 
 
 def _numbered(trace: Trace, host: int) -> Steps | None:
-    """Steps by the number that each kernel states, where no mark is in the profile: from the first
-    kernel of one to that of the next.
-    """
+    """Steps by the stated number of each kernel, from the first kernel to that of the next step."""
     for table in trace.tables.get("op_summary", []):
         frame = table.frame
         if table.host != host or "step_id" not in frame:

@@ -1,6 +1,4 @@
-"""The tasks of an NPU as a table, out of its timeline: for exports that have no op_summary, as
-those of single iterations until 2023.
-"""
+"""The tasks of an NPU as a table from its timeline, for exports without op_summary."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ _NONE = 4294967295
 
 
 def tasks(trace: Trace) -> pd.DataFrame:
-    """One row per task, in the columns of the table `op_summary` with `host` and `device`; the type
-    of an op follows from its name.
+    """One row per task, in the columns of `op_summary` with `host` and `device`.
+
+    The type of an op follows from its name.
 
     As in op_summary copies are not in it.
 
@@ -83,9 +82,7 @@ def tasks(trace: Trace) -> pd.DataFrame:
 
 
 def of_table(task_time: pd.DataFrame) -> pd.DataFrame:
-    """The same out of the tables `task_time`, gathered, which name no types of ops and have tasks
-    that are no work as well.
-    """
+    """The same table from the tables `task_time`, which have no types of ops, and other tasks too."""
     types = (
         task_time["kernel_type"].astype(object)
         if "kernel_type" in task_time

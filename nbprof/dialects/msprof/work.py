@@ -65,7 +65,7 @@ def kind_of(task_type: str) -> int:
 
 
 def _has_text(frame: pd.DataFrame, name: str) -> Flags:
-    """Which rows have a text in a column."""
+    """True for rows with a text in a column."""
     if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
         return np.zeros(len(frame), np.bool_)
     array = frame[name].array
@@ -74,7 +74,7 @@ def _has_text(frame: pd.DataFrame, name: str) -> Flags:
 
 
 class Work:
-    """The work of all NPUs, by event; arrays are by position in `rows` unless said otherwise.
+    """The work of all NPUs, by event; arrays are by position in `rows` unless stated otherwise.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Work:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """What the tables say of events, one row an event, with texts as codes.
+        """Facts of the tables on events, one row per event, with texts as codes.
 
         `listed` is whether the event is in a table of operators.
         """
@@ -172,9 +172,7 @@ class Work:
 
     @cached_property
     def stated_kind(self) -> npt.NDArray[np.uint8]:
-        """uint8[events]: what each event is by its type and lane, carriers of other work
-        included.
-        """
+        """uint8[events]: kind of each event by its type and lane, including carriers of other work."""
         trace, events = self.trace, self.trace.events
         kind = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
@@ -190,8 +188,8 @@ class Work:
                 of_arg[code] = kind_of(str(trace.strings[code]))
         by_arg = of_arg[arg]
         kind[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
-        # The lowest level of recording states no type: what has a name of its own in the table of kernels is one.
-        # So is what the table of operators lists, of whatever unit the timeline says that it is.
+        # The lowest level of recording states no type: events with a name in the table of kernels
+        # are kernels. So are those in the table of operators, whatever unit the timeline states.
         named, listed = self._of_table("named", 0) > 0, self._of_table("listed", 0) > 0
         untyped = stream & (task_type == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
         kind[untyped] = COMPUTE
@@ -243,8 +241,8 @@ class Work:
         return number
 
     def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
-        """Copies by which a collective moves its data: within the time of one on their device, and
-        without a direction of their own.
+        """Copies that move the data of a collective: during one on their device, without a
+        direction.
         """
         copies, collectives = np.flatnonzero(kind == COPY), np.flatnonzero(kind == COLLECTIVE)
         copies = copies[self.trace.text_arg("operation")[copies] < 0]
@@ -275,9 +273,7 @@ class Work:
         return np.flatnonzero(self.kind == kind)
 
     def note_lanes(self) -> None:
-        """Says of each stream what ran on it: "compute", "copies", or "waits" where nothing of it
-        is work.
-        """
+        """Notes the work of each stream: "compute", "copies", or "waits" if it has none."""
         trace = self.trace
         lane = trace.events.lane
         has = {
@@ -290,7 +286,7 @@ class Work:
 
     @cached_property
     def typed(self) -> bool:
-        """Whether any kernel says of which types its inputs are."""
+        """True if any kernel states the types of its inputs."""
         return bool((self._of_table("input_data_types", 0)[self.of(COMPUTE)] > 0).any())
 
     def host(self, rows: Int64s) -> Int32s:
@@ -326,9 +322,7 @@ class Work:
 
     @cached_property
     def _takes_batch(self) -> Flags:
-        """Which pieces of work take the next batch out of the queue: the AI CPU stands there until
-        it has come, and computes nothing.
-        """
+        """True for work that takes the next batch from the queue: the AI CPU only waits there."""
         names = np.fromiter(
             (
                 "getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None
@@ -353,8 +347,9 @@ class Work:
         ]
 
     def named(self, rows: Int64s) -> tuple[list[str], list[str], Int64s]:
-        """Op and type of events, each pair once, and the pair of each event. Where no table has its
-        type, it is told by the name.
+        """Unique pairs of op and type of events, and the pair of each event.
+
+        If no table has the type of an event, its name decides.
         """
         trace = self.trace
         name = trace.events.name[rows].astype(np.int64)
@@ -371,9 +366,7 @@ class Work:
         return ops, types, code
 
     def kernels(self, activity: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
-        """The `kernels` table: operators by type, the node of the graph as op, and how many blocks
-        were launched as grid.
-        """
+        """The `kernels` table: types of operators, the node of the graph as op, blocks as grid."""
         rows = self.of(COMPUTE)
         grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
         first, details = unique_rows(grid, mixed)
@@ -415,8 +408,8 @@ class Work:
         return frame, shapes
 
     def _uses_cube(self, rows: Int64s) -> npt.NDArray[np.int8]:
-        """Whether each kernel used the Cube, the unit for products of matrices: by its counters,
-        else by the cores that it ran on.
+        """1 if a kernel used the Cube (matrix unit), by its counters or cores; 0 if not, -1
+        unknown.
         """
         mac = np.full(len(self.trace.events), np.nan)
         mac[self.table["event"].to_numpy(np.int64)] = self.table["mac"].to_numpy(np.float64)
@@ -433,9 +426,7 @@ class Work:
             return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
 
     def device_ops(self, activity: act.Activity) -> DeviceOps:
-        """The `device_ops` table: each piece of work counts for the node of the graph that it
-        is.
-        """
+        """The `device_ops` table: each piece of work counts for its node of the graph."""
         rows, events = self.rows, self.trace.events
         ops, types, pair = self.named(rows)
         op = np.array([activity.ops.code(text) for text in ops] or [0], np.int32)
@@ -518,16 +509,12 @@ def _blocks(grid: int, mixed: int) -> str:
 
 
 def op_type(name: str) -> str:
-    """What kind of operator a node of a graph is by its name: `Conv2DBackpropFilterD` out of
-    "Gradients/.../Conv2DBackpropFilterD-op2".
-    """
+    """Operator type of a graph's node: `MatMulV2` of "Gradients/.../MatMulV2-op2"."""
     last = name.rpartition("/")[2] or name
     return re.sub(r"(-op\d+|_\d+)+\Z", "", last) or last
 
 
 def plain(name: str) -> str:
-    """What a collective is, without the numbers of this one: `hcom_allReduce` out of
-    "hcom_allReduce__674_0_1".
-    """
+    """Operation of a collective: `hcom_allReduce` of "hcom_allReduce__674_0_1"."""
     last = name.rpartition("/")[2]
     return re.sub(r"(-op)?[_\d]*\d\Z", "", last).rstrip("_") or last

@@ -69,9 +69,7 @@ def _compute(trace: Trace) -> Int64s:
 
 
 def _kernels(trace: Trace, rows: Int64s, activity: act.Activity) -> None:
-    """Fills the tables of kernels, of ops on devices (a kernel stands for the op that it is of, as
-    none is stated), and of extents.
-    """
+    """Fills the tables of kernels, device ops (a kernel stands for its op) and extents."""
     events, lanes = trace.events, trace.lanes
     number = {name: i for i, name in enumerate(trace.hosts)}
     host: Int32s = np.asarray(lanes["host"].map(number), np.int32)[events.lane[rows]]

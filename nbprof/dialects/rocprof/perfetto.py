@@ -40,7 +40,7 @@ _AGENT = re.compile(r"\D*(\d{1,9})")
 
 
 def is_rocprof(trace: Trace) -> bool:
-    """Whether rocprofv3 wrote a trace: its slices state their call and their times in its words."""
+    """True if rocprofv3 wrote a trace: its slices state their call and their times in its words."""
     if not {"cat", "corr_id", "begin_ns"} <= set(trace.args):
         return False
     return any(
@@ -50,9 +50,7 @@ def is_rocprof(trace: Trace) -> bool:
 
 
 def translate(trace: Trace) -> None:
-    """Gives events the categories and args, and lanes the names, that recordings of the other files
-    have.
-    """
+    """Gives events categories and args, and lanes names, as in recordings of the other files."""
     names = {**{old: old for old in trace.strings}, **_CATEGORIES}
     code = trace.text_arg("cat")
     texts = list(trace.strings)
@@ -83,9 +81,7 @@ def translate(trace: Trace) -> None:
 
 
 def _agents(trace: Trace, name: str) -> Int64s:
-    """The number of the agent that each event states: a number, or a text such as `Agent-1` or
-    `GPU-0`.
-    """
+    """Number of the agent of each event, stated as a number, `Agent-1` or `GPU-0`."""
     device, text = trace.arg(name), trace.text_arg(name)
     for code in pd.unique(text[text >= 0]).tolist():
         if agent := _AGENT.match(trace.strings[code]):
@@ -96,9 +92,7 @@ def _agents(trace: Trace, name: str) -> Int64s:
 def _name_lanes(
     trace: Trace, on_device: np.ndarray[tuple[int], np.dtype[np.bool_]], device: Int64s
 ) -> None:
-    """The lanes of queues, streams and copies, and the ids of threads, out of the names of
-    tracks.
-    """
+    """Lanes of queues, streams and copies, and the ids of threads, from the names of tracks."""
     lanes = trace.lanes
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     for i, thread in enumerate(lanes["thread"].astype(str).tolist()):

@@ -1,5 +1,6 @@
-"""Turns the Trace of a recording of AMD's rocprofv3 into the activity tables: as Kineto's, with
-ROCTx ranges where that has annotations.
+"""Turns the Trace of AMD's rocprofv3 into the activity tables, as Kineto's.
+
+ROCTx ranges are in the place of annotations.
 
 Kernels and copies are linked with the call whose correlation id they state. With HSA's calls
 recorded beside HIP's, that may be one of HSA inside one of HIP: then it is the latter, which the
@@ -40,8 +41,9 @@ _LOST = (
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it
-    is first asked for.
+    """The activity of one recording; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     if perfetto.is_rocprof(trace):
         perfetto.translate(trace)
@@ -58,8 +60,7 @@ class _Rocprof(GpuRecording):
 
     def __init__(self, trace: Trace, kind: Kinds) -> None:
         super().__init__(trace, kind)
-        # What marks a step is no scope that work is counted for: each would be a part of the
-        # program of its own.
+        # Work is not counted for markers of steps: each would be a separate part of the program.
         self.links.step_names = ranges.named(trace.names)
         named = ranges.framework(trace)
         self.framework = named if named.known else HIP
@@ -119,9 +120,7 @@ class _Rocprof(GpuRecording):
 
 
 def _to_outer_calls(trace: Trace, call: Flags) -> None:
-    """Gives device work that states a call of HSA the correlation id of the call of HIP around
-    that, where there is one.
-    """
+    """Gives device work of a call of HSA the correlation id of the HIP call around that."""
     cat, ident = trace.text_arg("cat"), trace.arg("correlation")
     category = np.array([*trace.strings, ""], object)[cat] if len(cat) else np.zeros(0, object)
     hsa, hip = call & (category == "hsa_runtime"), call & (category == "hip_runtime")

@@ -34,9 +34,7 @@ NOTE = (
 def find(
     trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
 ) -> ProgramSteps | None:
-    """The steps of hosts without a device whose marks end before most of their work does, or
-    None.
-    """
+    """Steps of hosts without a device whose marks end before most of their work; or None."""
     if "hlo_module" not in trace.args or not groups.roots:
         return None
     with_device = set(np.unique(host[(lane_kind == "device")[trace.events.lane]]).tolist())
@@ -76,9 +74,7 @@ def _calls(trace: Trace) -> Int64s:
 def _of_host(
     trace: Trace, groups: Groups, host_index: int, runs: pd.DataFrame, launches: Int64s
 ) -> pd.DataFrame | None:
-    """The steps of one host, in order of time; None where they are as they are marked, or where it
-    cannot be told what they dispatched.
-    """
+    """The steps of one host in time order; None if they are as marked, or their work is unknown."""
     events = trace.events
     marks = {
         group: root
@@ -96,7 +92,7 @@ def _of_host(
         return None
     begin, end = one_at_a_time(begin, np.maximum(end, ran))
     if (end <= begin).any():
-        # A step that dispatched nothing while others ran: there is no time that would be its own.
+        # A step that dispatched nothing while others ran has no time.
         return None
     names = [groups.names[host_index, number] for number in group.tolist()]
     return pd.DataFrame(
@@ -114,8 +110,7 @@ def _of_host(
 def _last_runs(
     trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, launches: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """By step: when the last of the runs ended that it dispatched (-1: none is known), and an event
-    of that run.
+    """By step: end of the last run that it dispatched (-1: unknown), and an event of that run.
 
     The n-th call of a function is the n-th run of its program, where there are as many of the one
     as of the other.

@@ -33,9 +33,7 @@ COMPILES = (
 
 
 def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
-    """Work with a row for each step that it is in; compiling that the step does not wait for
-    becomes work of the host.
-    """
+    """Work with a row per step; compiling that the step does not wait for becomes host work."""
     steps = placed.program_steps
     if steps is None:
         return work
@@ -83,7 +81,7 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
 
 
 def _functions(placed: Placed, rows: Int64s) -> list[str]:
-    """The function that is compiled by some events, "" where it is not known.
+    """The function that some events compile, "" if unknown.
 
     The call of the function is around the event; what a thread of the compiler's pool does lies in
     the time of one that is.

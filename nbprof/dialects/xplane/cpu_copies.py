@@ -1,5 +1,4 @@
-"""Copies of the program's arrays into those of XLA's runtime for CPUs, which has no memory of its
-own, but does not share all of theirs.
+"""Copies of the program's arrays into buffers of XLA's runtime for CPUs.
 
 They run on the threads that run the ops. While ops run, a copy holds up no step.
 """
@@ -30,7 +29,7 @@ def rows(placed: Placed) -> Int64s:
 
 
 def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
-    """Work in which such copies are only what of them lies outside the runs of ops."""
+    """Work in which such copies keep only their time outside the runs of ops."""
     events = placed.trace.events
     copied = np.isin(work["event"].to_numpy(), rows(placed)) & (
         work["cls"].to_numpy() == act.HOST_TO_DEVICE

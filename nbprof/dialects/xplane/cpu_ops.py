@@ -1,5 +1,4 @@
-"""Runs of ops of compiled XLA programs on the threads of the host: programs that were compiled for
-the CPU.
+"""Runs of ops of XLA programs that were compiled for the CPU, on threads of the host.
 
 XLA's runtime for CPUs notes each op that it runs on the thread that runs it, with the op's name as
 the name of the event. On a host that drives a GPU the events with `hlo_op` have other names: they
@@ -28,9 +27,7 @@ _NONE = -1
 
 
 def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]:
-    """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is
-    the one that JAX counts.
-    """
+    """The tables `cpu_ops` and `cpu_parts`, as `device_ops`; `device` is JAX's number."""
     trace = placed.trace
     events = trace.events
     rows = run_rows(placed)
@@ -42,7 +39,7 @@ def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]
     host = placed.host[rows].astype(np.int64)
     find = _Finder(placed)
     programs: Programs = activity.programs
-    # What several machines run of the same program is one op.
+    # An op of one program is the same on all machines.
     begins, program = unique_rows(host, pd.factorize(ident)[0], module)
     seen = zip(host[begins].tolist(), ident[begins].tolist(), module[begins].tolist(), strict=True)
     loaded = [(on, trace.strings[text] if text >= 0 else "", number) for on, number, text in seen]

@@ -33,7 +33,7 @@ _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper"
 def device_activity(placed: Placed, activity: act.Activity) -> None:
     """States how device extents, kernels and device ops are made."""
     programs = Programs(placed.trace.modules, placed.trace.hosts)
-    # Ops and kernels are both told by the op of each event.
+    # Ops and kernels both need the op of each event.
     activity.later("programs", lambda: programs)
     texts = cache(lambda: OpTexts(placed, activity, programs))
     activity.later("device_extents", lambda: _extents(placed))
@@ -52,7 +52,7 @@ def device_activity(placed: Placed, activity: act.Activity) -> None:
 
 
 def _program_notes(activity: act.Activity, programs: Programs) -> list[Note]:
-    # Which programs are asked for is known when the ops have been named.
+    # The ops must be named first: they decide on the programs.
     _ = activity.device_ops
     return programs.notes()
 
@@ -131,7 +131,7 @@ def devices(trace: Trace, activity: act.Activity) -> list[int]:
             }
         )
     activity.devices = pd.DataFrame(rows, columns=act.DEVICES)
-    # What XProf takes for the peak of main memory: what all GPUs that state it state alike.
+    # XProf's peak of main memory: the bandwidth that all GPUs state alike.
     bandwidths = {trace.planes[number].stats.get("memory_bandwidth") for number in gpus} - {None}
     if len(bandwidths) == 1 and isinstance(only := bandwidths.pop(), (int, float)):
         activity.xprof_bytes_per_second = float(only)
@@ -178,9 +178,7 @@ def _transfers(placed: Placed, activity: act.Activity) -> Transfers:
 
 
 def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The size in `memcpy_details` and `memset_details`, as in `kind:HtoD size:4096 dest:0
-    async:1`; -1 where none is given.
-    """
+    """Bytes in `memcpy_details` (`kind:HtoD size:4096 dest:0 async:1`), -1 for none."""
     sizes_of_rows = np.full(len(rows), -1, np.int64)
     for key in ("memcpy_details", "memset_details"):
         codes = trace.text_arg(key, rows)

@@ -1,6 +1,4 @@
-"""Links between events, as arrays of pairs: found by equal keys, and gone along from many events at
-once.
-"""
+"""Links between events as arrays of pairs: matched by keys, followed from many events at once."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def match(
 
 
 def _codes(keys: list[Int64s]) -> Int64s:
-    """A number for each row, equal where all its keys are; not many times more numbers than
-    rows.
-    """
+    """A number per row, equal for equal keys; the numbers are dense up to a small factor."""
     low, high = ([int(pick(key)) for key in keys] for pick in (np.min, np.max))
     sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
     code = np.zeros(len(keys[0]), np.int64)
@@ -95,8 +91,8 @@ class Links:
             front = _once(child[self.many[child] > 0])
 
     def first_above(self, roots: Int64s, sign: int = 1) -> Int64s:
-        """For each event the smallest number, times `sign`, of the roots above it; NONE where none
-        is. Of a circle, it may be itself.
+        """By event: smallest number, times `sign`, of the roots above it (in a circle, of itself);
+        NONE.
         """
         label = np.full(len(self.many), NONE, np.int64)
         run, child = self.below(roots)
@@ -106,9 +102,7 @@ class Links:
 
 
 def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64s]:
-    """The roots that hang below no other of their level, and for each event the number of the first
-    of them that it is or hangs below.
-    """
+    """Roots below no other root of their level, and by event the first root that it is below."""
     free = np.ones(len(roots), np.bool_)
     levels = np.unique(level).tolist()
     label = np.zeros(0, np.int64)
@@ -128,7 +122,7 @@ def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64
     outer = roots[free]
     number = np.arange(len(outer))
     if len(levels) == 1 and len(outer) == len(roots):
-        # What hangs below them is known.
+        # The labels below them are known.
         label[outer] = np.minimum(label[outer], number)
         return outer, label
     label = np.full(len(links.many), NONE, np.int64)
@@ -138,9 +132,7 @@ def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64
 
 
 def above(links: Links, events: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
-    """For each event itself or the nearest event above it that has something; -1 where none has.
-    `links` go from child to parent.
-    """
+    """The event itself or the nearest event above with `has`, -1; links are child to parent."""
     result = np.where(has[events], events, -1)
     run = np.flatnonzero(result < 0)
     event = events[run]

@@ -12,9 +12,7 @@ from nbprof.dialects.xplane.placed import Placed
 
 
 def functions(placed: Placed, activity: act.Activity) -> Functions:
-    """Calls of tf.functions: the events on a host that say how the function was called
-    (`tf_function_call`).
-    """
+    """Calls of tf.functions: events on a host with a `tf_function_call`."""
     trace = placed.trace
     if "tf_function_call" not in trace.args:
         return Functions.empty()
@@ -35,8 +33,7 @@ def functions(placed: Placed, activity: act.Activity) -> Functions:
 
 
 def stages(placed: Placed, activity: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
-    """Stages of input pipelines: their events, and codes of their names and of their kinds, for the
-    table of host ops.
+    """Stages of input pipelines: events, and codes of names and kinds for the table of host ops.
 
     A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and is called as its event; those of one
     name are told apart by their id.
@@ -67,9 +64,7 @@ def stages(placed: Placed, activity: act.Activity) -> tuple[Int64s, Int32s, Int3
 
 
 def with_stages(placed: Placed, activity: act.Activity, ops: HostOps) -> HostOps:
-    """The table of host ops with the stages of input pipelines as ops of their kind, whatever their
-    events are called.
-    """
+    """The table of host ops with the stages of input pipelines as ops of their kind."""
     rows, op, kind = stages(placed, activity)
     if not len(rows):
         return ops

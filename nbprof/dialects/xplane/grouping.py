@@ -1,4 +1,4 @@
-"""Which events belong to which step: the groups that TensorFlow Profiler calls `group_id`.
+"""Assigns events to steps: the groups that TensorFlow Profiler calls `group_id`.
 
 A host whose file already carries `group_id` is taken as it is. On the others events are linked by
 nesting on their thread, by producer and consumer ids, by the ids of requests and programs, by
@@ -54,9 +54,7 @@ _BUSY_KEY = 64
 
 @dataclass
 class Groups:
-    """The group of every event (-1: none); by (host, group) the name of each group and the event
-    that is its root.
-    """
+    """The group of every event (-1: none), and names and root events by (host, group)."""
 
     group: Int32s
     links: Int64s
@@ -81,9 +79,7 @@ def inherit(
 
 
 def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
-    """Each of some events (-1: none) itself, or the innermost one around it on its lane that has
-    something; -1 where none has.
-    """
+    """Each event itself, or the innermost event around it on its lane with `has`; -1 for none."""
     result = rows.copy()
     open_ = np.flatnonzero(result >= 0)
     while len(open_ := open_[~has[result[open_]]]):
@@ -93,8 +89,9 @@ def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
 
 
 def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
-    """Groups of a trace; `names` is the event name by name code. Without `elements`, those of
-    tf.data are not followed to their makers.
+    """Groups of a trace; `names` are event names by code.
+
+    Without `elements`, elements of tf.data are not followed to the events that produced them.
     """
     links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
     of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
@@ -125,9 +122,7 @@ def _marked(trace: Trace, host: Int64s) -> Int64s:
 
 
 def _on_cores(trace: Trace, host: Int64s, groups: Groups) -> None:
-    """Steps of TPU cores that no host's group reached, and the events of a core that belong to its
-    steps, in place.
-    """
+    """Groups the remaining steps of TPU cores and the events in them, in place."""
     of_lane = xplane_tpu.grouping_lanes(trace)
     if not (of_lane >= 0).any():
         return
@@ -140,8 +135,7 @@ def _on_cores(trace: Trace, host: Int64s, groups: Groups) -> None:
 
 
 def _fill(trace: Trace, group: Int32s) -> None:
-    """Events of a GPU that are in no group take that of the last event before them on their plane
-    that is in one, in place.
+    """Gives ungrouped events of a GPU the group of the event before on their plane, in place.
 
     Planes on which the recorder derived lines were filled by it.
     """
@@ -170,8 +164,7 @@ def _fill(trace: Trace, group: Int32s) -> None:
 
 
 def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
-    """The groups, but what a GPU did for a call in no group is in that of what its thread was last
-    given to do, or of the mark around it.
+    """The groups, with GPU work of ungrouped calls in that of their thread's last call or mark.
 
     JAX hands copies of a batch to a thread that starts them when it has done what it was handed,
     outside of any event. XProf then takes them to be of the step before (`_fill`), which so seems
@@ -179,7 +172,7 @@ def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
     """
     group, events = groups.group, trace.events
     up, down = _launched(trace, host)
-    # What a recorder grouped itself stays as it is.
+    # Groups of the recorder stay.
     lost = (group[up] < 0) & np.isin(host[up], [host_index for host_index, _ in groups.roots])
     up, down = up[lost], down[lost]
     if not len(up):
@@ -200,9 +193,7 @@ def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
 
 
 def _around(trace: Trace, groups: Groups, host: Int64s, rows: Int64s) -> Int64s:
-    """The group of the last root before the start of each of some events on its host, if that is
-    not over; else -1.
-    """
+    """Group of the last root before the start of each event on its host; -1 if that is over."""
     result = np.full(len(rows), -1, np.int64)
     for host_index in np.unique(host[rows]).tolist():
         marks = [(root, group) for (on, group), root in groups.roots.items() if on == host_index]
@@ -257,14 +248,12 @@ class _Grouping:
             self.parent[self.stands_for[0]] = -1
 
     def run(self, open_: npt.NDArray[np.bool_], groups: Groups) -> None:
-        """Groups the events of the hosts that have none (`open_`, by event); the ids of each host
-        count from 0.
-        """
+        """Groups the events of ungrouped hosts (`open_`, by event); ids of a host count from 0."""
         trace = self.trace
         loops, again = self._loops()
         if len(loops):
-            # What the program marked is a step whatever loops inside: several batches in one call,
-            # or the time steps of an RNN.
+            # Steps that the program marked may have loops inside: several batches in one call, or
+            # the time steps of an RNN.
             marked = np.intersect1d(_marked(trace, self.host), self.host[loops])
             loops, again = (
                 loops[~np.isin(self.host[loops], marked)],
@@ -277,8 +266,7 @@ class _Grouping:
             of_event = named[trace.events.name]
             level = np.where(of_event > 0, of_event, level)
         if len(loops):
-            # Where a program that marks nothing loops in its graph, the iterations are the steps,
-            # and nothing else is.
+            # If a program without marks loops in its graph, only the iterations are steps.
             looping = np.zeros(len(trace.hosts), np.bool_)
             looping[self.host[loops]] = True
             level[looping[self.host]] = 0
@@ -315,9 +303,7 @@ class _Grouping:
         return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
 
     def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Which of some events have the step id of a function that tf.data ran: they are no
-        steps.
-        """
+        """True for events with the step id of a function that tf.data ran: they are not steps."""
         table = starting(self.heads, "InstantiatedCapturedFunction::")
         if not table.any() or not len(rows):
             return np.zeros(len(rows), np.bool_)
@@ -330,9 +316,7 @@ class _Grouping:
         )
 
     def _loops(self) -> tuple[Int64s, Int64s]:
-        """Loops that run inside a graph: the first event of each iteration, and pairs of it and the
-        others of the iteration.
-        """
+        """Loops inside a graph: the first event of each iteration, and pairs of it and the others."""
         nothing = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
         if "iter_num" not in self.trace.args:
             return nothing
@@ -407,9 +391,7 @@ class _Grouping:
     def _equal(
         self, parent: str, children: frozenset[str], keys: tuple[str, ...]
     ) -> tuple[Int64s, Int64s]:
-        """Links between events of given names of a host whose args are equal; the first arg must be
-        there.
-        """
+        """Links between events of two names on a host with equal args; the first arg must exist."""
         if (
             not _coded(self.names, parent.__eq__).any()
             or not _coded(self.names, children.__contains__).any()
@@ -426,9 +408,7 @@ class _Grouping:
         )
 
     def _programs(self) -> tuple[Int64s, Int64s]:
-        """From the call that enqueues a program to its run on a TPU core, and to what the host does
-        when it has ended.
-        """
+        """Links from the call that enqueues a program to its run on a TPU core and its callbacks."""
         above = self._called("DoEnqueueProgram".__eq__)
         if not above.any():
             return _no_links()
@@ -455,9 +435,7 @@ class _Grouping:
         return match(up, [k[up] for k in keys], down, [k[down] for k in keys], limit=_BUSY_KEY)
 
     def _names(self, opened: Int64s, ident: Int32s, up: Int64s, down: Int64s) -> list[str]:
-        """The name of each group: kind of its root and number, as the root or what it hangs below
-        states them.
-        """
+        """Name of each group: kind and number of its root, stated there or above."""
         trace = self.trace
         number, graph = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
         # Upwards, made when a root does not state it itself.
@@ -499,9 +477,7 @@ def _coded(names: npt.NDArray[np.object_], test: Callable[[str], bool]) -> npt.N
 
 
 def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
-    """tf.data iterators that ran ahead on another thread, linked by the element that they made: who
-    took it, who made it.
-    """
+    """Links of tf.data elements: the iterator that took one, and that made it on another thread."""
     element = trace.args.get("element_id")
     if element is None:
         return np.zeros((0, 2), np.int64)

@@ -24,9 +24,7 @@ from nbprof.hlo.programs import Programs
 
 
 def host_ops(placed: Placed, activity: act.Activity) -> HostOps:
-    """The table `host_ops`, but for the stages of input pipelines, whose events state that they are
-    one.
-    """
+    """The table `host_ops` without the stages of input pipelines."""
     trace = placed.trace
     events = trace.events
     used = np.zeros(len(trace.names), np.bool_)
@@ -63,9 +61,7 @@ def tagged_calls(placed: Placed, activity: act.Activity) -> HostOps:
 
 
 def python_calls(placed: Placed, activity: act.Activity, programs: Programs) -> HostOps:
-    """The table `python_calls`: events on the host that are called as a custom call into Python of
-    a program in the file.
-    """
+    """The table `python_calls`: host events of custom calls into Python of programs in the file."""
     trace = placed.trace
     called: set[str] = set()
     for module in trace.modules:
@@ -160,7 +156,7 @@ def _bare_calls(placed: Placed, activity: act.Activity) -> Int64s:
 
 
 def eager_notes(activity: act.Activity) -> list[Note]:
-    """What the receipt says of them, where they are more than the ops."""
+    """Notes on eager calls, if there are more than ops."""
     count, _ = activity.eager_calls
     if count <= len(activity.host_ops):
         return []
@@ -174,9 +170,7 @@ def eager_notes(activity: act.Activity) -> list[Note]:
 
 
 def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
-    """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no
-    function.
-    """
+    """Eager ops by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
     trace = placed.trace
     if "is_eager" in trace.args:
         return trace.above("is_eager", 0)

@@ -1,6 +1,4 @@
-"""Calls of tf.data iterators in an XSpace file: which iterator, what it states about itself, and
-what was made on other threads.
-"""
+"""Calls of tf.data iterators in an XSpace file, their parameters, and links across threads."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from nbprof.dialects.xplane.placed import Placed
 # over a dataset inside a tf.function, which is compiled to one. TensorFlow Profiler reads only the
 # first.
 _ITERATORS = ("Iterator::", "ReduceIterator::")
-# How an iterator was made, and what it has at hand. Other args say where an event belongs.
+# Parameters and state of an iterator. Other args only link events.
 _PARAMS = (
     *(
         "parallelism",
@@ -78,8 +76,7 @@ def iterators(placed: Placed, activity: act.Activity) -> Iterators:
 
 
 def links(placed: Placed) -> npt.NDArray[np.int64]:
-    """int64[k, 2], pairs of calls: the call of an iterator that took an element, and the call that
-    made it on another thread.
+    """int64[k, 2]: calls that took an element, and calls that made it on another thread.
 
     The first iterator call within a `…Produce` event is found by (its `parent_id`, the event's
     `element_id`); the iterator call around a `…Consume` event looks for (its `id`, the event's
@@ -117,7 +114,7 @@ def links(placed: Placed) -> npt.NDArray[np.int64]:
 
 
 def params(placed: Placed) -> dict[int, dict[str, object]]:
-    """What the iterators state about themselves, by iterator id: the last word on each key."""
+    """Stated facts on iterators by their id; the last value of each key counts."""
     trace = placed.trace
     called = _called(placed)[trace.events.name]
     ident = trace.arg("id")
@@ -142,9 +139,7 @@ def params(placed: Placed) -> dict[int, dict[str, object]]:
 
 
 def functions(placed: Placed, activity: act.Activity) -> dict[str, float]:
-    """Types of the ops that functions of pipelines ran, with their time in ms: those on the threads
-    of tf.data.
-    """
+    """Types and times in ms of ops in functions of pipelines, on the threads of tf.data."""
     ops = activity.host_ops.frame()
     of_lane = placed.trace.lanes["thread"].astype(str).str.startswith("tf_data_").to_numpy(np.bool_)
     host_ops = ops[~ops["dataset"].to_numpy(np.bool_) & of_lane[ops["lane"].to_numpy(np.int64)]]

@@ -1,6 +1,4 @@
-"""The GPU kernels of an XSpace file: each execution with its op, its launch shape and whether it
-runs on Tensor Cores.
-"""
+"""GPU kernels of an XSpace file: executions with op, launch shape and use of Tensor Cores."""
 
 from __future__ import annotations
 
@@ -38,8 +36,7 @@ class Ops(Protocol):
 
 
 def launch_details(text: str) -> dict[str, object]:
-    """Registers, shared memory, grid, block and occupancy out of a `kernel_details` text of any
-    generation.
+    """Registers, shared memory, grid, block and occupancy of a `kernel_details` text.
 
     What it does not hold is None or empty. `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD) are the
     sum of both kinds of shared memory. A recorder that does not know the occupancy writes 0, which
@@ -67,9 +64,7 @@ def launch_details(text: str) -> dict[str, object]:
 
 
 def launch_details_in_xprof(text: str) -> dict[str, object]:
-    """The same as XProf 2.24 reads it: without `shm` and `group_mem`; what is absent is 0, or one
-    block or thread.
-    """
+    """The same as XProf 2.24 reads it: no `shm` and `group_mem`; missing values are 0 or "1,1,1"."""
     text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
     details = launch_details(text)
     numbers = {
@@ -203,8 +198,7 @@ def _theoretical(
 
 
 class XprofOps:
-    """The op of each event as XProf 2.24 finds it: what the compiled program says of its HLO op,
-    even nothing, else its own `tf_op`.
+    """The op of each event in XProf 2.24: the compiled program's for its HLO op, else its `tf_op`.
 
     Ops that old files put into `level 0`, or that only the call on the host tells, it does not see.
     """

@@ -1,6 +1,4 @@
-"""Allocator events of an XSpace file: `MemoryAllocation` and `MemoryDeallocation` with the
-allocator's state after each.
-"""
+"""Allocator events of an XSpace file, with the allocator's state after each."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ DATA_TYPES = (
 
 
 def has_allocations(placed: Placed) -> bool:
-    """Whether any allocator event was recorded."""
+    """True if any allocator event was recorded."""
     events = placed.trace.events
     return bool(
         (placed.named("MemoryAllocation", "MemoryDeallocation")[events.name] & placed.on_host).any()
@@ -74,8 +72,7 @@ def allocations(placed: Placed, activity: act.Activity) -> pd.DataFrame:
     rows = np.flatnonzero((is_alloc | is_free)[events.name] & placed.on_host)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     several = len(trace.hosts) > 1
-    # Which row an event is: of every event of the trace there is this one column, not one for each
-    # arg.
+    # The row of each event of the trace: one such column serves all args.
     position = np.full(len(events), -1, np.int32)
     position[rows] = np.arange(len(rows))
 
@@ -152,9 +149,7 @@ def allocations(placed: Placed, activity: act.Activity) -> pd.DataFrame:
 def _in_use(
     memory: Int32s, allocation: npt.NDArray[np.bool_], heap: Int64s, size: Int64s
 ) -> Column:
-    """Heap bytes after each event: as stated, else added up where every event of the allocator
-    states its size.
-    """
+    """Heap bytes after each event: as stated, else summed if the allocator states all sizes."""
     if (heap >= 0).all():
         return heap
     heap = np.maximum(heap, -1)
@@ -186,9 +181,7 @@ class _Given(Protocol):
 def _memory_ids(
     trace: Trace, recorded: _Given, host: Int32s, several: bool, activity: act.Activity
 ) -> Int32s:
-    """The allocator of each event, by name or by number; with its host in front where there are
-    several.
-    """
+    """The allocator of each event, by name or number, after its host if there are several."""
     label = np.full(len(host), activity.texts.code(""), np.int32)
     for key in ("index_on_host", "device_ordinal", "allocator_name"):
         column = trace.args.get(key)

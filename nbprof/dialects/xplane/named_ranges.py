@@ -1,5 +1,7 @@
-"""Ranges of a program of JAX or TensorFlow: `jax.profiler.TraceAnnotation`,
-`tf.profiler.experimental.Trace`.
+"""Ranges of JAX's `TraceAnnotation` and TensorFlow's `tf.profiler.experimental.Trace`.
+
+They are events of a thread of Python like those of the runtime. They are never inside events of the
+runtime, which does not call the program.
 
 They are events of a thread of Python like those of the runtime. A range lies in no event of the
 runtime: the program calls that, and it does not call the program.

@@ -22,9 +22,7 @@ _COPY_NAMES = {
 
 
 class OpName(NamedTuple):
-    """A full op name taken apart. `category` is tf, dataset, jax, copy or '' where it is no
-    framework op.
-    """
+    """The parts of a full op name; `category` is tf, dataset, jax, copy or '' for other names."""
 
     category: str
     name: str

@@ -1,5 +1,4 @@
-"""Runs of framework ops on the GPUs of an XSpace file: each kernel counts for the op that launched
-it.
+"""Runs of framework ops on the GPUs of an XSpace file: kernels count for the launching op.
 
 Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO
 op (`hlo_op`, looked up in the program; where that is a CUDA graph of many ops, the one that the
@@ -34,9 +33,7 @@ _FILLS = re.compile(r"memcpy|memset", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class HloOp:
-    """An op of a compiled program that ran: the program's ident, the op's name there, and what the
-    program says of it (None: unknown).
-    """
+    """An op of a compiled program that ran; `instruction` is None if it is not in the file."""
 
     host: int
     program: int
@@ -89,9 +86,7 @@ class OpTexts:
             )
 
     def _look_up(self, placed: Placed, programs: Programs) -> None:
-        """Events of compiled programs: their `tf_op`, if any, only says that it is some XLA
-        module.
-        """
+        """Finds the op of events of compiled programs; their `tf_op` only names some XLA module."""
         trace = self._trace
         hlo_op = _not_empty(placed, "hlo_op")
         rows = np.flatnonzero((hlo_op >= 0) & placed.on_gpu)
@@ -143,8 +138,7 @@ class OpTexts:
 def _within_graphs(
     placed: Placed, programs: Programs, rows: Int64s, texts: list[str], name: Int64s
 ) -> Int64s:
-    """The op of each of some events, by its place in `texts`, to which the ops of CUDA graphs are
-    added.
+    """Index in `texts` of the op of each event; ops of CUDA graphs are added to `texts`.
 
     XLA launches the kernels of many ops as one graph, and all of them state that as their op
     (`command_buffer_1`). Those that it compiled are called as their op, `loop_add_fusion_2`, or as
@@ -215,8 +209,7 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
-    # What XProf counts: kernels that state their op as it does today, and those that state one of a
-    # program in the file.
+    # XProf counts kernels that state their op as `tf_op`, or one of a program in the file.
     tf_op, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
     facts: list[tuple[int | str | bool, ...]] = []
@@ -371,9 +364,7 @@ def _said(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
 def _sums(
     placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int
 ) -> npt.NDArray[np.float64]:
-    """The sum of a number that events state, by part; NaN where one of its runs does not state
-    it.
-    """
+    """Sum of a stated number by part; NaN if one of the runs does not state it."""
     column = placed.trace.args.get(stat)
     if column is None:
         return np.full(count, np.nan)
@@ -383,9 +374,7 @@ def _sums(
 
 
 def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
-    """Whether each event is a kernel that uses Tensor Cores: 1 yes, 0 no, -1 where its name does
-    not tell or it is no kernel.
-    """
+    """1 for kernels that use Tensor Cores, 0 for others, -1 if unknown or not a kernel."""
     trace = placed.trace
     result = np.full(len(rows), -1, np.int8)
     kernels = np.flatnonzero(trace.above("kernel_details", -1, text=True)[rows])

@@ -1,6 +1,4 @@
-"""Where the events of a trace are: host, device, group. Each column is made once, when a table
-first needs it.
-"""
+"""Host, device and group of the events of a trace, each column computed when first needed."""
 
 from __future__ import annotations
 
@@ -84,14 +82,12 @@ class Placed:
 
     @cached_property
     def program_steps(self) -> ProgramSteps | None:
-        """Steps that no program marked, or that end later than marked, found by runs of compiled
-        programs; None where there are none.
-        """
+        """Steps by runs of compiled programs, unmarked or with later ends than marked; or None."""
         return self._units[0]
 
     @property
     def unit(self) -> Unit:
-        """What the steps are."""
+        """The unit of the steps."""
         return self._units[1]
 
     @cached_property
@@ -115,7 +111,7 @@ class Placed:
 
     @property
     def waits_of_iterations(self) -> bool:
-        """Whether the units are iterations that wait for items."""
+        """True if the units are iterations that wait for items."""
         return (
             self.iterations is not None
             and self.unit is self.iterations.unit
@@ -124,9 +120,7 @@ class Placed:
 
     @property
     def _marked(self) -> bool:
-        """Whether the file marks a step on a device or a host; runs of eager ops and of functions
-        on a CPU mark none.
-        """
+        """True if the file marks a step; runs of eager ops and of functions on a CPU do not count."""
         in_step = self.groups.group >= 0
         on_device = (self.lane_kind == "steps")[self.trace.events.lane] | self.on_gpu
         if (in_step & on_device).any():
@@ -147,9 +141,7 @@ class Placed:
 
     @cached_property
     def step_group(self) -> Int32s:
-        """int32[events]: the step that each event belongs to, whether marked or found; -1 for
-        none.
-        """
+        """int32[events]: the marked or found step of each event, -1 for none."""
         return (
             self.marked_group
             if self.program_steps is None
@@ -158,9 +150,7 @@ class Placed:
 
     @cached_property
     def empty_text(self) -> int:
-        """The code of the empty text among `trace.strings`, where each text is once; -2 where it is
-        none of them.
-        """
+        """Code of the empty text in `trace.strings`, whose texts are unique; -2 if it has none."""
         strings = self.trace.strings
         return strings.index("") if "" in strings else -2
 
@@ -176,9 +166,7 @@ class Placed:
 def from_the_loop(
     program_steps: ProgramSteps | None, iterations: Iterations
 ) -> ProgramSteps | None:
-    """The same steps, the first one from where its iteration began: what the host did before its
-    program ran is a part of it.
-    """
+    """The same steps, the first beginning with its iteration: earlier host work is part of it."""
     if program_steps is None:
         return None
     begin = program_steps.table["begin"].to_numpy(np.int64).copy()
@@ -189,8 +177,7 @@ def from_the_loop(
 
 
 def _same_loop(program_steps: ProgramSteps | None, iterations: Iterations) -> bool:
-    """Whether the runs of a program are those of a loop: then these tell more, as each ends when
-    the device is done.
+    """True if runs of a program are those of a loop: they are more exact, by the device's end.
 
     They do not tell how long the loop waits for its items, where that is a part of it worth
     knowing.

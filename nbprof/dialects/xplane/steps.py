@@ -40,7 +40,7 @@ _ENCLOSING = (
     "FunctionRun",
     "ThreadpoolListener::",
 )
-# Around a task that waited for an array; what the task does is in events of its own, and often it
+# Around a task that waited for an array; the work of the task has separate events, and often it
 # only waits.
 _AFTER_WAIT = "BufferSequencingEvent::Execute"
 _STAGE = "_ipl_stage_name"
@@ -52,8 +52,9 @@ _RUN = "ThunkExecutor::Execute"
 def markers(
     placed: Placed, activity: act.Activity
 ) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
-    """Step markers of devices and of hosts, the names of the steps by (host, group), which are not
-    whole, and which XProf does not make.
+    """Step markers, names of the steps, and incomplete ones by (host, group); and derived markers.
+
+    The last are event rows of markers that XProf does not have.
     """
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
@@ -65,7 +66,7 @@ def markers(
         marks[code] = bool(_MARKER.match(trace.names[code]))
     marker = (marks[events.name] | _stated(placed, "step_name")) & in_group
     for key, root in groups.roots.items():
-        # A root without a name of its own is no marker that a program set.
+        # A root whose name is only its number was not marked by the program.
         if not groups.names[key].isdigit():
             marker[root] = True
     rows = np.flatnonzero(marker)
@@ -111,9 +112,7 @@ def markers(
 
 
 def marks(placed: Placed, activity: act.Activity) -> Markers:
-    """The marks of steps that end later than marked, as the file has them; and of GPUs whose work
-    XProf takes to be of other steps.
-    """
+    """The original marks of steps that end later, and of GPUs that XProf groups differently."""
     steps, groups = placed.program_steps, placed.groups
     moved = np.unique(placed.host[placed.marked_group != groups.group])
     if len(moved) and activity.has_device:
@@ -143,9 +142,7 @@ def _until_run(placed: Placed, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _program_markers(placed: Placed) -> pd.DataFrame:
-    """Steps that are runs of a compiled program; on hosts whose devices recorded those, on the
-    first device.
-    """
+    """Steps that are runs of a compiled program, on the first device if devices recorded them."""
     steps = placed.program_steps
     if steps is None:
         return Markers.empty().frame()
@@ -156,8 +153,7 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
         return Markers.of(
             table.assign(device=np.where(table["host"].isin(list(steps.on_device)), 0, -1))
         ).frame()
-    # Each core has the steps of its host, so that what it did in them can be told from what the
-    # others did.
+    # Each core has the steps of its host, to tell its work in them from that of the others.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
     other_hosts = table[~table["host"].isin(cores["host"])]
     parts = [
@@ -168,9 +164,7 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
 
 
 def core_markers(placed: Placed) -> Markers:
-    """The steps that each core of a TPU has by itself, where those of its host were found by the
-    runs of a program.
-    """
+    """The steps of each core of a TPU, if those of its host were found by runs of a program."""
     steps = placed.program_steps
     return Markers.empty() if steps is None else Markers.of(steps.of_cores)
 
@@ -188,9 +182,7 @@ def _stated(placed: Placed, key: str) -> Flags:
 def _device_markers(
     placed: Placed, group: Int32s, names: dict[tuple[int, int], str]
 ) -> pd.DataFrame:
-    """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host,
-    group).
-    """
+    """Steps of GPUs and of TPU cores; stated names go into `names`, by (host, group)."""
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
@@ -221,9 +213,7 @@ def _device_markers(
 
 
 def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
-    """Neighbours on a line that have the same group as one span; `spans` are in order of the lines
-    and of time.
-    """
+    """Merges neighbours of the same group on a line; `spans` are in order of lines and time."""
     if not len(spans):
         return spans
     group = spans["group"].to_numpy()
@@ -235,9 +225,7 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
 
 
 def notes(placed: Placed, activity: act.Activity) -> list[Note]:
-    """What the receipt says of steps: how they were found, where nothing marks them, and which
-    markers are empty.
-    """
+    """Notes on steps: how unmarked ones were found, and which markers are empty."""
     markers = activity.markers.frame()
     how = (
         [Note("info", text) for text in placed.program_steps.notes]
@@ -271,9 +259,7 @@ def classify(name: str, shape: str) -> int:
 
 
 def classify_as_xprof(name: str, shape: str) -> int:
-    """The step class of one event of a GPU in XProf 2.24: copies by today's names alone, NCCL
-    alone, no bfloat16.
-    """
+    """The step class of an event of a GPU in XProf 2.24: today's names of copies, NCCL only."""
     upper = name[:10].upper()
     for prefix, cls in (
         ("MEMCPYHTOD", act.HOST_TO_DEVICE),
@@ -313,9 +299,7 @@ def _work_frame(placed: Placed, activity: act.Activity) -> pd.DataFrame:
 def _work(
     placed: Placed, activity: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
 ) -> pd.DataFrame:
-    """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the
-    shapes that it states.
-    """
+    """Spans by step class; `of_gpu_event` is the class of a GPU event by name and shapes."""
     parts = (
         [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)]
         if activity.has_device
@@ -327,8 +311,7 @@ def _work(
 
 
 def _compiled_work(placed: Placed, activity: act.Activity) -> pd.DataFrame:
-    """Runs of XLA's ops on the CPU, copies for them, and what ends a run, that nothing groups, in
-    the step in whose time they begin.
+    """Ungrouped runs of XLA's ops on the CPU and their copies, in the step at their begin.
 
     The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf
     such a step does nothing meanwhile.
@@ -426,7 +409,7 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
 def _host_work(
     placed: Placed, activity: act.Activity, group: Int32s, *, compiling: bool
 ) -> pd.DataFrame:
-    """What host threads did in steps; the first rule that fits an event wins.
+    """Work of host threads in steps; the first rule that fits an event wins.
 
     XProf has no rule for `compiling`, nor for copies on the CPU, and takes what lies around a task
     for the task.
@@ -436,7 +419,7 @@ def _host_work(
     marker = np.zeros(len(events), np.bool_)
     marks = activity.markers.event[activity.markers.device < 0]
     if placed.program_steps is not None:
-        # The first op of a run stands for its step, but is no marker.
+        # The first op of a run is the event of its step, but not a marker.
         marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
     marker[marks] = True
     enclosing = (*_ENCLOSING, _AFTER_WAIT) if compiling else _ENCLOSING
@@ -484,13 +467,11 @@ def _host_work(
 
 
 def _root_stages(placed: Placed) -> Flags:
-    """bool[events]: stages of an input pipeline that no other stage runs, on their thread or from
-    another one.
-    """
+    """bool[events]: outermost stages of an input pipeline, on their thread and across threads."""
     trace = placed.trace
     events = trace.events
     stage = _stated(placed, _STAGE)
-    # 1 for an event that is a stage or lies in one.
+    # 1 for events that are a stage or inside one.
     within = inherit(events.parent, events.depth, np.where(stage, 1, -1).astype(np.int64))
     parent = events.parent
     inner = stage & (parent >= 0) & (within[parent] == 1)

@@ -1,5 +1,7 @@
-"""The lines of TPU cores that mark steps, and how events of a core are assigned to the group of
-their step.
+"""Lines of TPU cores that mark steps, and the group of each event of a core.
+
+A core has separate lines for steps, programs and ops. Its grouping line joins the host's groups:
+`Steps`, or `XLA Modules` if no steps were recorded. The other lines follow it.
 
 A core has a line of its own for steps, programs and ops. What joins the host's groups is its
 grouping line: `Steps`, or `XLA Modules` where no steps were recorded. The other lines follow it.
@@ -19,9 +21,7 @@ STEPS, MODULES = "Steps", "XLA Modules"
 
 
 def grouping_lanes(trace: Trace) -> Int64s:
-    """int64[lanes]: the grouping line of the core that a lane belongs to; -1 for lanes of anything
-    but TPU cores.
-    """
+    """int64[lanes]: the grouping line of the core of each lane; -1 for other lanes."""
     lanes = trace.lanes
     grouping_lane = np.full(len(lanes), -1, np.int64)
     cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
@@ -51,9 +51,7 @@ def module_lanes(trace: Trace) -> Int64s:
 
 
 def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
-    """Events on TPU cores, and for each the event of the core's grouping line in which it begins
-    (-1 for none).
-    """
+    """Events on TPU cores, and the event of the grouping line in which each begins (-1)."""
     events = trace.events
     on_core = np.flatnonzero((of_lane >= 0)[events.lane])
     carrier = np.full(len(on_core), -1, np.int64)

@@ -1,5 +1,4 @@
-"""What each core of a TPU does: ops of Tensor Cores and of SparseCores by kind, and the steps of
-SparseCores.
+"""Work of each TPU core: ops of Tensor Cores and SparseCores, and steps of SparseCores.
 
 A SparseCore works beside the TensorCore of its chip (embeddings, collectives), with a plane, steps
 and ops of its own.
@@ -27,9 +26,7 @@ _SPARSE_OPS = ("Sparse Core Ops", OPS)
 
 
 def cores(trace: Trace) -> Int64s:
-    """int64[planes]: -1 for the plane of a TensorCore, the number of a SparseCore, -2 for any other
-    plane.
-    """
+    """int64[planes]: -1 for a TensorCore, the number of a SparseCore, -2 for other planes."""
     core_of_plane = np.full(len(trace.planes), -2, np.int64)
     for number, plane in enumerate(trace.planes):
         if xplane_tpu.CORE.match(plane.name):
@@ -52,16 +49,14 @@ def sparse_cores(trace: Trace) -> pd.DataFrame:
 
 
 class Place(NamedTuple):
-    """Where a TensorCore is: the number of its chip on its host, and its own on that chip; None
-    where its plane states none.
-    """
+    """Position of a TensorCore: its chip on the host, and its number on it; None if not stated."""
 
     chip: int | None = None
     core: int | None = None
 
 
 def place(stats: dict[str, object]) -> Place:
-    """Where a core is, by the `core_details` of its plane.
+    """Position of a core by the `core_details` of its plane.
 
     Source: CoreDetails of XProf's op_stats.proto, whose field 3 is the core on the chip and field 4
     the chip on the host (left out for 0).
@@ -120,9 +115,7 @@ def sparse_steps(placed: Placed) -> SparseSteps:
 def _rows(
     placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]
 ) -> tuple[Int64s, Int64s]:
-    """The events of some lines of Tensor Cores and of SparseCores, and the core of each as `cores`
-    has it.
-    """
+    """Events of some lines of Tensor Cores and SparseCores, and the core of each in `cores`."""
     lanes = placed.trace.lanes
     if "line" not in lanes:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -45,14 +45,12 @@ def _rows(placed: Placed, *lines: str) -> Int64s:
 
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Start and duration of events, ps: as the device measured them where it says so, else as they
-    are on the host's clock.
-    """
+    """Start and duration of events, ps: as the device measured them, else on the host's clock."""
     offset, lasted = (
         trace.arg("device_offset_ps", rows=rows),
         trace.arg("device_duration_ps", rows=rows),
     )
-    # Where the duration cannot be, nor can what the device measured.
+    # If the duration is impossible, so is the measurement of the device.
     replaced = trace.args.get(RECORDED)
     measured = (
         (offset >= 0) & (lasted >= 0) & ~np.isin(rows, () if replaced is None else replaced.event)
@@ -190,8 +188,7 @@ def _count_custom_calls(parts: pd.DataFrame, activity: act.Activity) -> None:
 
 
 def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:
-    """By name the bytes that a run moved in each memory: what stands there by memory; NaN where
-    nothing stands there.
+    """Bytes that a run of each name moved per memory; NaN if not stated.
 
     Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto (operation_type, memory_space,
     bytes_accessed), the content of `memory_access_breakdown`.
@@ -233,9 +230,7 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
 def _stated(
     trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s, *, of_events: bool = True
 ) -> npt.NDArray[np.float64]:
-    """A number of each run: what the event states itself, as custom calls do, else what stands with
-    its name; NaN for neither.
-    """
+    """A number per run: stated by the event (custom calls), else with its name; else NaN."""
     of_name = trace.name_args.get(stat, {})
     each = [of_name.get(code) for code in seen.tolist()]
     values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
@@ -266,9 +261,7 @@ def _framework_op(trace: Trace, code: int) -> OpName | None:
 
 
 def _hlo_name(trace: Trace, code: int) -> str:
-    """The op's name in its program: the short name of the event, else the left side of its
-    expression.
-    """
+    """The op's name in its program: short name of the event, or left side of its expression."""
     full, short = str(trace.names[code]), str(trace.display[code])
     if short and short != full:
         return short

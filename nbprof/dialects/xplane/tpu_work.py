@@ -1,4 +1,4 @@
-"""What the ops of TPU cores count for in the step breakdown: the `XLA Ops` line, by self time."""
+"""The step breakdown of TPU cores: ops of the `XLA Ops` line, by self time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ _HALF = re.compile(r"\b(bf16|f16)\[|half|bfloat16|float16")
 
 
 def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
-    """Spans of the ops of TPU cores by step class; an op counts where no op within it runs. `group`
-    is the step of each event (-1).
-    """
+    """Spans of ops of TPU cores by step class, without inner ops; `group` is the step (-1)."""
     trace = placed.trace
     events, lanes = trace.events, trace.lanes
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
@@ -55,8 +53,7 @@ def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
 
 
 def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Where events run without those directly in them: (event, start, end), several pieces for an
-    event with others in it.
+    """Intervals of events without their direct children: (event, start, end), several per event.
 
     Parameters
     ----------
@@ -85,9 +82,7 @@ def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def kinds_of(trace: Trace, code: int) -> tuple[str, tuple[str, str]]:
-    """The expression of an op, and what it is by its name in the program and by its category, in
-    small letters.
-    """
+    """The expression of an op, and its name and category in lower case."""
     full, short = str(trace.names[code]), str(trace.display[code])
     name = (short if short and short != full else full.partition(" = ")[0]).lstrip("%").lower()
     return full, (
@@ -122,8 +117,7 @@ def classify(trace: Trace, code: int) -> int:
 
 
 def copied(expression: str) -> int:
-    """The step class of a copy: from the host's memory, to it, or within the device. The first
-    shape is where to, the second where from.
+    """The step class of a copy by the memories of its first (to) and second (from) shape.
 
     That holds for ``dest copy(src)``, ``(dest, src, context) copy-start(src)`` and ``dest
     copy-done((dest, src, context))``.

@@ -1,5 +1,4 @@
-"""The unit of a recording in which no program marks a step and no compiled program repeats:
-iterations, repeats, or the recording.
+"""The unit of a recording without steps and repeating programs: iterations, repeats, or all.
 
 In this order: iterations of the loop of a recorded cell; calls of one compiled function, if the
 calls between their begins repeat; the repeating sequence of kernels of the busiest stream; that of
@@ -42,9 +41,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Found:
-    """The units of one host: what they are, the event that begins each, and their begin and end in
-    ps.
-    """
+    """The units of one host: kind, first event, begin and end (ps)."""
 
     kind: str
     how: str
@@ -57,8 +54,7 @@ class Found:
 def find(
     trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
 ) -> tuple[ProgramSteps | None, Unit]:
-    """The units of all hosts with work, as steps that are found by time, and what they are; None
-    where there is no work.
+    """The units of all hosts with work as steps, and their kind; None without work.
 
     Of several hosts they are their recordings.
 
@@ -120,14 +116,14 @@ def waits(steps: ProgramSteps, iterations: Placed) -> pd.DataFrame:
 
 
 def _covers(trace: Trace, rows: Int64s, units: Found) -> bool:
-    """Whether units take most of the time in which a host worked."""
+    """True if units take most of the time in which a host worked."""
     events = trace.events
     recorded = events.end[rows].max() - events.start[rows].min()
     return bool((units.end - units.begin).sum() >= repeats.MOST_OF * recorded)
 
 
 def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
-    """What the program did on devices and threads of the host."""
+    """Events of the program on devices and threads of the host."""
     events = trace.events
     of_lane = np.isin(lane_kind, ("device", "host"))
     left_out = starting(heads(trace.names), *_PROFILER)
@@ -224,9 +220,7 @@ def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]
 
 
 def _signatures(trace: Trace, rows: Int64s) -> Int64s:
-    """A code for each event by its name and those of the first events in it: wrappers of all ops
-    have the same name.
-    """
+    """A code per event by its name and its first children's: wrappers of all ops share a name."""
     events = trace.events
     code = events.name[rows].astype(np.int64)
     inner = rows
@@ -240,16 +234,14 @@ def _signatures(trace: Trace, rows: Int64s) -> Int64s:
 
 
 def _by_thread(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
-    """The repeating sequence of outermost events of the thread that is in events for the
-    longest.
-    """
+    """The repeating sequence of outermost events of the busiest thread."""
     events = trace.events
     outer = rows[(lane_kind == "host")[events.lane[rows]] & (events.parent[rows] < 0)]
     python = (
         trace.lanes["thread"].astype(str).str.startswith("python").to_numpy()[events.lane[outer]]
     )
     if int(python.sum()) >= repeats.FEWEST:
-        # What the program asks for; threads of a pool run pieces of it.
+        # Calls of the program; threads of a pool run pieces of them.
         outer = outer[python]
     return _repeating(trace, outer, "event", "thread")
 

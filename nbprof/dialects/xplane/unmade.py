@@ -1,5 +1,4 @@
-"""Waits for input that no event says: steps of the CPU that cannot go on before their batch is
-made, or before its maker lets Python go.
+"""Waits for input without events: steps of the CPU that wait for the pipeline or its Python.
 
 A step waits from the call of its function, not from the moment when a thread of tf.data asks for
 the batch: on a busy machine that thread gets a core late, and what takes the cores is often the
@@ -30,8 +29,9 @@ _PYTHON = "PyFunc"
 
 
 def waited(placed: Placed, activity: act.Activity, work: pd.DataFrame) -> pd.DataFrame:
-    """Work in which steps that run no op also wait for input while their batch is made, or while a
-    pipeline's Python holds up a call.
+    """Work with the waits for input of steps that run no op while their batch is made.
+
+    They also wait while the Python of a pipeline holds up a call.
     """
     events = placed.trace.events
     calls = np.flatnonzero(placed.named(_RETURNS)[events.name] & (placed.step_group >= 0))
@@ -68,7 +68,7 @@ def _on_threads(placed: Placed) -> Flags:
 
 
 def _ops(placed: Placed, activity: act.Activity, makers: Flags) -> Int64s:
-    """What a step does meanwhile: ops of its own, runs of compiled programs, and compiling."""
+    """Work of a step in the meantime: its ops, runs of compiled programs, and compiling."""
     ops = activity.host_ops.frame()
     host_ops = ops["event"].to_numpy(np.int64)[~ops["dataset"].to_numpy(np.bool_)]
     named = placed.named(_COMPILED, *COMPILES)[placed.trace.events.name] & placed.on_host

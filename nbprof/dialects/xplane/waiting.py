@@ -25,9 +25,7 @@ pays that as its host's time.
 
 
 def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
-    """Work in which calls that wait are `HOST_WAIT_DEVICE` while, for more than `LATENCY_PS`, no
-    device and no other thread works.
-    """
+    """Work in which calls are `HOST_WAIT_DEVICE` while nothing else works for `LATENCY_PS`."""
     trace = placed.trace
     waits = np.array([bool(_WAITS.search(str(name))) for name in trace.names], np.bool_)
     if not waits.any():

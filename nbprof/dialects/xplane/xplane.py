@@ -75,8 +75,9 @@ _NO_STEPS_OF_TPU = (
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
-    first asked for.
+    """The activity of one profile; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     _name_lanes(trace)
     activity = act.Activity(hosts=trace.hosts)
@@ -212,7 +213,7 @@ def _name_lanes(trace: Trace) -> None:
         devices.append(device)
         processes.append(process)
         number = line_ids[i]
-        # What is larger is no number of a thread, but a hash that says nothing.
+        # A larger number is not the number of a thread, but a hash.
         names.append(text or (f"thread {number}" if 0 <= number < 1 << 31 else "thread"))
         notes.append(note)
         order.append(rank)
@@ -284,9 +285,7 @@ def _framework(placed: Placed) -> Framework:
 
 
 def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
-    """By name code: the step-time category whose colour a slice of that name takes in the trace (0:
-    none).
-    """
+    """By name code: the step-time category whose colour its slices have in the trace (0: none)."""
     index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
     category = np.zeros(len(trace.names), np.uint8)
     for code, name in enumerate(trace.names):
@@ -337,7 +336,7 @@ def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
         missing["kernels"] = (
             "This profile names a device, but no kernels with launch details were recorded on it."
         )
-    # A run of an eager op is no step that a program marked.
+    # Runs of eager ops are not steps that a program marked.
     eager = not (activity.markers.device >= 0).any() and all(
         name.startswith("EagerKernelExecute ") for name in activity.group_names.values()
     )
@@ -383,9 +382,7 @@ _LOST = (
 
 
 def _lost_kernels(placed: Placed) -> int:
-    """How many kernels and graphs were launched if nothing was recorded on a GPU; 0 if anything
-    was.
-    """
+    """Number of launched kernels and graphs if nothing was recorded on a GPU; else 0."""
     if placed.on_gpu.any():
         return 0
     launched = placed.named(*"ch")
@@ -404,9 +401,7 @@ def _traits(placed: Placed) -> set[str]:
 
 
 def launches(placed: Placed, activity: act.Activity) -> Launches:
-    """Calls on a host that carry a correlation id, with the device event that has the same and the
-    op around them.
-    """
+    """Calls on a host with a correlation id, their device event, and the op around them."""
     trace, host = placed.trace, placed.host
     events = trace.events
     correlation = trace.arg("correlation_id", 0)
@@ -440,7 +435,7 @@ _STARTS_WORK = re.compile(r"(cu|cuda|hip|Mod|hipMod)\w*(Launch|Memcpy|Memset)", 
 
 
 def notes(placed: Placed, activity: act.Activity) -> list[Note]:
-    """What looks wrong: for the receipt."""
+    """Notes for the receipt on everything that looks wrong."""
     trace = placed.trace
     lines: list[Note] = []
     if lost := _lost_kernels(placed):
