@@ -79,12 +79,9 @@ class Mender:
 
     def lanes_of(self, host: int) -> list[tuple[int, int]]:
         """The events of each thread of a host, as first and behind the last."""
-        lanes = np.flatnonzero((self.lane_host == host) & (self.lane_device < 0)).tolist()
-        return [
-            (int(low), int(high))
-            for lane in lanes
-            if (low := self._border[lane]) < (high := self._border[lane + 1])
-        ]
+        lanes = np.flatnonzero((self.lane_host == host) & (self.lane_device < 0))
+        ends = zip(self._border[lanes].tolist(), self._border[lanes + 1].tolist(), strict=True)
+        return [(low, high) for low, high in ends if low < high]
 
     def replace(self, rows: Int64s, duration: Int64s) -> None:
         """Gives events another duration."""
@@ -131,7 +128,7 @@ class Mender:
         self.replace(rows, durations.of_device(spans, host_end, waited, called))
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
-        """The launch of each piece of work, -1 for none: work of one launch may run concurrently.
+        """The launch of each piece of work, -1: work of one launch may run concurrently.
 
         Parameters
         ----------
@@ -164,7 +161,7 @@ class Mender:
     def _waits(
         self, rows: Int64s, calls: Int64s, launch: Int64s
     ) -> tuple[tuple[Int64s, Int64s], Int64s]:
-        """Calls that waited for the only device, and the end of the launch of each piece of work."""
+        """Calls that waited for the only device, and the end of the launch of each piece."""
         events = self.trace.events
         named = np.array(
             [torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_
@@ -178,7 +175,7 @@ class Mender:
         return (events.start[waits], events.start[waits] + self.duration[waits]), called
 
     def device_notes(self, host: int) -> None:
-        """Shortens annotations on devices to the end of the work inside, where that was replaced."""
+        """Shortens annotations on devices to the end of the work inside, if that was replaced."""
         events = self.trace.events
         work = self.work(host)
         wrong = work[self.duration[work] != events.duration[work]]
@@ -201,11 +198,9 @@ class Mender:
             ]
             # An annotation around others ends behind the last of them.
             later = behind[events.name[behind] != events.name[note]]
-            until = (
-                int(events.start[later].min(initial=end.max()))
-                if self._is_step(note)
-                else int(end.max())
-            )
+            until = int(end.max())
+            if self._is_step(note):
+                until = int(events.start[later].min(initial=end.max()))
             covered = covered[events.start[covered] < until]
             ended = int((events.start[covered] + self.duration[covered]).max(initial=begin))
             self.replace(np.array([note]), np.array([ended - begin]))
@@ -274,9 +269,10 @@ class Mender:
             return []
         rows = np.array(self.misplaced, np.int64)
         took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
-        begin, their, they = (
-            ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
-        )
+        if len(rows) == 1:
+            begin, their, they = ("begins", "its", "It is")
+        else:
+            begin, their, they = ("begin", "their", "They are")
         text = (
             f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at"
             f" an impossible time: {self.too_far.format(their=their)}. {they} in no figure. The"
@@ -307,20 +303,18 @@ class Mender:
         longest = wording.millis(int(recorded.max()) / 1e9)
         codes, count = np.unique(events.name[rows], return_counts=True)
         commonest = str(names[codes[count.argmax()]])
-        named = (
-            wording.kernel(commonest)
-            if event_kind == "device event"
-            else wording.one_line(commonest)
-        )
+        named = wording.one_line(commonest)
+        if event_kind == "device event":
+            named = wording.kernel(commonest)
         named += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
         single = len(rows) == 1
         stating = f"has a duration of {longest}" if single else f"have durations of up to {longest}"
         text = (
             f"{wording.plural(len(rows), event_kind, event_kind.replace('event', 'events'))}"
             f" ({self.places(rows)}: {named}) {stating}, which is impossible: {evidence}."
-            f" {'It counts' if single else 'Each counts'} with what other calls of its name take, at"
-            f" most until the next work; {less} are left out of all figures. The profiler wrote a"
-            f" wrong end: record again for {'its' if single else 'their'} times."
+            f" {'It counts' if single else 'Each counts'} with what other calls of its name take,"
+            f" at most until the next work; {less} are left out of all figures. The profiler wrote"
+            f" a wrong end: record again for {'its' if single else 'their'} times."
         )
         return Note("warning", text)
 
@@ -336,10 +330,12 @@ class Mender:
                 str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread")
             )
             # "stream 7", but "XLA Ops".
-            thread = thread if thread[1:2].isupper() else thread[:1].lower() + thread[1:]
-            lane_name = [*([host] if several else []), process, thread]
+            if not thread[1:2].isupper():
+                thread = thread[:1].lower() + thread[1:]
+            lane_name = [host, process, thread] if several else [process, thread]
             places.append(f"{int(count):,} on {', '.join(lane_name)}")
+        text = "; ".join(places[:_MOST_STREAMS])
         more = len(places) - _MOST_STREAMS
-        return "; ".join(places[:_MOST_STREAMS]) + (
-            f"; others on {wording.plural(more, 'more lane')}" if more > 0 else ""
-        )
+        if more > 0:
+            text += f"; others on {wording.plural(more, 'more lane')}"
+        return text

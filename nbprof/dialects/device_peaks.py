@@ -101,11 +101,11 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
     Sources: the CUDA programming guide, "Shared memory" of each compute capability; AMD's CDNA 3
     and CDNA 4 white papers.
     """
-    peaks = {
-        name: float(value) * 1e9
-        for name, stat in _STATED.items()
-        if isinstance(value := stats.get(stat), (int, float)) and value > 0
-    }
+    peaks: dict[str, float] = {}
+    for name, stat in _STATED.items():
+        value = stats.get(stat)
+        if isinstance(value, (int, float)) and value > 0:
+            peaks[name] = float(value) * 1e9
     major, minor, units, clock = (
         stats.get(key)
         for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
@@ -118,16 +118,15 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
         and units > 0
         and clock > 0
     ):
-        amd = stats.get("device_vendor") == "AMD"
-        wide = (
-            (256 if (major, minor) >= (9, 5) else 128) if amd else {2: 64, 3: 256}.get(major, 128)
-        )
-        peaks["shared_memory"] = units * clock * 1e3 * wide
+        width = {2: 64, 3: 256}.get(major, 128)
+        if stats.get("device_vendor") == "AMD":
+            width = 256 if (major, minor) >= (9, 5) else 128
+        peaks["shared_memory"] = units * clock * 1e3 * width
     return peaks
 
 
 class Named(NamedTuple):
-    """Data sheet of a device without sparsity: tera operations and gigabytes per second (0: none)."""
+    """Data sheet of a device without sparsity: tera operations and GB per second (0: none)."""
 
     half: float
     bfloat16: float

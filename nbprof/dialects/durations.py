@@ -239,11 +239,9 @@ def outside(ops: Spans, runs: Spans) -> Flags:
     since = np.where(nth > 0, ops.start - reach[np.maximum(nth - 1, 0)], _NEVER)
     until = np.where(nth < len(begin), begin[np.minimum(nth, len(begin) - 1)] - ops.start, _NEVER)
     far = np.minimum(since, until) >= _MISPLACED_PS
-    return (
-        far
-        if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far)
-        else np.zeros(len(far), np.bool_)
-    )
+    if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far):
+        return far
+    return np.zeros(len(far), np.bool_)
 
 
 def of_markers(steps: Spans) -> Int64s:

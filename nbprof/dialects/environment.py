@@ -1,4 +1,4 @@
-"""The environment of a run: stated versions, start and duration of the recording."""
+"""The environment of a run: peaks_of_planes versions, start and duration of the recording."""
 
 from __future__ import annotations
 
@@ -39,11 +39,8 @@ def environment(trace: Trace) -> dict[str, object]:
     for key, value in trace.metadata.items():
         _version(versions, key, value)
     for key in COUNTERS:
-        values = [
-            float(v)
-            for plane in trace.planes
-            if isinstance(v := plane.stats.get(key), (int, float))
-        ]
+        peaks_of_planes = [plane.stats.get(key) for plane in trace.planes]
+        values = [float(value) for value in peaks_of_planes if isinstance(value, (int, float))]
         if values:
             counters[key] = sum(values) / len(values)
     facts["counters"] = counters
@@ -59,7 +56,7 @@ def origin_ns(trace: Trace) -> int:
 
 
 def _duration_s(trace: Trace) -> float | None:
-    """Length of the recording, stated or by its events; the longest of several hosts."""
+    """Length of the recording, peaks_of_planes or by its events; the longest of several hosts."""
     rows = sanity.recorded(trace)
     length = dict(
         zip(

@@ -28,7 +28,7 @@ _CANDIDATES = 8
 _EQUAL = 0.005
 _EPILOGUE = 1.5
 """The last repeat ends after so many times the usual number of events, at the latest: what follows
-is no part of it.
+is not part of it.
 """
 
 

@@ -33,9 +33,9 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note
         return []
     parent = events.parent[rows]
     # Siblings in their order: one that begins before the one ahead of it has ended overlaps it.
-    by_parent = (
-        np.lexsort((parent, events.lane[rows])) if (parent >= 0).any() else np.arange(len(rows))
-    )
+    by_parent = np.arange(len(rows))
+    if (parent >= 0).any():
+        by_parent = np.lexsort((parent, events.lane[rows]))
     order, parent = rows[by_parent], parent[by_parent]
     lane, start = events.lane[order], events.start[order]
     end = start + events.duration[order]
@@ -49,13 +49,13 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note
     longest = wording.micros(us, 3)
     if len(over) == 1:
         text = (
-            f"1 {event_kind} starts before the previous one has ended (by {longest}); it is shown as"
-            " recorded."
+            f"1 {event_kind} starts before the previous one has ended (by {longest}); it is shown"
+            " as recorded."
         )
     else:
         text = (
-            f"{len(over):,} {event_kind}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before"
-            f" the previous one has ended (by at most {longest}); they are shown as recorded."
+            f"{len(over):,} {event_kind}s on {wording.plural(lanes, 'lane')} start before the"
+            f" previous one has ended (by at most {longest}); they are shown as recorded."
         )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
 
@@ -76,9 +76,9 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
         return []
     share = lost / len(started)
     text = (
-        f"{lost:,} of {len(started):,} launches ({100 * share:.3g} %) have no device activity in this"
-        " profile: it was dropped, or ran after the capture had ended. Device times are too low by"
-        " that share."
+        f"{lost:,} of {len(started):,} launches ({100 * share:.3g} %) have no device activity in"
+        " this profile: it was dropped, or ran after the capture had ended. Device times are too"
+        " low by that share."
     )
     return [Note("warning" if share > _SERIOUS else "info", text)]
 
@@ -180,11 +180,11 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
                 " those of the other hosts.",
             )
         )
-    disjoint = _apart(recorded[~empty])
+    disjoint = _disjoint(recorded[~empty])
     if disjoint:
-        other_hosts = (
-            "any other host" if len(disjoint) == int((~empty).sum()) else "the other hosts"
-        )
+        other_hosts = "the other hosts"
+        if len(disjoint) == int((~empty).sum()):
+            other_hosts = "any other host"
         asks = "are these files from one run? Are the clocks correct?"
         notes.append(
             Note(
@@ -195,7 +195,7 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
     return notes
 
 
-def _apart(recorded: pd.DataFrame) -> list[str]:
+def _disjoint(recorded: pd.DataFrame) -> list[str]:
     """Hosts whose events all lie before or after those of every other host."""
     if len(recorded) < 2:
         return []

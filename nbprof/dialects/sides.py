@@ -25,13 +25,13 @@ class Moved(Mapping[str, ArgColumn]):
 
     def __init__(self, args: Mapping[str, ArgColumn], position: Int32s) -> None:
         self._args = args
-        self._place = position
+        self._position = position
         self._moved: dict[str, ArgColumn] = {}
 
     def __getitem__(self, name: str) -> ArgColumn:
         if name not in self._moved:
             column = self._args[name]
-            event = self._place[column.event]
+            event = self._position[column.event]
             order = np.argsort(event, kind="stable")
             kind = column.kind if isinstance(column.kind, int) else column.kind[order]
             self._moved[name] = ArgColumn(event[order], kind, column.value[order])
@@ -65,11 +65,9 @@ def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events
     present = np.sort(pd.unique(key))
     # A row keeps its number for its first side; further sides come behind all rows, so that little
     # has to move.
-    first = (
-        np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES)
-        if len(present)
-        else np.zeros(0, np.bool_)
-    )
+    first = np.zeros(0, np.bool_)
+    if len(present):
+        first = np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES)
     rows = len(trace.lanes)
     number = np.where(first, present // _SIDES, rows + np.cumsum(~first) - 1).astype(np.int32)
     lane = number[np.searchsorted(present, key)]

@@ -22,7 +22,7 @@ _NVIDIA_NO = re.compile(
     r"FlashAttention\w*(?:Preprocess|Postprocess|Combine)|marlin_repack|"
     # CUTLASS's attention for inputs or devices without a matrix instruction.
     r"fmha_cutlass[FB]_\w*_sm50|fmha_cutlass[FB]_f32_\w*_sm7\d|"
-    # What torch.compile generates for elementwise work and reductions.
+    # Kernels of torch.compile for elementwise work and reductions.
     r"^triton_(?:poi|red|per|for|unk|split_scan)_|^triton_softmax"
 )
 _NVIDIA_YES = re.compile(

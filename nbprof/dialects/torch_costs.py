@@ -447,13 +447,13 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
     if not shapes:
         raise UnknownError
     rank = max(map(len, shapes))
-    out = []
+    output: list[int] = []
     for column in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
         sizes = {n for n in column if n != 1} or {1}
         if len(sizes) > 1:
             raise UnknownError
-        out.append(sizes.pop())
-    return tuple(out)
+        output.append(sizes.pop())
+    return tuple(output)
 
 
 def _promoted(call: Call, inputs: Sequence[int], tensors: int) -> str:

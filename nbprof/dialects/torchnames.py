@@ -107,8 +107,8 @@ _CALLS = tuple(
         (
             ALLOCATE,
             (
-                r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Host(?:Alloc|Free|Malloc|Register|Unregister)|"
-                r"Mem(?:Alloc|Free|Create|Map|Unmap))"
+                r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap)|"
+                r"Host(?:Alloc|Free|Malloc|Register|Unregister))"
             ),
         ),
         (

@@ -54,11 +54,10 @@ def lost_kernels(links: Links) -> int:
 
 def lost_note(links: Links, reason: str) -> list[Note]:
     """The warning that all kernels were lost; `reason` says why, and what helps."""
-    if not (count := lost_kernels(links)):
+    count = lost_kernels(links)
+    if not count:
         return []
-    launched = (
-        f"{count:,} {'launch was' if count == 1 else 'launches were'} recorded, but no kernel"
-    )
+    launched = f"{wording.plural(count, 'launch was', 'launches were')} recorded, but no kernel"
     return [Note("warning", f"{launched}, so what the device did is unknown: {reason}")]
 
 
@@ -119,12 +118,12 @@ def without_kernels(links: Links, recording: str, lost: str) -> str:
         Why kernels are lost, and what helps.
     """
     if count := lost_kernels(links):
-        launched = f"{count:,} {'launch was' if count == 1 else 'launches were'}"
+        launched = wording.plural(count, "launch was", "launches were")
         return f"{recording} has no GPU kernels, although {launched} recorded: {lost}"
     if len(links.work):
         return f"{recording} has device copies, but no kernels."
-    if count := len(links.calls):
-        calls = "1 call" if count == 1 else f"{count:,} calls"
+    if len(links.calls):
+        calls = wording.plural(len(links.calls), "call")
         return (
             f"{recording} has no GPU kernels: it has {calls} into the GPU's runtime, and none of"
             " them launches a kernel."
@@ -149,9 +148,9 @@ def host_recorded(links: Links) -> bool:
     alone has calls or work of a device: at least that in which the profiler waits for the device at
     the end.
     """
-    return bool(np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any()) or not (
-        len(links.work) or len(links.calls)
-    )
+    if np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any():
+        return True
+    return not len(links.work) and not len(links.calls)
 
 
 def allocations(hosts: Hosts) -> str:
@@ -211,28 +210,29 @@ def _unseen_proof(links: Links, hosts: Hosts) -> str:
 def _unseen(links: Links, subject: str = "") -> str:
     """Reason and remedy for missing work of a used GPU, as the rest of a sentence."""
     if len(links.calls):
+        so = f", so {subject}" if subject else ""
         return (
-            f"no work of the GPU was recorded{subject and f', so {subject}'}. It was started before the"
-            f" recording, or {LOST}"
+            f"no work of the GPU was recorded{so}. It was started before the recording, or {LOST}"
         )
-    return f"the GPU was not recorded{subject and f': {subject}'}. Record with {ACTIVITIES}."
+    so = f": {subject}" if subject else ""
+    return f"the GPU was not recorded{so}. Record with {ACTIVITIES}."
 
 
 def _called_for_work(links: Links) -> str:
-    """Calls that copy or wait for a busy device, without the longest wait.
+    """Calls that copy or wait for a busy device, as the end of a sentence; '' for none.
 
-    A first call initializes the device, which takes long.
+    The longest wait does not count: a first call initializes the device, which takes long.
     """
     kinds = call_kinds(links)
-    if copies := int(np.isin(kinds, _COPIES).sum()):
-        return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"
-    waits = np.sort(
-        links.trace.events.duration[
-            links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]
-        ]
-    )[:-1]
+    copies = int(np.isin(kinds, _COPIES).sum())
+    if copies:
+        return f"called for {wording.plural(copies, 'copy', 'copies')}"
+    syncs = links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]
+    waits = np.sort(links.trace.events.duration[syncs])[:-1]
     waits = waits[waits > _WAIT_PS]
-    return f"waited for the device for {wording.millis(waits.sum() / 1e9)}" if len(waits) else ""
+    if not len(waits):
+        return ""
+    return f"waited for the device for {wording.millis(waits.sum() / 1e9)}"
 
 
 def _used_gpu(links: Links, hosts: Hosts) -> str:

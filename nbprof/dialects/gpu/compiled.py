@@ -31,16 +31,12 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
     names = nest.trace.names
     code = nest.trace.events.name[nest.rows]
     plain = {name_code: _plain(str(names[name_code])) for name_code in np.unique(code).tolist()}
-    listed = [[_plain(kernel.name) for kernel in program] for program in programs]
+    listed = [_plain_names(program) for program in programs]
     matched: dict[tuple[str, ...], list[Kernel | None]] = {}
-    run = np.array(
-        [bool(_RUN.match(str(names[name_code]))) for name_code in range(len(names))], np.bool_
-    )[code]
+    run = np.array([bool(_RUN.match(str(name))) for name in names], np.bool_)[code]
     in_run = np.flatnonzero(nest.parent >= 0)
     in_run = in_run[run[nest.parent[in_run]]]
-    for rows in (
-        np.split(in_run, np.flatnonzero(np.diff(nest.parent[in_run])) + 1) if len(in_run) else []
-    ):
+    for rows in np.split(in_run, np.flatnonzero(np.diff(nest.parent[in_run])) + 1):
         called = tuple(plain[name_code] for name_code in code[rows].tolist())
         if called not in matched:
             matched[called] = _match(called, programs, listed)
@@ -56,6 +52,10 @@ def _plain(name: str) -> str:
     """Common name of a kernel or op: `addmm` for `extern_kernels.addmm` and `aten::addmm`."""
     match = _FUSED.match(name) or _LIBRARY.match(name)
     return match[1] if match else name
+
+
+def _plain_names(program: Program) -> list[str]:
+    return [_plain(kernel.name) for kernel in program]
 
 
 def _match(
@@ -75,14 +75,14 @@ def _match(
 
 def _shared(several: Sequence[Kernel | None]) -> Kernel | None:
     """The facts in which all fitting graphs agree on a call."""
-    known = [kernel for kernel in several if kernel is not None]
-    if len(known) < len(several):
+    described = [kernel for kernel in several if kernel is not None]
+    if len(described) < len(several):
         return None
-    ops, lines = ({kernel.ops for kernel in known}, {kernel.lines for kernel in known})
+    ops, lines = ({kernel.ops for kernel in described}, {kernel.lines for kernel in described})
     return Kernel(
-        known[0].name,
-        known[0].ops if len(ops) == 1 else (),
-        known[0].lines if len(lines) == 1 else (),
+        described[0].name,
+        described[0].ops if len(ops) == 1 else (),
+        described[0].lines if len(lines) == 1 else (),
     )
 
 

@@ -61,11 +61,9 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
     kind[mender.misplaced] = UNKNOWN
     for host in hosts:
         mender.first_waits(host)
-    waits = (
-        np.flatnonzero(mender.start != trace.events.start)
-        if mender.start is not trace.events.start
-        else np.zeros(0, np.int64)
-    )
+    waits = np.zeros(0, np.int64)
+    if mender.start is not trace.events.start:
+        waits = np.flatnonzero(mender.start != trace.events.start)
     notes += mender.about_waits(waits)
     mender.apply()
     return Mended(notes, waits)
@@ -82,11 +80,9 @@ class _Mender(Mender):
         is_kind = np.zeros(256, np.bool_)
         is_kind[list(kinds)] = True
         rows = np.flatnonzero(is_kind[self.kind])
-        return (
-            rows
-            if len(self.trace.hosts) == 1
-            else rows[self.lane_host[self.trace.events.lane[rows]] == host]
-        )
+        if len(self.trace.hosts) == 1:
+            return rows
+        return rows[self.lane_host[self.trace.events.lane[rows]] == host]
 
     def work(self, host: int) -> Int64s:
         """Kernels, copies and fills of a host."""
@@ -144,11 +140,10 @@ class _Mender(Mender):
         waited = events.duration[rows] - self.duration[rows]
         name = wording.kernel(str(self.trace.names[events.name[rows[waited.argmax()]]]))
         single = len(rows) == 1
-        named = (
-            "The first collective"
-            if single
-            else f"{len(rows):,} first collectives of their streams"
-        )
+        if single:
+            named = "The first collective"
+        else:
+            named = f"{len(rows):,} first collectives of their streams"
         longest, total = (
             wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum())
         )

@@ -150,11 +150,8 @@ class Costs:
         owner = np.where(elsewhere, links.work_op, self._owner(links.work_op, kind))
         of_op = owner >= 0
         # Work without an op counts for the annotation around it, else for its own name.
-        label = np.where(
-            of_op,
-            self.name[owner],
-            np.where(links.work_name >= 0, links.work_name, len(names) + work.name),
-        )
+        label = np.where(links.work_name >= 0, links.work_name, len(names) + work.name)
+        label = np.where(of_op, self.name[owner], label)
         # A second product in a product: what the outer one launched itself is not known to be one.
         category = np.where(of_op & ~hands_on[owner], kind[owner], 0)
         category[(category == 0) | (category == _NOTHING)] = _CODE[OTHER]
@@ -302,20 +299,21 @@ def _precision(dtype: str, matrix: bool) -> str:
     short = dtype.removeprefix("c10::").lower()
     if short == "float":
         return "tf32" if matrix else "float32"
-    return _PRECISIONS.get(
-        short,
-        (
-            "float8"
-            if short.startswith("float8")
-            else "complex"
-            if short.startswith("complex")
-            else short
-        ),
-    )
+    for family in ("float8", "complex"):
+        if short.startswith(family):
+            return family
+    return _PRECISIONS.get(short, short)
 
 
-_PRECISIONS = {"half": "float16", "double": "float64", "long int": "int64", "int": "int32", "short int": "int16",
-               "signed char": "int8", "unsigned char": "uint8"}  # fmt: skip
+_PRECISIONS = {
+    "half": "float16",
+    "double": "float64",
+    "long int": "int64",
+    "int": "int32",
+    "short int": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+}
 
 
 def _alone(links: Links, rows: Int64s, unknown: Flags) -> Int64s:

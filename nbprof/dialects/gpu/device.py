@@ -114,11 +114,10 @@ class Work:
         for i, row in enumerate(first.tolist()):
             name = str(trace.names[self.name[row]])
             types = trace.strings[self.input_type[row]] if self.input_type[row] >= 0 else ""
-            table[i] = (
-                _kernel_class(name, types)
-                if self.is_kernel[row]
-                else copies.CLASS[self.transfer_kind(row)]
-            )
+            if self.is_kernel[row]:
+                table[i] = _kernel_class(name, types)
+            else:
+                table[i] = copies.CLASS[self.transfer_kind(row)]
         classes = table[code] if len(first) else np.zeros(0, np.int64)
         classes[self.collective] = act.DEVICE_COLLECTIVES
         return classes

@@ -55,8 +55,16 @@ class Iteration(NamedTuple):
 # Numbers of more digits count nothing.
 _N = r"(\d{1,12})"
 _VLLM = re.compile(
-    rf"execute_(?:\d{{1,12}}_)?context_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)_generation_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)\Z"
+    rf"execute_(?:\d{{1,12}}_)?context_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)"
+    rf"_generation_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)\Z"
 )
+_VLLM_KINDS = {
+    (True, True): MIXED,
+    (True, False): PREFILL,
+    (False, True): DECODE,
+    (False, False): IDLE,
+}
+"""Kind of an iteration by whether it has requests of prefill and of decode."""
 _VLLM_OLD = re.compile(rf"execute_new_{_N}_cached_{_N}\Z")
 _SGLANG = re.compile(rf"step\[([A-Z][A-Z_\d]*) bs={_N}((?: \w{{1,12}}=\d{{1,18}})*)\]\Z")
 _SGLANG_MODES = {
@@ -80,7 +88,7 @@ def annotated(name: str) -> Iteration | None:
 def _of_vllm(name: str) -> Iteration | None:
     if match := _VLLM.match(name):
         context, context_tokens, generation, generation_tokens = map(int, match.groups())
-        kind = (MIXED if generation else PREFILL) if context else DECODE if generation else IDLE
+        kind = _VLLM_KINDS[bool(context), bool(generation)]
         return Iteration(
             kind, context + generation, context, context_tokens, generation, generation_tokens
         )
@@ -97,7 +105,10 @@ def _of_sglang(name: str) -> Iteration | None:
     if match is None or match[1].startswith("DRAFT"):
         return None
     kind, requests = _SGLANG_MODES.get(match[1], ""), int(match[2])
-    counts = {key: int(value) for key, value in (pair.split("=") for pair in match[3].split())}
+    counts: dict[str, int] = {}
+    for pair in match[3].split():
+        key, _, value = pair.partition("=")
+        counts[key] = int(value)
     if kind == PREFILL:
         return Iteration(kind, requests, requests, counts.get("toks", counts.get("c_sq", -1)), 0, 0)
     if kind == DECODE:

@@ -1,17 +1,17 @@
 """The steps of a Kineto trace, and which of them each instant of work counts for.
 
-A step lasts from the end of the one before, or its own begin on the host where that is later, to
-its end on the host or the end of the last device work launched in it, whichever is later: so steps
-neither overlap nor leave work out that the device still had to do.
+A step lasts from the later of the end of the previous step and its begin on the host, to the later
+of its end on the host and the end of the last device work launched in it. So steps do not overlap,
+and include all work of the device.
 
-What the device still had to do when the recording began was launched in steps that nothing is known
-of. It stands for the step before the first, which begins when the last of it ends, and counts for
-none.
+Device work that was pending when the recording began was launched in unknown steps. It belongs to
+the step before the first, which begins when that work ends, and counts for none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,58 +79,45 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     rows = links.rows(ANNOTATION)
     rows = rows[np.isin(events.name[rows], named) & (links.host[rows] == host)]
     names = [str(trace.names[c]) for c in events.name[rows].tolist()]
-    notes: list[Note] = []
     of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
-    if (engine := serving.find(links, host)) is not None:
-        notes.append(
-            Note(
-                "info",
-                f"Steps{of_host} are the {len(engine.marks):,} iterations of an inference engine, by"
-                f" its {engine.what}.",
-            )
-        )
-        return of_marks(
-            links,
-            host,
-            engine.marks,
-            engine.begun,
-            engine.done,
-            engines.labels(engine.said),
-            notes,
-            engine.said,
-        )
-    marks = rows[[bool(torchnames.STEP.match(n)) for n in names]] if names else rows
-    if len(marks):
-        marks = one_thread(links, marks)
-        start, end = events.start[marks], events.end[marks]
-        labels = [_label(str(trace.names[c])) for c in events.name[marks].tolist()]
-    else:
-        turns = rows[[bool(torchnames.OPTIMIZER.match(n)) for n in names]] if names else rows
-        turns = _last_of_cycle(links, turns)
-        if len(turns) >= 2:
-            end = events.end[turns]
-            start = np.append(_first_work(links, turns[0]), end[:-1])
-            noun, text = "step", f"the {len(turns)} optimizer steps"
-        elif not batches:
-            return None
-        else:
-            turns = rows[[bool(torchnames.LOADER.match(n)) for n in names]] if names else rows
-            turns = one_thread(links, turns)
-            if len(turns) < 2:
-                return None
-            start = events.start[turns]
-            end = np.append(start[1:], _last_work(links, turns[-1]))
-            noun, text = (
-                "batch",
-                f"the {len(turns)} batches that the loop requested from its DataLoader",
-            )
-        marks, labels = turns, [f"{noun} {i}" for i in range(len(turns))]
+    engine = serving.find(links, host)
+    if engine is not None:
         text = (
-            f"The profile has no ProfilerStep{of_host}: steps are taken from {text}. prof.step()"
-            " marks them exactly."
+            f"Steps{of_host} are the {len(engine.marks):,} iterations of an inference engine, by"
+            f" its {engine.noun}."
         )
-        notes.append(Note("info", text))
-    return of_marks(links, host, marks, start, end, labels, notes)
+        labels = engines.labels(engine.iterations)
+        marks = Marks(engine.marks, engine.begun, engine.done, labels, engine.iterations)
+        return of_marks(links, host, marks, [Note("info", text)])
+    steps = rows[[bool(torchnames.STEP.match(n)) for n in names]] if names else rows
+    if len(steps):
+        steps = one_thread(links, steps)
+        labels = [_label(str(trace.names[c])) for c in events.name[steps].tolist()]
+        marks = Marks(steps, events.start[steps], events.end[steps], labels)
+        return of_marks(links, host, marks, [])
+    turns = rows[[bool(torchnames.OPTIMIZER.match(n)) for n in names]] if names else rows
+    turns = _last_of_cycle(links, turns)
+    if len(turns) >= 2:
+        end = events.end[turns]
+        start = np.append(_first_work(links, turns[0]), end[:-1])
+        noun, text = "step", f"the {len(turns)} optimizer steps"
+    elif not batches:
+        return None
+    else:
+        turns = rows[[bool(torchnames.LOADER.match(n)) for n in names]] if names else rows
+        turns = one_thread(links, turns)
+        if len(turns) < 2:
+            return None
+        start = events.start[turns]
+        end = np.append(start[1:], _last_work(links, turns[-1]))
+        noun = "batch"
+        text = f"the {len(turns)} batches that the loop requested from its DataLoader"
+    text = (
+        f"The profile has no ProfilerStep{of_host}: steps are taken from {text}. prof.step()"
+        " marks them exactly."
+    )
+    labels = [f"{noun} {i}" for i in range(len(turns))]
+    return of_marks(links, host, Marks(turns, start, end, labels), [Note("info", text)])
 
 
 def _label(name: str) -> str:
@@ -140,101 +127,110 @@ def _label(name: str) -> str:
     return f"{kind} {number}"
 
 
-def of_marks(
-    links: Links,
-    host: int,
-    marks: Int64s,
-    start: Int64s,
-    end: Int64s,
-    labels: list[str],
-    notes: list[Note],
-    iterations: Sequence[engines.Iteration] = (),
-) -> Steps:
-    """The steps of a host by what marks them, with the device work that each launched.
+@dataclass(frozen=True)
+class Marks:
+    """The marks of a host's steps: events of one lane in time order.
+
+    Attributes
+    ----------
+    event : int64[n]
+    start, end : int64[n]
+        Begin and end of each step on the host, ps.
+    labels : list of str
+    iterations : sequence of Iteration
+        Iterations of an inference engine, if the steps are those.
+    """
+
+    event: Int64s
+    start: Int64s
+    end: Int64s
+    labels: list[str]
+    iterations: Sequence[engines.Iteration] = ()
+
+
+def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
+    """The steps of a host by its marks, with the device work that each launched.
 
     Parameters
     ----------
     links : Links
     host : int
-    marks : int64[n]
-        Events of one lane, in time order.
-    start, end : int64[n]
-        When the host began and ended each, ps.
-    labels : list of str
+    marks : Marks
     notes : list of Note
         Lines for the receipt, to which those about the steps are added.
-    iterations : sequence of Iteration
-        What an inference engine ran in each, where that is what they are.
     """
     of_host = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
-    broken = "" if iterations else by_ops(links, marks, start, end)
-    begun, done = start, end
-    start, end, matched = _with_device(links, host, start, end)
+    start, end, matched = _with_device(links, host, marks.start, marks.end)
     group = np.arange(len(start))
-    if hidden := [
-        name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0
-    ]:
-        listed = ", ".join(hidden[:4]) + (
-            f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else ""
-        )
-        single = len(hidden) == 1
-        ended = (
-            "ended while the device was still running the previous one, and launched nothing that"
-            " ran later"
-        )
-        if not (links.host[links.work] == host).any():
-            # Nothing but the marks themselves can hide a step.
-            ended = "ended no later than the previous one, or as soon as it began"
-        notes.append(
-            Note(
-                "warning",
-                f"{'A step' if single else f'{len(hidden):,} steps'}{of_host} {ended}:"
-                f" {'it has' if single else 'they have'} no time of {'its' if single else 'their'} own"
-                f" and {'is' if single else 'are'} not listed ({listed}).",
-            )
-        )
-    # One iteration may have a tenth of the work of another, unless they are alike.
-    alike = np.array(
-        [i for i, iteration in enumerate(iterations) if iteration == iterations[-1]]
-        if iterations
-        else group,
-        np.int64,
-    )
-    truncated, last = by_work(matched[alike])
-    truncated = len(group) - int(alike[-truncated]) if truncated else 0
-    if not truncated:
-        last = broken or _runs_on(links, host, marks, begun, done)
-        truncated = int(bool(last))
+    hidden = [label for label, length in zip(marks.labels, end - start, strict=True) if length <= 0]
+    if hidden:
+        notes.append(_hidden_note(links, host, of_host, hidden))
+    truncated, evidence = _truncated(links, host, marks, matched)
     if truncated:
-        text = (
-            f"The last step{of_host} was"
-            if truncated == 1
-            else f"The last {truncated} steps{of_host} were"
-        )
-        notes.append(
-            Note(
-                "warning",
-                f"{text} cut off by the end of the recording ({last}): shown, but not averaged.",
-            )
-        )
-    last_ones = {(host, int(g)) for g in group[len(group) - truncated :]}
-    by_step = {(host, i): iteration for i, iteration in enumerate(iterations)}
+        text = f"The last step{of_host} was"
+        if truncated > 1:
+            text = f"The last {truncated} steps{of_host} were"
+        text += f" cut off by the end of the recording ({evidence}): shown, but not averaged."
+        notes.append(Note("warning", text))
     steps = Steps(
         np.full(len(start), host),
         group,
-        marks,
+        marks.event,
         start,
         end,
-        begun,
-        done,
-        labels,
-        last_ones,
+        marks.start,
+        marks.end,
+        marks.labels,
+        {(host, int(g)) for g in group[len(group) - truncated :]},
         set(),
         notes,
-        by_step,
+        {(host, i): iteration for i, iteration in enumerate(marks.iterations)},
     )
     lost_work.mark(links, host, steps, matched)
     return steps
+
+
+def _hidden_note(links: Links, host: int, of_host: str, hidden: list[str]) -> Note:
+    """The warning on steps without any time; `hidden` are their names."""
+    listed = ", ".join(hidden[:4])
+    if len(hidden) > 4:
+        listed += f" and {len(hidden) - 4:,} more"
+    ended = (
+        "ended while the device was still running the previous one, and launched nothing that"
+        " ran later"
+    )
+    if not (links.host[links.work] == host).any():
+        # Without device work only the marks themselves can hide a step.
+        ended = "ended no later than the previous one, or as soon as it began"
+    if len(hidden) == 1:
+        text = f"A step{of_host} {ended}: it has no time of its own and is not listed ({listed})."
+    else:
+        text = (
+            f"{len(hidden):,} steps{of_host} {ended}: they have no time of their own and are not"
+            f" listed ({listed})."
+        )
+    return Note("warning", text)
+
+
+def _truncated(links: Links, host: int, marks: Marks, matched: Int64s) -> tuple[int, str]:
+    """Number of steps at the end that the recording cut off, and the evidence; 0 and '' for none.
+
+    `matched` is the number of device events of each step.
+    """
+    count = len(marks.event)
+    comparable = np.arange(count)
+    if marks.iterations:
+        # An iteration may have a tenth of the work of another, unless they are alike.
+        last = marks.iterations[-1]
+        alike = [i for i, iteration in enumerate(marks.iterations) if iteration == last]
+        comparable = np.array(alike, np.int64)
+    incomplete, evidence = by_work(matched[comparable])
+    if incomplete:
+        return count - int(comparable[-incomplete]), evidence
+    if not marks.iterations:
+        evidence = by_ops(links, marks.event, marks.start, marks.end)
+    evidence = evidence or _runs_on(links, host, marks)
+    return int(bool(evidence)), evidence
 
 
 # A last step this many times as long as any before it, and without work for most of that, goes on
@@ -242,21 +238,19 @@ def of_marks(
 _RUNS_ON, _FEWEST_BEFORE = 100, 3
 
 
-def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s) -> str:
+def _runs_on(links: Links, host: int, marks: Marks) -> str:
     """Evidence that the last marker goes on long after the work of its step, '' for none."""
-    length = done - begun
+    length = marks.end - marks.start
     if len(length) <= _FEWEST_BEFORE or length[-1] < _RUNS_ON * length[:-1].max():
         return ""
     events = links.trace.events
     rows = np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work])
-    rows = rows[(links.host[rows] == host) & ~np.isin(rows, marks)]
-    last = int(events.end[rows].max(initial=int(begun[-1])))
-    idle = int(done[-1]) - last
-    return (
-        f"its marker goes on for {wording.millis(idle / 1e9)} after its last work"
-        if 2 * idle > length[-1]
-        else ""
-    )
+    rows = rows[(links.host[rows] == host) & ~np.isin(rows, marks.event)]
+    last = int(events.end[rows].max(initial=int(marks.start[-1])))
+    idle = int(marks.end[-1]) - last
+    if 2 * idle <= length[-1]:
+        return ""
+    return f"its marker goes on for {wording.millis(idle / 1e9)} after its last work"
 
 
 def one_thread(links: Links, rows: Int64s) -> Int64s:
@@ -273,7 +267,7 @@ def one_thread(links: Links, rows: Int64s) -> Int64s:
 
 
 def _last_of_cycle(links: Links, rows: Int64s) -> Int64s:
-    """The last of several optimizers that step in turn: the most frequent, else the last to begin."""
+    """The last of several optimizers in turn: the most frequent, or the last to begin."""
     events = links.trace.events
     if not len(rows):
         return rows
@@ -335,15 +329,10 @@ def by_work(matched: Int64s) -> tuple[int, str]:
     while last > 1 and matched[last - 1] < WHOLE_STEP * matched[last - 2]:
         last -= 1
     # A loop whose steps shrink all the way down says nothing about its end.
-    truncated = len(matched) - last if last > 1 else 0
-    return (
-        truncated,
-        (
-            f"{matched[-1]:,} device events against {matched[-truncated - 1]:,} in the previous step"
-            if truncated
-            else ""
-        ),
-    )
+    if last in (1, len(matched)):
+        return 0, ""
+    evidence = f"{matched[-1]:,} device events against {matched[last - 1]:,} in the previous step"
+    return len(matched) - last, evidence
 
 
 def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
@@ -384,8 +373,6 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
         return ""
     if len(before) == 1 and n >= WHOLE_STEP * count[-2]:
         return ""
-    return (
-        f"it ran the first {n:,} of the previous step's {count[-2]:,} ops"
-        if n > 1
-        else "it ran only the first op of the previous step"
-    )
+    if n == 1:
+        return "it ran only the first op of the previous step"
+    return f"it ran the first {n:,} of the previous step's {count[-2]:,} ops"

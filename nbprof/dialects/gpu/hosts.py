@@ -11,6 +11,12 @@ from nbprof.core.trace import Int64s, Trace
 Facts = dict[str, object]
 
 UNDESCRIBED = "undefined"
+_AMD_KEYS = (
+    "hip_runtime_version",
+    "roctracer_version",
+    "rocprofiler_version",
+    "hip_driver_version",
+)
 
 
 class Hosts:
@@ -34,12 +40,12 @@ class Hosts:
     @cached_property
     def ranks(self) -> list[int | None]:
         """The rank of each file, None where it states none."""
-        return [_whole(_mapping(f.get("distributedInfo")).get("rank")) for f in self.facts]
+        return [_integer(_mapping(f.get("distributedInfo")).get("rank")) for f in self.facts]
 
     @cached_property
     def world_size(self) -> int | None:
         """Number of ranks in the job, None if no file states it."""
-        sizes = [_whole(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
+        sizes = [_integer(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
         return max((s for s in sizes if s is not None), default=None)
 
     @cached_property
@@ -51,42 +57,29 @@ class Hosts:
         """
         result = []
         for facts in self.facts:
-            listed = _mapping(facts.get("distributedInfo")).get("pg_config")
-            groups = [_mapping(group) for group in listed] if isinstance(listed, list) else []
-            named = {str(group.get("pg_name", "")): group.get("pg_desc") for group in groups}
-            result.append(
-                {
-                    name: description
-                    for name, description in named.items()
-                    if isinstance(description, str) and description not in ("", UNDESCRIBED)
-                }
-            )
+            described: dict[str, str] = {}
+            for group in _mappings(_mapping(facts.get("distributedInfo")).get("pg_config")):
+                name, description = str(group.get("pg_name", "")), group.get("pg_desc")
+                if isinstance(description, str) and description not in ("", UNDESCRIBED):
+                    described[name] = description
+                else:
+                    described.pop(name, None)
+            result.append(described)
         return result
 
     @cached_property
     def device_properties(self) -> list[list[Facts]]:
         """`deviceProperties` of each file."""
-        return [
-            [_mapping(d) for d in p] if isinstance(p := f.get("deviceProperties"), list) else []
-            for f in self.facts
-        ]
+        return [_mappings(facts.get("deviceProperties")) for facts in self.facts]
 
     @cached_property
     def amd(self) -> list[bool]:
         """By file: True if its devices are AMD's."""
-        return [
-            any(
-                key in f
-                for key in (
-                    "hip_runtime_version",
-                    "roctracer_version",
-                    "rocprofiler_version",
-                    "hip_driver_version",
-                )
-            )
-            or any(str(d.get("name", "")).startswith("AMD") for d in devices)
-            for f, devices in zip(self.facts, self.device_properties, strict=True)
-        ]
+        result = []
+        for facts, devices in zip(self.facts, self.device_properties, strict=True):
+            named = any(str(device.get("name", "")).startswith("AMD") for device in devices)
+            result.append(named or any(key in facts for key in _AMD_KEYS))
+        return result
 
     def messages(self) -> list[tuple[str, str]]:
         """Messages logged by the profiler, as (host, text): its WARNING and ERROR lists."""
@@ -94,15 +87,10 @@ class Hosts:
         for name, facts in zip(self.trace.hosts, self.facts, strict=True):
             for level in ("WARNING", "ERROR"):
                 logged = facts.get(level)
-                for line in (
-                    logged
-                    if isinstance(logged, list)
-                    else [logged]
-                    if isinstance(logged, str)
-                    else []
-                ):
-                    if line is not None:
-                        messages.append((name, str(line)))
+                if isinstance(logged, str):
+                    logged = [logged]
+                if isinstance(logged, list):
+                    messages += [(name, str(line)) for line in logged if line is not None]
         return messages
 
     def identical(self) -> dict[str, list[str]]:
@@ -118,21 +106,17 @@ class Hosts:
         copies: dict[str, list[str]] = {}
         for i, name in enumerate(self.files):
             host_events = np.flatnonzero(host == i)
+            if not len(host_events):
+                continue
             start = events.start[host_events]
+            weight = 1 + np.arange(len(host_events)) % 1009
             key = (
                 len(host_events),
-                int((start - start.min(initial=np.iinfo(np.int64).max)).sum())
-                if len(host_events)
-                else 0,
+                int((start - start.min()).sum()),
                 int(events.duration[host_events].sum()),
-                int(
-                    (
-                        events.name[host_events].astype(np.int64)
-                        * (1 + np.arange(len(host_events)) % 1009)
-                    ).sum()
-                ),
+                int((events.name[host_events].astype(np.int64) * weight).sum()),
             )
-            if len(host_events) and key in seen:
+            if key in seen:
                 copies.setdefault(seen[key], []).append(name)
             seen.setdefault(key, name)
         return copies
@@ -144,13 +128,12 @@ class Hosts:
             f"rank {r}" if r is not None and ranks.count(r) == 1 else h
             for h, r in zip(trace.hosts, ranks, strict=True)
         ]
-        # A rank that several files claim keeps the names of the files, or nobody could tell them
-        # apart.
+        # A rank that several files claim keeps the names of the files to tell them apart.
         names = [
             f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n
             for n, h, r in zip(names, trace.hosts, ranks, strict=True)
         ]
-        # A file may be called as the rank of another: two hosts of one name would be one host.
+        # A file may be named like the rank of another: two hosts of one name would be one host.
         names = [
             f"{n}, {h}" if names.count(n) > 1 and n != h else n
             for n, h in zip(names, trace.hosts, strict=True)
@@ -166,7 +149,11 @@ def _mapping(value: object) -> Facts:
     return value if isinstance(value, dict) else {}
 
 
-def _whole(value: object) -> int | None:
+def _mappings(value: object) -> list[Facts]:
+    return [_mapping(item) for item in value] if isinstance(value, list) else []
+
+
+def _integer(value: object) -> int | None:
     if isinstance(value, str) and value.isdigit():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

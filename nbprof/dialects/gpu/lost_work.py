@@ -39,7 +39,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     if len(matched) < 2 or not (links.host[kernels] == host).any():
         return
     launched, lost = _launches(links, host, steps)
-    truncated = np.array([(host, int(group)) in steps.cut for group in steps.group], np.bool_)
+    truncated = np.array([(host, int(group)) in steps.truncated for group in steps.group], np.bool_)
     listed = (steps.end > steps.start) & ~truncated
     lacking = listed & (lost > 0) & (lost >= _SERIOUS * launched)
     silent = listed & _silent(launched, matched)
@@ -50,11 +50,9 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     if complete.any() or 2 * lost.sum() > launched.sum():
         steps.lost |= {(host, int(group)) for group in steps.group[missing]}
     of_host = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
-    averaged = (
-        "shown, but not averaged"
-        if complete.any()
-        else "no step is complete, so averages are of these"
-    )
+    averaged = "no step is complete, so averages are of these"
+    if complete.any():
+        averaged = "shown, but not averaged"
     if lacking.any():
         text = (
             f"{wording.plural(int(lacking.sum()), 'step')}{of_host} lost device work,"

@@ -53,11 +53,9 @@ def allocations(
     memory = _memory(links, kind, ordinal, host, activity)
     around = links.ops.around(rows)
     op_names = np.zeros(len(trace.names) + 1, np.int32)
-    code = (
-        np.where(around >= 0, events.name[links.ops.rows[around]], -1)
-        if len(links.ops.rows)
-        else np.full(len(rows), -1)
-    )
+    code = np.full(len(rows), -1)
+    if len(links.ops.rows):
+        code = np.where(around >= 0, events.name[links.ops.rows[around]], -1)
     for name_code in pd.unique(code).tolist():
         op_names[name_code] = activity.ops.code(
             str(trace.names[name_code]) if name_code >= 0 else ""
@@ -116,7 +114,7 @@ def _label(memory: str, host: str, several: bool) -> str:
 def _memory(
     links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, activity: act.Activity
 ) -> np.ndarray:
-    """Text code of the memory of each event: `CPU`, `GPU 0`, after its host if there are several."""
+    """Text code of the memory of each event: `CPU`, `GPU 0`, after its host if several."""
     hosts = links.trace.hosts
     families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
     other = str(families.iloc[0]).partition(" ")[0] if len(families) else "device"

@@ -46,15 +46,12 @@ class Nest:
             child, above = child[over], above[over]
             end[child] = above
             # A trimmed event may have children itself: look again at all. Few events are trimmed.
-            child = (
-                np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child))
-                if len(child)
-                else child
-            )
+            if len(child):
+                child = np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child))
         return end
 
     def around(self, rows: Int64s) -> Int64s:
-        """Position of the innermost event around each event, or of the event itself; -1 for none."""
+        """Position of the innermost event around each event, or of itself; -1 for none."""
         events = self.trace.events
         candidate = np.searchsorted(self.rows, rows, side="right") - 1
         reach = events.end[rows] - np.minimum(SLACK_PS, events.duration[rows] // 2)
@@ -75,11 +72,10 @@ class Nest:
 
     def _climb(self, position: Int64s, lane: Int32s, reach: Int64s) -> Int64s:
         """From the last event that began before, up to the first that reaches far enough."""
-        position = (
-            np.where((position >= 0) & (self.lane[position] == lane), position, -1)
-            if len(self.rows)
-            else np.full(len(position), -1, np.int64)
-        )
+        if len(self.rows):
+            position = np.where((position >= 0) & (self.lane[position] == lane), position, -1)
+        else:
+            position = np.full(len(position), -1, np.int64)
         open_ = np.flatnonzero(position >= 0)
         end = self.trace.events.end[self.rows]
         while len(open_):

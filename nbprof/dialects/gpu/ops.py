@@ -59,7 +59,7 @@ class Forest:
                 end=events.end[rows],
                 parent=nest.parent.astype(np.int64),
                 op=op[code],
-                own=self.own,
+                own=self.self_time,
                 device_own=self._device(),
                 shape=self._texts("Input Dims", activity),
                 types=self._texts("Input type", activity),
@@ -72,7 +72,7 @@ class Forest:
         )
 
     @cached_property
-    def own(self) -> Int64s:
+    def self_time(self) -> Int64s:
         """Time of each event without those directly in it, ps."""
         return np.maximum(
             nesting.self_times(self.nest.parent, self.trace.events.duration[self.nest.rows]), 0
@@ -124,20 +124,18 @@ class Forest:
         chain, _ = chains(python.parent, trace.events.name[python.rows], trace.names)
         table = TorchCalls(event=python.rows, parent=python.parent, stack=chain)
         # Calls around the program have separate lanes: nothing is inside them.
-        around = (
-            (trace.lanes["side"] == AROUND).to_numpy()[python.lane]
-            if "side" in trace.lanes
-            else np.zeros(len(table), np.bool_)
-        )
+        around = np.zeros(len(table), np.bool_)
+        if "side" in trace.lanes:
+            around = (trace.lanes["side"] == AROUND).to_numpy()[python.lane]
         position = np.append(np.cumsum(~around) - 1, -1)
         return table.with_(parent=position[table.parent]).take(~around)
 
     def _modules(self, chain: Int32s, stacks: Stacks) -> TorchModules:
         """The `torch_modules` table: calls of modules."""
         events, python = self.trace.events, self.python
-        module_calls = (
-            np.flatnonzero(stacks.is_module[chain]) if len(chain) else np.zeros(0, np.int64)
-        )
+        module_calls = np.zeros(0, np.int64)
+        if len(chain):
+            module_calls = np.flatnonzero(stacks.is_module[chain])
         calls = Nest(self.trace, python.rows[module_calls])
         duration = events.duration[calls.rows]
         return TorchModules(
@@ -186,7 +184,7 @@ _KIND[[OP, ANNOTATION, CALL]] = act.TORCH_OP, act.TORCH_ANNOTATION, act.TORCH_CA
 
 
 def _last_before(keys: Int64s, times: Int64s, query_keys: Int64s, before: Int64s) -> Int64s:
-    """Position of the last row of the same key that is not later, -1; rows sorted by key and time."""
+    """Position of the last row of the same key that is not later, -1; rows are sorted by both."""
     # Ranks of time keep the combined key within int64 for traces of any length.
     every = np.unique(np.concatenate([times, before]))
     size = len(every) + 1

@@ -225,7 +225,7 @@ class Origins:
         else:
             nest = self.forest.nest
             is_op = np.flatnonzero(links.kind[nest.rows] == OP)
-            time = self.forest.own[is_op]
+            time = self.forest.self_time[is_op]
             module, line, _ = (codes >= 0 for codes in self.of_events(nest.rows[is_op]))
             is_known = {"module": module, "line": line}
         total = int(time.sum())

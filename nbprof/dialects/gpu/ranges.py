@@ -85,16 +85,8 @@ def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) 
     done = set(marked.host.tolist())
     hosts = [host for host in range(len(links.trace.hosts)) if host not in done]
     step_names = links.step_names if names is None else names
-    return Steps.joined(
-        [
-            marked,
-            *(
-                part
-                for host in hosts
-                if (part := _of_host(links, host, ranges, step_names)) is not None
-            ),
-        ]
-    )
+    parts = [_of_host(links, host, ranges, step_names) for host in hosts]
+    return Steps.joined([marked, *(part for part in parts if part is not None)])
 
 
 def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_]) -> Steps | None:
@@ -123,17 +115,12 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
     of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
     text = f"Steps{of_host} are the {len(marks):,} {ranges} called {family!r}"
     alternatives = ", ".join(repr(name) for _, name, _ in good[1:4])
-    notes = [
-        Note(
-            "info", f"{text}; {alternatives} could mark steps too." if alternatives else f"{text}."
-        )
-    ]
+    text += f"; {alternatives} could mark steps too." if alternatives else "."
     labels = [str(trace.names[code]) for code in events.name[marks].tolist()]
     if len(set(labels)) == 1:
         labels = [f"{labels[0]} {i}" for i in range(len(labels))]
-    return find_steps.of_marks(
-        links, host, marks, events.start[marks], events.end[marks], labels, notes
-    )
+    spans = find_steps.Marks(marks, events.start[marks], events.end[marks], labels)
+    return find_steps.of_marks(links, host, spans, [Note("info", text)])
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:

@@ -30,12 +30,13 @@ from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.origins import Origins
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.display import wording
+from nbprof.display.wording import plural
 
 _MOST_MESSAGES = 10
 _MOST_LANES = 3
 _STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
 _SAME = 0.9
-"""The part of the steps that must take as many batches for that to be said."""
+"""Least share of steps with the usual number of batches for a note on that number."""
 _MOVES = (torchnames.COPY, torchnames.FILL)
 
 
@@ -75,10 +76,6 @@ def _info(text: str) -> Note:
 
 def _warning(text: str) -> Note:
     return Note("warning", text)
-
-
-def _many(count: int, singular: str, plural: str = "") -> str:
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
@@ -154,7 +151,7 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
         np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
     )
     if moves.any():
-        calls = _many(
+        calls = plural(
             int(moves.sum()), "call that copies or fills has", "calls that copy or fill have"
         )
         result.append(
@@ -167,7 +164,9 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
         trace.events.name[work]
     ]
     if copied.any():
-        counted = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
+        counted = plural(
+            int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state"
+        )
         result.append(_info(f"{counted} no launch: each belongs to the step in which it started."))
     alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
@@ -182,7 +181,7 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
         text = (
-            f"{_many(nameless, 'device event')} of {len(work):,}"
+            f"{plural(nameless, 'device event')} of {len(work):,}"
             f" ({100 * nameless / len(work):.3g} %)"
         )
         result.append(
@@ -200,7 +199,7 @@ def _other_vendors(links: Links) -> list[Note]:
     result = []
     for code in pd.unique(codes).tolist():
         if code >= 0 and category(trace.strings[code]) == UNKNOWN:
-            count = _many(int((codes == code).sum()), "event")
+            count = plural(int((codes == code).sum()), "event")
             text = (
                 f"{count} of category {printable(trace.strings[code])} are on device lanes: they"
                 " count as device work"
@@ -223,7 +222,7 @@ def _images(links: Links) -> list[Note]:
         f"{process}, {thread}"
         for process, thread in zip(lanes["process"], lanes["thread"], strict=True)
     ]
-    count = _many(len(rows), "device event is", "device events are")
+    count = plural(len(rows), "device event is", "device events are")
     took = wording.millis(int(events.duration[rows].sum()) / 1e9)
     names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
     text = (
@@ -239,12 +238,12 @@ def _captured(links: Links) -> list[Note]:
     rows, start, end = links.captures
     if not len(rows):
         return []
-    calls = _many(
+    calls = plural(
         int(links.captured.sum()),
         "call that launches, copies or fills was",
         "calls that launch, copy or fill were",
     )
-    took = f"{_many(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
+    took = f"{plural(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
     return [
         _info(
             f"{calls} captured into a graph and not run ({took}): that time counts as compilation;"
@@ -259,29 +258,29 @@ def _graphs(links: Links) -> list[Note]:
     nodes = len(graphs.nodes)
     if not nodes:
         return []
-    replays = _many(int(np.unique(graphs.replay).size), "replay")
-    text = f"{replays} of {_many(sum(graphs.counts.values()), 'graph')} with {_many(nodes, 'node')}"
-    remedy = (
-        ": give a trace of it, nbprof.load(..., graph_capture=PATH)" if _of_pytorch(links) else ""
+    replays = plural(int(np.unique(graphs.replay).size), "replay")
+    text = (
+        f"{replays} of {plural(sum(graphs.counts.values()), 'graph')} with {plural(nodes, 'node')}"
     )
+    remedy = ""
+    if _of_pytorch(links):
+        remedy = ": give a trace of it, nbprof.load(..., graph_capture=PATH)"
     lacks = [
         (graphs.counts["unknown"], f"no matching capture was found{remedy}"),
         (graphs.counts["several"], "several captures match, of different ops"),
     ]
     matched = graphs.counts["captured"]
-    facts = (
-        [f"the nodes of {_many(matched, 'graph')} are attributed to the captured ops"]
-        if matched
-        else []
-    )
-    facts += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
+    facts = []
+    if matched:
+        facts = [f"the nodes of {plural(matched, 'graph')} are attributed to the captured ops"]
+    facts += [f"for {plural(count, 'graph')} {why}" for count, why in lacks if count]
     noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
-    facts += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
+    facts += [f"{plural(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
     result = [_info(f"{text}: {'; '.join(facts)}.")]
     if graphs.unmatched_graphs:
         warning = (
             "kernel_annotations_rank*.pkl next to the trace annotates"
-            f" {_many(graphs.unmatched_graphs, 'graph')} that no replay here has"
+            f" {plural(graphs.unmatched_graphs, 'graph')} that no replay here has"
         )
         result.append(_warning(f"{warning}: it is from another recording and is ignored there."))
     return result
@@ -295,11 +294,9 @@ def _attributed(origins: Origins) -> list[Note]:
     words = {"op": "an op", "module": "an nn.Module", "line": "a line of code"}
     parts = [f"{_part(shares[key])} to {phrase}" for key, phrase in words.items() if key in shares]
     subject = "Kernel time" if "op" in shares else "Op time"
-    how = (
-        ""
-        if shares["module"] or shares["line"]
-        else " Modules and lines are recorded with with_stack=True."
-    )
+    how = " Modules and lines are recorded with with_stack=True."
+    if shares["module"] or shares["line"]:
+        how = ""
     return [_info(f"{subject} is attributed: {', '.join(parts)}.{how}")]
 
 
@@ -311,14 +308,10 @@ def _of_pytorch(links: Links) -> bool:
 
 
 def _part(share: float) -> str:
-    """Percent, and never 100 where something is left out."""
-    return (
-        "100 %"
-        if share == 1
-        else "0 %"
-        if share == 0
-        else f"{min(max(100 * share, 0.1), 99.9):.1f} %"
-    )
+    """Percent; 100 only if nothing is left out, 0 only for nothing."""
+    if share in (0, 1):
+        return f"{100 * share:.0f} %"
+    return f"{min(max(100 * share, 0.1), 99.9):.1f} %"
 
 
 def _overlaps(links: Links) -> list[Note]:
@@ -338,7 +331,7 @@ def _overlaps(links: Links) -> list[Note]:
             by = wording.micros(int((busy_until[early] - start[early]).max()) / 1e6)
             result.append(
                 _info(
-                    f"{_many(len(early), 'device event starts', 'device events start')} before the"
+                    f"{plural(len(early), 'device event starts', 'device events start')} before the"
                     f" previous one on the same stream ends, by up to {by}. Programmatic dependent"
                     " launch causes this; so do profiler errors. All are kept; busy time counts"
                     " each instant once."
@@ -349,10 +342,8 @@ def _overlaps(links: Links) -> list[Note]:
         past = events.end[ops.rows] - ops.end
         count = int((past > 0).sum())
         if count:
-            text = (
-                f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after"
-                " the enclosing op"
-            )
+            late = f"{int(past.max()) / 1000:,.0f} ns"
+            text = f"{plural(count, 'op ends', 'ops end')} up to {late} after the enclosing op"
             result.append(
                 _info(
                     f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as"
@@ -420,7 +411,7 @@ def _memory(links: Links) -> list[Note]:
     if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
         result.append(
             _warning(
-                f"The allocator ran out of memory {_many(count, 'time')} while the profile was"
+                f"The allocator ran out of memory {plural(count, 'time')} while the profile was"
                 " recorded."
             )
         )

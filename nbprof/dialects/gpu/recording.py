@@ -340,11 +340,9 @@ class GpuRecording(ABC):
         kind = np.where(np.isin(both, steps), named_ranges.OPTIMIZER, self.sets_ranges).astype(
             object
         )
-        return (
-            named_ranges.table(trace, both, links.host, kind, self.tables)
-            if len(ranges)
-            else Ranges.empty()
-        )
+        if len(ranges):
+            return named_ranges.table(trace, both, links.host, kind, self.tables)
+        return Ranges.empty()
 
     def _optimizer_calls(self) -> OptimizerCalls:
         """Updates of parameters by optimizers: `Optimizer.step#Adam.step`."""
@@ -366,7 +364,7 @@ class GpuRecording(ABC):
         )
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
-        """By name code: the step-time category whose colour its slices have in the trace (0: none)."""
+        """By name code: the step-time category whose colour its slices have (0: none)."""
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         of_transfer = {
             "H2D": "input",
@@ -401,15 +399,13 @@ def _engine_iterations(links: Links, steps: Steps, activity: act.Activity) -> En
     names = [
         str(links.trace.names[code]) for code in links.trace.events.name[steps.event[rows]].tolist()
     ]
-    return EngineIterations(
-        **{
-            key: getattr(steps, key)[rows]
-            for key in ("event", "host", "group", "start", "end", "begun", "done")
-        },
-        name=[activity.texts.code(name) for name in names],
-        kind=[
-            activity.texts.code(iteration.kind) if iteration.kind else -1
-            for iteration in iterations
-        ],
-        **{key: [getattr(iteration, key) for iteration in iterations] for key in engines.COUNTS},
-    )
+    columns: dict[str, npt.ArrayLike] = {
+        key: getattr(steps, key)[rows]
+        for key in ("event", "host", "group", "start", "end", "begun", "done")
+    }
+    for key in engines.COUNTS:
+        columns[key] = [getattr(iteration, key) for iteration in iterations]
+    kinds = [iteration.kind for iteration in iterations]
+    columns["name"] = [activity.texts.code(name) for name in names]
+    columns["kind"] = [activity.texts.code(kind) if kind else -1 for kind in kinds]
+    return EngineIterations(**columns)

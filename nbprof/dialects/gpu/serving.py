@@ -24,23 +24,27 @@ class Found(NamedTuple):
     """The iterations of a host: marks, descriptions, begin and end on the host (ps), and a noun."""
 
     marks: Int64s
-    said: list[Iteration]
+    iterations: list[Iteration]
     begun: Int64s
     done: Int64s
-    what: str
+    noun: str
 
 
 def find(links: Links, host: int) -> Found | None:
     """The iterations of a host in time order; None without marks or for a program that trains."""
     trace, events = links.trace, links.trace.events
     names = [str(name) for name in trace.names]
-    by_code = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
-    batches = {
-        code
-        for code, name in enumerate(names)
-        if name.endswith("run_batch") and _RUN_BATCH.match(name)
-    }
-    scopes = {code for code, name in enumerate(names) if name == _SCOPE}
+    by_code: dict[int, Iteration] = {}
+    batches: set[int] = set()
+    scopes: set[int] = set()
+    for code, name in enumerate(names):
+        iteration = annotated(name)
+        if iteration is not None:
+            by_code[code] = iteration
+        if name.endswith("run_batch") and _RUN_BATCH.match(name):
+            batches.add(code)
+        if name == _SCOPE:
+            scopes.add(code)
     for codes, noun in (
         (set(by_code), "annotations"),
         (batches, "calls of run_batch"),
@@ -56,11 +60,10 @@ def find(links: Links, host: int) -> Found | None:
         marks = _one_thread(links, rows)
         if not len(marks) or _training(links, host, marks):
             continue
-        read = (
-            _by_forward(links, marks)
-            if codes is batches
-            else [by_code.get(code, Iteration()) for code in events.name[marks].tolist()]
-        )
+        if codes is batches:
+            read = _by_forward(links, marks)
+        else:
+            read = [by_code.get(code, Iteration()) for code in events.name[marks].tolist()]
         ahead = codes is not scopes and not names[int(events.name[marks[0]])].startswith("execute_")
         return Found(marks, read, *_bounds(links, host, marks, ahead), noun)
     return None
@@ -81,10 +84,9 @@ def _training(links: Links, host: int, marks: Int64s) -> bool:
     trace, events = links.trace, links.trace.events
     rows = links.rows(ANNOTATION)
     rows = rows[links.host[rows] == host]
-    optimizers, profiled = (
-        [code for code, name in enumerate(trace.names) if pattern.match(str(name))]
-        for pattern in (torchnames.OPTIMIZER, torchnames.STEP)
-    )
+    names = [str(name) for name in trace.names]
+    optimizers = [code for code, name in enumerate(names) if torchnames.OPTIMIZER.match(name)]
+    profiled = [code for code, name in enumerate(names) if torchnames.STEP.match(name)]
     if np.isin(events.name[rows], optimizers).any():
         return True
     steps = rows[np.isin(events.name[rows], profiled)]
@@ -97,11 +99,11 @@ def _training(links: Links, host: int, marks: Int64s) -> bool:
 def _by_forward(links: Links, marks: Int64s) -> list[Iteration]:
     """The kinds of batches by the pass that runs in each: the first of its thread."""
     trace, events = links.trace, links.trace.events
-    modes = {
-        code: match[1]
-        for code, name in enumerate(trace.names)
-        if (match := _FORWARD.match(str(name)))
-    }
+    modes: dict[int, str] = {}
+    for code, name in enumerate(trace.names):
+        match = _FORWARD.match(str(name))
+        if match:
+            modes[code] = _MODES_OF_FORWARD[match[1]]
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[
         (events.lane[rows] == events.lane[marks[0]]) & np.isin(events.name[rows], list(modes))
@@ -110,11 +112,7 @@ def _by_forward(links: Links, marks: Int64s) -> list[Iteration]:
     kinds = []
     for first_row, end in zip(first.tolist(), events.end[marks].tolist(), strict=True):
         has_row = first_row < len(rows) and events.start[rows[first_row]] < end
-        kinds.append(
-            Iteration(
-                _MODES_OF_FORWARD[modes[int(events.name[rows[first_row]])]] if has_row else ""
-            )
-        )
+        kinds.append(Iteration(modes[int(events.name[rows[first_row]])] if has_row else ""))
     return kinds
 
 

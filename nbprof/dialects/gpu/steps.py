@@ -21,9 +21,9 @@ class Steps:
     """Steps of all hosts; `group` numbers them within a host, in time order.
 
     `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a
-    name a step. `begun` and `done` are when the host began and ended each: it runs ahead of the
-    device. Of those in `lost` the recorder lost device work. `iterations` says, by host and group,
-    what an inference engine ran in each.
+    name per step. `begun` and `done` are begin and end on the host, which runs ahead of the device.
+    Steps in `truncated` are incomplete (or startup), and the recorder lost device work of those in
+    `lost`. `iterations` are those of an inference engine, by host and group.
     """
 
     host: Int64s
@@ -34,7 +34,7 @@ class Steps:
     begun: Int64s
     done: Int64s
     names: list[str]
-    cut: set[tuple[int, int]] = field(default_factory=set)
+    truncated: set[tuple[int, int]] = field(default_factory=set)
     lost: set[tuple[int, int]] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     iterations: dict[tuple[int, int], Iteration] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class Steps:
         """The steps of several hosts."""
         none = np.zeros(0, np.int64)
         keys = ("host", "group", "event", "start", "end", "begun", "done")
-        columns = {
-            key: np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys
-        }
+        columns = {}
+        for key in keys:
+            columns[key] = np.concatenate([none, *(getattr(part, key) for part in parts)])
         return cls(
             **columns,
             names=[name for part in parts for name in part.names],
-            cut={step for part in parts for step in part.cut},
+            truncated={step for part in parts for step in part.truncated},
             lost={step for part in parts for step in part.lost},
             notes=[note for part in parts for note in part.notes],
             iterations={
@@ -85,7 +85,7 @@ def markers(
         (h, g): n
         for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)
     }
-    return frame, names, steps.cut, steps.lost
+    return frame, names, steps.truncated, steps.lost
 
 
 def spread(
@@ -110,7 +110,7 @@ def spread(
     if not parts:
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, nothing, nothing
-    span, group, first, last = (np.concatenate([p[i] for p in parts]) for i in range(4))
+    span, group, first, last = (np.concatenate(column) for column in zip(*parts, strict=True))
     return span, group, first, last
 
 

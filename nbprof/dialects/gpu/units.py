@@ -56,14 +56,14 @@ class Found:
 def find(links: Links) -> tuple[Steps, Unit]:
     """The units of all hosts that have work; of several hosts these are their recordings."""
     hosts = [host for host in range(len(links.trace.hosts)) if len(_work(links, host))]
-    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}.get(
-        links.trace.units, ()
-    )
+    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}
     if len(hosts) == 1:
-        for search in searches:
+        for search in searches.get(links.trace.units, ()):
             units = search(links, hosts[0])
-            steps = _steps(links, hosts[0], units) if units is not None else None
-            if units is not None and steps is not None and _covers(links, hosts[0], steps):
+            if units is None:
+                continue
+            steps = _steps(links, hosts[0], units)
+            if _covers(links, hosts[0], steps):
                 return steps, _unit(units)
     return _recordings(links, hosts)
 
@@ -87,7 +87,8 @@ def _unit(units: Found) -> Unit:
 
 def _steps(links: Links, host: int, units: Found) -> Steps:
     labels = [f"{units.kind} {number}" for number in range(len(units.start))]
-    return find_steps.of_marks(links, host, units.event, units.start, units.end, labels, [])
+    marks = find_steps.Marks(units.event, units.start, units.end, labels)
+    return find_steps.of_marks(links, host, marks, [])
 
 
 def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
@@ -120,7 +121,7 @@ def _work(links: Links, host: int) -> Int64s:
 
 
 def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
-    """True for events that wait for an idle device, as PyTorch's profiler does at start and stop."""
+    """True for waits for an idle device, as of PyTorch's profiler at its start and stop."""
     events, names = links.trace.events, links.trace.names
     waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[
         events.name[rows]
@@ -231,11 +232,9 @@ def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
     if not is_call:
         end = np.append(start[1:], end[-1])
     in_range = np.searchsorted(time, end) - np.searchsorted(time, start)
-    described = (
-        f"calls of the module {family.removeprefix(_MODULE)}"
-        if is_call
-        else f"ranges called {family!r}"
-    )
+    described = f"ranges called {family!r}"
+    if is_call:
+        described = f"calls of the module {family.removeprefix(_MODULE)}"
     agreement = float(in_range.sum()) / len(time) if len(time) else 0.0
     return Found(
         CALL if is_call else ITERATION,

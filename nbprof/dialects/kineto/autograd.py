@@ -3,7 +3,7 @@
 Events have no categories: processes called "CPU functions" and "CUDA functions" tell ops of the
 host from work of a device, whose thread is the number of the device, and arrows `cpu_to_cuda` lead
 from an op to its work. Device work is named as its kernel, or as its op where CUDA events timed
-ops: then an op that consists of others has a span of its own around theirs.
+ops: then an op that consists of others has a span around theirs.
 
 Source: `EventList.export_chrome_trace` of torch/autograd/profiler.py and
 torch/autograd/profiler_util.py.

@@ -126,12 +126,13 @@ class _Torch(GpuRecording):
             missing["memory"] = absent.allocations(self.hosts)
         named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
         if not np.isin(self.trace.events.name, named).any():
-            missing["input"] = (
-                "This profile is of an inference engine: its batches come from a scheduler, not"
-                " from a DataLoader."
-                if self.steps.iterations
-                else absent.batches(links)
-            )
+            if self.steps.iterations:
+                missing["input"] = (
+                    "This profile is of an inference engine: its batches come from a scheduler, not"
+                    " from a DataLoader."
+                )
+            else:
+                missing["input"] = absent.batches(links)
         if not activity.has_host_ops:
             missing["ops"] = absent.ops(links)
         return missing

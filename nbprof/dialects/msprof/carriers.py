@@ -91,7 +91,7 @@ def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
 
 
 def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
-    """True for tasks that start shortly before and end shortly after a collective of their device."""
+    """True for tasks that start shortly before and end shortly after a collective."""
     events = trace.events
     rows = collectives.rows
     following = _following(

@@ -87,12 +87,7 @@ def _blocks(
     if "release_ps" in frame:
         release = frame["release_ps"]
     else:
-        duration = (
-            frame["duration_us"].to_numpy(np.float64)
-            if "duration_us" in frame
-            else np.full(count, np.nan)
-        )
-        length = pd.Series(np.rint(duration * 1e6))
+        length = pd.Series(np.rint(_column(frame, "duration_us") * 1e6))
         release = begin + length.astype("Int64")
     good = np.isfinite(size) & (size >= 0)
     strange = int((~good | (begin.isna() & release.isna()).to_numpy(np.bool_)).sum())
@@ -235,7 +230,7 @@ def _column(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
 def _memory(
     trace: Trace, table: Table, activity: act.Activity, column: str, who: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Text code of the memory of each row: `NPU 0`, with host and component if there are several."""
+    """Text code of the memory of each row: `NPU 0`, with host and component if several."""
     frame = table.frame
     host = f"{trace.hosts[table.host]} " if len(trace.hosts) > 1 else ""
     other = f"NPU {table.device or 0}"
@@ -243,10 +238,8 @@ def _memory(
     labels = ["", other]
     code = np.ones(len(frame), np.int64)
     if isinstance(devices, pd.Categorical):
-        labels = [
-            *(f"NPU {m[1]}" if (m := _NPU.search(str(t))) else str(t) for t in devices.categories),
-            other,
-        ]
+        labels = [_npu_name(str(text)) for text in devices.categories]
+        labels.append(other)
         code = np.where(devices.codes >= 0, devices.codes, len(labels) - 1).astype(np.int64)
     elif "device_id" in frame:
         ids = frame["device_id"].fillna(0).to_numpy(np.int64)
@@ -254,14 +247,19 @@ def _memory(
         labels = [f"NPU {n}" for n in device_ids.tolist()]
     parts = frame[who].array if who and who in frame else None
     if isinstance(parts, pd.Categorical):
-        table_ = np.array(
-            [
-                [activity.texts.code(f"{host}{d} {p}") for p in [*parts.categories, "other"]]
-                for d in labels
-            ],
-            np.int32,
-        )
-        return np.asarray(table_[code, parts.codes], np.int32)
-    return np.asarray(
-        np.array([activity.texts.code(host + text) for text in labels], np.int32)[code], np.int32
-    )
+        components = [*map(str, parts.categories), "other"]
+        texts = [
+            activity.texts.code(f"{host}{label} {component}")
+            for label in labels
+            for component in components
+        ]
+        of_pair = np.array(texts, np.int32).reshape(len(labels), len(components))
+        return np.asarray(of_pair[code, parts.codes], np.int32)
+    codes = np.array([activity.texts.code(host + label) for label in labels], np.int32)
+    return np.asarray(codes[code], np.int32)
+
+
+def _npu_name(device: str) -> str:
+    """`NPU 0` for a device type such as `NPU:0`; other devices keep their name."""
+    match = _NPU.search(device)
+    return f"NPU {match[1]}" if match else device

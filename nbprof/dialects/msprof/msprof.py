@@ -30,7 +30,7 @@ from nbprof.frameworks.register import MINDSPORE, PYTORCH, UNKNOWN
 _LAUNCH, _SYNC, _ALLOCATE, _COPY_CALL = (
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"@launch|launchkernel|KernelLaunch|aclopExecute|ModelExecute|rtModelExecute|aclrtLaunch|Enqueue@|Dequeue@",
+        r"@launch|launchkernel|KernelLaunch|aclopExecute|ModelExecute|aclrtLaunch|(?:En|De)queue@",
         r"synchronize|WaitEvent|WaitStream",
         r"Malloc|aclrtFree|MemAlloc|FreePhysical|rtFree",
         r"Memcpy|Memset",
@@ -123,11 +123,9 @@ class _Ascend:
         """The framework that the files show; `UNKNOWN` if they show none."""
         trace = self.trace
         facts = trace.metadata.get("ascend")
-        paths = (
-            [str(f.get("path", "")) for f in facts if isinstance(f, dict)]
-            if isinstance(facts, list)
-            else []
-        )
+        paths = []
+        if isinstance(facts, list):
+            paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)]
         if any(path.endswith("_ascend_ms") for path in paths) or any(
             str(n).startswith("Default/network") for n in trace.names[:20_000]
         ):
@@ -136,11 +134,9 @@ class _Ascend:
             path.endswith("_ascend_pt") for path in paths
         ):
             return PYTORCH
-        return (
-            PYTORCH
-            if "operator_details" in trace.tables or "step_trace_time" in trace.tables
-            else UNKNOWN
-        )
+        if "operator_details" in trace.tables or "step_trace_time" in trace.tables:
+            return PYTORCH
+        return UNKNOWN
 
     @cached_property
     def _allocations(self) -> tuple[pd.DataFrame, list[Note]]:
@@ -150,11 +146,9 @@ class _Ascend:
     def _call_rows(self) -> Int64s:
         """int64[c]: calls into CANN, and torch_npu's own hand-overs to it."""
         trace = self.trace
-        cann = (
-            np.flatnonzero(self.lane_kinds[trace.events.lane] == on.CANN)
-            if len(trace.events)
-            else np.zeros(0, np.int64)
-        )
+        cann = np.zeros(0, np.int64)
+        if len(trace.events):
+            cann = np.flatnonzero(self.lane_kinds[trace.events.lane] == on.CANN)
         return np.sort(np.concatenate([cann, self._rows(on.PYTHON, ("enqueue", "dequeue"))]))
 
     def _rows(self, lane_kind: int, categories: tuple[str, ...]) -> Int64s:
@@ -355,11 +349,9 @@ class _Ascend:
                 if t.host == host and t.device is not None
             }
             # Tables without a device number belong to the only device, or the first.
-            some = (
-                {0}
-                if any(t.host == host for items in trace.tables.values() for t in items)
-                else set()
-            )
+            some = set()
+            if any(t.host == host for items in trace.tables.values() for t in items):
+                some = {0}
             for device in sorted(
                 set(self.work.device(host_work).tolist()) or tables or set(by_ident) or some
             ):
@@ -378,7 +370,7 @@ class _Ascend:
         return pd.DataFrame(rows, columns=act.DEVICES)
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
-        """By name code: the step-time category whose colour its slices have in the trace (0: none)."""
+        """By name code: the step-time category whose colour its slices have (0: none)."""
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         names, work = self.trace.events.name, self.work
         category_of_name = np.zeros(len(self.trace.names), np.uint8)
@@ -387,7 +379,7 @@ class _Ascend:
             (COPY, "device_to_device"),
             (COLLECTIVE, "device_collectives"),
         ):
-            category_of_name[pd.unique(names[work.of(kind)])] = index[category]
+            category_of_name[pd.unique(names[work.rows_of(kind)])] = index[category]
         for code in pd.unique(names[self._call_rows]).tolist():
             text = str(self.trace.names[code])
             if _COMPILE.search(text):
@@ -409,7 +401,7 @@ class _Ascend:
     def _missing(self) -> dict[str, str]:
         """A sentence for each kind of data that this profile lacks."""
         missing: dict[str, str] = {}
-        if not len(self.work.of(COMPUTE)):
+        if not len(self.work.rows_of(COMPUTE)):
             missing["kernels"] = (
                 "This profile has no NPU tasks: msprof writes them as op_summary, task_time and its"
                 " timeline, if task_time (or task_trace) is on."
@@ -456,7 +448,7 @@ class _Ascend:
                 " not counted."
             )
             notes.append(Note("info", text))
-        unknown = self.work.of(COPY)
+        unknown = self.work.rows_of(COPY)
         if len(unknown) and (count := self.work.directions(unknown).count("copy")):
             text = f"{count:,} copies have no direction; they count as device-to-device copies."
             notes.append(Note("info", text))

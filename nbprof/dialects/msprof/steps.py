@@ -81,9 +81,8 @@ def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | Non
     first = kernels[repeated.first]
     start = events.start[first]
     end = np.append(start[1:], events.end[kernels[repeated.end - 1]])
-    if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * (
-        events.end[rows].max() - events.start[rows].min()
-    ):
+    recorded = events.end[rows].max() - events.start[rows].min()
+    if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * recorded:
         return None
     return (
         _steps(host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]),
@@ -143,26 +142,26 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     steps = _steps(host, events, start, trace.events.end[events], names)
     of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
     if len(events) > 1:
-        steps.cut = {(host, 0)}
+        steps.truncated = {(host, 0)}
         text = (
-            f"The first two iterations{of_host} are shown, but not averaged: the input wait of the"
-            " first is not recorded, and both are startup."
-            if len(events) >= 4
-            else (
-                f"The first iteration{of_host} is shown, but not averaged: its input wait is not"
-                " recorded, and it is startup."
-            )
+            f"The first iteration{of_host} is shown, but not averaged: its input wait is not"
+            " recorded, and it is startup."
         )
+        if len(events) >= 4:
+            text = (
+                f"The first two iterations{of_host} are shown, but not averaged: the input wait of"
+                " the first is not recorded, and both are startup."
+            )
         steps.notes.append(Note("info", text))
     other_rows = sum(
         len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host
     ) - len(events)
     if other_rows > 0:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None
-        counted = f"model {model}" if model is not None and not pd.isna(model) else "one device"
+        source = "one device" if model is None or pd.isna(model) else f"model {model}"
         text = (
-            f"Steps{of_host} are the iterations of {counted}; {other_rows:,} of other graphs or devices are"
-            " in the table of iterations."
+            f"Steps{of_host} are the iterations of {source}; {other_rows:,} of other graphs or"
+            " devices are in the table of iterations."
         )
         steps.notes.append(Note("info", text))
     return steps
@@ -200,8 +199,8 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     nothing = np.zeros(0, np.int64)
     if not event:
         return nothing, nothing, nothing, nothing
-    host_, start, end = (np.concatenate([s[i] for s in spans]) for i in range(3))
-    return np.concatenate(event), host_, start, end
+    hosts, start, end = (np.concatenate(column) for column in zip(*spans, strict=True))
+    return np.concatenate(event), hosts, start, end
 
 
 def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None:

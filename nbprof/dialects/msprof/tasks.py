@@ -28,11 +28,9 @@ def tasks(trace: Trace) -> pd.DataFrame:
         `Task Type`.
     """
     events, lanes = trace.events, trace.lanes
-    arg = (
-        trace.text_arg("Task Type")
-        if "Task Type" in trace.args
-        else np.full(len(events), -1, np.int64)
-    )
+    arg = np.full(len(events), -1, np.int64)
+    if "Task Type" in trace.args:
+        arg = trace.text_arg("Task Type")
     note, thread = (
         lanes["note"].astype(str).to_numpy(object),
         lanes["thread"].astype(str).to_numpy(object),
@@ -45,14 +43,12 @@ def tasks(trace: Trace) -> pd.DataFrame:
         ]
     )
     collective = on_device & (note == "collectives")
-    first_event = (
-        np.flatnonzero(
+    first_event = np.zeros(0, np.int64)
+    if len(events):
+        first_event = np.flatnonzero(
             (np.isin(kinds[arg + 1], (COMPUTE, COLLECTIVE)) & on_device[events.lane])
             | collective[events.lane]
         )
-        if len(events)
-        else np.zeros(0, np.int64)
-    )
     lane = events.lane[first_event]
     of_collective = collective[lane] | (kinds[arg[first_event] + 1] == COLLECTIVE)
     stream = np.array(
@@ -82,20 +78,16 @@ def tasks(trace: Trace) -> pd.DataFrame:
 
 
 def of_table(task_time: pd.DataFrame) -> pd.DataFrame:
-    """The same table from the tables `task_time`, which have no types of ops, and other tasks too."""
-    types = (
-        task_time["kernel_type"].astype(object)
-        if "kernel_type" in task_time
-        else pd.Series("", task_time.index)
-    )
+    """The same table from the tables `task_time`, which state no types of ops."""
+    types = pd.Series("", task_time.index)
+    if "kernel_type" in task_time:
+        types = task_time["kernel_type"].astype(object)
     kinds = {kind: kind_of(str(kind)) for kind in types.unique()}
     rows = task_time[types.map(kinds).isin((COMPUTE, COLLECTIVE)).to_numpy(np.bool_)]
     result = rows.rename(columns={"kernel_name": "op_name", "kernel_type": "task_type"})
-    names = (
-        result["op_name"].astype(object).where(result["op_name"].notna(), "")
-        if "op_name" in result
-        else pd.Series("", result.index)
-    )
+    names = pd.Series("", result.index)
+    if "op_name" in result:
+        names = result["op_name"].astype(object).where(result["op_name"].notna(), "")
     return result.assign(
         op_type=names.map({name: op_type(str(name)) for name in names.unique()}).astype(object)
     ).reset_index(drop=True)

@@ -32,13 +32,15 @@ Flags = npt.NDArray[np.bool_]
 
 COMPUTE, COPY, COLLECTIVE, NO_WORK = range(4)
 _COMPUTE = re.compile(
-    r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*",
+    r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|"
+    r"DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*",
     re.IGNORECASE,
 )
 _COPY = re.compile(r"MEMCPY_ASYNC|MEMCPY|PCIE_DMA_SQE|SDMA_SQE|MEMSET|MEMCPY_\w+", re.IGNORECASE)
 _COLLECTIVE = re.compile(r"HCCL|COMMUNICATION|CCU|HCOM", re.IGNORECASE)
 _NAMED_COLLECTIVE = re.compile(
-    r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|HcomAll|Hccl)",
+    r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|"
+    r"HcomAll|Hccl)",
     re.IGNORECASE,
 )
 _CUBE = re.compile(
@@ -118,11 +120,9 @@ class Work:
                 part["named"] = _has_text(frame, "op_name")[rows]
                 part["listed"] = np.full(len(rows), kind == "op_summary")
                 for name, source in (("grid", "block_num"), ("mixed", "mix_block_num")):
-                    numbers = (
-                        frame[source].fillna(-1).to_numpy(np.int64)[rows]
-                        if source in frame
-                        else np.full(len(rows), -1)
-                    )
+                    numbers = np.full(len(rows), -1)
+                    if source in frame:
+                        numbers = frame[source].fillna(-1).to_numpy(np.int64)[rows]
                     part[name] = numbers
                 ratio = next(
                     (
@@ -132,11 +132,10 @@ class Work:
                     ),
                     None,
                 )
-                part["mac"] = (
-                    np.full(len(rows), np.nan)
-                    if ratio is None
-                    else ratio.to_numpy(np.float64)[rows]
-                )
+                if ratio is None:
+                    part["mac"] = np.full(len(rows), np.nan)
+                else:
+                    part["mac"] = ratio.to_numpy(np.float64)[rows]
                 parts.append(pd.DataFrame(part))
         if not parts:
             return pd.DataFrame(
@@ -172,7 +171,7 @@ class Work:
 
     @cached_property
     def stated_kind(self) -> npt.NDArray[np.uint8]:
-        """uint8[events]: kind of each event by its type and lane, including carriers of other work."""
+        """uint8[events]: kind of each event by type and lane, including carriers of other work."""
         trace, events = self.trace, self.trace.events
         kind = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
@@ -221,7 +220,7 @@ class Work:
         trace, kind = self.trace, self.stated_kind
         compute = np.flatnonzero(kind == COMPUTE)
         unlisted = self._of_table("listed", 0)[compute] == 0
-        names, device = trace.events.name[compute], self._place(compute)
+        names, device = trace.events.name[compute], self._device_key(compute)
         of_type = [i for i in pd.unique(names).tolist() if kind_of(str(trace.names[i])) == COMPUTE]
         no_operator = unlisted & (np.isin(names, of_type) | np.isin(device, device[~unlisted]))
         tasks: Int64s = compute[no_operator]
@@ -230,12 +229,12 @@ class Work:
             return tasks
         return carriers(
             trace,
-            Spans(tasks, self._place(tasks)),
-            Spans(collectives, self._place(collectives)),
+            Spans(tasks, self._device_key(tasks)),
+            Spans(collectives, self._device_key(collectives)),
             np.flatnonzero(self.lane_kinds[trace.events.lane] == on.STREAM),
         )
 
-    def _place(self, rows: Int64s) -> Int64s:
+    def _device_key(self, rows: Int64s) -> Int64s:
         """A number of the device of each event that no other device of any host has."""
         number: Int64s = (self.host(rows).astype(np.int64) << 16) + self.device(rows)
         return number
@@ -249,7 +248,7 @@ class Work:
         if not len(copies) or not len(collectives):
             return copies[:0]
         events = self.trace.events
-        of_collective, of_copy = self._place(collectives), self._place(copies)
+        of_collective, of_copy = self._device_key(collectives), self._device_key(copies)
         parts = np.zeros(len(copies), np.bool_)
         for device in np.unique(of_copy).tolist():
             rows = collectives[of_collective == device]
@@ -268,7 +267,7 @@ class Work:
         """Events that are work, ascending."""
         return np.flatnonzero(self.kind != NO_WORK)
 
-    def of(self, kind: int) -> Int64s:
+    def rows_of(self, kind: int) -> Int64s:
         """Events of a kind of work, ascending."""
         return np.flatnonzero(self.kind == kind)
 
@@ -277,7 +276,7 @@ class Work:
         trace = self.trace
         lane = trace.events.lane
         has = {
-            kind: np.bincount(lane[self.of(kind)], minlength=len(trace.lanes)) > 0
+            kind: np.bincount(lane[self.rows_of(kind)], minlength=len(trace.lanes)) > 0
             for kind in (COMPUTE, COPY)
         }
         notes = np.where(has[COMPUTE], "compute", np.where(has[COPY], "copies", "waits"))
@@ -287,7 +286,7 @@ class Work:
     @cached_property
     def typed(self) -> bool:
         """True if any kernel states the types of its inputs."""
-        return bool((self._of_table("input_data_types", 0)[self.of(COMPUTE)] > 0).any())
+        return bool((self._of_table("input_data_types", 0)[self.rows_of(COMPUTE)] > 0).any())
 
     def host(self, rows: Int64s) -> Int32s:
         """The host of events."""
@@ -323,13 +322,9 @@ class Work:
     @cached_property
     def _takes_batch(self) -> Flags:
         """True for work that takes the next batch from the queue: the AI CPU only waits there."""
-        names = np.fromiter(
-            (
-                "getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None
-                for name in self.trace.names
-            ),
-            np.bool_,
-        )
+        names = np.zeros(len(self.trace.names), np.bool_)
+        for code, name in enumerate(map(str, self.trace.names)):
+            names[code] = "getnext" in name.lower() and _NEXT.match(name) is not None
         types = np.array([_NEXT.match(text) is not None for text in self.texts])
         takes_batch: Flags = (
             names[self.trace.events.name[self.rows]]
@@ -367,7 +362,7 @@ class Work:
 
     def kernels(self, activity: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
         """The `kernels` table: types of operators, the node of the graph as op, blocks as grid."""
-        rows = self.of(COMPUTE)
+        rows = self.rows_of(COMPUTE)
         grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
         first, details = unique_rows(grid, mixed)
         shapes: list[dict[str, object]] = [
@@ -443,7 +438,7 @@ class Work:
 
     def transfers(self, activity: act.Activity) -> Transfers:
         """The `transfers` table."""
-        rows, events = self.of(COPY), self.trace.events
+        rows, events = self.rows_of(COPY), self.trace.events
         return Transfers(
             **located(events, rows, self.host(rows), device=self.device(rows)),
             kind=np.array([activity.texts.code(text) for text in self.directions(rows)], np.int32),
@@ -452,7 +447,7 @@ class Work:
 
     def collectives(self, activity: act.Activity) -> Collectives:
         """The `collectives` table."""
-        rows, events = self.of(COLLECTIVE), self.trace.events
+        rows, events = self.rows_of(COLLECTIVE), self.trace.events
         first, code = unique_rows(events.name[rows].astype(np.int64))
         name = np.array(
             [

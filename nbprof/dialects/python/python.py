@@ -1,9 +1,6 @@
 """Turns the Trace of a recording without a profiler into the activity tables.
 
-It has steps, their waits for items, and the recorded time; it has no ops of a framework.
-
-It has steps, what they waited for, and the recorded time; what a step did beside waiting is no op
-of a framework.
+It has steps, their waits for items, and the recorded time, but no ops of a framework.
 """
 
 from __future__ import annotations
@@ -74,7 +71,7 @@ def interpret(trace: Trace) -> act.Activity:
 
 
 class _Units(NamedTuple):
-    """The steps or other units, in time order: `event`, `host`, and `group` by host; times in ps."""
+    """The steps or other units, in time order: `event`, `host`, `group` by host; times in ps."""
 
     unit: Unit
     event: Int64s
@@ -147,7 +144,7 @@ def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
 
 
 def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> Work:
-    """The `work` table: waits for items, each in the step of its thread, or all in the recording."""
+    """The `work` table: waits for items, in the step of their thread or in the recording."""
     events = trace.events
     start, end = events.start[waits], events.start[waits] + events.duration[waits]
     lane = events.lane[waits] if not units.unit.whole else host[waits]

@@ -102,14 +102,13 @@ class _Rocprof(GpuRecording):
         if not len(links.rows(KERNEL)):
             # Calls, copies and kernels are traced on request, each by itself: calls without a
             # launch do not show that nothing ran.
-            missing["kernels"] = (
-                absent.without_kernels(links, "This recording", _LOST)
-                if absent.lost_kernels(links)
-                else (
+            if absent.lost_kernels(links):
+                missing["kernels"] = absent.without_kernels(links, "This recording", _LOST)
+            else:
+                missing["kernels"] = (
                     "This recording has no GPU kernels: the program ran none, or they were not"
                     f" traced. {_REMEDY}"
                 )
-            )
         if not len(self.steps.host):
             missing["steps"] = HOW
         if not activity.has_host_ops:

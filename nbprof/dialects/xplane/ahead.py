@@ -41,20 +41,13 @@ def find(
     hosts = sorted({host_index for host_index, _ in groups.roots} - with_device)
     runs, _ = runs_of_programs(trace, host, lane_kind, hosts)
     launches = _calls(trace)
-    parts = [
-        steps
-        for host_index in hosts
-        if (
-            steps := _of_host(
-                trace,
-                groups,
-                host_index,
-                runs[runs["host"] == host_index],
-                launches[host[launches] == host_index],
-            )
-        )
-        is not None
-    ]
+    parts = []
+    for host_index in hosts:
+        host_runs = runs[runs["host"] == host_index]
+        host_launches = launches[host[launches] == host_index]
+        steps = _of_host(trace, groups, host_index, host_runs, host_launches)
+        if steps is not None:
+            parts.append(steps)
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)

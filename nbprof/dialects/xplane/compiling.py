@@ -1,10 +1,9 @@
 """Compilation that a step found by runs of programs waits for.
 
-JAX dispatches ahead: while the device still works on steps, the host may be at another program, and
-compile it. That holds up no step. And what a loop compiles once on its way, as an evaluation
-between two steps, says nothing of its steps. So compiling is a step's own where the program is one
-that steps of its kind run, and while no program runs; elsewhere it is work of the host like any
-other.
+JAX dispatches ahead: while the device still works on steps, the host may compile another program,
+which delays no step. A program that a loop compiles once on its way, as an evaluation between two
+steps, does not belong to its steps either. So compiling counts for a step if steps of its kind run
+the program, and while no program runs; otherwise it is work of the host like any other.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from nbprof.core.trace import Events, Int64s
 from nbprof.dialects.xplane.grouping import nearest
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, function_of
+from nbprof.dialects.xplane.work_spans import outside
 
 COMPILES = (
     "XlaCompile",
@@ -29,39 +29,34 @@ COMPILES = (
     "PJRT_Client_Compile",
     "backend_compile",
 )
-"""What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
+"""Names of XLA's compiling of a program in TensorFlow and in JAX; its parts are inside."""
 
 
-def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
+def waited(placed: Placed, work: Work) -> Work:
     """Work with a row per step; compiling that the step does not wait for becomes host work."""
     steps = placed.program_steps
     if steps is None:
         return work
-    rows = np.flatnonzero(
-        (work["cls"].to_numpy() == act.HOST_COMPILE) & work["host"].isin(steps.hosts).to_numpy()
-    )
-    if not len(rows):
+    compiling = (work.cls == act.HOST_COMPILE) & np.isin(work.host, steps.hosts)
+    if not compiling.any():
         return work
-    cls = work["cls"].to_numpy().copy()
-    cls[rows] = act.HOST_COMPUTE
-    of_host = work.assign(cls=cls)
-    piece = work.iloc[rows].merge(
-        steps.table[["host", "group", "begin", "end", "name"]],
-        on=["host", "group"],
-        suffixes=("", "_step"),
+    piece = (
+        work.take(compiling)
+        .frame()
+        .merge(
+            steps.table[["host", "group", "begin", "end", "name"]],
+            on=["host", "group"],
+            suffixes=("", "_step"),
+        )
     )
     called = _functions(placed, piece["event"].to_numpy(np.int64))
-    compiled = {
-        (host, kind): names
-        for host in steps.hosts.tolist()
-        for kind, names in _of_steps(steps, host).items()
-    }
-    kinds = piece["name"].str.rpartition(" ")[0]
+    compiled = {host: _of_steps(steps, host) for host in steps.hosts.tolist()}
+    kinds = piece["name"].str.rpartition(" ")[0].tolist()
     by_name = [
-        not name or name in compiled[key]
-        for name, key in zip(called, zip(piece["host"].tolist(), kinds, strict=True), strict=True)
+        not name or name in compiled[host][kind]
+        for name, host, kind in zip(called, piece["host"].tolist(), kinds, strict=True)
     ]
-    # A mark says itself what its step compiled.
+    # Compiling inside a mark belongs to its step.
     in_mark = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
     piece = piece[
         np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))
@@ -69,22 +64,18 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     piece = piece.assign(
         start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1)
     )
-    parts = [
-        _busy(steps, int(str(host))).rows_outside(rows)
-        for host, rows in piece.groupby("host", sort=False)
-    ]
-    return (
-        Work.of(of_host, *(part[list(work.columns)] for part in parts)).frame()
-        if any(map(len, parts))
-        else of_host
-    )
+    waits = Work.of(piece)
+    parts = [work.with_(cls=np.where(compiling, act.HOST_COMPUTE, work.cls))]
+    for host in pd.unique(waits.host).tolist():
+        parts.append(outside(_busy(steps, host), waits.take(waits.host == host)))
+    return Work.concat(parts)
 
 
 def _functions(placed: Placed, rows: Int64s) -> list[str]:
     """The function that some events compile, "" if unknown.
 
-    The call of the function is around the event; what a thread of the compiler's pool does lies in
-    the time of one that is.
+    The call of the function is around the event; work of a thread of the compiler's pool is during
+    an event in such a call.
     """
     trace = placed.trace
     events = trace.events
@@ -108,7 +99,7 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
         )
         if len(around):
             of_row[index] = of_known[around[-1]]
-    # A lambda's name is that of any other, so it is nobody's own.
+    # All lambdas share one name, which identifies none.
     return [str(trace.names[row])[len(LAUNCH) : -1] if row >= 0 else "" for row in of_row.tolist()]
 
 
@@ -142,5 +133,5 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
 
 
 def _busy(steps: ProgramSteps, host: int) -> Intervals:
-    """When a program ran on a host; touching runs are merged."""
+    """Times at which a program ran on a host; touching runs are merged."""
     return Intervals.of_rows(steps.runs[steps.runs["host"] == host])

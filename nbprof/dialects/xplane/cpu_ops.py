@@ -73,17 +73,14 @@ def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]
             activity.ops.code(parsed.name),
             activity.types.code(parsed.type or "Unknown"),
         )
-        source = (
-            f"{instruction.source_file}:{instruction.source_line}"
-            if instruction and instruction.source_file
-            else ""
-        )
+        source = ""
+        if instruction and instruction.source_file:
+            source = f"{instruction.source_file}:{instruction.source_line}"
         cost = programs.cost(on, number, name)
-        costs = (
-            (np.nan,) * 4
-            if cost is None
-            else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
-        )
+        if cost is None:
+            costs = (np.nan,) * 4
+        else:
+            costs = (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
         facts.append(
             (
                 number,

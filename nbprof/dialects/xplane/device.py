@@ -24,7 +24,7 @@ from nbprof.dialects.xplane.host_ops import python_calls
 from nbprof.dialects.xplane.ops import OpTexts, device_ops
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.steps import classify as classify
-from nbprof.dialects.xplane.tpu_cores import place
+from nbprof.dialects.xplane.tpu_cores import position
 from nbprof.hlo.programs import Programs
 
 _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell"}
@@ -118,8 +118,8 @@ def devices(trace: Trace, activity: act.Activity) -> list[int]:
                     f"{level}_bytes_per_second": peak
                     for level, peak in on_chip_bytes_per_second(s).items()
                 },
-                "chip": place(s).chip,
-                "chip_core": place(s).core,
+                "chip": position(s).chip,
+                "chip_core": position(s).core,
                 "megacore": bool(s["has_megacore"]) if "has_megacore" in s else None,
                 "sparse_cores": (
                     sum(

@@ -39,8 +39,8 @@ def match(
 
 def _codes(keys: list[Int64s]) -> Int64s:
     """A number per row, equal for equal keys; the numbers are dense up to a small factor."""
-    low, high = ([int(pick(key)) for key in keys] for pick in (np.min, np.max))
-    sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
+    low = [int(key.min()) for key in keys]
+    sizes = [int(key.max()) - first + 1 for key, first in zip(keys, low, strict=True)]
     code = np.zeros(len(keys[0]), np.int64)
     if math.prod(sizes) < _MOST:
         # Ids count up nearly always, so that all keys fit into one number.

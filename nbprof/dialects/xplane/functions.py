@@ -35,8 +35,8 @@ def functions(placed: Placed, activity: act.Activity) -> Functions:
 def stages(placed: Placed, activity: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
     """Stages of input pipelines: events, and codes of names and kinds for the table of host ops.
 
-    A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and is called as its event; those of one
-    name are told apart by their id.
+    A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and has the name of its event; several of
+    one name get their ids.
     """
     trace = placed.trace
     none = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
@@ -52,13 +52,15 @@ def stages(placed: Placed, activity: act.Activity) -> tuple[Int64s, Int32s, Int3
     code, seen = pd.factorize(
         pd.MultiIndex.from_arrays([trace.events.name[rows], ident[rows], kind[rows]])
     )
-    several = pd.Series(
-        [name for name, _ in {(name, number) for name, number, _ in seen.tolist()}]
-    ).value_counts()
+    idents: dict[int, set[int]] = {}
+    for name, number, _ in seen.tolist():
+        idents.setdefault(name, set()).add(number)
     op, category = [], []
     for name, number, text in seen.tolist():
         label = str(trace.names[name])
-        op.append(activity.ops.code(f"{label} (stage {number})" if several[name] > 1 else label))
+        op.append(
+            activity.ops.code(f"{label} (stage {number})" if len(idents[name]) > 1 else label)
+        )
         category.append(activity.types.code(trace.strings[text]))
     return rows, np.array(op, np.int32)[code], np.array(category, np.int32)[code]
 

@@ -303,7 +303,7 @@ class _Grouping:
         return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
 
     def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """True for events with the step id of a function that tf.data ran: they are not steps."""
+        """True for events with the step id of a function of tf.data: they are not steps."""
         table = starting(self.heads, "InstantiatedCapturedFunction::")
         if not table.any() or not len(rows):
             return np.zeros(len(rows), np.bool_)
@@ -316,7 +316,7 @@ class _Grouping:
         )
 
     def _loops(self) -> tuple[Int64s, Int64s]:
-        """Loops inside a graph: the first event of each iteration, and pairs of it and the others."""
+        """Loops inside a graph: first events of iterations, and pairs of them and the others."""
         nothing = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
         if "iter_num" not in self.trace.args:
             return nothing
@@ -391,7 +391,7 @@ class _Grouping:
     def _equal(
         self, parent: str, children: frozenset[str], keys: tuple[str, ...]
     ) -> tuple[Int64s, Int64s]:
-        """Links between events of two names on a host with equal args; the first arg must exist."""
+        """Links events of two names on a host with equal args; the first arg must exist."""
         if (
             not _coded(self.names, parent.__eq__).any()
             or not _coded(self.names, children.__contains__).any()
@@ -408,7 +408,7 @@ class _Grouping:
         )
 
     def _programs(self) -> tuple[Int64s, Int64s]:
-        """Links from the call that enqueues a program to its run on a TPU core and its callbacks."""
+        """Links from the call that enqueues a program to its run on a TPU core and callbacks."""
         above = self._called("DoEnqueueProgram".__eq__)
         if not above.any():
             return _no_links()
@@ -457,7 +457,9 @@ class _Grouping:
             opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True
         ):
             name = str(self.names[trace.events.name[root]])
-            prefix = trace.strings[text] if text >= 0 else "" if name in IMPLICIT_ROOTS else name
+            prefix = "" if name in IMPLICIT_ROOTS else name
+            if text >= 0:
+                prefix = trace.strings[text]
             names.append(
                 f"{prefix} {stated_number if stated_number >= 0 else number_in_host}".strip()
             )

@@ -94,7 +94,7 @@ def links(placed: Placed) -> npt.NDArray[np.int64]:
     maker = np.zeros(len(events) + 1, np.bool_)
     maker[rows[produces[events.name[rows]]]] = True
     # Events of a lane are sorted by start, so that the first below a producer is the first in the
-    # table. (Parent -1 is no producer.)
+    # table. (Parent -1 is not a producer.)
     below = np.flatnonzero(called & maker[events.parent])
     _, first = np.unique(events.parent[below], return_index=True)
     child = below[first]

@@ -64,7 +64,7 @@ def launch_details(text: str) -> dict[str, object]:
 
 
 def launch_details_in_xprof(text: str) -> dict[str, object]:
-    """The same as XProf 2.24 reads it: no `shm` and `group_mem`; missing values are 0 or "1,1,1"."""
+    """The same in XProf 2.24: no `shm` and `group_mem`; missing values are 0 or "1,1,1"."""
     text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
     details = launch_details(text)
     numbers = {
@@ -94,18 +94,14 @@ def kernels(
             return name, tensorcores.YES
         return name, tensorcores.NO if name or kind or hlo is not None else tensorcores.UNKNOWN
 
-    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
+    def judge(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
         name, could = product(op)
         uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
-        return (
-            name,
-            uses,
-            tensorcores.YES
-            if uses == tensorcores.YES or tensorcores.einsum_of_two(equation)
-            else could,
-        )
+        if uses == tensorcores.YES or tensorcores.einsum_of_two(equation):
+            could = tensorcores.YES
+        return name, uses, could
 
-    return _table(placed, ops, activity, launch_details, judged, True)
+    return _table(placed, ops, activity, launch_details, judge, True)
 
 
 def kernels_in_xprof(
@@ -114,13 +110,13 @@ def kernels_in_xprof(
     """The same by the rules of XProf 2.24.2."""
     xprof_ops = XprofOps(placed.trace, ops)
 
-    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
+    def judge(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
         name = xprof_ops.op(op).name if op >= 0 else ""
         uses = tensorcores.uses_tensor_core_in_xprof(kernel, vendor)
         product = tensorcores.op_is_eligible_in_xprof(name) or tensorcores.einsum_of_two(equation)
         return name, int(uses), int(op >= 0 and (uses or product))
 
-    return _table(placed, xprof_ops, activity, launch_details_in_xprof, judged, False)
+    return _table(placed, xprof_ops, activity, launch_details_in_xprof, judge, False)
 
 
 def _table(
@@ -128,7 +124,7 @@ def _table(
     ops: Ops,
     activity: act.Activity,
     details_of: Callable[[str], dict[str, object]],
-    judged: Callable[[str, int, str, str], tuple[str, int, int]],
+    judge: Callable[[str, int, str, str], tuple[str, int, int]],
     theoretical: bool,
 ) -> tuple[Kernels, list[dict[str, object]]]:
     trace = placed.trace
@@ -143,12 +139,14 @@ def _table(
     used, code = used_codes(details[rows], len(trace.strings))
     parsed = [details_of(trace.strings[d]) for d in used.tolist()]
     occupancy = np.array([d["occupancy_percent"] for d in parsed], np.float64)[code]
-    # Occupancy is no part of a launch shape: texts that differ in it alone are one shape.
+    # Texts that differ only in the occupancy are one launch shape.
     shapes: dict[tuple[object, ...], int] = {}
-    shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
+    shape_of = []
+    for described in parsed:
+        shape = tuple(described[key] for key in LAUNCH_SHAPE)
+        shape_of.append(shapes.setdefault(shape, len(shapes)))
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
-    # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation
-    # alone.
+    # The facts on a kernel depend on its name, op, vendor (of the plane) and equation.
     columns = (
         events.name[rows].astype(np.int64),
         ops.codes[rows],
@@ -163,7 +161,7 @@ def _table(
         kernel = str(trace.names[name])
         vendor = str(trace.planes[plane_index].stats.get("device_vendor", ""))
         equation = trace.strings[formula] if formula >= 0 else ""
-        op_name, uses, could = judged(kernel, op, vendor, equation)
+        op_name, uses, could = judge(kernel, op, vendor, equation)
         kernel_code.append(activity.kernel_names.code(kernel))
         op_code.append(activity.ops.code(op_name))
         tensor.append(uses)
@@ -208,13 +206,10 @@ class XprofOps:
         self._ops = ops
         tf_op = trace.text_arg("tf_op").astype(np.int64)
         used, back = np.unique(ops.codes, return_inverse=True)
-        in_program = np.array(
-            [
-                c >= 0 and (hlo := ops.hlo(c)) is not None and hlo.instruction is not None
-                for c in used.tolist()
-            ],
-            np.bool_,
-        )
+        in_program = np.zeros(len(used), np.bool_)
+        for i, code in enumerate(used.tolist()):
+            hlo = ops.hlo(code) if code >= 0 else None
+            in_program[i] = hlo is not None and hlo.instruction is not None
         self.codes: Int64s = np.where(
             in_program[back.reshape(-1)], len(trace.strings) + ops.codes, tf_op
         )

@@ -2,9 +2,6 @@
 
 They are events of a thread of Python like those of the runtime. They are never inside events of the
 runtime, which does not call the program.
-
-They are events of a thread of Python like those of the runtime. A range lies in no event of the
-runtime: the program calls that, and it does not call the program.
 """
 
 from __future__ import annotations
@@ -54,11 +51,9 @@ def ranges(placed: Placed, activity: act.Activity) -> Ranges:
         return Ranges.empty()
     around_steps = chosen(trace, rows, lambda name: name in marked)
     chosen_rows = _in_no_other(placed, rows, chosen_rows, around_steps)
-    return (
-        table(trace, chosen_rows, placed.host, _KIND, activity)
-        if len(chosen_rows)
-        else Ranges.empty()
-    )
+    if len(chosen_rows):
+        return table(trace, chosen_rows, placed.host, _KIND, activity)
+    return Ranges.empty()
 
 
 def _in_no_other(placed: Placed, rows: Int64s, ranges: Int64s, steps: Int64s) -> Int64s:

@@ -1,9 +1,9 @@
 """Runs of framework ops on the GPUs of an XSpace file: kernels count for the launching op.
 
-Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO
-op (`hlo_op`, looked up in the program; where that is a CUDA graph of many ops, the one that the
-kernel is named after); else the `tf_op` that the event states (`level 0` in files of TensorFlow
-2.3/2.4); else the op on the host around the call that launched it.
+For a kernel of a compiled XLA program this is the op that the compiler noted for its HLO op
+(`hlo_op`, looked up in the program; in a CUDA graph of many ops, the one that the kernel is named
+after). Otherwise it is the stated `tf_op` (`level 0` in files of TensorFlow 2.3/2.4), or the op on
+the host around the launching call.
 """
 
 from __future__ import annotations
@@ -128,11 +128,9 @@ class OpTexts:
 
     def op(self, code: int) -> OpName:
         """The op of a code."""
-        return (
-            self._hlo[code - self._first_hlo].op
-            if code >= self._first_hlo
-            else opnames.parse(self.text(code))
-        )
+        if code >= self._first_hlo:
+            return self._hlo[code - self._first_hlo].op
+        return opnames.parse(self.text(code))
 
 
 def _within_graphs(
@@ -141,10 +139,10 @@ def _within_graphs(
     """Index in `texts` of the op of each event; ops of CUDA graphs are added to `texts`.
 
     XLA launches the kernels of many ops as one graph, and all of them state that as their op
-    (`command_buffer_1`). Those that it compiled are called as their op, `loop_add_fusion_2`, or as
-    another one of the same code. A kernel of a library is called as it likes: it is of the one call
-    of a library in the program, or else an op of its own, for graphs run ops in another order than
-    the program lists them.
+    (`command_buffer_1`). Kernels that it compiled are named after their op, `loop_add_fusion_2`, or
+    after another one of the same code. Names of a library's kernels are arbitrary: the op is the
+    only library call in the program, if there is one, or else the kernel itself, because graphs run
+    ops in another order than the program lists them.
     """
     trace = placed.trace
     of_graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
@@ -161,9 +159,10 @@ def _within_graphs(
             # Those outside of graphs state their op.
             outside = (host == key[0]) & (program == key[1]) & ~of_graph
             outside_ops = {texts[code] for code in np.unique(name[outside]).tolist()}
-            ops = (
-                [] if compiled is None else list(zip(compiled.names, compiled.opcodes, strict=True))
-            )
+            if compiled is None:
+                ops = []
+            else:
+                ops = list(zip(compiled.names, compiled.opcodes, strict=True))
             calls = [
                 text for text, opcode in ops if opcode == "custom-call" and text not in outside_ops
             ]
@@ -243,7 +242,15 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
                 and not trace.strings[int(hlo_op[i])].startswith(_GRAPH)
             )
             facts.append(
-                (hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True)
+                (
+                    hlo.program,
+                    hlo.name,
+                    *_described(ops.programs, hlo),
+                    counts,
+                    module,
+                    framework,
+                    True,
+                )
             )
     duration = events.duration[rows]
     table = DeviceOps(
@@ -350,14 +357,14 @@ def _count(
         parts[name] = values
 
 
-def _said(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
+def _described(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
     """Category and line of code of an HLO op, and the name that it shares with its duplicates."""
     instruction = hlo.instruction
     if instruction is None:
         return "", "", ""
-    source = (
-        f"{instruction.source_file}:{instruction.source_line}" if instruction.source_file else ""
-    )
+    source = ""
+    if instruction.source_file:
+        source = f"{instruction.source_file}:{instruction.source_line}"
     return programs.category(hlo.host, hlo.program, hlo.name), source, instruction.duplicate
 
 

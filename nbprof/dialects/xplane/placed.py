@@ -120,16 +120,14 @@ class Placed:
 
     @property
     def _marked(self) -> bool:
-        """True if the file marks a step; runs of eager ops and of functions on a CPU do not count."""
+        """True if the file marks a step; runs of eager ops and of CPU functions do not count."""
         in_step = self.groups.group >= 0
         on_device = (self.lane_kind == "steps")[self.trace.events.lane] | self.on_gpu
         if (in_step & on_device).any():
             return True
-        mended = (
-            self.trace.text_arg("step_name")[in_step]
-            if "step_name" in self.trace.args
-            else np.zeros(0, np.int64)
-        )
+        mended = np.zeros(0, np.int64)
+        if "step_name" in self.trace.args:
+            mended = self.trace.text_arg("step_name")[in_step]
         texts = [*self.groups.names.values(), *self.trace.texts(np.unique(mended))]
         named = any(text and not text.isdigit() and not text.startswith(EAGER_OP) for text in texts)
         return named or bool(
@@ -142,11 +140,9 @@ class Placed:
     @cached_property
     def step_group(self) -> Int32s:
         """int32[events]: the marked or found step of each event, -1 for none."""
-        return (
-            self.marked_group
-            if self.program_steps is None
-            else self.program_steps.assign(self.trace, self.groups.group, self.host)
-        )
+        if self.program_steps is None:
+            return self.marked_group
+        return self.program_steps.assign(self.trace, self.groups.group, self.host)
 
     @cached_property
     def empty_text(self) -> int:

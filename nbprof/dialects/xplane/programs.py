@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.tables import Markers
-from nbprof.core import clip_to_steps
+from nbprof.activity.tables import Markers, Work
 from nbprof.core.factorize import heads, starting, unique_rows
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.event_links import match
@@ -175,18 +175,19 @@ class ProgramSteps:
             rows["group"].to_numpy(np.int64),
         )
 
-    def split(self, work: pd.DataFrame) -> pd.DataFrame:
+    def split(self, work: Work) -> Work:
         """Splits pieces of work that reach over the end of a step, one row per step.
 
         The host runs ahead of the device: its work belongs to each step in whose time it is done.
         """
-        of_host = work["host"].to_numpy()
-        elsewhere = ~np.isin(of_host, self.hosts)
-        parts = [work[elsewhere]] if elsewhere.any() else []
+        elsewhere = ~np.isin(work.host, self.hosts)
+        parts = [work.take(elsewhere)] if elsewhere.any() else []
         for host in self.hosts.tolist():
-            on_host = np.flatnonzero(of_host == host)
-            parts.append(clip_to_steps.cut(work, *self._spans(host), on_host))
-        return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+            begin, end, group = self._spans(host)
+            rows = np.flatnonzero(work.host == host)
+            piece, step = Intervals(begin, end).overlapping(work.start[rows], work.end[rows])
+            parts.append(work.take(rows[piece]).with_(group=group[step]))
+        return Work.concat(parts)
 
 
 def find(
@@ -401,9 +402,9 @@ def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
     keys = cores.merge(steps[["event", "group"]], on="event")[[*_RUN, "group"]]
     core_runs = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
     before = core_runs.groupby(["host", "device"])["end"].shift()
-    first = (
-        core_runs["host"].map(steps.groupby("host")["begin"].min()) if len(core_runs) else before
-    )
+    first = before
+    if len(core_runs):
+        first = core_runs["host"].map(steps.groupby("host")["begin"].min())
     return (
         core_runs.assign(start=before.fillna(first))[list(Markers.columns)]
         .astype(np.int64)
@@ -415,9 +416,9 @@ def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFram
     """Number of the run that each op belongs to: `run_id` if recorded, else counted per device."""
     rows = table["event"].to_numpy(np.int64)
     run_id = trace.args.get("run_id")
-    has_run_id = (
-        np.isin(rows, run_id.event) if run_id is not None else np.zeros(len(rows), np.bool_)
-    )
+    has_run_id = np.zeros(len(rows), np.bool_)
+    if run_id is not None:
+        has_run_id = np.isin(rows, run_id.event)
     if has_run_id.all():
         return np.asarray(trace.arg("run_id", rows=rows), np.int64)
     # GPUs state none: one call to execute launches a run. If such calls are unknown, a run begins

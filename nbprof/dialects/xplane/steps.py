@@ -30,6 +30,7 @@ from nbprof.dialects.xplane.grouping import group as grouped
 from nbprof.dialects.xplane.placed import Flags, Placed
 from nbprof.dialects.xplane.tpu_work import core_work
 from nbprof.dialects.xplane.waiting import waiting
+from nbprof.dialects.xplane.work_spans import classified
 
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
@@ -64,18 +65,16 @@ def markers(
     marks = placed.named("train", "test", "TraceContext")
     for code in np.flatnonzero(marks).tolist():
         marks[code] = bool(_MARKER.match(trace.names[code]))
-    marker = (marks[events.name] | _stated(placed, "step_name")) & in_group
+    marker = (marks[events.name] | _has_text(placed, "step_name")) & in_group
     for key, root in groups.roots.items():
         # A root whose name is only its number was not marked by the program.
         if not groups.names[key].isdigit():
             marker[root] = True
     rows = np.flatnonzero(marker)
     parts.append(tables.marked(events, rows, host, groups.group).frame())
-    texts = (
-        trace.texts(trace.text_arg("step_name", rows))
-        if "step_name" in trace.args
-        else [""] * len(rows)
-    )
+    texts = [""] * len(rows)
+    if "step_name" in trace.args:
+        texts = trace.texts(trace.text_arg("step_name", rows))
     for host_index, ident, text in zip(
         host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True
     ):
@@ -169,7 +168,7 @@ def core_markers(placed: Placed) -> Markers:
     return Markers.empty() if steps is None else Markers.of(steps.of_cores)
 
 
-def _stated(placed: Placed, key: str) -> Flags:
+def _has_text(placed: Placed, key: str) -> Flags:
     """bool[events]: whether a text arg is there and not empty."""
     trace = placed.trace
     has_text = np.zeros(len(trace.events), np.bool_)
@@ -194,11 +193,9 @@ def _device_markers(
             names[int(host[row]), int(group[row])] = name
     # Events of a lane are in time order. What a TPU core did for one step is one step.
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
-    of_lane = (
-        core[trace.lanes["plane"].to_numpy(np.int64)]
-        if len(core)
-        else np.zeros(len(trace.lanes), np.bool_)
-    )
+    of_lane = np.zeros(len(trace.lanes), np.bool_)
+    if len(core):
+        of_lane = core[trace.lanes["plane"].to_numpy(np.int64)]
     is_core = of_lane[events.lane[rows]]
     spans = tables.marked(events, rows, host, group, placed.device).frame()
     parts = [spans[~is_core], _runs(spans[is_core], events.lane[rows[is_core]])]
@@ -227,11 +224,9 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
 def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     """Notes on steps: how unmarked ones were found, and which markers are empty."""
     markers = activity.markers.frame()
-    how = (
-        [Note("info", text) for text in placed.program_steps.notes]
-        if placed.program_steps is not None
-        else []
-    )
+    how = []
+    if placed.program_steps is not None:
+        how = [Note("info", text) for text in placed.program_steps.notes]
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
     count = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
@@ -250,11 +245,9 @@ def classify(name: str, shape: str) -> int:
     if name[:4].upper() in ("NCCL", "RCCL"):
         return act.DEVICE_COLLECTIVES
     if shape:
-        return (
-            act.DEVICE_COMPUTE_16
-            if "half" in shape or "bf16" in shape or "bfloat16" in shape
-            else act.DEVICE_COMPUTE_32
-        )
+        if "half" in shape or "bf16" in shape or "bfloat16" in shape:
+            return act.DEVICE_COMPUTE_16
+        return act.DEVICE_COMPUTE_32
     return act.COMPUTE_OF_BITS[kernel_precision(name)]
 
 
@@ -276,101 +269,81 @@ def classify_as_xprof(name: str, shape: str) -> int:
 
 def work(placed: Placed, activity: act.Activity) -> Work:
     """Spans by step class, of devices and of host threads."""
-    return Work.of(_work_frame(placed, activity))
-
-
-def _work_frame(placed: Placed, activity: act.Activity) -> pd.DataFrame:
-    table = _work(placed, activity, classify, placed.step_group)
-    if placed.program_steps is not None:
-        table = placed.program_steps.split(table)
-        table = table if placed.program_steps.complete else waited(placed, table)
+    steps = placed.program_steps
+    spans = _work(placed, activity, classify, placed.step_group)
+    if steps is not None:
+        spans = steps.split(spans)
+        if not steps.complete:
+            spans = waited(placed, spans)
         if placed.iterations is not None and placed.waits_of_iterations:
-            table = Work.of(
-                table, xplane_units.waits(placed.program_steps, placed.iterations)
-            ).frame()
+            spans = Work.concat([spans, xplane_units.waits(steps, placed.iterations)])
     elif not activity.has_device:
-        table = Work.of(table, _compiled_work(placed, activity)).frame()
+        spans = Work.concat([spans, _compiled_work(placed, activity)])
     if activity.has_device:
-        return waiting(placed, table)
-    table = cpu_copies.waited(placed, table)
-    return table if placed.program_steps is not None else unmade.waited(placed, activity, table)
+        return waiting(placed, spans)
+    spans = cpu_copies.waited(placed, spans)
+    return spans if steps is not None else unmade.waited(placed, activity, spans)
 
 
 def _work(
     placed: Placed, activity: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
-) -> pd.DataFrame:
+) -> Work:
     """Spans by step class; `of_gpu_event` is the class of a GPU event by name and shapes."""
-    parts = (
-        [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)]
-        if activity.has_device
-        else []
+    host_work = _host_work(placed, activity, group, compiling=of_gpu_event is classify)
+    if not activity.has_device:
+        return host_work
+    return Work.concat(
+        [_gpu_work(placed, of_gpu_event, group), core_work(placed, group), host_work]
     )
-    return Work.of(
-        *parts, _host_work(placed, activity, group, compiling=of_gpu_event is classify)
-    ).frame()
 
 
-def _compiled_work(placed: Placed, activity: act.Activity) -> pd.DataFrame:
+def _compiled_work(placed: Placed, activity: act.Activity) -> Work:
     """Ungrouped runs of XLA's ops on the CPU and their copies, in the step at their begin.
 
-    The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf
-    such a step does nothing meanwhile.
+    The runtime hands most of them to threads of a pool without stating the caller. In XProf such a
+    step does nothing meanwhile.
     """
-    marks = (
-        activity.markers.take(activity.markers.device < 0)
-        .frame()
-        .sort_values(["host", "start"], kind="stable")
-    )
+    marks = activity.markers.take(activity.markers.device < 0)
+    marks = marks.take(np.lexsort((marks.start, marks.host)))
     runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
     rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
     rows = rows[placed.step_group[rows] < 0]
     copied = cpu_copies.named(placed)
     if not len(rows) or not len(marks):
-        return Work.empty().frame()
-    events, host = placed.trace.events, placed.host.astype(np.int64)
+        return Work.empty()
+    events = placed.trace.events
     parts = []
-    for on, host_marks in marks.groupby("host", sort=False):
-        host_rows = rows[host[rows] == on]
-        mark = (
-            np.searchsorted(
-                host_marks["start"].to_numpy(np.int64), events.start[host_rows], side="right"
-            )
-            - 1
-        )
-        end = host_marks["end"].to_numpy(np.int64)[mark]
-        in_mark = (mark >= 0) & (events.start[host_rows] < end)
-        group = placed.step_group.copy()
-        group[host_rows[in_mark]] = host_marks["group"].to_numpy(np.int64)[mark[in_mark]]
-        spans = tables.marked(events, host_rows[in_mark], placed.host, group).frame()
-        cls = np.where(
-            copied[events.name[host_rows[in_mark]]], act.HOST_TO_DEVICE, act.HOST_COMPUTE
-        )
-        parts.append(
-            spans.assign(end=np.minimum(spans["end"], end[in_mark]), cls=cls.astype(np.int16))
-        )
-    return Work.of(*parts).frame()
+    for host in np.unique(marks.host).tolist():
+        of_host = marks.take(marks.host == host)
+        host_rows = rows[placed.host[rows] == host]
+        mark = np.searchsorted(of_host.start, events.start[host_rows], side="right") - 1
+        in_mark = (mark >= 0) & (events.start[host_rows] < of_host.end[mark])
+        host_rows, mark = host_rows[in_mark], mark[in_mark]
+        cls = np.where(copied[events.name[host_rows]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
+        spans = tables.marked(events, host_rows, placed.host, placed.step_group)
+        end = np.minimum(spans.end, of_host.end[mark])
+        parts.append(classified(spans, cls).with_(group=of_host.group[mark], end=end))
+    return Work.concat(parts)
 
 
 def work_as_xprof(placed: Placed, activity: act.Activity) -> Work:
     """The spans of `work` by the rules of XProf 2.24.
 
-    Beside the classes of GPU events and compiling, two things differ in files that it groups
-    itself: what made an element of tf.data on another thread is in no step, and the instant at
-    which a thread pool begins what a step gave it is host compute, of no length.
+    Besides the classes of GPU events and compiling, two things differ in files that XProf groups
+    itself: events of another thread that produced an element of tf.data are in no step, and the
+    instant at which a thread pool begins a task of a step is host compute without length.
     """
-    table = _work(placed, activity, classify_as_xprof, placed.groups.group)
+    spans = _work(placed, activity, classify_as_xprof, placed.groups.group)
     if "group_id" in placed.trace.args:
-        return Work.of(table)
+        return spans
     if len(placed.groups.links):
-        grouped_before = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
-        table = table[
-            grouped_before[table["event"].to_numpy(np.int64)] | (table["device"] >= 0).to_numpy()
-        ]
-    return Work.of(table, _pool_starts(placed))
+        without_elements = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
+        spans = spans.take(without_elements[spans.event] | (spans.device >= 0))
+    return Work.concat([spans, _pool_starts(placed)])
 
 
-def _pool_starts(placed: Placed) -> pd.DataFrame:
-    """The instants at which thread pools begin what an event of a step gave them."""
+def _pool_starts(placed: Placed) -> Work:
+    """The instants at which thread pools begin tasks of an event in a step."""
     trace, host = placed.trace, placed.host.astype(np.int64)
     events = trace.events
     produced, taken = trace.arg("_p"), trace.arg("_c")
@@ -382,37 +355,32 @@ def _pool_starts(placed: Placed) -> pd.DataFrame:
     group = placed.groups.group.copy()
     group[start] = group[events.parent[giver]]
     rows = start[group[start] >= 0]
-    spans = tables.marked(events, rows, placed.host, group).frame()
-    return spans.assign(end=spans["start"], cls=np.int16(act.HOST_COMPUTE))
+    spans = tables.marked(events, rows, placed.host, group)
+    return classified(spans, act.HOST_COMPUTE).with_(end=spans.start)
 
 
-def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
+def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s) -> Work:
     trace = placed.trace
     events = trace.events
     rows = np.flatnonzero(placed.on_gpu & (group >= 0) & trace.above("correlation_id", -1))
     if not len(rows):
-        return Work.empty().frame()
+        return Work.empty()
     shape = trace.text_arg("shape", rows)
     pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
     code, seen = pd.factorize(pair)
-    table = np.empty(len(seen), np.int16)
+    classes = np.empty(len(seen), np.int16)
     for i, key in enumerate(seen.tolist()):
         name, text = divmod(key, len(trace.strings) + 1)
-        table[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
-    return (
-        tables.marked(events, rows, placed.host, group, placed.device)
-        .frame()
-        .assign(cls=table[code])
-    )
+        classes[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
+    spans = tables.marked(events, rows, placed.host, group, placed.device)
+    return classified(spans, classes[code])
 
 
-def _host_work(
-    placed: Placed, activity: act.Activity, group: Int32s, *, compiling: bool
-) -> pd.DataFrame:
+def _host_work(placed: Placed, activity: act.Activity, group: Int32s, *, compiling: bool) -> Work:
     """Work of host threads in steps; the first rule that fits an event wins.
 
-    XProf has no rule for `compiling`, nor for copies on the CPU, and takes what lies around a task
-    for the task.
+    XProf has no rule for `compiling`, nor for copies on the CPU, and counts the event around a task
+    as the task.
     """
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
@@ -463,14 +431,14 @@ def _host_work(
         copies[placed.named(*_STAGING)] = act.HOST_TO_DEVICE
     copied = copies[code[rows]]
     cls = np.where(copied > 0, copied, cls)
-    return tables.marked(events, rows, host, group).frame().assign(cls=cls)
+    return classified(tables.marked(events, rows, host, group), cls)
 
 
 def _root_stages(placed: Placed) -> Flags:
     """bool[events]: outermost stages of an input pipeline, on their thread and across threads."""
     trace = placed.trace
     events = trace.events
-    stage = _stated(placed, _STAGE)
+    stage = _has_text(placed, _STAGE)
     # 1 for events that are a stage or inside one.
     within = inherit(events.parent, events.depth, np.where(stage, 1, -1).astype(np.int64))
     parent = events.parent

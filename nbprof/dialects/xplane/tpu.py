@@ -2,9 +2,6 @@
 
 A core has separate lines for steps, programs and ops. Its grouping line joins the host's groups:
 `Steps`, or `XLA Modules` if no steps were recorded. The other lines follow it.
-
-A core has a line of its own for steps, programs and ops. What joins the host's groups is its
-grouping line: `Steps`, or `XLA Modules` where no steps were recorded. The other lines follow it.
 """
 
 from __future__ import annotations
@@ -20,11 +17,16 @@ CORE = re.compile(r"/device:TPU:\d+\Z")
 STEPS, MODULES = "Steps", "XLA Modules"
 
 
+def core_planes(trace: Trace) -> list[int]:
+    """The planes of TPU Tensor Cores."""
+    return [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
+
+
 def grouping_lanes(trace: Trace) -> Int64s:
     """int64[lanes]: the grouping line of the core of each lane; -1 for other lanes."""
     lanes = trace.lanes
     grouping_lane = np.full(len(lanes), -1, np.int64)
-    cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
+    cores = core_planes(trace)
     if not cores:
         return grouping_lane
     plane, line, events = (lanes[c].to_numpy() for c in ("plane", "line", "events"))
@@ -41,7 +43,7 @@ def grouping_lanes(trace: Trace) -> Int64s:
 def module_lanes(trace: Trace) -> Int64s:
     """The lines of TPU cores that have runs of programs, of hosts on which no core has steps."""
     lanes = trace.lanes
-    cores = [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
+    cores = core_planes(trace)
     if not cores or "line" not in lanes:
         return np.zeros(0, np.int64)
     of_cores = np.isin(lanes["plane"].to_numpy(), cores) & (lanes["events"].to_numpy() > 0)
@@ -57,16 +59,12 @@ def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
     carrier = np.full(len(on_core), -1, np.int64)
     target = of_lane[events.lane[on_core]]
     for lane in np.unique(target).tolist():
-        # Events are sorted by lane and start.
-        first, stop = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
+        first, stop = _events_of(trace, lane)
         rows = np.flatnonzero(target == lane)
-        candidate = (
-            np.searchsorted(events.start[first:stop], events.start[on_core[rows]], side="right")
-            - 1
-            + first
-        )
+        start = events.start[on_core[rows]]
+        candidate = first - 1 + np.searchsorted(events.start[first:stop], start, side="right")
         in_candidate = (candidate >= first) & (
-            events.start[on_core[rows]] <= events.start[candidate] + events.duration[candidate]
+            start <= events.start[candidate] + events.duration[candidate]
         )
         carrier[rows[in_candidate]] = candidate[in_candidate]
     return on_core, carrier
@@ -75,32 +73,46 @@ def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
 def lock_step(
     trace: Trace, of_lane: Int64s, host: npt.NDArray[np.integer], group: Int32s
 ) -> dict[tuple[int, int], int]:
-    """Groups the steps of cores that the host's groups did not reach, in place: the n-th step of
-    each core of a host is one group.
+    """Groups the steps of cores that no group of their host reached, in place.
 
-    Returns the first such event of each new group, by (host, group).
+    The n-th step of each core of a host is one group.
+
+    Returns
+    -------
+    dict
+        The first event of each new group by (host, group), from the core with most steps.
     """
-    events, line = (
-        trace.events,
-        trace.lanes["line"].to_numpy() if "line" in trace.lanes else np.zeros(0, object),
-    )
-    lanes = [lane for lane in np.unique(of_lane[of_lane >= 0]).tolist() if line[lane] == STEPS]
-    rows = {
-        lane: np.arange(
-            *np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
-        )
-        for lane in lanes
-    }
     opened: dict[tuple[int, int], int] = {}
-    for host_index in {int(host[r[0]]) for r in rows.values()}:
-        core_rows = [r for r in rows.values() if host[r[0]] == host_index]
-        if any((group[r] >= 0).any() for r in core_rows):
+    for host_index, steps_of_cores in _steps_by_host(trace, of_lane, host).items():
+        if any((group[steps] >= 0).any() for steps in steps_of_cores):
             continue
         base = int(group[host == host_index].max()) + 1
-        for r in core_rows:
-            group[r] = base + np.arange(len(r), dtype=np.int32)
-        longest = max(core_rows, key=len)
-        opened.update(
-            {(host_index, base + n): int(event) for n, event in enumerate(longest.tolist())}
-        )
+        for steps in steps_of_cores:
+            group[steps] = base + np.arange(len(steps), dtype=np.int32)
+        longest = max(steps_of_cores, key=len)
+        for number, event in enumerate(longest.tolist()):
+            opened[host_index, base + number] = event
     return opened
+
+
+def _steps_by_host(
+    trace: Trace, of_lane: Int64s, host: npt.NDArray[np.integer]
+) -> dict[int, list[Int64s]]:
+    """By host: the events of the `Steps` line of each of its cores."""
+    result: dict[int, list[Int64s]] = {}
+    lanes = np.unique(of_lane[of_lane >= 0])
+    if not len(lanes) or "line" not in trace.lanes:
+        return result
+    line = trace.lanes["line"].to_numpy()
+    for lane in lanes.tolist():
+        if line[lane] == STEPS:
+            steps = np.arange(*_events_of(trace, lane))
+            result.setdefault(int(host[steps[0]]), []).append(steps)
+    return result
+
+
+def _events_of(trace: Trace, lane: int) -> tuple[int, int]:
+    """The first event of a lane and the one behind its last: events are sorted by lane."""
+    lanes = trace.events.lane
+    first, stop = np.searchsorted(lanes, np.array([lane, lane + 1], lanes.dtype))
+    return int(first), int(stop)

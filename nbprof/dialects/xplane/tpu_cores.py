@@ -1,7 +1,7 @@
 """Work of each TPU core: ops of Tensor Cores and SparseCores, and steps of SparseCores.
 
-A SparseCore works beside the TensorCore of its chip (embeddings, collectives), with a plane, steps
-and ops of its own.
+A SparseCore works next to the TensorCore of its chip (embeddings, collectives), with a separate
+plane, steps and ops.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def sparse_cores(trace: Trace) -> pd.DataFrame:
     return table.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Position of a TensorCore: its chip on the host, and its number on it; None if not stated."""
 
     chip: int | None = None
     core: int | None = None
 
 
-def place(stats: dict[str, object]) -> Place:
+def position(stats: dict[str, object]) -> Position:
     """Position of a core by the `core_details` of its plane.
 
     Source: CoreDetails of XProf's op_stats.proto, whose field 3 is the core on the chip and field 4
@@ -63,13 +63,13 @@ def place(stats: dict[str, object]) -> Place:
     """
     details = stats.get("core_details")
     if not isinstance(details, bytes) or not details:
-        return Place()
+        return Position()
     fields = {
         number: value
         for number, kind, value, _ in wire.fields(details, 0, len(details))
         if kind == wire.VARINT
     }
-    return Place(int(fields.get(4, 0)), int(fields.get(3, 0)))
+    return Position(int(fields.get(4, 0)), int(fields.get(3, 0)))
 
 
 def core_spans(placed: Placed) -> CoreSpans:
@@ -141,7 +141,7 @@ def _kind(trace: Trace, code: int) -> int:
     elif any(kind in COPIES for kind in kinds):
         name = "compute" if copied(full) == act.DEVICE_TO_DEVICE else "host_transfer"
     else:
-        for one in ("infeed", "outfeed", "send", "recv"):
-            if is_a(one):
-                name = "host_transfer" if of_host and one in ("send", "recv") else one
+        for start in ("infeed", "outfeed", "send", "recv"):
+            if is_a(start):
+                name = "host_transfer" if of_host and start in ("send", "recv") else start
     return act.CORE_KINDS.index(name)

@@ -22,18 +22,13 @@ from nbprof.dialects.corrupt import RECORDED
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.tpu import core_planes as core_planes
 
 _MAIN_MEMORY, _WRITE = 1, 2
 _ON_CHIP = {2: "cmem", 3: "vmem"}
 OPS_LINE = "XLA Ops"
 _STEPS_LINE = "Steps"
-_CORE = re.compile(r"/device:TPU:\d+\Z")
 _EXPRESSION = re.compile(r"%?([\w.\-]+) = ")
-
-
-def core_planes(trace: Trace) -> list[int]:
-    """The planes of TPU Tensor Cores."""
-    return [number for number, plane in enumerate(trace.planes) if _CORE.match(plane.name)]
 
 
 def _rows(placed: Placed, *lines: str) -> Int64s:
@@ -139,12 +134,12 @@ def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpPar
     frame["module"] = ""
     frame["program"] = [_signed(p) for p in frame["program"].tolist()]
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
-        frame[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(frame))
+        frame[column] = np.bincount(part[name], _per_run(trace, stat, rows, name, seen), len(frame))
     frame["normalized_flops"], frame["xprof_runs"] = frame["flops"], 1.0
     # XProf 2.24 counts what stands with the name alone.
     named = np.bincount(
         part[name],
-        np.nan_to_num(_stated(trace, "flops", rows, name, seen, of_events=False)),
+        np.nan_to_num(_per_run(trace, "flops", rows, name, seen, of_events=False)),
         len(frame),
     )
     frame["xprof_runs"] = np.divide(
@@ -213,11 +208,10 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
                         if form == wire.VARINT
                     }
                     space, way = fields.get(2, 0), "write" if fields.get(1, 0) == _WRITE else "read"
-                    column = (
-                        "memory_bytes"
-                        if space == _MAIN_MEMORY
-                        else f"{_ON_CHIP.get(space, '')}_{way}"
-                    )
+                    if space == _MAIN_MEMORY:
+                        column = "memory_bytes"
+                    else:
+                        column = f"{_ON_CHIP.get(space, '')}_{way}"
                     if column in sums:
                         sums[column] += fields.get(3, 0)
         except ReadError:
@@ -227,7 +221,7 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
     return bytes_by_column
 
 
-def _stated(
+def _per_run(
     trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s, *, of_events: bool = True
 ) -> npt.NDArray[np.float64]:
     """A number per run: stated by the event (custom calls), else with its name; else NaN."""

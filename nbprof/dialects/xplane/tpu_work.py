@@ -12,6 +12,7 @@ from nbprof.activity.tables import Work, marked
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.work_spans import classified
 
 OPS = "XLA Ops"
 _NUMBER = re.compile(r"(\.\d+)+\Z")
@@ -32,24 +33,22 @@ _HOST_MEMORY = "S(5)"
 _HALF = re.compile(r"\b(bf16|f16)\[|half|bfloat16|float16")
 
 
-def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
+def core_work(placed: Placed, group: Int32s) -> Work:
     """Spans of ops of TPU cores by step class, without inner ops; `group` is the step (-1)."""
     trace = placed.trace
     events, lanes = trace.events, trace.lanes
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
     if not core.any():
-        return Work.empty().frame()
+        return Work.empty()
     of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
     rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.misplaced)
     owner, start, end = self_spans(trace, rows)
     code, seen = pd.factorize(events.name[owner])
-    table = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
-    work = (
-        marked(events, owner, placed.host, group, placed.device)
-        .frame()
-        .assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
-    )
-    return work.assign(start=start, end=end)
+    if not len(seen):
+        return Work.empty()
+    classes = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
+    spans = marked(events, owner, placed.host, group, placed.device)
+    return classified(spans, classes[code]).with_(start=start, end=end)
 
 
 def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -125,9 +124,9 @@ def copied(expression: str) -> int:
     shapes = _SHAPE.findall(expression)
     if "copy-done(" in expression:
         shapes = shapes[1:]
-    to, origin = (
-        (_HOST_MEMORY in shape for shape in shapes[:2]) if len(shapes) > 1 else (False, False)
-    )
+    if len(shapes) < 2:
+        return act.DEVICE_TO_DEVICE
+    to, origin = (_HOST_MEMORY in shape for shape in shapes[:2])
     if to == origin:
         return act.DEVICE_TO_DEVICE
     return act.DEVICE_TO_HOST if to else act.HOST_TO_DEVICE

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Work
 from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
@@ -102,17 +103,18 @@ def of_iterations(trace: Trace, groups: Groups, iterations: Placed) -> ProgramSt
     return ProgramSteps(pd.DataFrame(columns), complete=True)
 
 
-def waits(steps: ProgramSteps, iterations: Placed) -> pd.DataFrame:
+def waits(steps: ProgramSteps, iterations: Placed) -> Work:
     """Rows of the `work` table: the time that iterations wait for their items."""
     table = steps.table
-    spans = {
-        "event": table["event"],
-        "host": table["host"],
-        "group": table["group"],
-        "start": iterations.start,
-        "end": iterations.item,
-    }
-    return pd.DataFrame(spans).assign(device=-1, cls=act.HOST_WAIT_INPUT)
+    return Work(
+        event=table["event"],
+        host=table["host"],
+        group=table["group"],
+        device=-1,
+        start=iterations.start,
+        end=iterations.item,
+        cls=act.HOST_WAIT_INPUT,
+    )
 
 
 def _covers(trace: Trace, rows: Int64s, units: Found) -> bool:
@@ -127,11 +129,9 @@ def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
     events = trace.events
     of_lane = np.isin(lane_kind, ("device", "host"))
     left_out = starting(heads(trace.names), *_PROFILER)
-    aside = (
-        trace.lanes["aside"].to_numpy(np.bool_)
-        if "aside" in trace.lanes
-        else np.zeros(len(trace.lanes), np.bool_)
-    )
+    aside = np.zeros(len(trace.lanes), np.bool_)
+    if "aside" in trace.lanes:
+        aside = trace.lanes["aside"].to_numpy(np.bool_)
     return np.flatnonzero((of_lane & ~aside)[events.lane] & ~left_out[events.name])
 
 
@@ -140,11 +140,10 @@ def _steps(groups: Groups, host: npt.NDArray[np.integer], units: dict[int, Found
     for number, host_units in units.items():
         above = int(groups.group[host == number].max(initial=-1)) + 1
         count = len(host_units.begin)
-        names = (
-            [RECORDING]
-            if host_units.kind == RECORDING
-            else [f"{host_units.kind} {index}" for index in range(count)]
-        )
+        if host_units.kind == RECORDING:
+            names = [RECORDING]
+        else:
+            names = [f"{host_units.kind} {index}" for index in range(count)]
         group = above + np.arange(count)
         columns = {
             "host": number,
@@ -260,10 +259,9 @@ def _repeating(trace: Trace, rows: Int64s, event_kind: str, lane: str) -> Found 
     end = np.append(begin[1:], events.end[rows[repeated.end - 1]])
     if (end <= begin).any():
         return None
-    sequence = (
-        f"a single {event_kind}"
-        if repeated.length == 1
-        else f"the sequence of {repeated.length:,} {event_kind}s"
-    )
+    if repeated.length == 1:
+        sequence = f"a single {event_kind}"
+    else:
+        sequence = f"the sequence of {repeated.length:,} {event_kind}s"
     how = f"{len(first):,} iterations are repeats of {sequence} on the busiest {lane}"
     return Found(ITERATION, how, repeated.agreement, first, begin, end)

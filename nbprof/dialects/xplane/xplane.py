@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,7 @@ from nbprof.dialects.xplane.host_ops import (
 from nbprof.dialects.xplane.memory import allocations, has_allocations
 from nbprof.dialects.xplane.named_ranges import ranges
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.display import wording
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import JAX, TENSORFLOW, UNKNOWN
 from nbprof.hlo.programs import Programs
@@ -157,74 +159,84 @@ def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
     return np.asarray(low | high, np.bool_)
 
 
+class _Lane(NamedTuple):
+    """The columns of a lane; lanes are drawn in ascending `order`."""
+
+    kind: str
+    device: int
+    process: str
+    thread: str
+    note: str
+    order: tuple[int, ...]
+
+
 def _name_lanes(trace: Trace) -> None:
+    """Fills `kind device process thread note order plane_name` of the lanes."""
     if not len(trace.lanes):
         return
     _split(trace)
     lanes = trace.lanes
     row = lanes["row"].tolist() if "row" in lanes else list(range(len(lanes)))
-    around_it = [row_index != i for i, row_index in enumerate(row)]
-    raw = lanes["process"].to_numpy()
+    is_around = [row_index != i for i, row_index in enumerate(row)]
+    planes = lanes["process"].to_numpy()
     thread = lanes["thread"].astype(str)
     by_id = _is_derived(lanes["line_id"].to_numpy(np.int64))
     derived = by_id | thread.str.partition(" - from #")[0].isin(_DERIVED_NAMES).to_numpy()
-    kinds, devices, processes, notes, order = [], [], [], [], []
-    names = []
-    # Lists: of a series each value is looked up anew.
+    # Lists: each look-up of a value in a series is slow.
     texts, line_ids = thread.tolist(), lanes["line_id"].tolist()
-    for i, plane in enumerate(raw.tolist()):
-        match = _DEVICE.match(str(plane))
-        text = texts[i]
-        note = ""
-        if match or str(plane).startswith("#Chip"):
-            device = int(match.group(2) or 0) if match else 0
-            # Beside its cores a TPU has planes of helpers (SparseCore), with steps of their own.
-            helper = match.group(3) if match else ""
-            of_steps = text.partition(" - from #")[0] == "Steps" or line_ids[i] in (
-                STEPS_LINE,
-                DERIVED_FIRST,
-            )
-            kind = (
-                "steps"
-                if of_steps and match and not helper
-                else "derived"
-                if derived[i]
-                else "device"
-            )
-            process = f"{match.group(1)} {device}{helper}" if match else str(plane)
-            stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
-            if stream:
-                text, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
-            rank = (0, device, 0 if kind == "steps" else 1 if kind == "derived" else 2, i, i)
+    rows = []
+    for i, plane in enumerate(map(str, planes.tolist())):
+        if _DEVICE.match(plane) or plane.startswith("#Chip"):
+            lane = _device_lane(plane, texts[i], line_ids[i], bool(derived[i]), i)
         else:
-            # Lines that a profiler made of others say the same again.
-            device, kind = -1, "derived" if by_id[i] or around_it[i] else "host"
-            note = around.NOTE if around_it[i] else ""
-            process = "Host" if str(plane) == "/host:CPU" else str(plane)
-            text = re.sub(r"/-?\d{6,}\Z", "", text)
-            rank = (
-                1 if process == "Host" else 2,
-                0,
-                0 if text.startswith("python") else 1,
-                row[i],
-                i,
-            )
-        kinds.append(kind)
-        devices.append(device)
-        processes.append(process)
-        number = line_ids[i]
+            lane = _host_lane(plane, texts[i], bool(by_id[i]), is_around[i], (row[i], i))
         # A larger number is not the number of a thread, but a hash.
-        names.append(text or (f"thread {number}" if 0 <= number < 1 << 31 else "thread"))
-        notes.append(note)
-        order.append(rank)
-    lanes["kind"], lanes["device"], lanes["note"] = kinds, devices, notes
-    lanes["plane_name"] = raw
-    lanes["process"] = processes
-    recorded = ~np.array(around_it, np.bool_)
-    threads = _unique_threads(pd.Series(names)[recorded], lanes[recorded])
+        number = line_ids[i]
+        unnamed = f"thread {number}" if 0 <= number < 1 << 31 else "thread"
+        rows.append(lane._replace(thread=lane.thread or unnamed))
+    lanes["kind"] = [lane.kind for lane in rows]
+    lanes["device"] = [lane.device for lane in rows]
+    lanes["note"] = [lane.note for lane in rows]
+    lanes["plane_name"] = planes
+    lanes["process"] = [lane.process for lane in rows]
+    recorded = ~np.array(is_around, np.bool_)
+    names = pd.Series([lane.thread for lane in rows])
+    threads = _unique_threads(names[recorded], lanes[recorded])
     lanes["thread"] = [threads[row_index] for row_index in row]
-    position = {i: n for n, i in enumerate(sorted(range(len(order)), key=order.__getitem__))}
-    lanes["order"] = [position[i] for i in range(len(order))]
+    position = np.empty(len(rows), np.int64)
+    position[sorted(range(len(rows)), key=lambda i: rows[i].order)] = np.arange(len(rows))
+    lanes["order"] = position.tolist()
+
+
+def _device_lane(plane: str, line: str, line_id: int, derived: bool, i: int) -> _Lane:
+    """The columns of lane `i`, a line of a device plane."""
+    match = _DEVICE.match(plane)
+    device, process, helper = 0, plane, ""
+    if match:
+        # Besides its cores a TPU has planes of helpers (SparseCore), with separate steps.
+        device, helper = int(match.group(2) or 0), match.group(3)
+        process = f"{match.group(1)} {device}{helper}"
+    kind = "derived" if derived else "device"
+    of_steps = line.partition(" - from #")[0] == "Steps" or line_id in (STEPS_LINE, DERIVED_FIRST)
+    if of_steps and match and not helper:
+        kind = "steps"
+    note = ""
+    stream = re.match(r"Stream #(\d+)\((.*)\)\Z", line)
+    if stream:
+        line, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
+    order = (0, device, ("steps", "derived", "device").index(kind), i, i)
+    return _Lane(kind, device, process, line, note, order)
+
+
+def _host_lane(
+    plane: str, line: str, derived: bool, is_around: bool, order: tuple[int, int]
+) -> _Lane:
+    """The columns of a line of a host plane; derived lines repeat events of others."""
+    kind = "derived" if derived or is_around else "host"
+    process = "Host" if plane == "/host:CPU" else plane
+    line = re.sub(r"/-?\d{6,}\Z", "", line)
+    rank = (1 if process == "Host" else 2, 0, 0 if line.startswith("python") else 1)
+    return _Lane(kind, -1, process, line, around.NOTE if is_around else "", (*rank, *order))
 
 
 def _split(trace: Trace) -> None:
@@ -318,20 +330,19 @@ def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
     """A sentence for each kind of data that this profile lacks, by view."""
     missing: dict[str, str] = {}
     if lost := _lost_kernels(placed):
-        launched = f"{lost:,} {'launch was' if lost == 1 else 'launches were'}"
+        launched = wording.plural(lost, "launch was", "launches were")
         missing["kernels"] = (
             f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
         )
     elif not (activity.devices["kind"] == "GPU").any():
-        other = ", ".join(sorted(set(activity.devices["kind"].astype(str))))
         missing["kernels"] = (
-            f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
-            if other
-            else (
-                "This profile has no GPU plane: the run used only the CPU, or the GPU was not"
-                " traced."
-            )
+            "This profile has no GPU plane: the run used only the CPU, or the GPU was not traced."
         )
+        other = ", ".join(sorted(set(activity.devices["kind"].astype(str))))
+        if other:
+            missing["kernels"] = (
+                f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
+            )
     elif not len(activity.kernels):
         missing["kernels"] = (
             "This profile names a device, but no kernels with launch details were recorded on it."
@@ -342,9 +353,10 @@ def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
     )
     if not len(activity.markers) or eager:
         on_tpu = (activity.devices["kind"] == "TPU").any()
-        missing["steps"] = (
-            _NO_STEPS_OF_TPU if on_tpu else activity.framework.words.no_steps or _NO_STEPS
-        )
+        if on_tpu:
+            missing["steps"] = _NO_STEPS_OF_TPU
+        else:
+            missing["steps"] = activity.framework.words.no_steps or _NO_STEPS
     # Asked of the events, so that the table need not be made for it.
     if not has_allocations(placed):
         missing["memory"] = (
@@ -364,10 +376,7 @@ def _no_tf_data(names: set[str]) -> str:
             " input pipeline."
         )
     if act.NEXT_BATCH in names:
-        return (
-            "The input comes from what the loop of Keras was given, not from tf.data: see the input"
-            " pipeline."
-        )
+        return "The input of the Keras loop does not come from tf.data: see the input pipeline."
     return (
         "This profile has no calls of tf.data iterators: the input does not come from a tf.data"
         " pipeline, or it ran before the capture."
@@ -439,9 +448,7 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     trace = placed.trace
     lines: list[Note] = []
     if lost := _lost_kernels(placed):
-        launched = (
-            f"{lost:,} {'launch was' if lost == 1 else 'launches were'} recorded, but no kernel"
-        )
+        launched = f"{wording.plural(lost, 'launch was', 'launches were')} recorded, but no kernel"
         lines.append(Note("warning", f"{launched}, so what the device did is unknown: {_LOST}"))
     elif activity.has_device:
         starts = placed.named(*"CcHhMm")
