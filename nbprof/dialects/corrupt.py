@@ -12,6 +12,7 @@ import numpy.typing as npt
 from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Note, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.durations import Spans
+from nbprof.dialects.lookups import host_of_lanes, names_that
 from nbprof.display import wording
 
 RECORDED = "recorded duration (us)"
@@ -54,8 +55,7 @@ class Mender:
         self.duration: Int64s = trace.events.duration
         self.misplaced: list[int] = []
         lanes = trace.lanes
-        hosts = {name: i for i, name in enumerate(trace.hosts)}
-        self.lane_host = lanes["host"].map(hosts).to_numpy(np.int64)
+        self.lane_host = host_of_lanes(trace).astype(np.int64)
         self.lane_device = lanes["device"].to_numpy(np.int64)
         process, thread = (lanes[name].astype(str) for name in ("process", "thread"))
         # Queues of SYCL and of HSA run side by side what was put there.
@@ -163,9 +163,7 @@ class Mender:
     ) -> tuple[tuple[Int64s, Int64s], Int64s]:
         """Calls that waited for the only device, and the end of the launch of each piece."""
         events = self.trace.events
-        named = np.array(
-            [torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_
-        )
+        named = names_that(torchnames.waits_for_device, self.trace.names)
         waits = calls[named[events.name[calls]]]
         if not len(waits) or len(np.unique(self.lane_device[events.lane[rows]])) > 1:
             nothing = np.zeros(0, np.int64)

@@ -140,6 +140,26 @@ def _call_kind(name: str) -> str:
     return next((kind for kind, pattern in _CALLS if pattern.match(name)), OTHER_CALL)
 
 
+def launches_graph(name: str) -> bool:
+    """True for a call that launches a graph."""
+    return call_kind(name) == GRAPH
+
+
+def launches_work(name: str) -> bool:
+    """True for a call that launches a kernel or a graph."""
+    return call_kind(name) in (LAUNCH, GRAPH)
+
+
+def copies_or_fills(name: str) -> bool:
+    """True for a call that copies or fills memory."""
+    return call_kind(name) in (COPY, FILL)
+
+
+def starts_work(name: str) -> bool:
+    """True for a call that starts something on the device, copies and fills included."""
+    return call_kind(name) in STARTS_WORK
+
+
 _COLLECTIVE = re.compile(
     r"(?:nccl|rccl|hccl|oneccl|msccl)(?:Dev|Sym|Kernel|_)|nvshmem|deep_ep|"
     r"cross_device_reduce|\ball_?reduce_|(?:one|two)_shot_all|multimem_all"

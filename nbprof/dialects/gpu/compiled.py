@@ -15,6 +15,7 @@ import numpy as np
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
 from nbprof.dialects.gpu.nest import Nest
+from nbprof.dialects.lookups import names_that
 from nbprof.formats.chrome.inductor import Kernel, Program
 
 _RUN = re.compile(r"(?:## )?Call CompiledFxGraph")
@@ -33,7 +34,7 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
     plain = {name_code: _plain(str(names[name_code])) for name_code in np.unique(code).tolist()}
     listed = [_plain_names(program) for program in programs]
     matched: dict[tuple[str, ...], list[Kernel | None]] = {}
-    run = np.array([bool(_RUN.match(str(name))) for name in names], np.bool_)[code]
+    run = names_that(_RUN.match, names)[code]
     in_run = np.flatnonzero(nest.parent >= 0)
     in_run = in_run[run[nest.parent[in_run]]]
     for rows in np.split(in_run, np.flatnonzero(np.diff(nest.parent[in_run])) + 1):

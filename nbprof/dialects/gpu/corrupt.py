@@ -21,6 +21,7 @@ from nbprof.dialects.gpu.lanes import (
     UNKNOWN,
     Kinds,
 )
+from nbprof.dialects.lookups import names_that
 from nbprof.display import wording
 
 
@@ -82,7 +83,8 @@ class _Mender(Mender):
         rows = np.flatnonzero(is_kind[self.kind])
         if len(self.trace.hosts) == 1:
             return rows
-        return rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        on_host: Int64s = rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        return on_host
 
     def work(self, host: int) -> Int64s:
         """Kernels, copies and fills of a host."""
@@ -121,9 +123,7 @@ class _Mender(Mender):
     def first_waits(self, host: int) -> None:
         """Collectives that waited at the start: they begin when the last rank has come."""
         rows = self._rows(host, KERNEL)
-        named = np.array(
-            [torchnames.is_collective(str(name)) for name in self.trace.names], np.bool_
-        )
+        named = names_that(torchnames.is_collective, self.trace.names)
         rows = rows[named[self.trace.events.name[rows]]]
         waits, taken = durations.first_waits(self.spans(rows))
         rows, taken = rows[waits], taken[waits]

@@ -23,6 +23,7 @@ from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torch_costs, torchnames
 from nbprof.dialects.gpu.device import Work
 from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.lookups import names_that
 
 Flags = npt.NDArray[np.bool_]
 ARGS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
@@ -197,9 +198,7 @@ class Costs:
     def _replays(self) -> Int64s:
         """By device work: the launch of its graph, -1: a captured op runs with each launch."""
         launch, trace = self.links.launch, self.links.trace
-        graph = np.array(
-            [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in trace.names], np.bool_
-        )
+        graph = names_that(torchnames.launches_graph, trace.names)
         return np.where((launch >= 0) & graph[trace.events.name[launch]], launch, -1)
 
     def _leaves(self) -> Flags:
@@ -218,7 +217,7 @@ class Costs:
         links, names = self.links, self.links.trace.names
         events, rows = links.trace.events, self.ops.rows
         kind = np.where(inner, _NOTHING, kind)
-        hands_on = np.array([bool(_HANDS_ON.match(str(name))) for name in names], np.bool_)
+        hands_on = names_that(_HANDS_ON.match, names)
         kind[(kind == 0) & hands_on[self.name]] = _NOTHING
         owner = self._owner(np.arange(len(rows)), kind)
         self_time = np.bincount(

@@ -30,6 +30,7 @@ from nbprof.dialects.gpu.hosts import UNDESCRIBED
 from nbprof.dialects.gpu.lanes import FILL, KERNEL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.origins import Origins
+from nbprof.dialects.lookups import names_that
 
 Flags = npt.NDArray[np.bool_]
 
@@ -87,9 +88,7 @@ class Work:
     @cached_property
     def direction(self) -> Int64s:
         """String code of the direction that a copy of an MTIA states, -1."""
-        dma = np.array(
-            [str(name) == torchnames.MTIA_COPY for name in self.links.trace.names], np.bool_
-        )[self.name]
+        dma = names_that(torchnames.MTIA_COPY.__eq__, self.links.trace.names)[self.name]
         return np.where(dma, self.links.trace.text_arg("direction")[self.rows], -1)
 
     def transfer_kind(self, position: int) -> str:
@@ -241,11 +240,7 @@ class Work:
         ops = links.ops
         if not len(links.work):
             return np.zeros(0, np.bool_)
-        names = np.fromiter(
-            (torchnames.tensor_core_eligible(n) for n in links.trace.names),
-            np.bool_,
-            len(links.trace.names),
-        )
+        names = names_that(torchnames.tensor_core_eligible, links.trace.names)
         flag = names[links.trace.events.name[ops.rows]]
         around = flag.copy()
         above = ops.parent[np.flatnonzero(flag)]
@@ -340,8 +335,7 @@ class Work:
         """
         links, trace = self.links, self.links.trace
         has = links.launch >= 0
-        names = np.array([torchnames.call_kind(str(n)) for n in trace.names], object)
-        starts = np.isin(names, torchnames.STARTS_WORK)
+        starts = names_that(torchnames.starts_work, trace.names)
         # A call that was captured into a graph starts nothing.
         answered = links.captured.copy()
         answered[np.searchsorted(links.calls, links.launch[has])] = True

@@ -23,6 +23,7 @@ from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.iterations import Placed, first_events
+from nbprof.dialects.lookups import names_that, of_host
 from nbprof.display import wording
 
 _MARKS = ("ProfilerStep", torchnames.OTHER_STEP, "Optimizer.step#", "enumerate(")
@@ -75,27 +76,27 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
 
 def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     trace, events = links.trace, links.trace.events
-    named = [*np.flatnonzero([n.startswith(_MARKS) for n in trace.names])]
+    marking = names_that(lambda name: name.startswith(_MARKS), trace.names)
     rows = links.rows(ANNOTATION)
-    rows = rows[np.isin(events.name[rows], named) & (links.host[rows] == host)]
-    names = [str(trace.names[c]) for c in events.name[rows].tolist()]
-    of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    rows = rows[marking[events.name[rows]] & (links.host[rows] == host)]
+    names = trace.names[events.name[rows]]
+    suffix = of_host(trace, host)
     engine = serving.find(links, host)
     if engine is not None:
         text = (
-            f"Steps{of_host} are the {len(engine.marks):,} iterations of an inference engine, by"
+            f"Steps{suffix} are the {len(engine.marks):,} iterations of an inference engine, by"
             f" its {engine.noun}."
         )
         labels = engines.labels(engine.iterations)
         marks = Marks(engine.marks, engine.begun, engine.done, labels, engine.iterations)
         return of_marks(links, host, marks, [Note("info", text)])
-    steps = rows[[bool(torchnames.STEP.match(n)) for n in names]] if names else rows
+    steps = rows[names_that(torchnames.STEP.match, names)]
     if len(steps):
         steps = one_thread(links, steps)
         labels = [_label(str(trace.names[c])) for c in events.name[steps].tolist()]
         marks = Marks(steps, events.start[steps], events.end[steps], labels)
         return of_marks(links, host, marks, [])
-    turns = rows[[bool(torchnames.OPTIMIZER.match(n)) for n in names]] if names else rows
+    turns = rows[names_that(torchnames.OPTIMIZER.match, names)]
     turns = _last_of_cycle(links, turns)
     if len(turns) >= 2:
         end = events.end[turns]
@@ -104,7 +105,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     elif not batches:
         return None
     else:
-        turns = rows[[bool(torchnames.LOADER.match(n)) for n in names]] if names else rows
+        turns = rows[names_that(torchnames.LOADER.match, names)]
         turns = one_thread(links, turns)
         if len(turns) < 2:
             return None
@@ -113,7 +114,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
         noun = "batch"
         text = f"the {len(turns)} batches that the loop requested from its DataLoader"
     text = (
-        f"The profile has no ProfilerStep{of_host}: steps are taken from {text}. prof.step()"
+        f"The profile has no ProfilerStep{suffix}: steps are taken from {text}. prof.step()"
         " marks them exactly."
     )
     labels = [f"{noun} {i}" for i in range(len(turns))]
@@ -159,17 +160,17 @@ def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
     notes : list of Note
         Lines for the receipt, to which those about the steps are added.
     """
-    of_host = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
+    suffix = of_host(links.trace, host)
     start, end, matched = _with_device(links, host, marks.start, marks.end)
     group = np.arange(len(start))
     hidden = [label for label, length in zip(marks.labels, end - start, strict=True) if length <= 0]
     if hidden:
-        notes.append(_hidden_note(links, host, of_host, hidden))
+        notes.append(_hidden_note(links, host, suffix, hidden))
     truncated, evidence = _truncated(links, host, marks, matched)
     if truncated:
-        text = f"The last step{of_host} was"
+        text = f"The last step{suffix} was"
         if truncated > 1:
-            text = f"The last {truncated} steps{of_host} were"
+            text = f"The last {truncated} steps{suffix} were"
         text += f" cut off by the end of the recording ({evidence}): shown, but not averaged."
         notes.append(Note("warning", text))
     steps = Steps(
@@ -190,7 +191,7 @@ def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
     return steps
 
 
-def _hidden_note(links: Links, host: int, of_host: str, hidden: list[str]) -> Note:
+def _hidden_note(links: Links, host: int, suffix: str, hidden: list[str]) -> Note:
     """The warning on steps without any time; `hidden` are their names."""
     listed = ", ".join(hidden[:4])
     if len(hidden) > 4:
@@ -203,10 +204,10 @@ def _hidden_note(links: Links, host: int, of_host: str, hidden: list[str]) -> No
         # Without device work only the marks themselves can hide a step.
         ended = "ended no later than the previous one, or as soon as it began"
     if len(hidden) == 1:
-        text = f"A step{of_host} {ended}: it has no time of its own and is not listed ({listed})."
+        text = f"A step{suffix} {ended}: it has no time of its own and is not listed ({listed})."
     else:
         text = (
-            f"{len(hidden):,} steps{of_host} {ended}: they have no time of their own and are not"
+            f"{len(hidden):,} steps{suffix} {ended}: they have no time of their own and are not"
             f" listed ({listed})."
         )
     return Note("warning", text)

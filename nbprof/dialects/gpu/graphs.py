@@ -27,6 +27,7 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.captures import Capture, Origin, Originate
 from nbprof.dialects.gpu.lanes import COPY, FILL, KERNEL, Kinds
 from nbprof.dialects.gpu.nest import Nest
+from nbprof.dialects.lookups import names_that
 from nbprof.formats.chrome.graph_annotations import MODULES, NAMES, Said
 
 MOST_BETWEEN_NODES_PS = 10_000_000
@@ -87,7 +88,7 @@ def captures(links: Launched) -> list[Capture]:
     rows, begin, end = links.captures
     if not len(rows):
         return []
-    is_end = np.array([_ends_capture(str(name)) for name in trace.names], np.bool_)[events.name]
+    is_end = names_that(_ends_capture, trace.names)[events.name]
     complete = ~is_end[rows] & np.isin(end, events.end[links.calls[is_end[links.calls]]])
     kinds = np.array(
         [_KIND.get(torchnames.call_kind(str(name)), 0) for name in trace.names], np.int64
@@ -174,10 +175,7 @@ class Graphs:
         """int64[r]: positions in `links.work` of the work of replays."""
         links = self.links
         launched = np.zeros(len(links.work), np.bool_)
-        graph = np.array(
-            [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in links.trace.names],
-            np.bool_,
-        )
+        graph = names_that(torchnames.launches_graph, links.trace.names)
         has_launch = links.launch >= 0
         launched[has_launch] = graph[links.trace.events.name[links.launch[has_launch]]]
         return np.flatnonzero(launched | (self._stated_node > 0))

@@ -6,7 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from nbprof.core.trace import Int64s, Trace
+from nbprof.core.trace import Trace
+from nbprof.dialects.lookups import host_of_lanes
 
 Facts = dict[str, object]
 
@@ -96,12 +97,7 @@ class Hosts:
     def identical(self) -> dict[str, list[str]]:
         """Files with the same events as another: the copies of each, by its name."""
         events = self.trace.events
-        of_lane = (
-            self.trace.lanes["host"]
-            .map({h: i for i, h in enumerate(self.trace.hosts)})
-            .to_numpy(np.int64)
-        )
-        host: Int64s = np.asarray(of_lane[events.lane], np.int64)
+        host = host_of_lanes(self.trace)[events.lane]
         seen: dict[tuple[int, ...], str] = {}
         copies: dict[str, list[str]] = {}
         for i, name in enumerate(self.files):

@@ -18,6 +18,7 @@ from nbprof.activity import copies
 from nbprof.core import nesting
 from nbprof.core.trace import Events, Int32s, Int64s, Trace
 from nbprof.dialects import around, sides, torchnames
+from nbprof.dialects.lookups import names_that
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -87,11 +88,6 @@ def category(cat: str) -> int:
     return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
 
 
-def launches_work(name: str) -> bool:
-    """True for the name of a call that launches a kernel or a graph."""
-    return torchnames.call_kind(name) in (torchnames.LAUNCH, torchnames.GRAPH)
-
-
 def kinds(trace: Trace) -> Kinds:
     """uint8[events]: OP, KERNEL, ... by category; by name for annotations in old files."""
     codes = trace.text_arg("cat")
@@ -100,32 +96,28 @@ def kinds(trace: Trace) -> Kinds:
     for code in seen.tolist():
         table[code] = category(trace.strings[code]) if code >= 0 else UNKNOWN
     kind = table[codes]
-    by_name = np.fromiter(
-        (torchnames.is_annotation(n) for n in trace.names), np.bool_, len(trace.names)
-    )
+    by_name = names_that(torchnames.is_annotation, trace.names)
     if by_name.any():
         kind[(kind == OP) & by_name[trace.events.name]] = ANNOTATION
-    moved = np.flatnonzero([n == torchnames.MTIA_COPY for n in trace.names])
-    if len(moved):
-        kind[(kind == KERNEL) & np.isin(trace.events.name, moved)] = COPY
-    launching = np.flatnonzero([launches_work(str(n)) for n in trace.names])
-    if len(launching):
+    moves = names_that(torchnames.MTIA_COPY.__eq__, trace.names)
+    if moves.any():
+        kind[(kind == KERNEL) & moves[trace.events.name]] = COPY
+    launching = names_that(torchnames.launches_work, trace.names)
+    if launching.any():
         # On the device it stands for all that the call launched; it is not a kernel.
-        kind[(kind == KERNEL) & np.isin(trace.events.name, launching)] = DEVICE_NOTE
+        kind[(kind == KERNEL) & launching[trace.events.name]] = DEVICE_NOTE
     if (kind > UNKNOWN).any():
         _of_other_vendors(trace, codes, kind)
-    memory = np.flatnonzero([n in ("[memory]", "[OutOfMemory]") for n in trace.names])
-    if len(memory):
-        kind[np.isin(trace.events.name, memory)] = MEMORY
+    memory = names_that(("[memory]", "[OutOfMemory]").__contains__, trace.names)
+    if memory.any():
+        kind[memory[trace.events.name]] = MEMORY
     return kind
 
 
 def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
     """Finds device work of unlisted categories: in a device's process, or with a stated stream."""
     lanes = trace.lanes
-    on_device = np.array(
-        [bool(_DEVICE.match(label)) for label in _texts(lanes, "labels")], np.bool_
-    )[trace.events.lane]
+    on_device = names_that(_DEVICE.match, _texts(lanes, "labels"))[trace.events.lane]
     on_device |= (trace.arg("device") >= 0) & (trace.arg("stream") >= 0)
     rows = np.flatnonzero(
         on_device & (kind == UNKNOWN) & (codes >= 0) & (trace.events.duration > 0)

@@ -34,12 +34,17 @@ from nbprof.dialects.gpu.lanes import (
     Kinds,
 )
 from nbprof.dialects.gpu.nest import Nest
+from nbprof.dialects.lookups import host_of_lanes, names_that
 from nbprof.formats.chrome.graph_annotations import Said
 
 Flags = npt.NDArray[np.bool_]
 
 _LAUNCH_FLOWS = ("ac2g", "async", "async_cpu_to_gpu", "cpu_to_cuda")
 """Categories of the arrows from calls or ops to device work."""
+
+
+def _is_step(name: str) -> bool:
+    return bool(torchnames.STEP.match(name)) or engines.annotated(name) is not None
 
 
 def _capture_sign(name: str) -> int:
@@ -84,9 +89,7 @@ class Links:
     @cached_property
     def lane_host(self) -> Int32s:
         """int32[lanes]: index into `trace.hosts`."""
-        return np.asarray(
-            self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}), np.int32
-        )
+        return host_of_lanes(self.trace)
 
     @cached_property
     def host(self) -> Int32s:
@@ -118,11 +121,7 @@ class Links:
     @cached_property
     def step_names(self) -> Flags:
         """bool[names]: names of step markers."""
-        names = self.trace.names
-        is_step = [
-            bool(torchnames.STEP.match(n)) or engines.annotated(str(n)) is not None for n in names
-        ]
-        return np.array(is_step, np.bool_)
+        return names_that(_is_step, self.trace.names)
 
     @cached_property
     def work(self) -> Int64s:
@@ -247,10 +246,8 @@ class Links:
         rows, start, end = self.captures
         if not len(rows):
             return result
-        names = [
-            torchnames.call_kind(str(name)) in torchnames.STARTS_WORK for name in self.trace.names
-        ]
-        starts = np.array(names, np.bool_)[self.trace.events.name[self.calls]]
+        starting = names_that(torchnames.starts_work, self.trace.names)
+        starts = starting[self.trace.events.name[self.calls]]
         starts[np.searchsorted(self.calls, self.launch[self.launch >= 0])] = False
         time, host = self.trace.events.start[self.calls], self.host[self.calls]
         for row, begin, stop in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):

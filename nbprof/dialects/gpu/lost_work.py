@@ -10,6 +10,7 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.lanes import KERNEL
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import of_host
 from nbprof.display import wording
 
 Flags = npt.NDArray[np.bool_]
@@ -49,13 +50,13 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     # If all steps lost a little, none is more reliable than the others.
     if complete.any() or 2 * lost.sum() > launched.sum():
         steps.lost |= {(host, int(group)) for group in steps.group[missing]}
-    of_host = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
+    suffix = of_host(links.trace, host)
     averaged = "no step is complete, so averages are of these"
     if complete.any():
         averaged = "shown, but not averaged"
     if lacking.any():
         text = (
-            f"{wording.plural(int(lacking.sum()), 'step')}{of_host} lost device work,"
+            f"{wording.plural(int(lacking.sum()), 'step')}{suffix} lost device work,"
             f" {lost[lacking].sum():,} of {launched[lacking].sum():,} launches have none"
             f" ({_named(steps, lacking)}): {averaged}."
         )
@@ -67,7 +68,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         steps.notes.append(Note("warning", text))
     if silent.any():
         text = (
-            f"{wording.plural(int(silent.sum()), 'step')} at the end{of_host} have neither launches"
+            f"{wording.plural(int(silent.sum()), 'step')} at the end{suffix} have neither launches"
             " nor device work, unlike those before: the device was apparently no longer recorded"
             f" ({_named(steps, silent)}): {averaged}."
         )

@@ -12,6 +12,7 @@ from nbprof.dialects.allocators import added_up, allocation_table, or_na
 from nbprof.dialects.gpu.lanes import MEMORY
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import names_that
 
 # c10::DeviceType, as far as allocators report.
 _DEVICE_TYPES = {
@@ -41,8 +42,8 @@ def allocations(
     """
     trace, events = links.trace, links.trace.events
     rows = links.rows(MEMORY)
-    # [OutOfMemory] asks for bytes that it never got.
-    is_memory = np.fromiter((n == "[memory]" for n in trace.names), np.bool_, len(trace.names))
+    # [OutOfMemory] only states the bytes that were requested.
+    is_memory = names_that("[memory]".__eq__, trace.names)
     rows = rows[is_memory[events.name[rows]]]
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     size = trace.arg("Bytes", 0)[rows]

@@ -21,6 +21,7 @@ from nbprof.dialects.gpu import find_steps
 from nbprof.dialects.gpu.lanes import ANNOTATION
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import of_host
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
@@ -112,8 +113,8 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
         return None
     good.sort(key=lambda candidate: candidate[0], reverse=True)
     _, family, marks = good[0]
-    of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
-    text = f"Steps{of_host} are the {len(marks):,} {ranges} called {family!r}"
+    suffix = of_host(trace, host)
+    text = f"Steps{suffix} are the {len(marks):,} {ranges} called {family!r}"
     alternatives = ", ".join(repr(name) for _, name, _ in good[1:4])
     text += f"; {alternatives} could mark steps too." if alternatives else "."
     labels = [str(trace.names[code]) for code in events.name[marks].tolist()]

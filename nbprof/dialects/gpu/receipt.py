@@ -24,20 +24,18 @@ from nbprof.dialects.gpu.lanes import (
     SLACK_PS,
     UNKNOWN,
     category,
-    launches_work,
 )
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.origins import Origins
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import names_that
 from nbprof.display import wording
 from nbprof.display.wording import plural
 
 _MOST_MESSAGES = 10
 _MOST_LANES = 3
-_STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
 _SAME = 0.9
 """Least share of steps with the usual number of batches for a note on that number."""
-_MOVES = (torchnames.COPY, torchnames.FILL)
 
 
 def notes(
@@ -82,9 +80,7 @@ def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
     """Number of batches that each step requested from DataLoaders, by host and group, if any."""
     trace = links.trace
     rows = links.rows(OP, ANNOTATION, UNKNOWN)
-    loader = np.array(
-        [torchnames.LOADER.match(str(name)) is not None for name in trace.names], np.bool_
-    )
+    loader = names_that(torchnames.LOADER.match, trace.names)
     rows = rows[loader[trace.events.name[rows]]]
     if not len(rows):
         return {}
@@ -140,16 +136,14 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     """Launches without device work, and device work without a launch or an op."""
     trace, work = links.trace, links.work
     result = _captured(links)
-    kinds = [torchnames.call_kind(str(n)) for n in trace.names]
     name = trace.events.name[launches["event"].to_numpy(np.int64)]
-    starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
+    starts_work = names_that(torchnames.launches_work, trace.names)[name]
     if not len(work):
         return result
     if (links.kind == KERNEL).any():
         result += sanity.lost_launches(launches, starts_work)
-    moves = (
-        np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
-    )
+    moves = names_that(torchnames.copies_or_fills, trace.names)[name]
+    moves &= (launches["target"] < 0).to_numpy()
     if moves.any():
         calls = plural(
             int(moves.sum()), "call that copies or fills has", "calls that copy or fill have"
@@ -160,9 +154,7 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
             )
         )
     # The runtime of MTIA records no calls that copy.
-    copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[
-        trace.events.name[work]
-    ]
+    copied = names_that(torchnames.MTIA_COPY.__eq__, trace.names)[trace.events.name[work]]
     if copied.any():
         counted = plural(
             int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state"
@@ -212,7 +204,7 @@ def _images(links: Links) -> list[Note]:
     """Events of devices that are named like a launching call and stand for all that it launched."""
     trace, events = links.trace, links.trace.events
     rows = links.rows(DEVICE_NOTE)
-    named = np.array([launches_work(str(name)) for name in trace.names], np.bool_)
+    named = names_that(torchnames.launches_work, trace.names)
     rows = rows[named[events.name[rows]]]
     if not len(rows):
         return []
@@ -320,9 +312,7 @@ def _overlaps(links: Links) -> list[Note]:
     result = []
     if len(work):
         # On an MTIA copies run while the kernel around them does.
-        copies = np.array(
-            [str(name) == torchnames.MTIA_COPY for name in links.trace.names], np.bool_
-        )
+        copies = names_that(torchnames.MTIA_COPY.__eq__, links.trace.names)
         work = work[~copies[events.name[work]]]
         start = events.start[work]
         busy_until = ends_before(events.end[work], events.lane[work])

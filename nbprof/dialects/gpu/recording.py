@@ -47,6 +47,7 @@ from nbprof.dialects.gpu.nest import Nest
 from nbprof.dialects.gpu.origins import Origins, originated
 from nbprof.dialects.gpu.steps import Steps, markers, spread, waits
 from nbprof.dialects.iterations import Placed, placed
+from nbprof.dialects.lookups import names_that
 from nbprof.formats.chrome.graph_annotations import Annotations, Said
 from nbprof.formats.chrome.inductor import Program
 from nbprof.frameworks.framework import Framework
@@ -215,9 +216,7 @@ class GpuRecording(ABC):
     def compiled(self) -> npt.NDArray[np.bool_]:
         """By op: whether it ran within code from torch.compile."""
         links, trace = self.links, self.trace
-        named = np.fromiter(
-            (torchnames.is_compiled(n) for n in trace.names), np.bool_, len(trace.names)
-        )
+        named = names_that(torchnames.is_compiled, trace.names)
         if not named.any():
             return np.zeros(len(links.ops.rows), np.bool_)
         rows = links.rows(OP, ANNOTATION)
@@ -232,9 +231,7 @@ class GpuRecording(ABC):
     def _host_ops(self) -> HostOps:
         """Framework ops and requested batches; `dataset` marks batches and the ops inside."""
         links, trace, activity = self.links, self.trace, self.tables
-        named = np.fromiter(
-            (torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names)
-        )
+        named = names_that(torchnames.is_input, trace.names)
         batches = links.rows(ANNOTATION)
         batches = batches[named[trace.events.name[batches]]]
         rows, eager = links.ops.rows, ~self.compiled

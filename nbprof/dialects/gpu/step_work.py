@@ -12,6 +12,7 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.lanes import ANNOTATION, COPY, OP, UNKNOWN
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps, spread
+from nbprof.dialects.lookups import names_that
 
 
 def work(links: Links, steps: Steps, device_class: Int64s) -> Work:
@@ -68,9 +69,8 @@ def backlog(links: Links, device_class: Int64s) -> Work:
 def _host_classes(links: Links) -> tuple[Int64s, Int64s]:
     """The host events that count in a step, and the class of each."""
     trace, events = links.trace, links.trace.events
-    names = list(map(str, trace.names))
-    loader = np.array([torchnames.is_input(n) for n in names], np.bool_)
-    compiling = np.array([torchnames.is_compiling(n) for n in names], np.bool_)
+    loader = names_that(torchnames.is_input, trace.names)
+    compiling = names_that(torchnames.is_compiling, trace.names)
     # Ops inside ops add nothing to the union of all.
     outer = links.ops.rows[links.ops.parent < 0]
     labelled = links.rows(OP, ANNOTATION, UNKNOWN)

@@ -23,6 +23,7 @@ from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, PYTHON
 from nbprof.dialects.gpu.lanes import CALL as RUNTIME_CALL
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import names_that
 
 CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
 _NUMBERS = re.compile(r"\d+")
@@ -123,9 +124,7 @@ def _work(links: Links, host: int) -> Int64s:
 def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
     """True for waits for an idle device, as of PyTorch's profiler at its start and stop."""
     events, names = links.trace.events, links.trace.names
-    waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[
-        events.name[rows]
-    ]
+    waits = names_that(lambda name: name.endswith("DeviceSynchronize"), names)[events.name[rows]]
     work = rows[np.isin(rows, links.work)]
     if not len(work) or not waits.any():
         return np.zeros(len(rows), np.bool_)

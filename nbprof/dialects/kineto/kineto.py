@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.trace import Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import absent, find_steps, graphs, ranges, receipt
 from nbprof.dialects.gpu.captures import Capture
@@ -28,6 +28,7 @@ from nbprof.dialects.gpu.origins import originated
 from nbprof.dialects.gpu.recording import GpuRecording
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.kineto import autograd
+from nbprof.dialects.lookups import names_that
 from nbprof.formats.chrome.graph_annotations import Annotations
 from nbprof.formats.chrome.inductor import Program
 from nbprof.frameworks.register import PYTORCH
@@ -124,8 +125,8 @@ class _Torch(GpuRecording):
             missing["steps"] = HOW if absent.host_recorded(links) else ONLY_DEVICE
         if not (links.kind == MEMORY).any():
             missing["memory"] = absent.allocations(self.hosts)
-        named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
-        if not np.isin(self.trace.events.name, named).any():
+        named = names_that(torchnames.is_input, self.trace.names)
+        if not named[self.trace.events.name].any():
             if self.steps.iterations:
                 missing["input"] = (
                     "This profile is of an inference engine: its batches come from a scheduler, not"

@@ -19,6 +19,7 @@ from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import repeats
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import of_host
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.work import Work
 from nbprof.formats.msprof.iterations import spans as spans_of
@@ -140,16 +141,16 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     start = trace.events.start[events]
     names = [str(trace.names[c]) for c in trace.events.name[events].tolist()]
     steps = _steps(host, events, start, trace.events.end[events], names)
-    of_host = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    suffix = of_host(trace, host)
     if len(events) > 1:
         steps.truncated = {(host, 0)}
         text = (
-            f"The first iteration{of_host} is shown, but not averaged: its input wait is not"
+            f"The first iteration{suffix} is shown, but not averaged: its input wait is not"
             " recorded, and it is startup."
         )
         if len(events) >= 4:
             text = (
-                f"The first two iterations{of_host} are shown, but not averaged: the input wait of"
+                f"The first two iterations{suffix} are shown, but not averaged: the input wait of"
                 " the first is not recorded, and both are startup."
             )
         steps.notes.append(Note("info", text))
@@ -160,7 +161,7 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None
         source = "one device" if model is None or pd.isna(model) else f"model {model}"
         text = (
-            f"Steps{of_host} are the iterations of {source}; {other_rows:,} of other graphs or"
+            f"Steps{suffix} are the iterations of {source}; {other_rows:,} of other graphs or"
             " devices are in the table of iterations."
         )
         steps.notes.append(Note("info", text))

@@ -25,6 +25,7 @@ from nbprof.activity.tables import (
 )
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.carriers import Spans, carriers
 
@@ -93,9 +94,7 @@ class Work:
         self.lane_kinds = lane_kinds
         self._misplaced = np.zeros(0, np.int64) if misplaced is None else misplaced
         lanes = trace.lanes
-        self.lane_host: Int32s = np.asarray(
-            lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}), np.int32
-        )
+        self.lane_host: Int32s = host_of_lanes(trace)
         self.lane_device: Int32s = lanes["device"].to_numpy(np.int32)
         self._codes: dict[str, int] = {"": 0}
 

@@ -21,6 +21,7 @@ from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import tensorcores
 from nbprof.dialects.chrome import chrome
 from nbprof.dialects.environment import environment
+from nbprof.dialects.lookups import host_of_lanes
 
 _GPU = re.compile(r"GPU (-?\d+)\Z")
 _STAGES = "This trace has GPU queue activity but does not identify kernels. See the trace view."
@@ -71,8 +72,7 @@ def _compute(trace: Trace) -> Int64s:
 def _kernels(trace: Trace, rows: Int64s, activity: act.Activity) -> None:
     """Fills the tables of kernels, device ops (a kernel stands for its op) and extents."""
     events, lanes = trace.events, trace.lanes
-    number = {name: i for i, name in enumerate(trace.hosts)}
-    host: Int32s = np.asarray(lanes["host"].map(number), np.int32)[events.lane[rows]]
+    host = host_of_lanes(trace)[events.lane[rows]]
     device: Int32s = lanes["device"].to_numpy(np.int32)[events.lane[rows]]
     code = events.name[rows]
     seen = pd.unique(code).tolist()

@@ -16,6 +16,7 @@ from nbprof.activity.unit import MARKED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, first_events, placed
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.frameworks.framework import Framework, Words
 from nbprof.frameworks.register import UNKNOWN, titled
 
@@ -46,8 +47,7 @@ def interpret(trace: Trace) -> act.Activity:
     lanes["kind"] = "host"
     lanes["device"] = -1
     lanes["lane"] = np.arange(len(lanes))
-    number = {name: i for i, name in enumerate(trace.hosts)}
-    host: Int64s = np.asarray(lanes["host"].map(number), np.int64)[trace.events.lane]
+    host = host_of_lanes(trace)[trace.events.lane].astype(np.int64)
     category = _categories(trace)
     activity = act.Activity(hosts=trace.hosts)
     activity.framework = framework = _framework(trace)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Trace
+from nbprof.dialects.lookups import names_that
 
 _CATEGORIES = {
     "kernel_dispatch": "kernel",
@@ -68,9 +69,7 @@ def translate(trace: Trace) -> None:
     kernel, copy = (table[code] == numbers.get(word, -2) for word in ("kernel", "gpu_memcpy"))
     device = np.where(kernel, _agents(trace, "agent"), -1)
     source, target = _agents(trace, "src_agent"), _agents(trace, "dst_agent")
-    to_host = np.array(["DEVICE_TO_HOST" in str(name) for name in trace.names], np.bool_)[
-        trace.events.name
-    ]
+    to_host = names_that(lambda name: "DEVICE_TO_HOST" in name, trace.names)[trace.events.name]
     device = np.where(copy, np.where(to_host, source, target), device)
     on_device = kernel | copy
     work = np.flatnonzero(on_device)

@@ -25,6 +25,7 @@ from nbprof.dialects.gpu.links import Flags
 from nbprof.dialects.gpu.nest import Nest
 from nbprof.dialects.gpu.recording import GpuRecording
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.rocprof import perfetto
 from nbprof.frameworks.register import HIP
 
@@ -125,11 +126,7 @@ def _to_outer_calls(trace: Trace, call: Flags) -> None:
     hsa, hip = call & (category == "hsa_runtime"), call & (category == "hip_runtime")
     if not hsa.any() or not hip.any():
         return
-    host = (
-        trace.lanes["host"]
-        .map({name: i for i, name in enumerate(trace.hosts)})
-        .to_numpy(np.int64)[trace.events.lane]
-    )
+    host = host_of_lanes(trace)[trace.events.lane].astype(np.int64)
     inner = np.flatnonzero(hsa & (ident > 0))
     outer = Nest(trace, np.flatnonzero(hip))
     around = outer.around(inner)

@@ -17,6 +17,7 @@ import pandas as pd
 
 from nbprof.core.factorize import ending, heads, starting
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.event_links import Links, above, outermost
 from nbprof.dialects.xplane.event_links import match as match
@@ -94,8 +95,7 @@ def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True
     Without `elements`, elements of tf.data are not followed to the events that produced them.
     """
     links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
-    of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
-    host: Int64s = np.asarray(of_host[trace.events.lane], np.int64)
+    host = host_of_lanes(trace)[trace.events.lane].astype(np.int64)
     groups = Groups(np.full(len(trace.events), -1, np.int32), links)
     open_hosts = np.ones(len(trace.hosts), np.bool_)
     if "group_id" in trace.args:
@@ -413,9 +413,7 @@ class _Grouping:
         if not above.any():
             return _no_links()
         trace, lanes = self.trace, self.trace.lanes
-        on_core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)[
-            lanes["plane"].to_numpy(np.int64)
-        ]
+        on_core = xplane_tpu.is_core(trace)[lanes["plane"].to_numpy(np.int64)]
         modules = (on_core & (lanes["line"].to_numpy() == xplane_tpu.MODULES))[trace.events.lane]
         run = trace.arg("run_id")
         device = np.where(

@@ -16,6 +16,7 @@ from nbprof.activity import activity as act
 from nbprof.activity.tables import HostOps, located
 from nbprof.core.factorize import used_codes
 from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.dialects.lookups import names_that
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.grouping import inherit
 from nbprof.dialects.xplane.placed import Placed
@@ -81,8 +82,7 @@ def python_calls(placed: Placed, activity: act.Activity, programs: Programs) -> 
             if instruction is not None and CALLS_PYTHON.search(instruction.target)
         )
     rows = np.flatnonzero(
-        np.array([name in called for name in trace.names], np.bool_)[trace.events.name]
-        & placed.on_host
+        names_that(called.__contains__, trace.names)[trace.events.name] & placed.on_host
     )
     op = np.array(
         [activity.ops.code(name) if name in called else -1 for name in trace.names], np.int32

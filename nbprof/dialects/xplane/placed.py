@@ -13,6 +13,7 @@ from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
 from nbprof.dialects.iterations import Placed as Iterations
 from nbprof.dialects.iterations import placed as placed_iterations
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.xplane import ahead, units
 from nbprof.dialects.xplane.grouping import Groups, group, of_callers
 from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
@@ -44,12 +45,7 @@ class Placed:
     @cached_property
     def host(self) -> Int32s:
         """int32[events]: index into `trace.hosts`."""
-        of_lane = (
-            self.trace.lanes["host"]
-            .map({h: i for i, h in enumerate(self.trace.hosts)})
-            .to_numpy(np.int32)
-        )
-        return np.asarray(of_lane[self.trace.events.lane], np.int32)
+        return host_of_lanes(self.trace)[self.trace.events.lane]
 
     @cached_property
     def device(self) -> Int32s:

@@ -192,7 +192,7 @@ def _device_markers(
         if name:
             names[int(host[row]), int(group[row])] = name
     # Events of a lane are in time order. What a TPU core did for one step is one step.
-    core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
+    core = xplane_tpu.is_core(trace)
     of_lane = np.zeros(len(trace.lanes), np.bool_)
     if len(core):
         of_lane = core[trace.lanes["plane"].to_numpy(np.int64)]

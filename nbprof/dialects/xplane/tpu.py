@@ -17,9 +17,15 @@ CORE = re.compile(r"/device:TPU:\d+\Z")
 STEPS, MODULES = "Steps", "XLA Modules"
 
 
+def is_core(trace: Trace) -> npt.NDArray[np.bool_]:
+    """bool[planes]: the planes of TPU Tensor Cores."""
+    return np.array([bool(CORE.match(plane.name)) for plane in trace.planes], np.bool_)
+
+
 def core_planes(trace: Trace) -> list[int]:
     """The planes of TPU Tensor Cores."""
-    return [number for number, plane in enumerate(trace.planes) if CORE.match(plane.name)]
+    planes: list[int] = np.flatnonzero(is_core(trace)).tolist()
+    return planes
 
 
 def grouping_lanes(trace: Trace) -> Int64s:

@@ -37,7 +37,7 @@ def core_work(placed: Placed, group: Int32s) -> Work:
     """Spans of ops of TPU cores by step class, without inner ops; `group` is the step (-1)."""
     trace = placed.trace
     events, lanes = trace.events, trace.lanes
-    core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
+    core = xplane_tpu.is_core(trace)
     if not core.any():
         return Work.empty()
     of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)

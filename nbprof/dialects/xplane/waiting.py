@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Work
 from nbprof.core.intervals import Intervals
+from nbprof.dialects.lookups import names_that
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.work_spans import outside
 
@@ -26,7 +26,7 @@ LATENCY_PS = 1_000_000_000
 def waiting(placed: Placed, work: Work) -> Work:
     """Work in which calls are `HOST_WAIT_DEVICE` while nothing else works for `LATENCY_PS`."""
     trace = placed.trace
-    waits = np.array([bool(_WAITS.search(str(name))) for name in trace.names], np.bool_)
+    waits = names_that(_WAITS.search, trace.names)
     if not waits.any():
         return work
     on_host = work.cls == act.HOST_COMPUTE
