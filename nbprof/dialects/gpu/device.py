@@ -126,24 +126,7 @@ class Work:
         links, trace = self.links, self.links.trace
         positions = np.flatnonzero(self.is_kernel)
         rows = self.rows[positions]
-        launch = links.launch[positions]
-        registers = trace.arg("registers per thread")[rows]
-        shared, block, grid = (
-            _or_launch(trace.arg("shared memory"), rows, launch),
-            *self._shape_codes(rows, launch),
-        )
-        first, details = unique_rows(registers, shared, block, grid)
-        shapes: list[dict[str, object]] = [
-            {
-                "registers": _or_none(registers[i]),
-                # The file has the sum of both kinds of shared memory.
-                "static_shared_bytes": _or_none(shared[i]),
-                "dynamic_shared_bytes": None,
-                "block": _dimensions(trace.strings, block[i]),
-                "grid": _dimensions(trace.strings, grid[i]),
-            }
-            for i in first.tolist()
-        ]
+        shapes, details = self._launch_shapes(rows, links.launch[positions])
         # Only GPUs have Tensor Cores or matrix cores; names of other kernels do not tell.
         gpu = self.on_gpu[positions]
         eligible_op = self.eligible
@@ -177,13 +160,36 @@ class Work:
             duration=trace.events.duration[rows],
             kernel=kernel[code],
             op=op[code],
-            details=details.astype(np.int32),
+            details=details,
             eligible=np.where(is_known, could, tensorcores.UNKNOWN).astype(np.int8),
             tensor_core=np.where(gpu, uses[code], tensorcores.UNKNOWN).astype(np.int8),
             occupancy=_occupancy(self.links, rows),
             **self.origins.of_work(positions, activity),
         )
         return frame, shapes
+
+    def _launch_shapes(
+        self, rows: Int64s, launch: Int64s
+    ) -> tuple[list[dict[str, object]], npt.NDArray[np.int32]]:
+        """The distinct launch shapes of kernels, and the index of each kernel's shape."""
+        trace = self.links.trace
+        registers = trace.arg("registers per thread")[rows]
+        shared = _or_launch(trace.arg("shared memory"), rows, launch)
+        block, grid = (_or_launch(trace.text_arg(key), rows, launch) for key in ("block", "grid"))
+        first, shape = unique_rows(registers, shared, block, grid)
+        shapes: list[dict[str, object]] = []
+        for i in first.tolist():
+            shapes.append(
+                {
+                    "registers": _or_none(registers[i]),
+                    # The file has the sum of both kinds of shared memory.
+                    "static_shared_bytes": _or_none(shared[i]),
+                    "dynamic_shared_bytes": None,
+                    "block": _dimensions(trace.strings, block[i]),
+                    "grid": _dimensions(trace.strings, grid[i]),
+                }
+            )
+        return shapes, shape.astype(np.int32)
 
     def graph_work(self, activity: act.Activity) -> GraphWork:
         """The `graph_work` table: device work of replays of graphs."""
@@ -213,12 +219,6 @@ class Work:
             op=ops[op[0]] if len(positions) else 0,
             **self.origins.of_work(positions, activity, instances=True),
         )
-
-    def _shape_codes(self, rows: Int64s, launch: Int64s) -> tuple[Int64s, Int64s]:
-        block, grid = (
-            _or_launch(self.links.trace.text_arg(key), rows, launch) for key in ("block", "grid")
-        )
-        return block, grid
 
     @cached_property
     def on_gpu(self) -> Flags:

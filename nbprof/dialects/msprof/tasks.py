@@ -17,62 +17,42 @@ _NONE = 4294967295
 def tasks(trace: Trace) -> pd.DataFrame:
     """One row per task, in the columns of `op_summary` with `host` and `device`.
 
-    The type of an op follows from its name.
-
-    As in op_summary copies are not in it.
+    The type of an op follows from its name. As in op_summary, copies are left out.
 
     Parameters
     ----------
     trace : Trace
-        With lanes that the dialect has named. One of another producer has no task, as none states a
-        `Task Type`.
+        With lanes that the dialect has named. Traces of other producers have no tasks, since they
+        state no `Task Type`.
     """
     events, lanes = trace.events, trace.lanes
     arg = np.full(len(events), -1, np.int64)
     if "Task Type" in trace.args:
         arg = trace.text_arg("Task Type")
-    note, thread = (
-        lanes["note"].astype(str).to_numpy(object),
-        lanes["thread"].astype(str).to_numpy(object),
-    )
-    on_device = (lanes["kind"] == "device").to_numpy(np.bool_)
-    kinds = np.array(
-        [
-            kind_of(str(trace.strings[code])) if code >= 0 else NO_WORK
-            for code in range(-1, int(arg.max(initial=-1)) + 1)
-        ]
-    )
-    collective = on_device & (note == "collectives")
-    first_event = np.zeros(0, np.int64)
-    if len(events):
-        first_event = np.flatnonzero(
-            (np.isin(kinds[arg + 1], (COMPUTE, COLLECTIVE)) & on_device[events.lane])
-            | collective[events.lane]
-        )
-    lane = events.lane[first_event]
-    of_collective = collective[lane] | (kinds[arg[first_event] + 1] == COLLECTIVE)
-    stream = np.array(
-        [_stream_number(name) for name in thread],
-        np.int64,
-    )
-    names = pd.Series(trace.names[events.name[first_event]], dtype=object)
+    texts = trace.strings[: int(arg.max(initial=-1)) + 1]
+    kind = np.array([NO_WORK, *(kind_of(str(text)) for text in texts)])[arg + 1]
+    collective = (lanes["note"].astype(str) == "collectives").to_numpy(np.bool_)
+    on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[events.lane]
+    of_collective = (collective[events.lane] & on_device) | (kind == COLLECTIVE)
+    rows = np.flatnonzero(on_device & (of_collective | (kind == COMPUTE)))
+    lane, of_collective = events.lane[rows], of_collective[rows]
+    streams = np.array([_stream_number(name) for name in lanes["thread"].astype(str)], np.int64)
+    stream = pd.Series(np.where(of_collective, -1, streams[lane]), dtype="Int64")
+    names = pd.Series(trace.names[events.name[rows]], dtype=object)
     types = {name: op_type(str(name)) for name in names.unique()}
+    task_type = np.array(trace.texts(arg[rows]), object)
     return pd.DataFrame(
         {
             "host": lanes["host"].to_numpy(object)[lane],
             "device": lanes["device"].to_numpy(np.int64)[lane],
-            "model_id": _ids(trace, "Model Id", first_event),
-            "task_id": _ids(trace, "Task Id", first_event),
-            "stream_id": pd.Series(np.where(of_collective, -1, stream[lane]), dtype="Int64").mask(
-                lambda ids: ids < 0
-            ),
+            "model_id": _ids(trace, "Model Id", rows),
+            "task_id": _ids(trace, "Task Id", rows),
+            "stream_id": stream.mask(stream < 0),
             "op_name": names,
             "op_type": names.map(types).astype(object),
-            "task_type": np.where(
-                of_collective, "COMMUNICATION", np.array(trace.texts(arg[first_event]), object)
-            ),
-            "start_ps": pd.Series(events.start[first_event], dtype="Int64"),
-            "duration_us": events.duration[first_event] / 1e6,
+            "task_type": np.where(of_collective, "COMMUNICATION", task_type),
+            "start_ps": pd.Series(events.start[rows], dtype="Int64"),
+            "duration_us": events.duration[rows] / 1e6,
         }
     )
 

@@ -8,6 +8,7 @@ are the launches of kernels.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,75 @@ _UNSIGNED = (1 << 64) - 1
 _NONE = -1
 
 
+_COSTS = ("flops", "normalized_flops", "bytes", "memory_bytes")
+
+
+class _Facts(NamedTuple):
+    """Facts on an op of a compiled program; the costs are those of one run, NaN if unknown."""
+
+    program: int
+    name: str
+    category: str
+    source: str
+    duplicate: str
+    module: str
+    framework_op: str
+    host: int
+    flops: float = np.nan
+    normalized_flops: float = np.nan
+    bytes: float = np.nan
+    memory_bytes: float = np.nan
+
+
+class _ProgramOfRow(NamedTuple):
+    """The program of each run of an op: its ident, a dense code, and a host that has it, or -1."""
+
+    ident: Int64s
+    code: Int64s
+    home: Int64s
+
+
+def _programs(placed: Placed, programs: Programs, rows: Int64s) -> _ProgramOfRow:
+    trace = placed.trace
+    host = placed.host[rows].astype(np.int64)
+    module = trace.text_arg("hlo_module", rows)
+    ident = trace.arg("program_id", _NONE, rows)
+    find = _Finder(placed)
+    first, program = unique_rows(host, pd.factorize(ident)[0], module)
+    idents, homes = [], []
+    for row in first.tolist():
+        name = trace.strings[int(module[row])] if module[row] >= 0 else ""
+        number = find(int(host[row]), name, int(ident[row]))
+        idents.append(number)
+        homes.append(programs.home(int(host[row]), number))
+    numbers = np.array(idents, np.int64)
+    return _ProgramOfRow(
+        numbers[program],
+        pd.factorize(numbers)[0][program],
+        np.array(homes, np.int64)[program],
+    )
+
+
+def _facts(programs: Programs, host: int, program: int, module: str, name: str) -> _Facts:
+    instruction = programs.find(host, program, name)
+    source, duplicate, framework_op = "", "", ""
+    if instruction:
+        duplicate, framework_op = instruction.duplicate, instruction.framework_op
+        if instruction.source_file:
+            source = f"{instruction.source_file}:{instruction.source_line}"
+    category = programs.category(host, program, name)
+    facts = _Facts(program, name, category, source, duplicate, module, framework_op, host)
+    cost = programs.cost(host, program, name)
+    if cost is None:
+        return facts
+    return facts._replace(
+        flops=cost.flops,
+        normalized_flops=cost.normalized_flops,
+        bytes=cost.bytes,
+        memory_bytes=cost.memory_bytes,
+    )
+
+
 def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]:
     """The tables `cpu_ops` and `cpu_parts`, as `device_ops`; `device` is JAX's number."""
     trace = placed.trace
@@ -33,84 +103,28 @@ def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]
     rows = run_rows(placed)
     if not len(rows):
         return DeviceOps.empty(), OpParts.empty()
-    hlo_op = trace.text_arg("hlo_op", rows)
-    module = trace.text_arg("hlo_module", rows)
-    ident = trace.arg("program_id", _NONE, rows)
+    hlo_op, module = trace.text_arg("hlo_op", rows), trace.text_arg("hlo_module", rows)
     host = placed.host[rows].astype(np.int64)
-    find = _Finder(placed)
     programs: Programs = activity.programs
+    program = _programs(placed, programs, rows)
     # An op of one program is the same on all machines.
-    begins, program = unique_rows(host, pd.factorize(ident)[0], module)
-    seen = zip(host[begins].tolist(), ident[begins].tolist(), module[begins].tolist(), strict=True)
-    loaded = [(on, trace.strings[text] if text >= 0 else "", number) for on, number, text in seen]
-    numbers = [find(*key) for key in loaded]
-    homes = np.array(
-        [programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)],
-        np.int64,
-    )[program]
-    first, part = unique_rows(
-        np.where(homes < 0, host, homes),
-        pd.factorize(np.array(numbers, np.int64))[0][program],
-        module,
-        hlo_op,
-    )
+    home = np.where(program.home < 0, host, program.home)
+    first, part = unique_rows(home, program.code, module, hlo_op)
     lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
     self_time = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     runs = np.bincount(part)
-    facts = []
+    facts: list[_Facts] = []
     op, kind = np.zeros(len(first), np.int32), np.zeros(len(first), np.int32)
-    for i, index in enumerate(first.tolist()):
-        on, called = (
-            int(host[index]),
-            trace.strings[int(module[index])] if module[index] >= 0 else "",
-        )
-        number = numbers[program[index]]
-        name = trace.strings[int(hlo_op[index])].rpartition("::")[2]
-        instruction = programs.find(on, number, name)
-        framework = instruction.framework_op if instruction else ""
-        parsed = opnames.parse(framework) if framework else opnames.OpName("", name, "")
-        op[i], kind[i] = (
-            activity.ops.code(parsed.name),
-            activity.types.code(parsed.type or "Unknown"),
-        )
-        source = ""
-        if instruction and instruction.source_file:
-            source = f"{instruction.source_file}:{instruction.source_line}"
-        cost = programs.cost(on, number, name)
-        if cost is None:
-            costs = (np.nan,) * 4
-        else:
-            costs = (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
-        facts.append(
-            (
-                number,
-                name,
-                programs.category(on, number, name),
-                source,
-                instruction.duplicate if instruction else "",
-                called,
-                framework,
-                on,
-                *costs,
-            )
-        )
-    parts = pd.DataFrame(
-        facts,
-        columns=[
-            *(
-                "program",
-                "name",
-                "category",
-                "source",
-                "duplicate",
-                "module",
-                "framework_op",
-                "host",
-            ),
-            *("flops", "normalized_flops", "bytes", "memory_bytes"),
-        ],
-    )
-    for column in ("flops", "normalized_flops", "bytes", "memory_bytes"):
+    for i, row in enumerate(first.tolist()):
+        name = trace.strings[int(hlo_op[row])].rpartition("::")[2]
+        module_name = trace.strings[int(module[row])] if module[row] >= 0 else ""
+        facts.append(_facts(programs, int(host[row]), int(program.ident[row]), module_name, name))
+        framework_op = facts[-1].framework_op
+        parsed = opnames.parse(framework_op) if framework_op else opnames.OpName("", name, "")
+        op[i] = activity.ops.code(parsed.name)
+        kind[i] = activity.types.code(parsed.type or "Unknown")
+    parts = pd.DataFrame(facts, columns=_Facts._fields)
+    for column in _COSTS:
         parts[column] *= runs
     # XProf counts nothing here.
     parts = parts.assign(

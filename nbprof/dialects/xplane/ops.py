@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -188,6 +189,20 @@ def _not_empty(placed: Placed, key: str) -> Int64s:
     return codes
 
 
+class _Facts(NamedTuple):
+    """Facts on a part of an op: a kernel by its name, or an HLO op."""
+
+    program: int
+    name: str
+    category: str
+    source: str = ""
+    duplicate: str = ""
+    xprof: bool = False
+    module: str = ""
+    framework_op: str = ""
+    hlo: bool = False
+
+
 def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of GPUs.
 
@@ -201,57 +216,30 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
         return DeviceOps.empty(), OpParts.empty()
     codes = ops.codes[rows]
     used_ops = np.unique(codes)
-    of_hlo = np.array([ops.hlo(c) is not None for c in used_ops.tolist()], np.bool_)[
-        np.searchsorted(used_ops, codes)
-    ]
+    is_hlo = np.array([ops.hlo(code) is not None for code in used_ops.tolist()], np.bool_)
+    of_hlo = is_hlo[np.searchsorted(used_ops, codes)]
     width = len(trace.names) + 1
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
     # XProf counts kernels that state their op as `tf_op`, or one of a program in the file.
     tf_op, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
+    module = trace.text_arg("hlo_module", first)
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
-    facts: list[tuple[int | str | bool, ...]] = []
-    named = trace.text_arg("hlo_module", first)
-    in_module = named >= 0
+    facts: list[_Facts] = []
+    hlo_ops: list[HloOp | None] = []
     for i, key in enumerate(seen.tolist()):
         code, name = divmod(key, width)
         parsed, hlo = ops.op(code), ops.hlo(code)
+        hlo_ops.append(hlo)
         op[i] = activity.ops.code(parsed.name)
         kind[i] = activity.types.code(parsed.type or "Unknown")
         if hlo is None:
-            facts.append(
-                (
-                    0,
-                    str(trace.names[name - 1]),
-                    parsed.type,
-                    "",
-                    "",
-                    bool(tf_op[i] == code),
-                    "",
-                    "",
-                    False,
-                )
-            )
+            kernel = str(trace.names[name - 1])
+            facts.append(_Facts(0, kernel, parsed.type, xprof=bool(tf_op[i] == code)))
         else:
-            module = str(trace.strings[int(named[i])]) if in_module[i] else ""
-            framework = hlo.text if hlo.instruction and hlo.instruction.framework_op else ""
-            counts = bool(
-                in_module[i]
-                and hlo.instruction
-                and not trace.strings[int(hlo_op[i])].startswith(_GRAPH)
-            )
-            facts.append(
-                (
-                    hlo.program,
-                    hlo.name,
-                    *_described(ops.programs, hlo),
-                    counts,
-                    module,
-                    framework,
-                    True,
-                )
-            )
+            names = (trace.strings[c] if c >= 0 else None for c in (int(module[i]), int(hlo_op[i])))
+            facts.append(_facts(ops.programs, hlo, *names))
     duration = events.duration[rows]
     table = DeviceOps(
         event=rows,
@@ -266,35 +254,41 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
         part=part.astype(np.int32),
         tensor_core=_tensor_cores(placed, rows),
     )
-    parts = pd.DataFrame(
-        facts,
-        columns=[
-            "program",
-            "name",
-            "category",
-            "source",
-            "duplicate",
-            "xprof",
-            "module",
-            "framework_op",
-            "hlo",
-        ],
+    flops, moved = (_sums(placed, s, rows, part, len(seen)) for s in ("flops", "bytes_accessed"))
+    parts = pd.DataFrame(facts, columns=_Facts._fields).assign(
+        expression="",
+        flops=flops,
+        bytes=moved,
+        normalized_flops=flops,
+        memory_bytes=moved,
+        xprof_runs=1.0,
+        xprof_flops=flops,
+        host=placed.host[first],
+        runs=np.bincount(part, minlength=len(seen)).astype(np.float64),
     )
-    parts["expression"] = ""
-    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
-        parts[column] = _sums(placed, stat, rows, part, len(seen))
-    parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = (
-        parts["flops"],
-        parts["bytes"],
-        1.0,
-    )
-    parts["xprof_flops"] = parts["flops"]
-    parts["host"], parts["runs"] = (
-        placed.host[first],
-        np.bincount(part, minlength=len(parts)).astype(np.float64),
-    )
-    _count(placed, parts, ops, [ops.hlo(key // width) for key in seen.tolist()], part, rows)
+    _count(placed, parts, ops, hlo_ops, part, rows)
     return table, OpParts.of(parts)
+
+
+def _facts(programs: Programs, hlo: HloOp, module: str | None, stated: str | None) -> _Facts:
+    """Facts on an HLO op, whose event states a module and an op."""
+    instruction = hlo.instruction
+    if instruction is None:
+        return _Facts(hlo.program, hlo.name, "", module=module or "", hlo=True)
+    source = ""
+    if instruction.source_file:
+        source = f"{instruction.source_file}:{instruction.source_line}"
+    return _Facts(
+        hlo.program,
+        hlo.name,
+        programs.category(hlo.host, hlo.program, hlo.name),
+        source,
+        instruction.duplicate,
+        module is not None and not str(stated).startswith(_GRAPH),
+        module or "",
+        hlo.text if instruction.framework_op else "",
+        hlo=True,
+    )
 
 
 def _count(
@@ -337,11 +331,10 @@ def _count(
     for i, hlo in enumerate(hlo_ops):
         if hlo is not None:
             columns["runs"][i] = runs[i]
-        if (
-            hlo is None
-            or not np.isnan(columns["flops"][i])
-            or (cost := ops.programs.cost(hlo.host, hlo.program, hlo.name)) is None
-        ):
+        if hlo is None or not np.isnan(columns["flops"][i]):
+            continue
+        cost = ops.programs.cost(hlo.host, hlo.program, hlo.name)
+        if cost is None:
             continue
         columns["flops"][i], columns["normalized_flops"][i] = (
             cost.flops * runs[i],
@@ -355,17 +348,6 @@ def _count(
         columns["xprof_runs"][i] = events[i] / runs[i] if cost.in_xprof else 0.0
     for name, values in columns.items():
         parts[name] = values
-
-
-def _described(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
-    """Category and line of code of an HLO op, and the name that it shares with its duplicates."""
-    instruction = hlo.instruction
-    if instruction is None:
-        return "", "", ""
-    source = ""
-    if instruction.source_file:
-        source = f"{instruction.source_file}:{instruction.source_line}"
-    return programs.category(hlo.host, hlo.program, hlo.name), source, instruction.duplicate
 
 
 def _sums(

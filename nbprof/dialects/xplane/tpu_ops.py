@@ -1,12 +1,13 @@
 """Runs of ops on the TPUs of an XSpace file: the `XLA Ops` line of each core.
 
-What an op is stands once with its name: the framework's op (`tf_op`), its category, FLOPs and bytes
-of one run. Ops of control flow lie around those that they run.
+The facts on an op are stated once with its name: the framework's op (`tf_op`), its category, FLOPs
+and bytes of one run. Ops of control flow contain those that they run.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from nbprof.activity import tables
 from nbprof.activity.tables import DeviceOps, Extents, OpParts
 from nbprof.core import nesting, wire
 from nbprof.core.errors import ReadError
-from nbprof.core.trace import Int64s, Trace
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.corrupt import RECORDED
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
@@ -63,6 +64,20 @@ def extents(placed: Placed) -> Extents:
     return tables.extents(placed.host[rows], placed.device[rows], start, start + duration)
 
 
+class _Facts(NamedTuple):
+    """Facts on an op of a compiled program that its name states."""
+
+    program: int
+    name: str
+    category: str
+    source: str
+    framework_op: str
+    duplicate: str
+    expression: str
+    hlo: bool
+    xprof: bool
+
+
 def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of TPUs; a part is an op of a compiled program."""
     trace = placed.trace
@@ -77,7 +92,7 @@ def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpPar
     self_time = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     name, seen = pd.factorize(events.name[rows].astype(np.int64))
     parts: dict[tuple[object, ...], int] = {}
-    facts: list[tuple[int | str | bool, ...]] = []
+    facts: list[_Facts] = []
     part, op, kind = (np.zeros(len(seen), np.int32) for _ in range(3))
     for i, code in enumerate(seen.tolist()):
         program, symbol = _number(trace, "program_id", code), _number(trace, "symbol_id", code)
@@ -86,26 +101,10 @@ def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpPar
         op[i] = activity.ops.code(parsed.name)
         kind[i] = activity.types.code(parsed.type or "Unknown")
         # The same program has other name codes on each core.
-        part[i] = parts.setdefault(
-            (program, hlo if symbol is None else symbol, parsed.name), len(parts)
-        )
+        key = (program, hlo if symbol is None else symbol, parsed.name)
+        part[i] = parts.setdefault(key, len(parts))
         if part[i] == len(facts):
-            ident = -1 if program is None else program
-            texts = (
-                str(_fact(trace, key, code) or "")
-                for key in ("hlo_category", "source", "tf_op", "deduplicated_name")
-            )
-            text = str(trace.names[code])
-            facts.append(
-                (
-                    ident,
-                    hlo,
-                    *texts,
-                    text if _EXPRESSION.match(text) else "",
-                    program is not None,
-                    True,
-                )
-            )
+            facts.append(_facts(trace, code, program, hlo))
     table = DeviceOps(
         event=rows,
         host=placed.host[rows],
@@ -119,50 +118,64 @@ def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpPar
         part=part[name],
         tensor_core=np.full(len(rows), -1, np.int8),
     )
-    columns = [
-        "program",
-        "name",
-        "category",
-        "source",
-        "framework_op",
-        "duplicate",
-        "expression",
-        "hlo",
-        "xprof",
-    ]
-    frame = pd.DataFrame(facts, columns=columns)
-    frame["module"] = ""
+    frame = pd.DataFrame(facts, columns=_Facts._fields).assign(module="")
     frame["program"] = [_signed(p) for p in frame["program"].tolist()]
-    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
-        frame[column] = np.bincount(part[name], _per_run(trace, stat, rows, name, seen), len(frame))
-    frame["normalized_flops"], frame["xprof_runs"] = frame["flops"], 1.0
-    # XProf 2.24 counts what stands with the name alone.
-    named = np.bincount(
-        part[name],
-        np.nan_to_num(_per_run(trace, "flops", rows, name, seen, of_events=False)),
-        len(frame),
-    )
-    frame["xprof_runs"] = np.divide(
-        named,
-        frame["flops"],
-        out=np.ones(len(frame)),
-        where=frame["flops"].to_numpy(np.float64) > 0,
-    )
-    by_memory = _by_memory(trace, seen)
-    for column, each in by_memory.items():
-        frame[column] = np.bincount(part[name], each[name], len(frame))
-    frame["runs"] = np.bincount(part[name], minlength=len(frame)).astype(np.float64)
     frame["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
+    _add_costs(trace, frame, rows, name, seen, part)
     _count_custom_calls(frame, activity)
     frame["xprof_flops"] = frame["flops"]
     return table, OpParts.of(frame)
 
 
-def _count_custom_calls(parts: pd.DataFrame, activity: act.Activity) -> None:
-    """Fills in what custom calls do of which nobody counted it: what their program tells, else NaN.
+def _facts(trace: Trace, code: int, program: int | None, hlo: str) -> _Facts:
+    category, source, framework_op, duplicate = (
+        str(_fact(trace, key, code) or "")
+        for key in ("hlo_category", "source", "tf_op", "deduplicated_name")
+    )
+    text = str(trace.names[code])
+    return _Facts(
+        -1 if program is None else program,
+        hlo,
+        category,
+        source,
+        framework_op,
+        duplicate,
+        text if _EXPRESSION.match(text) else "",
+        hlo=program is not None,
+        xprof=True,
+    )
 
-    Every kernel reads or writes something: where a custom call states 0 bytes, its FLOPs are no
-    count of it either.
+
+def _add_costs(
+    trace: Trace, frame: pd.DataFrame, rows: Int64s, name: Int64s, seen: Int64s, part: Int32s
+) -> None:
+    """Adds the runs, FLOPs and bytes of all runs to the parts.
+
+    `name` are the names of `rows` as indices into the codes `seen`; `part` is by these indices.
+    """
+    part_of_row, count = part[name], len(frame)
+    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
+        values = _per_run(trace, stat, rows, name, seen)
+        frame[column] = np.bincount(part_of_row, values, count)
+    frame["normalized_flops"] = frame["flops"]
+    # XProf 2.24 counts only the FLOPs that are stated with the name.
+    named = np.nan_to_num(_per_run(trace, "flops", rows, name, seen, of_events=False))
+    frame["xprof_runs"] = np.divide(
+        np.bincount(part_of_row, named, count),
+        frame["flops"],
+        out=np.ones(count),
+        where=frame["flops"].to_numpy(np.float64) > 0,
+    )
+    for column, per_run in _by_memory(trace, seen).items():
+        frame[column] = np.bincount(part_of_row, per_run[name], count)
+    frame["runs"] = np.bincount(part_of_row, minlength=count).astype(np.float64)
+
+
+def _count_custom_calls(parts: pd.DataFrame, activity: act.Activity) -> None:
+    """Fills in uncounted operations and bytes of custom calls from their program, else NaN.
+
+    Every kernel reads or writes something: if a custom call states 0 bytes, its FLOPs are not
+    counted either.
     """
     rows = np.flatnonzero((parts["category"] == "custom-call") & (parts["bytes"] == 0))
     columns = ("flops", "normalized_flops", "bytes", "memory_bytes")
@@ -202,23 +215,27 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
         try:
             for number, kind, start, end in wire.fields(data, 0, len(data)):
                 if number == 1 and kind == wire.LENGTH:
-                    fields = {
-                        key: value
-                        for key, form, value, _ in wire.fields(data, start, end, 1)
-                        if form == wire.VARINT
-                    }
-                    space, way = fields.get(2, 0), "write" if fields.get(1, 0) == _WRITE else "read"
-                    if space == _MAIN_MEMORY:
-                        column = "memory_bytes"
-                    else:
-                        column = f"{_ON_CHIP.get(space, '')}_{way}"
+                    column, size = _accessed(data, start, end)
                     if column in sums:
-                        sums[column] += fields.get(3, 0)
+                        sums[column] += size
         except ReadError:
             continue
         for column, moved in sums.items():
             bytes_by_column[column][i] = moved
     return bytes_by_column
+
+
+def _accessed(data: bytes, start: int, end: int) -> tuple[str, int]:
+    """The column of a MemoryAccessed message, and its bytes."""
+    fields: dict[int, int] = {}
+    for number, kind, value, _ in wire.fields(data, start, end, 1):
+        if kind == wire.VARINT:
+            fields[number] = value
+    size, space = fields.get(3, 0), fields.get(2, 0)
+    if space == _MAIN_MEMORY:
+        return "memory_bytes", size
+    way = "write" if fields.get(1, 0) == _WRITE else "read"
+    return f"{_ON_CHIP.get(space, '')}_{way}", size
 
 
 def _per_run(
