@@ -1,6 +1,4 @@
-"""Common handling of allocator events from every producer: bytes in use if they state none, and NA
-for unknowns.
-"""
+"""Allocator events of every producer: computes missing bytes in use, and NA for unknowns."""
 
 from __future__ import annotations
 
@@ -27,22 +25,20 @@ def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
     return pd.arrays.IntegerArray(np.where(absent, 0, values), absent) if absent.any() else values
 
 
-def allocation_table(out: act.Activity, **stated: object) -> pd.DataFrame:
-    """The `allocations` table of columns that a producer states; of the others numbers are NA,
-    texts empty.
-    """
-    count = len(stated["event"])  # type: ignore[arg-type]
+def allocation_table(activity: act.Activity, **arrays: object) -> pd.DataFrame:
+    """The `allocations` table from stated columns; missing numbers are NA, missing texts empty."""
+    count = len(arrays["event"])  # type: ignore[arg-type]
     unknown: dict[np.dtype[Any], object] = {
         np.dtype(np.int64): pd.arrays.IntegerArray(
             np.zeros(count, np.int64), np.ones(count, np.bool_)
         ),
-        np.dtype(np.int32): np.full(count, out.texts.code(""), np.int32),
+        np.dtype(np.int32): np.full(count, activity.texts.code(""), np.int32),
         np.dtype(np.float64): np.full(count, np.nan),
     }
     columns = Allocations.columns.items()
     return pd.DataFrame(
         {
-            name: stated[name] if name in stated else unknown[column.dtype]
+            name: arrays[name] if name in arrays else unknown[column.dtype]
             for name, column in columns
         }
     )
@@ -67,30 +63,31 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None
         Where the block is; -1 where that is unknown.
     """
     heap = total.copy()
-    for one in np.unique(memory[total < 0]).tolist():
-        at = np.flatnonzero(memory == one)
-        running = np.cumsum(size[at])
-        stated = np.flatnonzero(total[at] >= 0)
-        if len(stated):
-            near = stated[
-                np.maximum(np.searchsorted(stated, np.arange(len(at)), side="right") - 1, 0)
+    for allocator in np.unique(memory[total < 0]).tolist():
+        events = np.flatnonzero(memory == allocator)
+        running = np.cumsum(size[events])
+        with_total = np.flatnonzero(total[events] >= 0)
+        if len(with_total):
+            near = with_total[
+                np.maximum(np.searchsorted(with_total, np.arange(len(events)), side="right") - 1, 0)
             ]
-            heap[at] = np.maximum(total[at[near]] + running - running[near], 0)
+            heap[events] = np.maximum(total[events[near]] + running - running[near], 0)
         else:
-            earlier = 0 if address is None else _freed_first(address[at], size[at])
+            earlier = 0 if address is None else _freed_first(address[events], size[events])
             # Corrupt sizes may add up to the least number of 64 bits, whose opposite has more.
             least = max(int(running.min()), -_LARGEST)
-            heap[at] = np.maximum(running + max(earlier, -least), 0)
+            heap[events] = np.maximum(running + max(earlier, -least), 0)
     return heap
 
 
 def _freed_first(address: Int64s, size: Int64s) -> int:
-    """Bytes of the blocks of one memory that were allocated before the first event: what happens
-    first at their address is a free.
+    """Bytes of blocks of one memory that were allocated before the first event.
+
+    The first event at their address is a free.
 
     Without them less would be in use than the blocks that are known to be live.
     """
-    known = address != -1
-    _, first = np.unique(address[known], return_index=True)
-    begun = size[known][first]
+    has_address = address != -1
+    _, first = np.unique(address[has_address], return_index=True)
+    begun = size[has_address][first]
     return -int(begun[begun < 0].sum())

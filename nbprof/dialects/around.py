@@ -1,6 +1,4 @@
-"""Calls of Python that are not the program's: what starts it, the event loop, the threads of a
-notebook's kernel and of nbprof.
-"""
+"""Calls of Python outside the program: start, event loop, threads of the kernel and nbprof."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ NOTE = "what started the code"
 
 @dataclass(frozen=True)
 class Names:
-    """How a recorder writes calls of Python, as patterns of the begin of their names.
+    """Patterns for the beginnings of the names of a recorder's calls of Python.
 
     Attributes
     ----------
@@ -45,16 +43,17 @@ _OWN_THREADS = (
     r"nbprof[/\\](?:capture[/\\](?:(?:bounds|python_samples)\.py\(\d+\): _run|jax\.py\(\d+\): wait)"
     r"|notebook[/\\]live_status\.py\(\d+\): _run)\b"
 )
-# What of the standard library the kernel and nbprof call, and that calls nothing of a program.
+# Modules of the standard library that the kernel and nbprof call, and that call no program.
 _HELPERS = (
-    r"enum|selectors|socket|weakref|_weakrefset|queue|hmac|codeop|signal|linecache|pathlib|json[/\\]__init__"
-    r"|<frozen importlib\._bootstrap>|<frozen abc>"
+    r"enum|selectors|socket|weakref|_weakrefset|queue|hmac|codeop|signal|linecache|pathlib|"
+    r"json[/\\]__init__|<frozen importlib\._bootstrap>|<frozen abc>"
 )
 KINETO = Names(
     re.compile(
         rf"{_LIBRARY}(?!{_OWN_THREADS})(?:runpy\.py|<frozen"
-        r" runpy>|threading\.py|contextlib\.py|ipykernel_launcher\.py"
-        r"|(?:asyncio|concurrent[/\\]futures|tornado|traitlets|zmq|ipykernel|IPython|jupyter_client|debugpy|nbprof)[/\\][^(]*)\(\d+\): "
+        r" runpy>|threading\.py|contextlib\.py|ipykernel_launcher\.py|(?:asyncio|"
+        r"concurrent[/\\]futures|tornado|traitlets|zmq|ipykernel|IPython|jupyter_client|debugpy|"
+        r"nbprof)[/\\][^(]*)\(\d+\): "
     ),
     re.compile(rf"{_LIBRARY}(?:{_OWN_THREADS}|(?:{_HELPERS})(?:\.py)?\(\d+\): )"),
     re.compile(r"<built-in"),
@@ -65,15 +64,16 @@ XSPACE = Names(
     # A file by its name alone may be anyone's: only those that are called as no other file is, or
     # with their functions.
     re.compile(
-        r"\$(?:(?:runpy|<frozen"
-        r" runpy>|threading|contextlib|ipykernel_launcher|interactiveshell|async_helpers|zmqshell|ipkernel|kernelbase"
-        r"|kernelapp|base_events|selector_events|ioloop|zmqstream|iostream|parentpoller|shellchannel)(?:\.py)?:\d+ "
-        r"|application\.py:\d+ launch_instance\b|asyncio\.py:\d+"
-        r" (?:start|_handle_events)\b|events\.py:\d+ (?:_run|trigger)\b"
-        r"|runners\.py:\d+ (?:run|run_until_complete)\b|thread\.py:\d+ (?:run|_worker)\b)"
+        r"\$(?:(?:runpy|<frozen runpy>|threading|contextlib|ipykernel_launcher|interactiveshell|"
+        r"async_helpers|zmqshell|ipkernel|kernelbase|kernelapp|base_events|selector_events|ioloop|"
+        r"zmqstream|iostream|parentpoller|shellchannel)(?:\.py)?:\d+ |"
+        r"application\.py:\d+ launch_instance\b|asyncio\.py:\d+ (?:start|_handle_events)\b|"
+        r"events\.py:\d+ (?:_run|trigger)\b|runners\.py:\d+ (?:run|run_until_complete)\b|"
+        r"thread\.py:\d+ (?:run|_worker)\b)"
     ),
     re.compile(
-        rf"\$(?:(?:{_HELPERS}|attrsettr|traitlets|compilerop|display_trap|builtin_trap|displaypub)(?:\.py)?:\d+ "
+        rf"\$(?:(?:{_HELPERS}|attrsettr|traitlets|compilerop|display_trap|builtin_trap|"
+        r"displaypub)(?:\.py)?:\d+ "
         r"|asyncio\.py:\d+ (?:add_callback|call_at)\b|session\.py:\d+"
         r" (?:msg|send)\b|history\.py:\d+ store_(?:inputs|output)\b"
         r"|(?:bounds|live_status|python_samples)\.py:\d+ _run\b|jax\.py:\d+ wait\b)"
@@ -101,31 +101,33 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
     aside : bool[lanes]
         Lanes of nothing but calls of Python, none of them the program's.
     """
-    out, aside = np.zeros(len(python), np.bool_), np.zeros(len(trace.lanes), np.bool_)
+    leads, aside = np.zeros(len(python), np.bool_), np.zeros(len(trace.lanes), np.bool_)
     rows = np.flatnonzero(python)
     if not len(rows):
-        return out, aside
+        return leads, aside
     events = trace.events
     name = events.name[rows]
-    starts, beside = np.zeros(len(trace.names), np.bool_), np.zeros(len(trace.names), np.bool_)
+    starts, next_to_start = (
+        np.zeros(len(trace.names), np.bool_),
+        np.zeros(len(trace.names), np.bool_),
+    )
     for code in pd.unique(name).tolist():
         text = trace.names[code]
-        beside[code] = names.beside.match(text) is not None
-        starts[code] = not beside[code] and (
+        next_to_start[code] = names.beside.match(text) is not None
+        starts[code] = not next_to_start[code] and (
             names.starts.match(text) is not None or names.built_in.match(text) is not None
         )
     parent = nesting.parents(events.lane[rows], events.start[rows], events.duration[rows], slack)
-    outer, inside = starts[name], np.zeros(len(rows), np.bool_)
+    outer, in_start = starts[name], np.zeros(len(rows), np.bool_)
     levels = nesting.levels(parent)
     for level in levels[1:]:
         outer[level] &= outer[parent[level]]
-    # The first call under those decides: what a library calls for itself is no call of the program,
-    # whatever is in it.
-    first = ~outer & ~beside[name] & ((parent < 0) | outer[parent])
+    # The first call under those decides: calls of a library to itself are not the program's.
+    first = ~outer & ~next_to_start[name] & ((parent < 0) | outer[parent])
     for level in reversed(levels):
         below = level[parent[level] >= 0]
-        inside[parent[below[first[below] | inside[below]]]] = True
-    out[rows] = outer & inside
+        in_start[parent[below[first[below] | in_start[below]]]] = True
+    leads[rows] = outer & in_start
     count = len(trace.lanes)
     all_python = np.bincount(events.lane[rows], minlength=count) == np.bincount(
         events.lane, minlength=count
@@ -133,4 +135,4 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
     aside[events.lane[rows]] = True
     aside &= all_python
     aside[events.lane[rows[first]]] = False
-    return out, aside
+    return leads, aside

@@ -1,6 +1,4 @@
-"""Times of a trace that cannot be, replaced or left out before anything is made of it, and what the
-receipt says of them.
-"""
+"""Replaces impossible times of a trace before it is interpreted, and reports them."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ import numpy.typing as npt
 from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Note, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.durations import Spans
+from nbprof.dialects.lookups import host_of_lanes, names_that
 from nbprof.display import wording
 
 RECORDED = "recorded duration (us)"
@@ -25,8 +24,7 @@ _NO_LAUNCH = 1 << 62
 
 
 class Mender:
-    """The times of a trace while they are looked at, host by host. A dialect says which events are
-    what.
+    """Checks the times of a trace, host by host; a dialect selects the events.
 
     Attributes
     ----------
@@ -57,8 +55,7 @@ class Mender:
         self.duration: Int64s = trace.events.duration
         self.misplaced: list[int] = []
         lanes = trace.lanes
-        hosts = {name: i for i, name in enumerate(trace.hosts)}
-        self.lane_host = lanes["host"].map(hosts).to_numpy(np.int64)
+        self.lane_host = host_of_lanes(trace).astype(np.int64)
         self.lane_device = lanes["device"].to_numpy(np.int64)
         process, thread = (lanes[name].astype(str) for name in ("process", "thread"))
         # Queues of SYCL and of HSA run side by side what was put there.
@@ -73,21 +70,18 @@ class Mender:
         raise NotImplementedError
 
     def calls(self, host: int) -> Int64s:
-        """What may have launched them."""
+        """Calls of a host that may have launched its device work."""
         raise NotImplementedError
 
     def images(self, host: int) -> Int64s:
-        """What lies on devices and lasts as long as the work in it."""
+        """Events on devices that last as long as the work inside."""
         raise NotImplementedError
 
     def lanes_of(self, host: int) -> list[tuple[int, int]]:
         """The events of each thread of a host, as first and behind the last."""
-        lanes = np.flatnonzero((self.lane_host == host) & (self.lane_device < 0)).tolist()
-        return [
-            (int(low), int(high))
-            for lane in lanes
-            if (low := self._border[lane]) < (high := self._border[lane + 1])
-        ]
+        lanes = np.flatnonzero((self.lane_host == host) & (self.lane_device < 0))
+        ends = zip(self._border[lanes].tolist(), self._border[lanes + 1].tolist(), strict=True)
+        return [(low, high) for low, high in ends if low < high]
 
     def replace(self, rows: Int64s, duration: Int64s) -> None:
         """Gives events another duration."""
@@ -134,8 +128,7 @@ class Mender:
         self.replace(rows, durations.of_device(spans, host_end, waited, called))
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
-        """What put each piece of work on its lane, -1 for a piece by itself: work of one launch may
-        run side by side.
+        """The launch of each piece of work, -1: work of one launch may run concurrently.
 
         Parameters
         ----------
@@ -151,8 +144,10 @@ class Mender:
             return np.full(len(ident), -1, np.int64)
         of_call = self.trace.arg(self.correlation, rows=calls)
         order = np.argsort(of_call, kind="stable")
-        at = np.minimum(np.searchsorted(of_call[order], ident), len(calls) - 1)
-        return np.where((ident > 0) & (of_call[order][at] == ident), calls[order][at], -1)
+        position = np.minimum(np.searchsorted(of_call[order], ident), len(calls) - 1)
+        return np.where(
+            (ident > 0) & (of_call[order][position] == ident), calls[order][position], -1
+        )
 
     def _host_end(self, host: int) -> int:
         """When the last event of a host ended that is none of a device."""
@@ -166,13 +161,9 @@ class Mender:
     def _waits(
         self, rows: Int64s, calls: Int64s, launch: Int64s
     ) -> tuple[tuple[Int64s, Int64s], Int64s]:
-        """Calls that waited for all work of the only device, and when the launch of each piece of
-        work had ended.
-        """
+        """Calls that waited for the only device, and the end of the launch of each piece."""
         events = self.trace.events
-        named = np.array(
-            [torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_
-        )
+        named = names_that(torchnames.waits_for_device, self.trace.names)
         waits = calls[named[events.name[calls]]]
         if not len(waits) or len(np.unique(self.lane_device[events.lane[rows]])) > 1:
             nothing = np.zeros(0, np.int64)
@@ -182,9 +173,7 @@ class Mender:
         return (events.start[waits], events.start[waits] + self.duration[waits]), called
 
     def device_notes(self, host: int) -> None:
-        """Images of annotations on devices, which last as long as the work in them: where that was
-        replaced, they end with what is left.
-        """
+        """Shortens annotations on devices to the end of the work inside, if that was replaced."""
         events = self.trace.events
         work = self.work(host)
         wrong = work[self.duration[work] != events.duration[work]]
@@ -201,28 +190,24 @@ class Mender:
             behind = notes[
                 (events.lane[notes] == events.lane[note]) & (events.start[notes] > begin)
             ]
-            inside = work[
+            covered = work[
                 (events.start[work] >= begin)
                 & (self.lane_device[events.lane[work]] == self.lane_device[events.lane[note]])
             ]
             # An annotation around others ends behind the last of them.
             later = behind[events.name[behind] != events.name[note]]
-            until = (
-                int(events.start[later].min(initial=end.max()))
-                if self._is_step(note)
-                else int(end.max())
-            )
-            inside = inside[events.start[inside] < until]
-            ended = int((events.start[inside] + self.duration[inside]).max(initial=begin))
+            until = int(end.max())
+            if self._is_step(note):
+                until = int(events.start[later].min(initial=end.max()))
+            covered = covered[events.start[covered] < until]
+            ended = int((events.start[covered] + self.duration[covered]).max(initial=begin))
             self.replace(np.array([note]), np.array([ended - begin]))
 
     def _is_step(self, row: int) -> bool:
         return bool(torchnames.STEP.match(str(self.trace.names[self.trace.events.name[row]])))
 
     def apply(self) -> None:
-        """Gives the trace the times as they are to be; what the file states stays with the
-        events.
-        """
+        """Gives the trace the corrected times; the stated ones become args of the events."""
         events = self.trace.events
         misplaced = np.sort(np.array(self.misplaced, np.int64))
         if len(misplaced):
@@ -230,63 +215,62 @@ class Mender:
         if self.duration is events.duration and not len(misplaced):
             return
         rows = np.flatnonzero(self.duration != events.duration)
-        stated = {
+        recorded = {
             RECORDED: ArgColumn(
                 rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64)
             )
         }
         if len(misplaced):
             began = (events.start[misplaced] / 1e6).view(np.int64)
-            stated[RECORDED_START] = ArgColumn(misplaced.astype(np.int32), DOUBLE, began)
-        self.trace.args = ChainMap(stated, cast("MutableMapping[str, ArgColumn]", self.trace.args))
+            recorded[RECORDED_START] = ArgColumn(misplaced.astype(np.int32), DOUBLE, began)
+        self.trace.args = ChainMap(
+            recorded, cast("MutableMapping[str, ArgColumn]", self.trace.args)
+        )
         self.trace.events = type(events)(events.lane, events.name, self.start, self.duration)
 
     def _set_aside(self, misplaced: Int64s) -> None:
-        """Lets misplaced work take no time, within that of its lane, so that it does not stretch
-        the recording. The order stays.
-        """
+        """Gives misplaced work no duration and a time within that of its lane; the order stays."""
         events = self.trace.events
         sound = np.ones(len(events), np.bool_)
         sound[misplaced] = False
         self.start = self.start.copy()
         for lane in np.unique(events.lane[misplaced]).tolist():
             low, high = self._border[lane], self._border[lane + 1]
-            others = low + np.flatnonzero(sound[low:high])
-            others = others if len(others) else np.flatnonzero(sound)
+            sound_rows = low + np.flatnonzero(sound[low:high])
+            sound_rows = sound_rows if len(sound_rows) else np.flatnonzero(sound)
             rows = misplaced[events.lane[misplaced] == lane]
-            if len(others):
+            if len(sound_rows):
                 self.start[rows] = np.clip(
-                    self.start[rows], self.start[others].min(), self.start[others].max()
+                    self.start[rows], self.start[sound_rows].min(), self.start[sound_rows].max()
                 )
         self.replace(misplaced, np.zeros(len(misplaced), np.int64))
         self._begin_with(sound)
 
     def _begin_with(self, sound: npt.NDArray[np.bool_]) -> None:
-        """The recording of a host begins with its first event of a sound time, where one of another
-        time came before all others.
-        """
-        trace, stated = self.trace, self.trace.events.start
+        """Lets the recording of a host begin with its first event that has a possible time."""
+        trace, start = self.trace, self.trace.events.start
         late = list(trace.late_ps) or [0] * len(trace.hosts)
         if len(late) != len(trace.hosts) or (len(late) > 1 and not trace.late_ps):
             return
         host = self.lane_host[trace.events.lane]
         for number in range(len(late)):
             of_host = sound & (host == number)
-            if of_host.any() and stated[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (
-                first := int(stated[of_host].min())
+            if of_host.any() and start[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (
+                first := int(start[of_host].min())
             ):
                 late[number] = max(late[number], first)
         trace.late_ps = late
 
     def about_misplaced(self) -> list[Note]:
-        """What the receipt says of device work whose time cannot be."""
+        """Notes on device work at impossible times."""
         if not self.misplaced:
             return []
         rows = np.array(self.misplaced, np.int64)
         took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
-        begin, their, they = (
-            ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
-        )
+        if len(rows) == 1:
+            begin, their, they = ("begins", "its", "It is")
+        else:
+            begin, their, they = ("begin", "their", "They are")
         text = (
             f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at"
             f" an impossible time: {self.too_far.format(their=their)}. {they} in no figure. The"
@@ -295,46 +279,48 @@ class Mender:
         return [Note("warning", text)]
 
     def notes(self) -> list[Note]:
-        """What the receipt says of replaced durations."""
+        """Notes on replaced durations."""
         events = self.trace.events
         if self.duration is events.duration:
             return []
         rows = np.flatnonzero(self.duration != events.duration)
         on_device = self.recorded_on_device[events.lane[rows]]
-        out = []
+        notes = []
         if on_device.any():
-            out.append(self._note(rows[on_device], "device event", self.too_long))
+            notes.append(self._note(rows[on_device], "device event", self.too_long))
         of_host = self.lane_device[events.lane[rows]] < 0
         if of_host.any():
             evidence = "what is around it had ended by then, or the next step had begun"
-            out.append(self._note(rows[of_host], "event of the host", evidence))
-        return out
+            notes.append(self._note(rows[of_host], "event of the host", evidence))
+        return notes
 
-    def _note(self, rows: Int64s, what: str, evidence: str) -> Note:
+    def _note(self, rows: Int64s, event_kind: str, evidence: str) -> Note:
         events, names = self.trace.events, self.trace.names
-        stated = events.duration[rows]
-        less = wording.millis(int((stated - self.duration[rows]).sum()) / 1e9)
-        longest = wording.millis(int(stated.max()) / 1e9)
+        recorded = events.duration[rows]
+        less = wording.millis(int((recorded - self.duration[rows]).sum()) / 1e9)
+        longest = wording.millis(int(recorded.max()) / 1e9)
         codes, count = np.unique(events.name[rows], return_counts=True)
-        most = str(names[codes[count.argmax()]])
-        which = wording.kernel(most) if what == "device event" else wording.one_line(most)
-        which += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
-        one = len(rows) == 1
-        stating = f"has a duration of {longest}" if one else f"have durations of up to {longest}"
+        commonest = str(names[codes[count.argmax()]])
+        named = wording.one_line(commonest)
+        if event_kind == "device event":
+            named = wording.kernel(commonest)
+        named += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
+        single = len(rows) == 1
+        stating = f"has a duration of {longest}" if single else f"have durations of up to {longest}"
         text = (
-            f"{wording.plural(len(rows), what, what.replace('event', 'events'))}"
-            f" ({self.places(rows)}: {which}) {stating}, which is impossible: {evidence}."
-            f" {'It counts' if one else 'Each counts'} with what other calls of its name take, at"
-            f" most until the next work; {less} are left out of all figures. The profiler wrote a"
-            f" wrong end: record again for {'its' if one else 'their'} times."
+            f"{wording.plural(len(rows), event_kind, event_kind.replace('event', 'events'))}"
+            f" ({self.places(rows)}: {named}) {stating}, which is impossible: {evidence}."
+            f" {'It counts' if single else 'Each counts'} with what other calls of its name take,"
+            f" at most until the next work; {less} are left out of all figures. The profiler wrote"
+            f" a wrong end: record again for {'its' if single else 'their'} times."
         )
         return Note("warning", text)
 
     def places(self, rows: Int64s) -> str:
-        """How many events lie on which stream, line or thread."""
+        """Number of events per stream, line or thread."""
         lanes = self.trace.lanes
         several = len(self.trace.hosts) > 1
-        found = []
+        places = []
         for lane, count in zip(
             *np.unique(self.trace.events.lane[rows], return_counts=True), strict=True
         ):
@@ -342,10 +328,12 @@ class Mender:
                 str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread")
             )
             # "stream 7", but "XLA Ops".
-            thread = thread if thread[1:2].isupper() else thread[:1].lower() + thread[1:]
-            where = [*([host] if several else []), process, thread]
-            found.append(f"{int(count):,} on {', '.join(where)}")
-        more = len(found) - _MOST_STREAMS
-        return "; ".join(found[:_MOST_STREAMS]) + (
-            f"; others on {wording.plural(more, 'more lane')}" if more > 0 else ""
-        )
+            if not thread[1:2].isupper():
+                thread = thread[:1].lower() + thread[1:]
+            lane_name = [host, process, thread] if several else [process, thread]
+            places.append(f"{int(count):,} on {', '.join(lane_name)}")
+        text = "; ".join(places[:_MOST_STREAMS])
+        more = len(places) - _MOST_STREAMS
+        if more > 0:
+            text += f"; others on {wording.plural(more, 'more lane')}"
+        return text

@@ -1,5 +1,4 @@
-"""Device peaks: operations per second by architecture, and bytes per second of its memories; of
-known GPUs also by their name.
+"""Peak operations and memory bandwidth of devices, by architecture or by name.
 
 Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide;
 AMD's CDNA white papers. As in XProf one number is given for all precisions: the largest of fp32 and
@@ -39,9 +38,9 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     A GPU's is units x clock x operations per clock, for a compute capability that is not in the
     table by the one below it; a TPU states its own.
     """
-    stated = stats.get("peak_teraflops_per_second")
-    if isinstance(stated, (int, float)):
-        return float(stated) * 1e12 or None
+    teraflops = stats.get("peak_teraflops_per_second")
+    if isinstance(teraflops, (int, float)):
+        return float(teraflops) * 1e12 or None
     major, minor, units, clock = (
         stats.get(key)
         for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
@@ -54,7 +53,7 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     ):
         return None
     table = _AMD if stats.get("device_vendor") == "AMD" else _NVIDIA
-    below = [known for known in table if known <= (major, minor)]
+    below = [capability for capability in table if capability <= (major, minor)]
     return units * clock * 1e3 * table[max(below)] if below and units > 0 and clock > 0 else None
 
 
@@ -74,14 +73,14 @@ def peak_bytes_per_second(stats: Mapping[str, object]) -> float | None:
     gigabytes = stats.get("peak_hbm_bw_gigabytes_per_second")
     if isinstance(gigabytes, (int, float)):
         return float(gigabytes) * 1e9 or None
-    stated = stats.get("memory_bandwidth")
-    if not isinstance(stated, (int, float)):
+    bandwidth = stats.get("memory_bandwidth")
+    if not isinstance(bandwidth, (int, float)):
         return None
     major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
     if stats.get("device_vendor") == "AMD" and isinstance(major, int) and isinstance(minor, int):
-        whole = _HBM3_BYTES_PER_SECOND.get((major, minor), 0.0)
-        return float(stated) * (2 if stated < 0.75 * whole else 1) or None
-    return float(stated) or None
+        hbm3 = _HBM3_BYTES_PER_SECOND.get((major, minor), 0.0)
+        return float(bandwidth) * (2 if bandwidth < 0.75 * hbm3 else 1) or None
+    return float(bandwidth) or None
 
 
 _STATED = {
@@ -93,8 +92,7 @@ _STATED = {
 
 
 def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
-    """Peak bandwidth of on-chip memories, by the names of `nbprof.activity.given_peaks.ON_CHIP`, as
-    far as the plane tells it.
+    """Peak bandwidth of on-chip memories, by the names of `nbprof.activity.given_peaks.ON_CHIP`.
 
     A TPU states its own. The shared memory of an NVIDIA multiprocessor has 32 banks of 4 bytes,
     read once a clock; of 8 bytes on Kepler (3.x), once every second clock on Fermi (2.x). The local
@@ -103,11 +101,11 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
     Sources: the CUDA programming guide, "Shared memory" of each compute capability; AMD's CDNA 3
     and CDNA 4 white papers.
     """
-    found = {
-        name: float(value) * 1e9
-        for name, stat in _STATED.items()
-        if isinstance(value := stats.get(stat), (int, float)) and value > 0
-    }
+    peaks: dict[str, float] = {}
+    for name, stat in _STATED.items():
+        value = stats.get(stat)
+        if isinstance(value, (int, float)) and value > 0:
+            peaks[name] = float(value) * 1e9
     major, minor, units, clock = (
         stats.get(key)
         for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
@@ -120,18 +118,15 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
         and units > 0
         and clock > 0
     ):
-        amd = stats.get("device_vendor") == "AMD"
-        wide = (
-            (256 if (major, minor) >= (9, 5) else 128) if amd else {2: 64, 3: 256}.get(major, 128)
-        )
-        found["shared_memory"] = units * clock * 1e3 * wide
-    return found
+        width = {2: 64, 3: 256}.get(major, 128)
+        if stats.get("device_vendor") == "AMD":
+            width = 256 if (major, minor) >= (9, 5) else 128
+        peaks["shared_memory"] = units * clock * 1e3 * width
+    return peaks
 
 
 class Named(NamedTuple):
-    """What the data sheet of a device says, of products without sparsity: tera operations a second,
-    gigabytes a second (0: it can't).
-    """
+    """Data sheet of a device without sparsity: tera operations and GB per second (0: none)."""
 
     half: float
     bfloat16: float
@@ -191,11 +186,9 @@ those of the matrix cores.
 
 
 def by_name(name: str) -> dict[str, float]:
-    """The peaks of a device that is known by its name: operations a second by precision, and
-    `memory` in bytes a second; {} of others.
-    """
-    found = next((peaks for pattern, peaks in _NAMED if pattern.match(name)), None)
-    if found is None:
+    """Peaks of a device by its name: operations per second by precision, and `memory`; else {}."""
+    match = next((peaks for pattern, peaks in _NAMED if pattern.match(name)), None)
+    if match is None:
         return {}
-    rates = {key: 1e12 * value for key, value in found._asdict().items() if value > 0}
-    return {"float16": rates.pop("half"), **rates, "memory": 1e9 * found.memory}
+    rates = {key: 1e12 * value for key, value in match._asdict().items() if value > 0}
+    return {"float16": rates.pop("half"), **rates, "memory": 1e9 * match.memory}

@@ -1,5 +1,4 @@
-"""Durations that cannot be: of device work and of what threads did, mended before anything is
-summed up.
+"""Replaces impossible durations of device work and of calls before anything is summed up.
 
 Profilers now and then write a wrong end. One kernel of 20 µs that states 3 s makes every average of
 a short recording wrong, so such an event counts with what the other calls of its name take, and the
@@ -31,7 +30,7 @@ Flags = npt.NDArray[np.bool_]
 # An end may be off by less than this, ps: clocks of devices drift, and dependent kernels begin
 # early.
 SLACK_PS = 1_000_000_000
-# What the duration must be of those of all other calls of the name.
+# Least ratio of a wrong duration to those of all other calls of the name.
 _MAGNITUDE, _FAR_MAGNITUDE = 10, 100
 # Some files have whole microseconds: a duration of 0 is none of a magnitude.
 _SHORTEST_PS = 1_000_000
@@ -77,7 +76,7 @@ class Spans:
 
     @property
     def end(self) -> Int64s:
-        """Where each ends."""
+        """The end of each event."""
         return self.start + self.duration
 
 
@@ -112,17 +111,17 @@ def of_device(
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(work, candidates)
-    known = calls >= _FEW_CALLS
+    enough_calls = calls >= _FEW_CALLS
     larger, far_larger = (
-        known & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE)
+        enough_calls & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE)
     )
     overtaken = work.in_order & (ended >= _ENDED_MEANWHILE)
     wrong = (overtaken & larger) | ((ended > 0) & far_larger)
-    wrong |= overtaken & ~known & (duration // _FAR_PAST_NEXT >= until_next)
-    wrong |= too_late & np.where(known, larger, duration - until_wait >= _FAR_PAST_WAIT_PS)
+    wrong |= overtaken & ~enough_calls & (duration // _FAR_PAST_NEXT >= until_next)
+    wrong |= too_late & np.where(enough_calls, larger, duration - until_wait >= _FAR_PAST_WAIT_PS)
     wrong |= outlasting & far_larger
     at_most = np.minimum(until_next, np.maximum(until_wait, 0))
-    mended = np.minimum(np.where(known, median, _NEVER), at_most)
+    mended = np.minimum(np.where(enough_calls, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
 
 
@@ -142,13 +141,13 @@ def misplaced(
     launched : int64[n]
         When the launch of each began; `_NEVER` or later where that is not known.
     """
-    known = launched < _NEVER
-    early = known & (launched - work.start >= _MISPLACED_PS)
-    if int(early.sum()) > max(_FEW_CALLS, len(known) // _FAR_MAGNITUDE):
+    has_launch = launched < _NEVER
+    early = has_launch & (launched - work.start >= _MISPLACED_PS)
+    if int(early.sum()) > max(_FEW_CALLS, len(has_launch) // _FAR_MAGNITUDE):
         # The clocks of host and device are apart.
         early[:] = False
     late = work.start - _waited_at(waited, called) >= _MISPLACED_PS
-    rows = np.flatnonzero(known & work.in_order & ~early)
+    rows = np.flatnonzero(has_launch & work.in_order & ~early)
     rows = rows[np.lexsort((work.start[rows], launched[rows], work.lane[rows]))]
     overtaken, followed = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for nth in range(1, _LOOKED_AT + 1):
@@ -157,33 +156,32 @@ def misplaced(
         followed[:-nth] += follows
         overtaken[:-nth] += follows & (work.start[this] - work.start[later] >= _MISPLACED_PS)
     late[rows] |= (overtaken >= _ENDED_MEANWHILE) & (2 * overtaken > followed)
-    return early | late | (known & _behind_all(work, early | late, others_end))
+    return early | late | (has_launch & _behind_all(work, early | late, others_end))
 
 
 def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
-    """Which collectives waited at the start of the recording for ranks that came later, and what
-    each takes without that.
+    """Collectives that waited for late ranks when recording began, and their time without it.
 
     The first one of a stream waits for ranks whose recording, or whose first step, began later. A
     wait in any later one is what the program does in each step.
     """
     duration, lane = collectives.duration, collectives.lane
     first = np.append(True, np.diff(lane) != 0) if len(lane) else np.zeros(0, np.bool_)
-    others = duration[~first]
-    if len(others) < _FEW_CALLS:
+    other_durations = duration[~first]
+    if len(other_durations) < _FEW_CALLS:
         return np.zeros(len(lane), np.bool_), duration
-    waits = first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(others.max()))
+    waits = (
+        first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(other_durations.max()))
+    )
     taken = duration.copy()
     for row in np.flatnonzero(waits).tolist():
         alike = duration[~first & (collectives.name == collectives.name[row])]
-        taken[row] = int(np.median(alike if len(alike) else others))
+        taken[row] = int(np.median(alike if len(alike) else other_durations))
     return waits, taken
 
 
 def of_threads(calls: Spans) -> Int64s:
-    """The durations of nested calls, with those that end long after the call around them replaced
-    by what other calls of the name take.
-    """
+    """Durations of nested calls; those that end long after the call around them are replaced."""
     duration = calls.duration
     if not len(duration) or duration.max() < SLACK_PS:
         return duration
@@ -197,8 +195,7 @@ def of_threads(calls: Spans) -> Int64s:
 
 
 def of_ops(ops: Spans, until: Int64s) -> Int64s:
-    """The durations of ops of compiled programs, with those that cannot be replaced by what they
-    are at most.
+    """Durations of ops of compiled programs; impossible ones become the longest possible ones.
 
     Ops of control flow contain those that they run, so that an op which contains others proves
     nothing. But an op ends with its program, no op contains itself, and one that never runs others
@@ -223,20 +220,18 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
     if not candidates.any():
         return duration
     longest, median, calls = _other_calls(ops, candidates)
-    known = calls >= _FEW_CALLS
-    wrong = candidates & known & (duration >= _FAR_MAGNITUDE * longest)
+    enough_calls = calls >= _FEW_CALLS
+    wrong = candidates & enough_calls & (duration >= _FAR_MAGNITUDE * longest)
     # No op runs on after its program, so less of a difference to its other calls is enough.
-    wrong |= outlasts & known & (duration >= _MAGNITUDE * longest)
-    wrong |= outlasts & ~known & (over >= _FAR_PAST_WAIT_PS)
+    wrong |= outlasts & enough_calls & (duration >= _MAGNITUDE * longest)
+    wrong |= outlasts & ~enough_calls & (over >= _FAR_PAST_WAIT_PS)
     at_most = np.minimum(np.maximum(until_end, 0), until_itself)
-    mended = np.minimum(np.where(known, median, _NEVER), at_most)
+    mended = np.minimum(np.where(enough_calls, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
 
 
 def outside(ops: Spans, runs: Spans) -> Flags:
-    """Ops that begin long before or after all runs of programs, which contain every other op.
-    `runs` are those of the same core.
-    """
+    """Ops that begin long before or after all runs of programs of their core, which contain ops."""
     if not len(runs.start) or not len(ops.start):
         return np.zeros(len(ops.start), np.bool_)
     begin, reach = runs.start, np.maximum.accumulate(runs.end)
@@ -244,16 +239,13 @@ def outside(ops: Spans, runs: Spans) -> Flags:
     since = np.where(nth > 0, ops.start - reach[np.maximum(nth - 1, 0)], _NEVER)
     until = np.where(nth < len(begin), begin[np.minimum(nth, len(begin) - 1)] - ops.start, _NEVER)
     far = np.minimum(since, until) >= _MISPLACED_PS
-    return (
-        far
-        if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far)
-        else np.zeros(len(far), np.bool_)
-    )
+    if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far):
+        return far
+    return np.zeros(len(far), np.bool_)
 
 
 def of_markers(steps: Spans) -> Int64s:
-    """The durations of step markers, with those that reach over the begin of the next step cut
-    there.
+    """Durations of step markers, trimmed to the begin of the next step.
 
     Parameters
     ----------
@@ -270,20 +262,16 @@ def of_markers(steps: Spans) -> Int64s:
 
 
 def _until_next_call(calls: Spans) -> Int64s:
-    """How long after the begin of each call the next one of its name begins on its lane; `_NEVER`
-    after the last.
-    """
+    """Time from each call to the next of its name on its lane; `_NEVER` after the last."""
     order = np.lexsort((calls.start, calls.name, calls.lane))
     alike = (np.diff(calls.lane[order]) == 0) & (np.diff(calls.name[order]) == 0)
-    out = np.full(len(order), _NEVER, np.int64)
-    out[order[:-1][alike]] = np.diff(calls.start[order])[alike]
-    return out
+    limit = np.full(len(order), _NEVER, np.int64)
+    limit[order[:-1][alike]] = np.diff(calls.start[order])[alike]
+    return limit
 
 
 def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
-    """Long calls in which other ops begin, of names that no other call of theirs contains any;
-    without those known to be wrong.
-    """
+    """Long calls with ops inside whose names have none in any other call; without `wrong` ones."""
     n = len(wrong)
     following = np.minimum(np.arange(1, n + 1), n - 1)
     next_start = np.where(
@@ -296,9 +284,7 @@ def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
 
 
 def _next_of_another_launch(work: Spans) -> Int64s:
-    """The next event of each lane that another launch put there; the number of events where there
-    is none.
-    """
+    """The next event of each lane by another launch; the number of events if there is none."""
     n = len(work.start)
     by_itself = work.launch < 0
     changes = np.append(
@@ -311,23 +297,19 @@ def _next_of_another_launch(work: Spans) -> Int64s:
 
 
 def _ended_meanwhile(work: Spans, following: Int64s, asked: Flags) -> Int64s:
-    """How much later work of the lane ended long before each of some events did; of the next
-    few.
-    """
-    out = np.zeros(len(following), np.int64)
+    """Number of the next few events of a lane that ended long before each event did."""
+    result = np.zeros(len(following), np.int64)
     rows = np.flatnonzero(asked)
     lane, end = work.lane, work.end
     for nth in range(_LOOKED_AT):
         later = following[rows] + nth
         rows, later = rows[later < len(lane)], later[later < len(lane)]
-        out[rows] += (lane[later] == lane[rows]) & (end[later] + SLACK_PS // 2 <= end[rows])
-    return out
+        result[rows] += (lane[later] == lane[rows]) & (end[later] + SLACK_PS // 2 <= end[rows])
+    return result
 
 
 def _waited_at(waited: tuple[Int64s, Int64s], called: Int64s) -> Int64s:
-    """When a call that was made after the launch of each had waited for the device; `_NEVER` where
-    none did.
-    """
+    """Time at which a call after the launch of each had waited for the device; else `_NEVER`."""
     begin, end = waited
     if not len(begin):
         return np.full(len(called), _NEVER, np.int64)
@@ -344,26 +326,22 @@ def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
 
 
 def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
-    """Work that begins when the recording had ended for as long as it lasted; a few events at most.
-    Without those known to be wrong.
-    """
+    """Work that begins after a gap as long as the recording; a few events, without wrong ones."""
     rows = np.flatnonzero(~wrong)
     rows = rows[np.argsort(work.start[rows], kind="stable")]
-    out = np.zeros(len(wrong), np.bool_)
+    is_wrong = np.zeros(len(wrong), np.bool_)
     if len(rows) < 2 or not others_end:
-        return out
+        return is_wrong
     reach = np.maximum(np.maximum.accumulate(work.end[rows])[:-1], others_end)
     gap = work.start[rows][1:] - reach
     far = np.flatnonzero((gap >= _MISPLACED_PS) & (gap >= reach - work.start[rows[0]]))
     if len(far) and len(rows) - 1 - far[0] <= max(_FEW_CALLS, len(rows) // _FAR_MAGNITUDE):
-        out[rows[far[0] + 1 :]] = True
-    return out
+        is_wrong[rows[far[0] + 1 :]] = True
+    return is_wrong
 
 
 def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
-    """Work of another magnitude than its other calls that is, for most of its time, all that seems
-    to have been recorded.
-    """
+    """Work of another magnitude than its other calls that is alone for most of its time."""
     end = work.end
     late = (end - others_end >= SLACK_PS) & (work.duration >= SLACK_PS)
     if not late.any():
@@ -376,9 +354,7 @@ def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
 
 
 def _other_calls(spans: Spans, candidates: Flags) -> tuple[Int64s, Int64s, Int64s]:
-    """By event, of the other calls of its name that are no candidates: the longest, the median, and
-    how many there are.
-    """
+    """Longest, median and number of the other calls of each event's name, without candidates."""
     n = len(candidates)
     longest, median, count = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     for name in np.unique(spans.name[candidates]).tolist():

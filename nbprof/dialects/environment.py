@@ -1,6 +1,4 @@
-"""The environment of a run, as far as the file states it: versions, start and duration of the
-recording.
-"""
+"""The environment of a run: peaks_of_planes versions, start and duration of the recording."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _VERSION = re.compile(r"(.+)_version\Z")
 
 
 def environment(trace: Trace) -> dict[str, object]:
-    """What the file states of the run.
+    """Facts about the run that the file states.
 
     Returns
     -------
@@ -33,7 +31,7 @@ def environment(trace: Trace) -> dict[str, object]:
     for plane in trace.planes:
         for key, value in plane.stats.items():
             _version(versions, key, value)
-    out: dict[str, object] = {
+    facts: dict[str, object] = {
         "versions": versions,
         "start_time": _when(origin_ns(trace)),
         "duration_s": _duration_s(trace),
@@ -41,18 +39,15 @@ def environment(trace: Trace) -> dict[str, object]:
     for key, value in trace.metadata.items():
         _version(versions, key, value)
     for key in COUNTERS:
-        values = [
-            float(v)
-            for plane in trace.planes
-            if isinstance(v := plane.stats.get(key), (int, float))
-        ]
+        peaks_of_planes = [plane.stats.get(key) for plane in trace.planes]
+        values = [float(value) for value in peaks_of_planes if isinstance(value, (int, float))]
         if values:
             counters[key] = sum(values) / len(values)
-    out["counters"] = counters
+    facts["counters"] = counters
     job = trace.metadata.get("distributedInfo")
     if isinstance(job, dict) and isinstance(job.get("world_size"), int):
-        out["processes"] = job["world_size"]
-    return out
+        facts["processes"] = job["world_size"]
+    return facts
 
 
 def origin_ns(trace: Trace) -> int:
@@ -61,9 +56,7 @@ def origin_ns(trace: Trace) -> int:
 
 
 def _duration_s(trace: Trace) -> float | None:
-    """The length of the recording, as it is stated or else as its events tell; of several hosts the
-    longest.
-    """
+    """Length of the recording, peaks_of_planes or by its events; the longest of several hosts."""
     rows = sanity.recorded(trace)
     length = dict(
         zip(
@@ -85,20 +78,20 @@ def _duration_s(trace: Trace) -> float | None:
 
 
 def _moments(planes: Iterable[Plane], key: str) -> list[int]:
-    """What planes state under a key, in ns; what is no whole number is damaged."""
+    """Integers that planes state under a key, in ns; other values are damaged."""
     texts = [str(plane.stats[key]) for plane in planes if key in plane.stats]
     return [int(text) for text in texts if text.isascii() and text.isdigit()]
 
 
 def _version(versions: dict[str, str], key: str, value: object) -> None:
-    found = _VERSION.match(key)
+    match = _VERSION.match(key)
     if (
-        found
+        match
         and isinstance(value, (str, int, float))
         and not isinstance(value, bool)
         and str(value)
     ):
-        versions.setdefault(found.group(1), _cuda(found.group(1), value))
+        versions.setdefault(match.group(1), _cuda(match.group(1), value))
 
 
 def _cuda(name: str, value: str | float) -> str:

@@ -35,30 +35,27 @@ class Placed:
 
     @property
     def names(self) -> list[str]:
-        """What each is called."""
+        """Name of each iteration."""
         return [f"{ITERATION} {number}" for number in range(1, len(self.start) + 1)]
 
 
 def placed(trace: Trace) -> Placed | None:
-    """The iterations that were recorded beside a trace; None where there are none, or where they
-    lie on another clock.
-    """
-    given: Iterations | None = trace.iterations
-    if given is None or not len(given) or len(trace.hosts) > 1:
+    """Iterations recorded next to a trace; None if there are none, or on another clock."""
+    recorded: Iterations | None = trace.iterations
+    if recorded is None or not len(recorded) or len(trace.hosts) > 1:
         return None
     origin = origin_ns(trace)
     start, item, end = (
-        (times - origin) * _PS for times in (given.start_ns, given.item_ns, given.end_ns)
+        (times - origin) * _PS for times in (recorded.start_ns, recorded.item_ns, recorded.end_ns)
     )
     events = trace.events
     if not origin or not len(events) or start[0] > events.end.max() or end[-1] < events.start.min():
         return None
-    return Placed(start, item, end, given.waits, Unit(ITERATION, given.how))
+    return Placed(start, item, end, recorded.waits, Unit(ITERATION, recorded.how))
 
 
 def first_events(trace: Trace, rows: Int64s, start: Int64s) -> Int64s:
-    """The event that stands for each iteration: the first of some events at or after its start, or
-    the last of all.
+    """The event of each iteration: the first at or after its start, else the last one.
 
     Parameters
     ----------

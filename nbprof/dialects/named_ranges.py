@@ -1,5 +1,4 @@
-"""Ranges that a program names itself (`record_function`, NVTX, `TraceAnnotation`, mstx), apart from
-those that frameworks name.
+"""Ranges that a program names itself (`record_function`, NVTX, `TraceAnnotation`, mstx).
 
 A recording marks both in the same way, so that a name decides: frameworks use few, which are listed
 here by their beginnings. PyTorch's `Optimizer.step#AdamW.step` is listed as what it is, beside
@@ -25,23 +24,24 @@ OPTIMIZER = "optimizer"
 
 _OF_TORCH = re.compile(
     r"ProfilerStep[#*]|PyTorch Profiler|Iteration Start: |Optimizer\.\w+#|enumerate\(|"
-    r"(?:Distributed|FullySharded)?DataParallel\.|FSDP::|(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl|xla):|record_param_comms|"
-    r"(?:aten|at|c10|c10d|c10d_functional|_c10d_functional|torch|autograd|prim|prims|quantized|inductor|fbgemm)::|"
-    r"Torch-Compiled Region|TorchDynamo|Pregraph bytecode|AOTDispatcher|Inductor|nbprof|"
+    r"(?:Distributed|FullySharded)?DataParallel\.|FSDP::|(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl|xla):|"
+    r"record_param_comms|(?:aten|at|c10|c10d|c10d_functional|_c10d_functional|torch|autograd|prim|"
+    r"prims|quantized|inductor|fbgemm)::|Torch-Compiled Region|TorchDynamo|Pregraph bytecode|"
+    r"AOTDispatcher|Inductor|nbprof|"
     # Names of kernels and of calls of libraries, which libraries of CUDA set as NVTX ranges
     # themselves.
     r"(?:cudnn|cublas|cusparse|cusolver|cufft|cuda|nccl|nvte|cub::|thrust::|rmm::|TensorRT:|\[TRT)"
 )
 _XLA = re.compile(
-    r"[A-Z]\w*::|(?:tsl|xla|tensorflow|stream_executor|absl)::|PjitFunction|pjit|jit_|cpp_pjit|shard_args|batched_device_put|DevicePut|"
-    r"ParseArguments|RecordUsage|Memory(?:Dea|A)llocation|Wait for |Handle"
-    r" |PJRT_|PjRt|Pjrt|Tfrt|Thunk|Xla|XLA|TFE_|Eager[A-Z]|FunctionRun|"
-    r"KernelAndDevice|ValidateInput|convert_to_tensor|tf\.|Executor|Execute|Compile|Backend|Buffer|CopyTo|CopyFrom|TransferTo|TransferFrom|"
-    r"ThenExecute|ComputeSemaphore|Resolve constant|Build"
-    r" buffer|MakeOutput|AllocateOutput|SessionRun|RunGraph|TraceContext|Session|"
-    r"Memcpy|Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end:"
-    r" |process_time|backend_compile|compile_or_get|\$|nbprof|"
-    r"Iterator|Keras: |np\.asarray|Array\.|MakeArray|LoadedExecutable"
+    r"[A-Z]\w*::|(?:tsl|xla|tensorflow|stream_executor|absl)::|PjitFunction|pjit|jit_|cpp_pjit|"
+    r"shard_args|batched_device_put|DevicePut|ParseArguments|RecordUsage|Memory(?:Dea|A)llocation|"
+    r"Wait for |Handle |PJRT_|PjRt|Pjrt|Tfrt|Thunk|Xla|XLA|TFE_|Eager[A-Z]|FunctionRun|"
+    r"KernelAndDevice|ValidateInput|convert_to_tensor|tf\.|Executor|Execute|Compile|Backend|Buffer|"
+    r"CopyTo|CopyFrom|TransferTo|TransferFrom|ThenExecute|ComputeSemaphore|Resolve constant|"
+    r"Build buffer|MakeOutput|AllocateOutput|SessionRun|RunGraph|TraceContext|Session|Memcpy|"
+    r"Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end: |process_time|"
+    r"backend_compile|compile_or_get|\$|nbprof|Iterator|Keras: |np\.asarray|Array\.|MakeArray|"
+    r"LoadedExecutable"
 )
 _DIGITS = re.compile(r"\d+")
 
@@ -55,7 +55,7 @@ def chosen(trace: Trace, rows: Int64s, test: Callable[[str], bool]) -> Int64s:
 
 
 def personal_in_torch(name: str) -> bool:
-    """Whether a name is one that neither PyTorch nor a library of CUDA gives."""
+    """True for a name that neither PyTorch nor a library of CUDA gives."""
     if not name.strip() or _OF_TORCH.match(name) or name in act.WAITS_FOR_ITEMS:
         return False
     return not (
@@ -66,9 +66,7 @@ def personal_in_torch(name: str) -> bool:
 
 
 def personal_in_xspace(name: str) -> bool:
-    """Whether a name is one that neither TensorFlow nor JAX gives to an event that lies in no other
-    of theirs.
-    """
+    """True for a name that neither TensorFlow nor JAX gives to an outermost event."""
     return bool(name.strip()) and not _XLA.match(name) and name not in act.WAITS_FOR_ITEMS
 
 
@@ -78,16 +76,18 @@ def family(name: str) -> str:
 
 
 def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
-    """Rows of events without those that mark steps, and those that are called as these but for
-    their numbers.
-    """
+    """Rows of events without markers of steps, and without others of the same name but numbers."""
     codes = np.unique(trace.events.name[marks[marks >= 0]]).tolist()
     marked = {family(str(trace.names[code])) for code in codes}
     return chosen(trace, rows, lambda name: family(name) not in marked) if marked else rows
 
 
 def table(
-    trace: Trace, rows: Int64s, host: Int32s, kind: npt.NDArray[np.object_] | str, out: act.Activity
+    trace: Trace,
+    rows: Int64s,
+    host: Int32s,
+    kind: npt.NDArray[np.object_] | str,
+    activity: act.Activity,
 ) -> Ranges:
     """The `ranges` table.
 
@@ -106,9 +106,9 @@ def table(
     lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
     code = np.zeros(len(trace.names), np.int32)
     for number in np.unique(events.name[rows]).tolist():
-        code[number] = out.texts.code(str(trace.names[number]))
+        code[number] = activity.texts.code(str(trace.names[number]))
     kinds = np.full(len(rows), kind, object) if isinstance(kind, str) else kind
-    numbers = {text: out.texts.code(text) for text in dict.fromkeys(kinds.tolist())}
+    numbers = {text: activity.texts.code(text) for text in dict.fromkeys(kinds.tolist())}
     return Ranges(
         event=rows,
         host=host[rows],

@@ -1,5 +1,4 @@
-"""Repetition in a sequence of events: which event begins each repeat, and how well the repeats
-agree.
+"""Finds repeats in a sequence of events: the first event of each, and their agreement.
 
 The repeats are those of a loop whose body does the same work each time: the kernels that a stream
 runs, or the ops that a thread runs. An event of the body that runs a fixed number of times in each
@@ -29,7 +28,7 @@ _CANDIDATES = 8
 _EQUAL = 0.005
 _EPILOGUE = 1.5
 """The last repeat ends after so many times the usual number of events, at the latest: what follows
-is no part of it.
+is not part of it.
 """
 
 
@@ -62,17 +61,14 @@ class Repeats:
 
 
 def on_busiest_lane(events: Events, rows: Int64s) -> Int64s:
-    """Those of some events that are on the lane on which they take most time, in the order of
-    time.
-    """
+    """Events on the lane on which they take most time, in time order."""
     busy = np.bincount(events.lane[rows], events.duration[rows].astype(np.float64))
     rows = rows[events.lane[rows] == busy.argmax()]
     return rows[np.argsort(events.start[rows], kind="stable")]
 
 
 def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
-    """The repetition that most events of a sequence fit; of equally good ones that with the most
-    repeats.
+    """The repetition that most events of a sequence fit, with the most repeats if equally good.
 
     None where no repetition has at least `AGREEMENT`.
 
@@ -87,9 +83,9 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
     best: Repeats | None = None
     for count in _candidates(counts):
         # Before they are compared: of few long repeats the part before the first border is much.
-        found = between(codes, _from_the_first(codes, _borders(codes, counts, count)))
-        if found is not None and (best is None or _better(found, best)):
-            best = found
+        candidate = between(codes, _from_the_first(codes, _borders(codes, counts, count)))
+        if candidate is not None and (best is None or _better(candidate, best)):
+            best = candidate
     if best is None:
         return None
     longer = _of_repeats(codes, best)
@@ -97,8 +93,7 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
 
 
 def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | None:
-    """The repetition of which repeats are parts, as layers are of a model, where not all parts are
-    alike.
+    """The repetition whose parts are repeats, as layers of a model are parts of a step.
 
     No event needs to occur once in each: the parts are compared by what they consist of.
     """
@@ -113,22 +108,20 @@ def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | Non
         for low, high in itertools.pairwise(edges)
     ]
     kinds = np.unique(np.array(contents, dtype=object), return_inverse=True)[1]
-    found = find(kinds)
-    if found is None or found.length == 1:
+    repeated = find(kinds)
+    if repeated is None or repeated.length == 1:
         return None
-    return between(codes, _from_the_first(codes, parts.first[found.first]))
+    return between(codes, _from_the_first(codes, parts.first[repeated.first]))
 
 
 def _from_the_first(codes: npt.NDArray[np.integer], first: Int64s) -> Int64s:
-    """The borders of the same repeats from as early as the events before the first one are those
-    that end each of the others.
-    """
+    """Borders of the same repeats, beginning with the earliest matching event."""
     if len(first) < FEWEST:
         return first
-    most = min(int(first[0]), _length(first) - 1)
+    longest = min(int(first[0]), _length(first) - 1)
     before = 0
     while (
-        before < most
+        before < longest
         and (codes[first - before - 1] == codes[first[0] - before - 1]).mean() >= AGREEMENT
     ):
         before += 1
@@ -139,11 +132,11 @@ def _length(first: Int64s) -> int:
     return max(int(np.median(np.diff(first))), 1)
 
 
-def _better(found: Repeats, best: Repeats) -> bool:
-    """Whether more events fit, or as many and there are more repeats."""
-    if abs(found.agreement - best.agreement) <= _EQUAL:
-        return len(found.first) > len(best.first)
-    return found.agreement > best.agreement
+def _better(candidate: Repeats, best: Repeats) -> bool:
+    """True if more events fit, or as many with more repeats."""
+    if abs(candidate.agreement - best.agreement) <= _EQUAL:
+        return len(candidate.first) > len(best.first)
+    return candidate.agreement > best.agreement
 
 
 def between(codes: npt.NDArray[np.integer], first: Int64s) -> Repeats | None:
@@ -182,25 +175,25 @@ def _candidates(counts: Int64s) -> list[int]:
 
 
 def _borders(codes: npt.NDArray[np.integer], counts: Int64s, count: int) -> Int64s:
-    """Where the first event begins that occurs a number of times."""
+    """Index of the first event with a number of occurrences."""
     position = np.flatnonzero(counts[codes] == count)[0]
     return np.flatnonzero(codes == codes[position])
 
 
 def _agreement(codes: npt.NDArray[np.integer], first: Int64s, end: int) -> float:
     """Share of events that each repeat has as often as the repeats have on average."""
-    inside = codes[first[0] : end]
+    repeated = codes[first[0] : end]
     repeat = np.searchsorted(first, np.arange(first[0], end), side="right") - 1
     width = int(codes.max()) + 1
-    pairs, found = np.unique(repeat * width + inside, return_counts=True)
+    pairs, counts = np.unique(repeat * width + repeated, return_counts=True)
     of_code = pairs % width
-    expected = np.rint(np.bincount(inside, minlength=width) / len(first)).astype(np.int64)
-    fitting = int(np.minimum(found, expected[of_code]).sum())
+    expected = np.rint(np.bincount(repeated, minlength=width) / len(first)).astype(np.int64)
+    fitting = int(np.minimum(counts, expected[of_code]).sum())
     return fitting / max(len(codes), int(expected.sum()) * len(first))
 
 
 def _end_of_last(codes: npt.NDArray[np.integer], first: Int64s, end: int) -> int:
-    """Where the last repeat ends: behind its last event that the repeat before has as often."""
+    """End of the last repeat: behind its last event that the previous one has as often."""
     before = np.bincount(codes[first[-2] : first[-1]], minlength=int(codes.max()) + 1)
     last = int(first[-1])
     for position in range(int(first[-1]), end):

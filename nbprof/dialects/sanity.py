@@ -1,6 +1,4 @@
-"""What looks wrong in a readable profile: notes for the receipt, so that no figure is trusted more
-than its events deserve.
-"""
+"""Checks of a readable profile: notes on everything that makes figures less reliable."""
 
 from __future__ import annotations
 
@@ -17,9 +15,8 @@ from nbprof.display import wording
 _SERIOUS = 0.01
 
 
-def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
-    """Slices of some kinds of lane that begin inside a neighbour and end after it: they can't both
-    be drawn where they are.
+def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note]:
+    """Slices that begin inside a neighbour and end after it: both cannot be drawn as recorded.
 
     Parameters
     ----------
@@ -36,9 +33,9 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
         return []
     parent = events.parent[rows]
     # Siblings in their order: one that begins before the one ahead of it has ended overlaps it.
-    by_parent = (
-        np.lexsort((parent, events.lane[rows])) if (parent >= 0).any() else np.arange(len(rows))
-    )
+    by_parent = np.arange(len(rows))
+    if (parent >= 0).any():
+        by_parent = np.lexsort((parent, events.lane[rows]))
     order, parent = rows[by_parent], parent[by_parent]
     lane, start = events.lane[order], events.start[order]
     end = start + events.duration[order]
@@ -52,13 +49,13 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     longest = wording.micros(us, 3)
     if len(over) == 1:
         text = (
-            f"1 {what} starts before the previous one has ended (by {longest}); it is shown as"
-            " recorded."
+            f"1 {event_kind} starts before the previous one has ended (by {longest}); it is shown"
+            " as recorded."
         )
     else:
         text = (
-            f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before"
-            f" the previous one has ended (by at most {longest}); they are shown as recorded."
+            f"{len(over):,} {event_kind}s on {wording.plural(lanes, 'lane')} start before the"
+            f" previous one has ended (by at most {longest}); they are shown as recorded."
         )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
 
@@ -73,23 +70,21 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
     starts_work : bool[launches]
         The calls that always start something on the device (a launch or a copy, not a wait).
     """
-    made = launches[starts_work]
-    lost = int((made["target"] < 0).sum())
+    started = launches[starts_work]
+    lost = int((started["target"] < 0).sum())
     if not lost:
         return []
-    share = lost / len(made)
+    share = lost / len(started)
     text = (
-        f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no device activity in this"
-        " profile: it was dropped, or ran after the capture had ended. Device times are too low by"
-        " that share."
+        f"{lost:,} of {len(started):,} launches ({100 * share:.3g} %) have no device activity in"
+        " this profile: it was dropped, or ran after the capture had ended. Device times are too"
+        " low by that share."
     )
     return [Note("warning" if share > _SERIOUS else "info", text)]
 
 
 def unlaunched(count: int, total: int) -> list[Note]:
-    """Work on the device whose launch was not recorded: its op and its step are known only from
-    itself.
-    """
+    """Device work without a recorded launch: only the work itself may state its op and step."""
     if not count:
         return []
     text = (
@@ -101,8 +96,7 @@ def unlaunched(count: int, total: int) -> list[Note]:
 
 
 def recorded(trace: Trace) -> pd.DataFrame:
-    """What each host recorded: `host`, `events`, `on_device` (those of devices), `start` and `end`
-    of all of them in ps.
+    """By host: `host`, `events`, `on_device` (events of devices), `start` and `end` in ps.
 
     `begin` is when its recording began: with its own clock, or with an event before that.
     """
@@ -142,18 +136,16 @@ def recorded(trace: Trace) -> pd.DataFrame:
 
 
 def length_ps(recorded: pd.DataFrame) -> int | None:
-    """The longest recording of a host, ps: clocks of hosts may be apart, and from the first of one
-    to the last of another is no time.
+    """The longest recording of a host, ps: clocks of hosts may differ, so spans are per host.
 
     None without events.
     """
-    known = recorded[recorded["events"] > 0]
-    return int((known["end"] - known["begin"]).max()) if len(known) else None
+    with_events = recorded[recorded["events"] > 0]
+    return int((with_events["end"] - with_events["begin"]).max()) if len(with_events) else None
 
 
 def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
-    """Hosts that recorded nothing, that lack the devices or the steps the others have, or that
-    recorded at another time.
+    """Hosts without events, without the devices or steps of the others, or of another time.
 
     Parameters
     ----------
@@ -188,17 +180,22 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
                 " those of the other hosts.",
             )
         )
-    apart = _apart(recorded[~empty])
-    if apart:
-        others = "any other host" if len(apart) == int((~empty).sum()) else "the other hosts"
+    disjoint = _disjoint(recorded[~empty])
+    if disjoint:
+        other_hosts = "the other hosts"
+        if len(disjoint) == int((~empty).sum()):
+            other_hosts = "any other host"
         asks = "are these files from one run? Are the clocks correct?"
         notes.append(
-            Note("warning", f"{_list(apart)} recorded at a different time than {others}: {asks}")
+            Note(
+                "warning",
+                f"{_list(disjoint)} recorded at a different time than {other_hosts}: {asks}",
+            )
         )
     return notes
 
 
-def _apart(recorded: pd.DataFrame) -> list[str]:
+def _disjoint(recorded: pd.DataFrame) -> list[str]:
     """Hosts whose events all lie before or after those of every other host."""
     if len(recorded) < 2:
         return []
@@ -210,5 +207,5 @@ def _apart(recorded: pd.DataFrame) -> list[str]:
 
 
 def _list(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more hosts"
+    listed = ", ".join(names[:3])
+    return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more hosts"

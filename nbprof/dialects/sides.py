@@ -1,6 +1,4 @@
-"""Lanes that are split into several: the events of each side of a lane come to lie on one of their
-own.
-"""
+"""Splits lanes into several: the events of each side of a lane get a separate lane."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ _SIDES = 8
 
 
 class Moved(Mapping[str, ArgColumn]):
-    """The args of events that were put into another order; a column is moved when it is first asked
-    for.
+    """The args of reordered events; a column is reordered when it is first asked for.
 
     Parameters
     ----------
@@ -26,15 +23,15 @@ class Moved(Mapping[str, ArgColumn]):
         Where each event went.
     """
 
-    def __init__(self, args: Mapping[str, ArgColumn], place: Int32s) -> None:
+    def __init__(self, args: Mapping[str, ArgColumn], position: Int32s) -> None:
         self._args = args
-        self._place = place
+        self._position = position
         self._moved: dict[str, ArgColumn] = {}
 
     def __getitem__(self, name: str) -> ArgColumn:
         if name not in self._moved:
             column = self._args[name]
-            event = self._place[column.event]
+            event = self._position[column.event]
             order = np.argsort(event, kind="stable")
             kind = column.kind if isinstance(column.kind, int) else column.kind[order]
             self._moved[name] = ArgColumn(event[order], kind, column.value[order])
@@ -51,8 +48,9 @@ class Moved(Mapping[str, ArgColumn]):
 
 
 def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events) -> Int64s | None:
-    """Gives every side of a lane a lane of its own, behind all others but the first side; the new
-    order of events, None for the old one.
+    """Splits each lane by side; the first side stays, others follow.
+
+    Returns the new order of events, None if it is unchanged.
 
     Adds to `trace.lanes`: `row` (the lane that it was a part of, which flows mean) and `side`.
 
@@ -67,11 +65,9 @@ def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events
     present = np.sort(pd.unique(key))
     # A row keeps its number for its first side; further sides come behind all rows, so that little
     # has to move.
-    first = (
-        np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES)
-        if len(present)
-        else np.zeros(0, np.bool_)
-    )
+    first = np.zeros(0, np.bool_)
+    if len(present):
+        first = np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES)
     rows = len(trace.lanes)
     number = np.where(first, present // _SIDES, rows + np.cumsum(~first) - 1).astype(np.int32)
     lane = number[np.searchsorted(present, key)]
@@ -81,9 +77,9 @@ def split(trace: Trace, side: npt.NDArray[np.uint8], make: type[Events] = Events
     order: Int64s | None = None
     if (~first).any():
         order = np.argsort(lane, kind="stable")
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        trace.args = Moved(trace.args, place)
+        position = np.empty(len(order), np.int32)
+        position[order] = np.arange(len(order), dtype=np.int32)
+        trace.args = Moved(trace.args, position)
         trace.events = make(
             lane[order], events.name[order], events.start[order], events.duration[order]
         )

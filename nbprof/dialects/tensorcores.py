@@ -1,5 +1,4 @@
-"""Which kernels run on Tensor Cores (AMD: matrix cores) and how wide their numbers are, by their
-names, and which ops could, by theirs.
+"""Use of Tensor Cores (AMD: matrix cores) and width of numbers by names of kernels and ops.
 
 Sources: the kernel names of cuBLAS, cuDNN, CUTLASS, FlashAttention, Tensile and Composable Kernel
 as profiles show them. Up to Ampere they hold the shape of the matrix instruction, from Hopper on
@@ -17,47 +16,53 @@ YES, NO, UNKNOWN = 1, 0, -1
 # Plain arithmetic in spite of what else the name says: "xmma" and "cutlass3x" also name kernels of
 # the ordinary (SIMT) units, and the helpers of an attention only add up, clear or convert.
 _NVIDIA_NO = re.compile(
-    r"_?simt_|MmaSimt|OpClassSimt|ffma|_f32f32_f32f32_f32|(?<!tensorop_)(?:^|[^a-z0-9])[sdcz]gemm(?![a-z0-9])|scudnn|gemv|splitK?[rR]educe|"
-    r"flash_bwd_(?:dot_do_o|convert|clear)|flash_fwd_splitkv_combine|FlashAttn\w*(?:Preprocess|Postprocess|Combine)|"
+    r"_?simt_|MmaSimt|OpClassSimt|ffma|_f32f32_f32f32_f32|(?<!tensorop_)(?:^|"
+    r"[^a-z0-9])[sdcz]gemm(?![a-z0-9])|scudnn|gemv|splitK?[rR]educe|flash_bwd_(?:dot_do_o|convert|"
+    r"clear)|flash_fwd_splitkv_combine|FlashAttn\w*(?:Preprocess|Postprocess|Combine)|"
     r"FlashAttention\w*(?:Preprocess|Postprocess|Combine)|marlin_repack|"
     # CUTLASS's attention for inputs or devices without a matrix instruction.
     r"fmha_cutlass[FB]_\w*_sm50|fmha_cutlass[FB]_f32_\w*_sm7\d|"
-    # What torch.compile generates for elementwise work and reductions.
+    # Kernels of torch.compile for elementwise work and reductions.
     r"^triton_(?:poi|red|per|for|unk|split_scan)_|^triton_softmax"
 )
 _NVIDIA_YES = re.compile(
     # Volta to Ampere: the shape of the instruction, as m8n8k4 is 884.
-    r"[hsdic](?:884|1688|8816|16816|16832|161616|16864)|tf32gemm|16816|hmma|imma_|m(?:8|16)n8k\d|m16nXk|tensor\d+x\d+x\d+|"
-    r"dgrad_1x1_stride_2x2|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|"
+    r"[hsdic](?:884|1688|8816|16816|16832|161616|16864)|tf32gemm|16816|hmma|imma_|m(?:8|16)n8k\d|"
+    r"m16nXk|tensor\d+x\d+x\d+|dgrad_1x1_stride_2x2|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|"
+    r"direct_group|"
     # cuBLAS and cuDNN from Ampere on; what is left of xmma without ffma.
     r"xmma_|nvjet_|cudnn_generated_fort_native_(?:sdpa|matmul|conv)|"
     # CUTLASS 2 and 3, CuTe.
-    r"tensorop|[Tt]ensorOp|wgmma|[Gg]mma(?:WarpSpecialized|_)|GMMA|UMMA|Umma|utcmma|tcgen05|SM(?:90|100|103|120)_[\w]*\d+x\d+x\d+|SM100_MMA|"
+    r"tensorop|[Tt]ensorOp|wgmma|[Gg]mma(?:WarpSpecialized|_)|GMMA|UMMA|Umma|utcmma|tcgen05|"
+    r"SM(?:90|100|103|120)_[\w]*\d+x\d+x\d+|SM100_MMA|"
     # Attention and other known families.
-    r"flash_(?:fwd|bwd)|FlashAttn(?:Fwd|Bwd)|FlashAttention(?:Forward|Backward)Sm|fmha|deep_gemm|[Mm]arlin(?:_24)?<|"
-    r"sm(?:90|100|103|120)a?_(?:fp8|bf16|f16)\w*gemm|gemm_(?:bf16|fp8|f16)_|mma_sync"
+    r"flash_(?:fwd|bwd)|FlashAttn(?:Fwd|Bwd)|FlashAttention(?:Forward|Backward)Sm|fmha|deep_gemm|"
+    r"[Mm]arlin(?:_24)?<|sm(?:90|100|103|120)a?_(?:fp8|bf16|f16)\w*gemm|gemm_(?:bf16|fp8|f16)_|"
+    r"mma_sync"
 )
-# Triton's kernels bear the name of their Python function: matrix products as such are told, the
-# unit that runs them is not (fp32 without TF32 runs on the ordinary ones).
+# Triton's kernels have the name of their Python function: it tells products, but not their unit
+# (fp32 without TF32 does not run on Tensor Cores).
 _COMPILED_PRODUCT = re.compile(r"[A-Za-z_]\w*(?:\.kd)?\Z")
 _PRODUCT = re.compile(
-    r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|_bwd_kernel|flex_"
+    r"^triton_(?:tem|mm|bmm)_|gemm|matmul|attn|attention|(?:^|_)(?:moe|flash|bmm|mm)_|_fwd_kernel|"
+    r"_bwd_kernel|flex_"
 )
 
 _AMD_YES = re.compile(
     # `gemm_fusion` is XLA's Triton; the matrix cores of AMD take every type that it makes products
     # of.
-    r"mfma|wmma|_xdl|xdlops|gtcx|gemm_fusion|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+|ck_tile::\w*(?:Gemm|Fmha)|[Ff]mha_?(?:[Ff]wd|[Bb]wd)"
+    r"mfma|wmma|_xdl|xdlops|gtcx|gemm_fusion|miopenSp3AsmConvRage|Custom_Cijk_|_MI\d+x\d+x\d+|"
+    r"ck_tile::\w*(?:Gemm|Fmha)|[Ff]mha_?(?:[Ff]wd|[Bb]wd)"
 )
 _AMD_NO = re.compile(
-    r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|fmha_fwd_splitkv_combine"
+    r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|"
+    r"fmha_fwd_splitkv_combine"
 )
 
 
 @lru_cache(maxsize=1 << 18)
 def uses_tensor_core(kernel: str, amd: bool = False) -> int:
-    """Whether a kernel runs on Tensor Cores by its name: YES, NO, or UNKNOWN for a matrix product
-    that Triton compiled.
+    """YES if a kernel runs on Tensor Cores by its name, NO, or UNKNOWN for Triton's products.
 
     Parameters
     ----------
@@ -80,13 +85,14 @@ def uses_tensor_core(kernel: str, amd: bool = False) -> int:
 
 
 _NAME_16 = re.compile(
-    r"[Hh]alf|bf16|[Bb][Ff]loat16|fp16|(?<![a-z0-9])f16|(?<![a-z0-9])f8|f8f8|fp8|[Ff]loat8|e4m3|e5m2|nvjet_(?:sm\d+_)?[htq]|"
+    r"[Hh]alf|bf16|[Bb][Ff]loat16|fp16|(?<![a-z0-9])f16|(?<![a-z0-9])f8|f8f8|fp8|[Ff]loat8|e4m3|"
+    r"e5m2|nvjet_(?:sm\d+_)?[htq]|"
     # The matrix instruction of Volta takes nothing else.
     r"[_\W]h(?:884|1688|16816|gemm)|[_\W]s884|_HHS_|_BBS_|_HSS_|_BSS_|_HH_|_BB_",
 )
 _NAME_32 = re.compile(
-    r"(?<![a-z0-9_])float[234]?\b|\bdouble\b|tf32|f32f32|fp32|(?<![A-Za-z])[sdcz]gemm|scudnn|nvjet_(?:sm\d+_)?[sd]|_SB_|_S_B|_DB_|"
-    r"dtype_(?:Float|Double)\b"
+    r"(?<![a-z0-9_])float[234]?\b|\bdouble\b|tf32|f32f32|fp32|(?<![A-Za-z])[sdcz]gemm|scudnn|"
+    r"nvjet_(?:sm\d+_)?[sd]|_SB_|_S_B|_DB_|dtype_(?:Float|Double)\b"
 )
 # As parameters of a template: what a function takes is often only a size.
 _INTEGERS = re.compile(r"<[^()]*(?<!\w)(?:bool|short|int|long|unsigned)\b")
@@ -94,9 +100,7 @@ _INTEGERS = re.compile(r"<[^()]*(?<!\w)(?:bool|short|int|long|unsigned)\b")
 
 @lru_cache(maxsize=1 << 18)
 def kernel_precision(kernel: str) -> int:
-    """16 (fp16, bf16, fp8) or 32 (or more, or integers) bit by a kernel's name; 0 where the name
-    says neither.
-    """
+    """16 (fp16, bf16, fp8) or 32 (wider, or integers) bits by a kernel's name; 0 if unknown."""
     if _NAME_16.search(kernel):
         return 16
     return 32 if _NAME_32.search(kernel) or _INTEGERS.search(kernel) else 0
@@ -114,19 +118,18 @@ _LIBRARY = re.compile(r"(?i)cu(?:blas|dnn|tlass|fft|sparse)|[sdczh]gemm|convolve
 
 @lru_cache(maxsize=1 << 18)
 def takes_only_32_bit(kernel: str) -> bool:
-    """Whether a kernel was written by hand for pointers to `float` or `double`, as its demangled
-    signature states.
+    """True for hand-written kernels that take pointers to `float` or `double`, by the signature.
 
     No setting of a framework changes its types: `matmul_k(float*, float*, float*, int)`. Functions
     in namespaces and templates over types are those of libraries, which have others for 16 bits.
     """
-    found = _SIGNATURE.fullmatch(kernel)
-    if found is None or _LIBRARY.search(found["name"]) or _POINTER_16.search(kernel):
+    signature = _SIGNATURE.fullmatch(kernel)
+    if signature is None or _LIBRARY.search(signature["name"]) or _POINTER_16.search(kernel):
         return False
-    template = found["template"] or ""
+    template = signature["template"] or ""
     if template and not re.fullmatch(r"<[\d\s,]*>", template):
         return False
-    return bool(_POINTER_32.search(found["taken"]))
+    return bool(_POINTER_32.search(signature["taken"]))
 
 
 _XPROF_NVIDIA = (
@@ -165,9 +168,7 @@ _AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
 
 
 def uses_tensor_core_in_xprof(kernel: str, vendor: str) -> bool:
-    """What XProf 2.24.2 says of a kernel's name: by lists that end with Ampere, and never where the
-    file states no vendor.
-    """
+    """XProf 2.24.2's answer: by lists that end with Ampere, False without a stated vendor."""
     if vendor == "AMD":
         return any(part in kernel for part in _XPROF_AMD) or bool(_AMD_TILE.search(kernel))
     return vendor == "Nvidia" and any(part in kernel for part in _XPROF_NVIDIA)
@@ -196,17 +197,18 @@ _ELIGIBLE_PART = (
     "conv_general_dilated",
 )
 _ELIGIBLE_TYPE = re.compile(
-    r"_?(?:Fused)?(?:Conv[23]D(?:Backprop(?:Filter|Input)(?:V2)?)?|(?:Sparse)?(?:Batch)?MatMul(?:V[23])?|MatMulGrad)\Z|"
-    r"DepthwiseConv2dNative(?:Backprop(?:Filter|Input))?\Z|_Fused(?:Conv2D|Conv3D|MatMul|DepthwiseConv2dNative)\Z|"
-    r"XlaDot(?:V2)?\Z|XlaConv(?:V2)?\Z|Xla(?:Einsum)\Z|Einsum\Z|CudnnRNN(?:V[23])?(?:Backprop(?:V[23])?)?\Z|"
-    r"dot_general|conv_general_dilated|ragged_dot|scaled_matmul|dot_product_attention"
+    r"_?(?:Fused)?(?:Conv[23]D(?:Backprop(?:Filter|Input)(?:V2)?)?|"
+    r"(?:Sparse)?(?:Batch)?MatMul(?:V[23])?|MatMulGrad)\Z|"
+    r"DepthwiseConv2dNative(?:Backprop(?:Filter|Input))?\Z|_Fused(?:Conv2D|Conv3D|MatMul|"
+    r"DepthwiseConv2dNative)\Z|XlaDot(?:V2)?\Z|XlaConv(?:V2)?\Z|Xla(?:Einsum)\Z|Einsum\Z|"
+    r"CudnnRNN(?:V[23])?(?:Backprop(?:V[23])?)?\Z|dot_general|conv_general_dilated|ragged_dot|"
+    r"scaled_matmul|dot_product_attention"
 )
 
 
 @lru_cache(maxsize=1 << 18)
 def op_is_eligible(name: str, kind: str = "") -> bool:
-    """Whether an op of TensorFlow or JAX does what Tensor Cores are for, by its name, or by its
-    type.
+    """True for ops of TensorFlow or JAX that Tensor Cores can run, by name or type.
 
     The type tells more than XProf's rule, which knows names alone: a convolution that was fused
     bears the name of what it was fused with, as `conv2d/Relu` of type `_FusedConv2D`.
@@ -224,20 +226,18 @@ _ELIGIBLE_CALL = re.compile(
 
 
 def hlo_is_eligible(opcode: str, target: str) -> bool:
-    """Whether an HLO op is a matrix product, convolution or attention: by its opcode, or by what a
-    custom call calls.
-    """
+    """True for matrix products, convolutions and attention, by opcode or custom call target."""
     return opcode in ("dot", "convolution", "ragged-dot", "scaled-dot") or (
         opcode == "custom-call" and bool(_ELIGIBLE_CALL.match(target))
     )
 
 
 def op_is_eligible_in_xprof(name: str) -> bool:
-    """What XProf 2.24.2 says of an op's name."""
+    """XProf 2.24.2's answer for an op's name."""
     return name.endswith(_ELIGIBLE_END) or any(part in name for part in _ELIGIBLE_PART)
 
 
 def einsum_of_two(equation: str) -> bool:
-    """Whether an einsum's `equation` has two inputs, which makes it a matrix product."""
+    """True if an einsum's `equation` has two inputs, which makes it a matrix product."""
     left, arrow, _ = equation.partition("->")
     return bool(arrow) and equation.count("->") == 1 and left.count(",") == 1

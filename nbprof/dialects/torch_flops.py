@@ -43,32 +43,29 @@ def dot(x: Shape, y: Shape) -> int:
     return mm((1, *x), (*y, 1))
 
 
-def convolution(x: Shape, weight: Shape, out: Shape, *, transposed: bool) -> int:
-    """Of an input (n, channels, ...): of each place of the output, or of the input of a transposed
-    one, the whole filter.
+def convolution(x: Shape, weight: Shape, output: Shape, *, transposed: bool) -> int:
+    """Operations of a convolution: the filter at each position of the output.
+
+    For a transposed one, at each position of the input.
     """
-    return prod((x if transposed else out)[2:]) * prod(weight) * x[0] * 2
+    return prod((x if transposed else output)[2:]) * prod(weight) * x[0] * 2
 
 
 def convolution_backward(
-    out: Shape, x: Shape, weight: Shape, mask: Sequence[bool], groups: int, *, transposed: bool
+    output: Shape, x: Shape, weight: Shape, mask: Sequence[bool], groups: int, *, transposed: bool
 ) -> int:
-    """Of the gradients that `mask` asks for (of the input, of the weight), `out` being the gradient
-    of the output.
-    """
+    """Operations of the gradients that `mask` asks for (input, weight); `output` is a gradient."""
     flops = 0
     if mask[0]:
-        flops += convolution(out, weight, x, transposed=not transposed)
+        flops += convolution(output, weight, x, transposed=not transposed)
     if mask[1]:
-        places = prod(weight[2:]) * prod((x if transposed else out)[2:])
-        flops += places * x[0] * x[1] * out[1] * 2 // groups
+        places = prod(weight[2:]) * prod((x if transposed else output)[2:])
+        flops += places * x[0] * x[1] * output[1] * 2 // groups
     return flops
 
 
 def attention(query: Shape, key: Shape, value: Shape) -> int:
-    """Of (batch, heads, length, depth): the scores, and their product with the values; keys may
-    have fewer heads.
-    """
+    """Operations of the scores and their product with the values; keys may have fewer heads."""
     (b, heads, length, depth), (b_k, heads_k, keys, depth_k), (b_v, heads_v, values, depth_v) = (
         query,
         key,
@@ -85,11 +82,11 @@ def attention(query: Shape, key: Shape, value: Shape) -> int:
     return 2 * b * heads * length * keys * (depth + depth_v)
 
 
-def attention_backward(out: Shape, query: Shape, key: Shape, value: Shape) -> int:
+def attention_backward(output: Shape, query: Shape, key: Shape, value: Shape) -> int:
     """Of the scores once more, and of the gradients of value, scores, query and key."""
     attention(query, key, value)
     (b, heads, length, depth), keys, depth_v = query, key[2], value[3]
-    _same(tuple(out) == (b, heads, length, depth_v))
+    _same(tuple(output) == (b, heads, length, depth_v))
     return 2 * b * heads * length * keys * (3 * depth + 2 * depth_v)
 
 

@@ -11,11 +11,11 @@ _ONLY = "This is a snapshot of PyTorch's allocator: it has the program's memory,
 
 def interpret(trace: Trace) -> Activity:
     """The activity of a run of which only memory was recorded."""
-    out = Activity(list(trace.hosts))
-    out.framework = PYTORCH
-    out.has_device = True
-    out.xprof = False
-    out.has_host_ops = False
-    out.missing = dict.fromkeys(("steps", "ops", "kernels", "input", "memory"), _ONLY)
-    out.notes = []
-    return out
+    activity = Activity(list(trace.hosts))
+    activity.framework = PYTORCH
+    activity.has_device = True
+    activity.xprof = False
+    activity.has_host_ops = False
+    activity.missing = dict.fromkeys(("steps", "ops", "kernels", "input", "memory"), _ONLY)
+    activity.notes = []
+    return activity

@@ -1,8 +1,7 @@
-"""Names in PyTorch's traces: ops, annotations, runtime calls, kernels, and what each says.
+"""Names in PyTorch's traces: ops, annotations, runtime calls, kernels, and their meaning.
 
-A name is looked at by code, and the tables here are by name, never by event. A generated program
-can have a million names: what most names are not is told by how they begin, before any pattern is
-tried.
+Names are classified once per name code, never per event. A generated program can have a million
+names: prefixes rule out most of them before any pattern is tried.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from nbprof.activity import copies
 
 STEP = re.compile(r"(?:ProfilerStep[#*]|nbprof\.step: .*#)(\d+)")
 OTHER_STEP = "nbprof.step: "
-"""How nbprof calls steps of other kinds than training, among those of training: `nbprof.step:
-test#12`.
-"""
+"""Prefix of nbprof's steps of other kinds than training: `nbprof.step: test#12`."""
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
 LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
 _ITEMS = "|".join(map(re.escape, act.WAITS_FOR_ITEMS))
@@ -26,17 +23,15 @@ _INPUT_STARTS = ("enumerate(", *act.WAITS_FOR_ITEMS)
 
 
 def is_input(name: str) -> bool:
-    """Whether an event is what a loop waits in for its next batch: a DataLoader, or any iterator
-    where nbprof marks it.
-    """
+    """True for events in which a loop waits for its next batch: DataLoader or marked iterator."""
     return name.startswith(_INPUT_STARTS) and bool(INPUT.match(name))
 
 
-# Names that old files list among the operators although no op ran: they hold ops, and would hide
-# them.
+# Annotations that old files list among the operators: they hold ops, and would hide them.
 _ANNOTATION = re.compile(
-    r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|DistributedDataParallel\.|"
-    r"FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|ucc:|##"
+    r"ProfilerStep[#*]|Optimizer\.(?:step|zero_grad)#|enumerate\((?:DataLoader|DataPipe)|"
+    r"DistributedDataParallel\.|FullyShardedDataParallel\.|DataParallel\.forward|nccl:|gloo:|mpi:|"
+    r"ucc:|##"
 )
 _OTHER_SPACES = ("autograd", "torch", "triton_")
 _AUTOGRAD = re.compile(
@@ -45,14 +40,15 @@ _AUTOGRAD = re.compile(
 
 
 def is_annotation(name: str) -> bool:
-    """Whether an event that the file calls an operator is an annotation around ops."""
+    """True if an event that the file calls an operator is an annotation around ops."""
     return bool(_ANNOTATION.match(name))
 
 
 @lru_cache(maxsize=1 << 18)
 def op_type(name: str) -> str:
-    """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`,
-    `DataLoader`, `iterator`, or `function`.
+    """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), or what it is for.
+
+    Ops without a namespace are `autograd`, `triton`, `DataLoader`, `iterator`, or `function`.
     """
     space, colons, _ = name.partition("::")
     spaced = bool(colons) and _is_word(space)
@@ -70,21 +66,14 @@ def op_type(name: str) -> str:
 
 
 def _is_word(text: str) -> bool:
-    """Whether a text is letters, digits and underscores."""
+    """True if a text consists of letters, digits and underscores."""
     return text.replace("_", "0").isalnum()
 
 
-# Host calls into the CUDA, HIP, XPU, NPU and MTIA runtimes, by what they are for; the first pattern
-# that fits wins.
-LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL = (
-    "launch",
-    "copy",
-    "fill",
-    "sync",
-    "allocate",
-    "graph",
-    "other",
-)
+# Kinds of host calls into the CUDA, HIP, XPU, NPU and MTIA runtimes; the first matching pattern
+# wins.
+LAUNCH, COPY, FILL, SYNC = "launch", "copy", "fill", "sync"
+ALLOCATE, GRAPH, OTHER_CALL = "allocate", "graph", "other"
 COPY_H2D, COPY_D2H = "copy H2D", "copy D2H"
 # A call that would start something on the device, but was captured into a graph.
 CAPTURED = "captured"
@@ -99,11 +88,17 @@ _CALLS = tuple(
         (GRAPH, r"(?:cuda|cu|hip)GraphLaunch"),
         (
             SYNC,
-            r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|ze\w+Synchronize|aclrtSynchronize",
+            (
+                r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|"
+                r"urEventWait|ze\w+Synchronize|aclrtSynchronize"
+            ),
         ),
         (
             COPY,
-            r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy",
+            (
+                r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|"
+                r"aclrtMemcpy"
+            ),
         ),
         (
             FILL,
@@ -111,11 +106,17 @@ _CALLS = tuple(
         ),
         (
             ALLOCATE,
-            r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Host(?:Alloc|Free|Malloc|Register|Unregister)|Mem(?:Alloc|Free|Create|Map|Unmap))",
+            (
+                r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap)|"
+                r"Host(?:Alloc|Free|Malloc|Register|Unregister))"
+            ),
         ),
         (
             LAUNCH,
-            r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|Launch\w*Kernel|launchKernel|runFunction\b",
+            (
+                r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|"
+                r"Launch\w*Kernel|launchKernel|runFunction\b"
+            ),
         ),
     )
 )
@@ -125,7 +126,7 @@ _CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch", "runFuncti
 
 
 def waits_for_device(name: str) -> bool:
-    """Whether a call waits until the device has done all that it was given."""
+    """True if a call waits until the device has done all of its work."""
     return _WAITS_FOR_DEVICE.match(name) is not None
 
 
@@ -139,75 +140,74 @@ def _call_kind(name: str) -> str:
     return next((kind for kind, pattern in _CALLS if pattern.match(name)), OTHER_CALL)
 
 
+def launches_graph(name: str) -> bool:
+    """True for a call that launches a graph."""
+    return call_kind(name) == GRAPH
+
+
+def launches_work(name: str) -> bool:
+    """True for a call that launches a kernel or a graph."""
+    return call_kind(name) in (LAUNCH, GRAPH)
+
+
+def copies_or_fills(name: str) -> bool:
+    """True for a call that copies or fills memory."""
+    return call_kind(name) in (COPY, FILL)
+
+
+def starts_work(name: str) -> bool:
+    """True for a call that starts something on the device, copies and fills included."""
+    return call_kind(name) in STARTS_WORK
+
+
 _COLLECTIVE = re.compile(
     r"(?:nccl|rccl|hccl|oneccl|msccl)(?:Dev|Sym|Kernel|_)|nvshmem|deep_ep|"
     r"cross_device_reduce|\ball_?reduce_|(?:one|two)_shot_all|multimem_all"
 )
+_COLLECTIVE_PARTS = ("ccl", "reduce", "_shot_all", "shmem", "deep_ep", "multimem")
+"""Every name that `_COLLECTIVE` matches has one of these."""
 
 
 def is_collective(kernel: str) -> bool:
-    """Whether a kernel is communication between devices, by its name."""
-    may = (
-        "ccl" in kernel
-        or "reduce" in kernel
-        or "_shot_all" in kernel
-        or "shmem" in kernel
-        or "deep_ep" in kernel
-        or "multimem" in kernel
-    )
-    return may and bool(_COLLECTIVE.search(kernel))
+    """True if a kernel is communication between devices, by its name."""
+    candidate = any(part in kernel for part in _COLLECTIVE_PARTS)
+    return candidate and bool(_COLLECTIVE.search(kernel))
 
 
 _COLLECTIVE_OP = re.compile(
-    r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|record_param_comms\Z"
+    r"(?:nccl|gloo|mpi|ucc|xccl|hccl):(\w+)|c10d::_?(\w+)|_c10d_functional::(\w+)|"
+    r"record_param_comms\Z"
 )
 
 
 def collective_op(op: str) -> bool:
-    """Whether an op or annotation stands for a collective: the kernels below it that are no copies
-    are communication.
-    """
+    """True if an op or annotation stands for a collective: kernels in it are communication."""
     return bool(_COLLECTIVE_OP.match(op))
 
 
-_KERNEL_VERB = re.compile(
-    r"(AllReduce|AllGather|ReduceScatter|AllToAll|SendRecv|Broadcast|Reduce)", re.IGNORECASE
-)
+_VERBS = (
+    "AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce",
+)  # fmt: skip
+_VERB_BY_LOWER_CASE = {verb.lower(): verb for verb in _VERBS}
+_KERNEL_VERB = re.compile("|".join(_VERBS), re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
 def collective_name(kernel: str) -> str:
-    """`AllReduce` out of `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`; the kernel's own name
-    where it says no more.
-    """
-    found = _KERNEL_VERB.search(kernel.replace("_", ""))
-    if not found:
+    """`AllReduce` for `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`; else the kernel's name."""
+    match = _KERNEL_VERB.search(kernel.replace("_", ""))
+    if not match:
         return kernel.partition("(")[0]
-    verb = found.group(1).lower()
-    known = {
-        v.lower(): v
-        for v in (
-            "AllReduce",
-            "AllGather",
-            "ReduceScatter",
-            "AllToAll",
-            "SendRecv",
-            "Broadcast",
-            "Reduce",
-        )
-    }
-    return known[verb]
+    return _VERB_BY_LOWER_CASE[match.group().lower()]
 
 
 MTIA_COPY = "dma_request"
-"""What copies of MTIA devices are called; which way they go is an arg."""
+"""The name of copies of MTIA devices; their direction is an arg."""
 _DIRECTIONS = {"HOST_TO_DEVICE": "H2D", "DEVICE_TO_HOST": "D2H", "DEVICE_TO_DEVICE": "D2D"}
 
 
 def transfer_kind(name: str, direction: str = "") -> str:
-    """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy that names no direction, and
-    states none.
-    """
+    """`H2D` for "Memcpy HtoD (Pageable -> Device)"; `other` for a copy without a direction."""
     if direction:
         return _DIRECTIONS.get(direction, copies.OTHER)
     return copies.kind(name) or copies.OTHER
@@ -258,59 +258,62 @@ _TYPE_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def input_precision(types: str) -> int:
-    """16 or 32 where the tensors of an op's `Input type` (JSON text) are all of that kind (64
-    counts as 32); 0 where that is open.
-    """
-    given = _TYPE_TEXT.findall(types)
-    half = any(_TYPE_16.search(t) for t in given)
-    full = any(_TYPE_32.search(t) for t in given)
-    return 16 if half and not full else 32 if full and not half else 0
+    """16 or 32 (also for 64) if all tensors of an op's `Input type` (JSON) are; 0 if unclear."""
+    type_names = _TYPE_TEXT.findall(types)
+    half = any(_TYPE_16.search(t) for t in type_names)
+    full = any(_TYPE_32.search(t) for t in type_names)
+    if half == full:
+        return 0
+    return 16 if half else 32
 
 
 def whole_numbers(types: str) -> bool:
-    """Whether an op's tensors are integers only: such an op can't run on Tensor Cores whatever its
-    name.
-    """
-    given = [t for t in _TYPE_TEXT.findall(types) if t]
-    floating = any(_TYPE_16.search(t) or _TYPE_32.search(t) for t in given)
-    return not floating and any(_WHOLE.match(t) for t in given)
+    """True if all tensors of an op are integers: it cannot run on Tensor Cores."""
+    type_names = [t for t in _TYPE_TEXT.findall(types) if t]
+    floating = any(_TYPE_16.search(t) or _TYPE_32.search(t) for t in type_names)
+    return not floating and any(_WHOLE.match(t) for t in type_names)
 
 
 _ELIGIBLE = frozenset(
     f"aten::{name}"
     for name in """
-    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution slow_conv3d thnn_conv2d
-    convolution_overrideable convolution_backward convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward
-    cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu cudnn_convolution_backward
-    cudnn_convolution_backward_input cudnn_convolution_backward_weight miopen_convolution miopen_convolution_transpose
-    miopen_depthwise_convolution miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
-    addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul linalg_multi_dot linalg_matmul einsum
-    bilinear _trilinear tensordot _addmm_activation _scaled_mm _grouped_mm _scaled_grouped_mm linear_backward matmul_backward
-    lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward _thnn_fused_lstm_cell
-    _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward _thnn_fused_gru_cell_backward scaled_dot_product_attention
-    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
-    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
-    _flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward
-    _scaled_dot_product_attention_math _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
-    _cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm _weight_int8pack_mm _scaled_mm_v2
-    _scaled_grouped_mm_v2 _cslt_sparse_mm _sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
-    miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu _conv_depthwise2d conv_depthwise3d
+    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
+    _convolution slow_conv3d thnn_conv2d convolution_overrideable convolution_backward
+    convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward cudnn_convolution
+    cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu
+    cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight
+    miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution
+    miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
+    addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul
+    linalg_multi_dot linalg_matmul einsum bilinear _trilinear tensordot _addmm_activation _scaled_mm
+    _grouped_mm _scaled_grouped_mm linear_backward matmul_backward lstm gru rnn_tanh rnn_relu
+    lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward
+    _thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward
+    _thnn_fused_gru_cell_backward scaled_dot_product_attention _scaled_dot_product_flash_attention
+    _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
+    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_cudnn_attention_backward _flash_attention_forward _flash_attention_backward
+    _efficient_attention_forward _efficient_attention_backward _scaled_dot_product_attention_math
+    _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
+    _cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm
+    _weight_int8pack_mm _scaled_mm_v2 _scaled_grouped_mm_v2 _cslt_sparse_mm
+    _sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
+    miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu
+    _conv_depthwise2d conv_depthwise3d
     """.split()  # noqa: SIM905 - a list of words reads better without a hundred quotes
 )
 
 
-# Ops of libraries beside PyTorch that are known to be products or attention.
+# Ops of other libraries that are products or attention.
 _ELIGIBLE_ELSEWHERE = re.compile(
-    r"triton_(?:tem|mm|bmm)_|(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|_vllm_fa\w*_C|fbgemm|transformer_engine\w*|"
-    r"aiter|torchao|bitsandbytes)::"
-    r"\w*(?:flash_attn|attention|varlen_fwd|scaled_mm|gemm|matmul|f8f8bf16|fp8_mm|moe_wna16|fmha|mha_)"
+    r"triton_(?:tem|mm|bmm)_|(?:flash_attn(?:_\d)?|xformers\w*|vllm|sglang|sgl_kernel|_C|"
+    r"_vllm_fa\w*_C|fbgemm|transformer_engine\w*|aiter|torchao|bitsandbytes)::\w*(?:flash_attn|"
+    r"attention|varlen_fwd|scaled_mm|gemm|matmul|f8f8bf16|fp8_mm|moe_wna16|fmha|mha_)"
 )
 
 
 def tensor_core_eligible(op: str) -> bool:
-    """Whether an op does matrix products, convolutions or attention, so that Tensor Cores could run
-    it.
-    """
+    """True for matrix products, convolutions and attention, which Tensor Cores could run."""
     return op in _ELIGIBLE or bool(_ELIGIBLE_ELSEWHERE.match(op))
 
 
@@ -327,10 +330,10 @@ _COMPILING = (
 
 
 def is_compiled(name: str) -> bool:
-    """Whether what runs inside an event of that name was compiled by torch.compile."""
+    """True if torch.compile compiled the code inside events of this name."""
     return bool(_COMPILED.match(name))
 
 
 def is_compiling(name: str) -> bool:
-    """Whether an event of that name is compilation itself."""
+    """True if events of this name are compilation itself."""
     return name.endswith("(dynamo_timed)") or name.startswith(_COMPILING)

@@ -93,7 +93,7 @@ def test_the_wait_for_a_batch_is_input(found, kind):
     assert seen["ops"] == ["Keras: next batch"]
     assert (
         seen["missing"]
-        == "The input comes from what the loop of Keras was given, not from tf.data: see the input pipeline."
+        == "The input of the Keras loop does not come from tf.data: see the input pipeline."
     )
 
 

@@ -44,7 +44,8 @@ def _one(links: Links, **_options: bool) -> Steps:
         rows = links.rows(OP, ANNOTATION, CALL)
         rows = rows[links.host[rows] == host]
         begin, end = np.array([events.start[rows].min()]), np.array([events.end[rows].max()])
-        parts.append(find_steps.of_marks(links, host, rows[:1], begin, end, ["recording"], []))
+        marks = find_steps.Marks(rows[:1], begin, end, ["recording"])
+        parts.append(find_steps.of_marks(links, host, marks, []))
     return Steps.joined(parts)
 
 

@@ -28,8 +28,9 @@ def interpret(
     programs: Sequence[Program] = (),
     annotations: Annotations | None = None,
 ) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
-    first asked for.
+    """The activity of one profile; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
 
     Parameters
     ----------
@@ -50,9 +51,7 @@ def interpret(
 
 
 def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Capture]:
-    """The captures of graphs in a trace of PyTorch, for `interpret`; nothing of a trace of another
-    producer.
-    """
+    """The captures of graphs in a trace of PyTorch, for `interpret`; empty for other producers."""
     if xla.is_xla(trace) or msprof_lanes.is_ascend(trace):
         return []
     return kineto.graph_captures(trace, programs)

@@ -1,6 +1,4 @@
-"""Chrome traces that are not PyTorch's: those that XLA exported for TensorFlow and JAX, and any
-other.
-"""
+"""Chrome traces of other producers: XLA's exports for TensorFlow and JAX, and any other."""
 
 from __future__ import annotations
 
@@ -41,13 +39,12 @@ LEFT_OUT = (
 
 
 def is_xla(trace: Trace) -> bool:
-    """Whether TensorFlow or JAX wrote the trace: its processes are the planes of an XSpace."""
+    """True if TensorFlow or JAX wrote the trace: its processes are the planes of an XSpace."""
     return any(_PLANE.match(p.name) for p in trace.planes)
 
 
 class Typed(Mapping[str, ArgColumn]):
-    """The args of a trace in which every value was written as a text, with the types that they had
-    before.
+    """The args of a trace whose values were all written as texts, with their original types.
 
     Parameters
     ----------
@@ -102,17 +99,15 @@ class Typed(Mapping[str, ArgColumn]):
 
 
 def _with_full_names(trace: Trace) -> None:
-    """Names the events by what the export moved into `long_name`; the short name, which stands in
-    its place, is what they display.
-    """
+    """Names the events by `long_name`; the short name, which the export has, is their display."""
     column = trace.args.get("long_name")
     if column is None:
         return
     event, text = column.of(TEXT)
     short = trace.events.name[event].astype(np.int64)
-    both, which = np.unique(short * len(trace.strings) + text, return_inverse=True)
+    both, pair = np.unique(short * len(trace.strings) + text, return_inverse=True)
     name = trace.events.name.copy()
-    name[event] = len(trace.names) + which.reshape(-1)
+    name[event] = len(trace.names) + pair.reshape(-1)
     full = np.array([trace.strings[code] for code in (both % len(trace.strings)).tolist()], object)
     trace.display = np.concatenate([trace.display, trace.display[both // len(trace.strings)]])
     trace.names = np.concatenate([trace.names, full])
@@ -120,20 +115,18 @@ def _with_full_names(trace: Trace) -> None:
 
 
 def _with_launching_ops(trace: Trace) -> None:
-    """Adds `level 0`, the op that launched a kernel: an export lacks it, but has the annotation
-    that it begins.
-    """
+    """Adds `level 0`, the op of a kernel: exports lack it, but have its annotation's beginning."""
     column = trace.args.get("annotation")
     if column is None or "level 0" in trace.args:
         return
     event, text = column.of(TEXT)
-    codes, which = np.unique(text, return_inverse=True)
-    # What describes it stands behind it: `op#edge_name=copy#`.
+    codes, index = np.unique(text, return_inverse=True)
+    # A description may follow: `op#edge_name=copy#`.
     ops = [trace.strings[code].partition("#")[0] for code in codes.tolist()]
-    known = np.array([op != "" for op in ops], np.bool_)[which.reshape(-1)]
-    value = len(trace.strings) + which.reshape(-1)[known]
+    has_op = np.array([op != "" for op in ops], np.bool_)[index.reshape(-1)]
+    value = len(trace.strings) + index.reshape(-1)[has_op]
     trace.strings = [*trace.strings, *ops]
-    trace.args = {**trace.args, "level 0": ArgColumn(event[known], TEXT, value)}
+    trace.args = {**trace.args, "level 0": ArgColumn(event[has_op], TEXT, value)}
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -141,10 +134,10 @@ def interpret(trace: Trace) -> act.Activity:
     _with_full_names(trace)
     _with_launching_ops(trace)
     trace.args = Typed(trace.args, trace.strings)
-    out = xplane.interpret(trace)
-    found = out.maker("notes")
-    out.later("notes", lambda: [Note("info", LEFT_OUT), *found()])
-    return out
+    activity = xplane.interpret(trace)
+    make_notes = activity.maker("notes")
+    activity.later("notes", lambda: [Note("info", LEFT_OUT), *make_notes()])
+    return activity
 
 
 def plain(trace: Trace) -> act.Activity:
@@ -153,24 +146,24 @@ def plain(trace: Trace) -> act.Activity:
     lanes["kind"] = "host"
     lanes["device"] = -1
     lanes["lane"] = np.arange(len(lanes))
-    out = act.Activity(hosts=trace.hosts)
-    out.traits = {act.PLAIN}
+    activity = act.Activity(hosts=trace.hosts)
+    activity.traits = {act.PLAIN}
     if not len(trace.events) and not len(trace.counters):
-        out.traits.add(act.EMPTY)
-        out.missing = {
+        activity.traits.add(act.EMPTY)
+        activity.missing = {
             "steps": "This trace has no events, so it has no steps.",
             "ops": "This trace has no events, so it has no ops.",
             "kernels": "This trace has no events, so it has no GPU kernels.",
             "memory": "This trace has no events, so it has no allocator events.",
             "input": "This trace has no events, so it has no input work.",
         }
-        return out
-    what = "This is a plain trace, not written by a framework that nbprof knows"
-    out.missing = {
-        "steps": f"{what}, so it has no steps. Its events are in the trace view.",
-        "ops": f"{what}, so none of its events is known to be an op.",
-        "kernels": f"{what}, so none of its events is known to be a GPU kernel.",
-        "memory": f"{what}, so it has no allocator events.",
-        "input": f"{what}, so none of its events is known to be input work.",
+        return activity
+    subject = "This is a plain trace, not written by a framework that nbprof knows"
+    activity.missing = {
+        "steps": f"{subject}, so it has no steps. Its events are in the trace view.",
+        "ops": f"{subject}, so none of its events is known to be an op.",
+        "kernels": f"{subject}, so none of its events is known to be a GPU kernel.",
+        "memory": f"{subject}, so it has no allocator events.",
+        "input": f"{subject}, so none of its events is known to be input work.",
     }
-    return out
+    return activity

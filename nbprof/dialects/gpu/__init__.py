@@ -1,3 +1,1 @@
-"""What do recordings of GPUs have in common, whoever made them? Calls, the device work that each
-launched, ops around them, steps.
-"""
+"""What do recordings of GPUs have in common? Calls, launched device work, ops, steps."""

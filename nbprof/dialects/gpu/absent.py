@@ -1,5 +1,4 @@
-"""Why a recording has no kernels, ops, allocations or batches, in sentences that hold for what the
-file shows.
+"""Sentences on why a recording has no kernels, ops, allocations or batches.
 
 A file without kernels is one of five: launches were recorded, so the kernels were lost; calls into
 the runtime were recorded, but none of them launches anything; the program shows that it used a GPU,
@@ -27,7 +26,8 @@ ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _HOST_MEMORY = (0, 2)
 """Device types of PyTorch: CPU and MKLDNN."""
 _GPU_OPS = re.compile(
-    r"^(?:nccl:|aten::_?(?:cudnn|miopen)_(?!is_acceptable)|aten::_scaled_dot_product_(?:flash|efficient|cudnn)_attention(?!_for_cpu))"
+    r"^(?:nccl:|aten::_?(?:cudnn|miopen)_(?!is_acceptable)|aten::_scaled_dot_product_(?:flash|"
+    r"efficient|cudnn)_attention(?!_for_cpu))"
 )
 """Ops that run on a GPU alone."""
 _WAIT_PS = 50_000_000
@@ -43,24 +43,21 @@ LOST = (
 
 
 def launches(links: Links) -> int:
-    """How many calls launch a kernel or a graph. What was captured into a graph launches
-    nothing.
-    """
+    """Number of calls that launch a kernel or a graph, without captured ones."""
     return int(np.isin(call_kinds(links), _LAUNCHES).sum())
 
 
 def lost_kernels(links: Links) -> int:
-    """How many launches there are if no kernel was recorded; 0 if any was."""
+    """Number of launches if no kernel was recorded; 0 if any was."""
     return 0 if len(links.rows(KERNEL)) else launches(links)
 
 
 def lost_note(links: Links, reason: str) -> list[Note]:
     """The warning that all kernels were lost; `reason` says why, and what helps."""
-    if not (count := lost_kernels(links)):
+    count = lost_kernels(links)
+    if not count:
         return []
-    launched = (
-        f"{count:,} {'launch was' if count == 1 else 'launches were'} recorded, but no kernel"
-    )
+    launched = f"{wording.plural(count, 'launch was', 'launches were')} recorded, but no kernel"
     return [Note("warning", f"{launched}, so what the device did is unknown: {reason}")]
 
 
@@ -84,8 +81,8 @@ def kernels(links: Links, hosts: Hosts) -> str:
     """Why a profile of PyTorch has no kernels."""
     if proof := _unseen_proof(links, hosts):
         return f"This profile has no GPU kernels, although the program {proof}: {_unseen(links)}"
-    if found := without_kernels(links, "This profile", LOST):
-        return found
+    if message := without_kernels(links, "This profile", LOST):
+        return message
     if _only_host_memory(links):
         return (
             "This profile has no GPU kernels: it has no call into the GPU's runtime and no"
@@ -97,8 +94,8 @@ def kernels(links: Links, hosts: Hosts) -> str:
             "This profile has no GPU kernels and no calls into the GPU's runtime, on a machine"
             f" with {gpus}: whether {used} used is unknown. Record with {ACTIVITIES}."
         )
-    stated = all(isinstance(facts.get("deviceProperties"), list) for facts in hosts.facts)
-    if stated and not any(hosts.device_properties):
+    listed = all(isinstance(facts.get("deviceProperties"), list) for facts in hosts.facts)
+    if listed and not any(hosts.device_properties):
         return (
             "This profile has no GPU kernels: the profiler found no GPU, and the run used only the"
             " CPU."
@@ -121,12 +118,12 @@ def without_kernels(links: Links, recording: str, lost: str) -> str:
         Why kernels are lost, and what helps.
     """
     if count := lost_kernels(links):
-        launched = f"{count:,} {'launch was' if count == 1 else 'launches were'}"
+        launched = wording.plural(count, "launch was", "launches were")
         return f"{recording} has no GPU kernels, although {launched} recorded: {lost}"
     if len(links.work):
         return f"{recording} has device copies, but no kernels."
-    if count := len(links.calls):
-        calls = "1 call" if count == 1 else f"{count:,} calls"
+    if len(links.calls):
+        calls = wording.plural(len(links.calls), "call")
         return (
             f"{recording} has no GPU kernels: it has {calls} into the GPU's runtime, and none of"
             " them launches a kernel."
@@ -145,16 +142,15 @@ def ops(links: Links) -> str:
 
 
 def host_recorded(links: Links) -> bool:
-    """Whether the file shows that the CPU was recorded, or shows nothing that could have been
-    recorded without it.
+    """True if the CPU was recorded, or if nothing in the file would show it.
 
     Annotations, Python calls and allocations are recorded with the CPU alone. A recording of CUDA
     alone has calls or work of a device: at least that in which the profiler waits for the device at
     the end.
     """
-    return bool(np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any()) or not (
-        len(links.work) or len(links.calls)
-    )
+    if np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any():
+        return True
+    return not len(links.work) and not len(links.calls)
 
 
 def allocations(hosts: Hosts) -> str:
@@ -177,15 +173,14 @@ def batches(links: Links) -> str:
 
 
 def traits(links: Links, hosts: Hosts) -> set[str]:
-    """What the lack of kernels means for the verdict."""
+    """Traits of a recording that lacks kernels, for the verdict."""
     if lost_kernels(links) or _unseen_proof(links, hosts) or _unseen_gpus(links, hosts):
         return {act.LOST_KERNELS}
     return set()
 
 
 def _unseen_gpus(links: Links, hosts: Hosts) -> int:
-    """How many GPUs the machine has of which nothing was recorded, so that they may have been used;
-    0 where they were not.
+    """Number of the machine's GPUs that may have been used but were not recorded.
 
     A recording of CUDA has calls, at least that in which the profiler waits for the device at the
     end.
@@ -196,9 +191,7 @@ def _unseen_gpus(links: Links, hosts: Hosts) -> int:
 
 
 def _only_host_memory(links: Links) -> bool:
-    """Whether allocations were recorded, and all are the host's: ops on a device allocate their
-    results there.
-    """
+    """True if there are allocations, all of the host: ops on a device allocate there."""
     if len(links.work) or len(links.calls):
         return False
     rows = links.rows(MEMORY)
@@ -208,44 +201,42 @@ def _only_host_memory(links: Links) -> bool:
 
 
 def _unseen_proof(links: Links, hosts: Hosts) -> str:
-    """What shows that the program used a GPU of which no work was recorded, as the end of a
-    sentence; '' where nothing does.
-    """
+    """Evidence of a used but unrecorded GPU, as the end of a sentence; '' for none."""
     if len(links.work) or launches(links):
         return ""
     return _called_for_work(links) or _used_gpu(links, hosts)
 
 
-def _unseen(links: Links, what: str = "") -> str:
-    """Why the work of a GPU that was used is not there, and what helps, as the rest of a
-    sentence.
-    """
+def _unseen(links: Links, subject: str = "") -> str:
+    """Reason and remedy for missing work of a used GPU, as the rest of a sentence."""
     if len(links.calls):
+        so = f", so {subject}" if subject else ""
         return (
-            f"no work of the GPU was recorded{what and f', so {what}'}. It was started before the"
-            f" recording, or {LOST}"
+            f"no work of the GPU was recorded{so}. It was started before the recording, or {LOST}"
         )
-    return f"the GPU was not recorded{what and f': {what}'}. Record with {ACTIVITIES}."
+    so = f": {subject}" if subject else ""
+    return f"the GPU was not recorded{so}. Record with {ACTIVITIES}."
 
 
 def _called_for_work(links: Links) -> str:
-    """The calls that copy, or wait for a device that is busy; the longest wait is left out, as a
-    first call initializes the device.
+    """Calls that copy or wait for a busy device, as the end of a sentence; '' for none.
+
+    The longest wait does not count: a first call initializes the device, which takes long.
     """
     kinds = call_kinds(links)
-    if copies := int(np.isin(kinds, _COPIES).sum()):
-        return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"
-    waits = np.sort(
-        links.trace.events.duration[
-            links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]
-        ]
-    )[:-1]
+    copies = int(np.isin(kinds, _COPIES).sum())
+    if copies:
+        return f"called for {wording.plural(copies, 'copy', 'copies')}"
+    syncs = links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]
+    waits = np.sort(links.trace.events.duration[syncs])[:-1]
     waits = waits[waits > _WAIT_PS]
-    return f"waited for the device for {wording.millis(waits.sum() / 1e9)}" if len(waits) else ""
+    if not len(waits):
+        return ""
+    return f"waited for the device for {wording.millis(waits.sum() / 1e9)}"
 
 
 def _used_gpu(links: Links, hosts: Hosts) -> str:
-    """What the program did that needs a GPU, as the end of a sentence; '' if nothing shows it."""
+    """Evidence that the program needs a GPU, as the end of a sentence; '' for none."""
     allocated = links.trace.arg("Device Type", 0)[links.rows(MEMORY)]
     if not np.isin(allocated, _HOST_MEMORY).all():
         return "allocated memory of a device"

@@ -1,4 +1,4 @@
-"""The calls that were captured into graphs, and where each comes from."""
+"""The calls that were captured into graphs, and the origin of each."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from nbprof.core.trace import Int64s
 
 
 class Origin(NamedTuple):
-    """Where a call comes from: op, nn.Module, line of code, and the ATen ops of a compiled kernel;
-    empty texts for what is not known.
-    """
+    """Op, nn.Module, line of code and ATen ops (of a compiled kernel) of a call; "" if unknown."""
 
     op: str = ""
     module: str = ""
@@ -31,11 +29,11 @@ class Capture:
     kinds : list of int
         KERNEL, COPY or FILL.
     kernels : list of str
-        The kernel of each, where the call or the op says so.
+        The kernel of each, if the call or the op states it.
     origins : list of Origin
-        Of a capture of another trace.
+        Set for a capture of another trace.
     host, end_ps : int
-        Of one of the same trace: index of the host, and when it ended.
+        Set for a capture of the same trace: index of the host, and its end.
     calls : int64[n]
         The events.
     """
@@ -48,11 +46,11 @@ class Capture:
     calls: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def fits(self, kinds: list[int], kernels: list[str]) -> bool:
-        """Whether nodes of these kinds and kernels can be what was captured."""
+        """True if nodes of these kinds and kernels can be the captured calls."""
         return self.kinds == kinds and all(
-            not said or said == name for said, name in zip(self.kernels, kernels, strict=True)
+            recorded in ("", name) for recorded, name in zip(self.kernels, kernels, strict=True)
         )
 
 
 Originate = Callable[[Any, Int64s], list[Origin]]
-"""Finds where some calls of `Links` come from."""
+"""Finds the origins of some calls of `Links`."""

@@ -1,5 +1,4 @@
-"""What kernels of `torch.compile` were made of: the runs of compiled graphs in a trace, beside what
-inductor says of these graphs.
+"""Matches runs of compiled graphs in a trace with inductor's description of the graphs.
 
 Names of kernels are unique within a graph only, and library calls (`aten::addmm`) have no name of
 their own. So a run goes by the graph that calls the same kernels in the same order; where several
@@ -16,6 +15,7 @@ import numpy as np
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
 from nbprof.dialects.gpu.nest import Nest
+from nbprof.dialects.lookups import names_that
 from nbprof.formats.chrome.inductor import Kernel, Program
 
 _RUN = re.compile(r"(?:## )?Call CompiledFxGraph")
@@ -24,95 +24,89 @@ _LIBRARY = re.compile(r"(?:extern_kernels\.|torch\.ops\.\w+\.|aten::|\w+::)(\w+)
 
 
 def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int64s]:
-    """The kernels that something is known of, and the place among them that each event of a nest
-    is, or lies in; -1.
-    """
-    known: dict[Kernel, int] = {}
-    out = np.full(len(nest.rows), -1, np.int64)
+    """The described kernels, and the index of the one that each event of a nest is or is in, -1."""
+    numbers: dict[Kernel, int] = {}
+    number_of_event = np.full(len(nest.rows), -1, np.int64)
     if not programs or not len(nest.rows):
-        return [], out
+        return [], number_of_event
     names = nest.trace.names
     code = nest.trace.events.name[nest.rows]
-    plain = {one: _plain(str(names[one])) for one in np.unique(code).tolist()}
-    listed = [[_plain(kernel.name) for kernel in program] for program in programs]
+    plain = {name_code: _plain(str(names[name_code])) for name_code in np.unique(code).tolist()}
+    listed = [_plain_names(program) for program in programs]
     matched: dict[tuple[str, ...], list[Kernel | None]] = {}
-    run = np.array([bool(_RUN.match(str(names[one]))) for one in range(len(names))], np.bool_)[code]
-    inside = np.flatnonzero(nest.parent >= 0)
-    inside = inside[run[nest.parent[inside]]]
-    for rows in (
-        np.split(inside, np.flatnonzero(np.diff(nest.parent[inside])) + 1) if len(inside) else []
-    ):
-        called = tuple(plain[one] for one in code[rows].tolist())
+    run = names_that(_RUN.match, names)[code]
+    in_run = np.flatnonzero(nest.parent >= 0)
+    in_run = in_run[run[nest.parent[in_run]]]
+    for rows in np.split(in_run, np.flatnonzero(np.diff(nest.parent[in_run])) + 1):
+        called = tuple(plain[name_code] for name_code in code[rows].tolist())
         if called not in matched:
             matched[called] = _match(called, programs, listed)
         for row, kernel in zip(rows.tolist(), matched[called], strict=True):
             if kernel is not None:
-                out[row] = known.setdefault(kernel, len(known))
-    _by_name(out, code, plain, programs, known)
-    nesting.inherit(nest.parent, out)
-    return list(known), out
+                number_of_event[row] = numbers.setdefault(kernel, len(numbers))
+    _by_name(number_of_event, code, plain, programs, numbers)
+    nesting.inherit(nest.parent, number_of_event)
+    return list(numbers), number_of_event
 
 
 def _plain(name: str) -> str:
-    """What a kernel or an op is called by both: `addmm` for `extern_kernels.addmm` and
-    `aten::addmm`.
-    """
-    found = _FUSED.match(name) or _LIBRARY.match(name)
-    return found[1] if found else name
+    """Common name of a kernel or op: `addmm` for `extern_kernels.addmm` and `aten::addmm`."""
+    match = _FUSED.match(name) or _LIBRARY.match(name)
+    return match[1] if match else name
+
+
+def _plain_names(program: Program) -> list[str]:
+    return [_plain(kernel.name) for kernel in program]
 
 
 def _match(
     called: tuple[str, ...], programs: Sequence[Program], listed: list[list[str]]
 ) -> list[Kernel | None]:
-    """The kernel that each of the calls of one run is: of the programs with the same calls;
-    allocations and views are none.
-    """
+    """The kernel of each call of a run, by programs with the same calls; None for allocations."""
     fitting: list[list[Kernel | None]] = []
     for program, names in zip(programs, listed, strict=True):
-        wanted = set(names)
-        if [name for name in called if name in wanted] == names:
+        listed_names = set(names)
+        if [name for name in called if name in listed_names] == names:
             following = iter(program)
-            fitting.append([next(following) if name in wanted else None for name in called])
+            fitting.append([next(following) if name in listed_names else None for name in called])
     if not fitting:
         return [None] * len(called)
     return [_shared(several) for several in zip(*fitting, strict=True)]
 
 
 def _shared(several: Sequence[Kernel | None]) -> Kernel | None:
-    """What graphs that all fit say together of a call."""
-    found = [kernel for kernel in several if kernel is not None]
-    if len(found) < len(several):
+    """The facts in which all fitting graphs agree on a call."""
+    described = [kernel for kernel in several if kernel is not None]
+    if len(described) < len(several):
         return None
-    ops, lines = ({kernel.ops for kernel in found}, {kernel.lines for kernel in found})
+    ops, lines = ({kernel.ops for kernel in described}, {kernel.lines for kernel in described})
     return Kernel(
-        found[0].name,
-        found[0].ops if len(ops) == 1 else (),
-        found[0].lines if len(lines) == 1 else (),
+        described[0].name,
+        described[0].ops if len(ops) == 1 else (),
+        described[0].lines if len(lines) == 1 else (),
     )
 
 
 def _by_name(
-    out: Int64s,
+    number_of_event: Int64s,
     code: np.ndarray,
     plain: dict[int, str],
     programs: Sequence[Program],
-    known: dict[Kernel, int],
+    numbers: dict[Kernel, int],
 ) -> None:
-    """Kernels in no run that is known, as those of a graph that was captured in part: by their
-    names, where these mean one thing.
-    """
+    """Finds kernels outside of matched runs by name, where a name means one thing."""
     named: dict[str, list[Kernel]] = {}
     for kernel in (
         kernel for program in programs for kernel in program if _FUSED.match(kernel.name)
     ):
         named.setdefault(_plain(kernel.name), []).append(kernel)
-    for one, name in plain.items():
+    for name_code, name in plain.items():
         if name in named and (shared := _shared(named[name])) is not None:
-            rows = np.flatnonzero((code == one) & (out < 0))
+            rows = np.flatnonzero((code == name_code) & (number_of_event < 0))
             if len(rows):
-                out[rows] = known.setdefault(shared, len(known))
+                number_of_event[rows] = numbers.setdefault(shared, len(numbers))
 
 
 def is_fused(kernel: Kernel) -> bool:
-    """Whether inductor made the kernel, rather than called a library."""
+    """True for a kernel that inductor generated, False for a call of a library."""
     return bool(_FUSED.match(kernel.name))

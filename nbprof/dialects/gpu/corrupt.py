@@ -1,6 +1,4 @@
-"""Times of a trace of PyTorch, or of another recorder of GPUs, that cannot be, and collectives that
-wait at its start.
-"""
+"""Impossible times in recordings of GPUs, and collectives that wait at their start."""
 
 from __future__ import annotations
 
@@ -23,12 +21,13 @@ from nbprof.dialects.gpu.lanes import (
     UNKNOWN,
     Kinds,
 )
+from nbprof.dialects.lookups import names_that
 from nbprof.display import wording
 
 
 @dataclass
 class Mended:
-    """What was replaced.
+    """The replaced times.
 
     Attributes
     ----------
@@ -43,8 +42,7 @@ class Mended:
 
 
 def mend(trace: Trace, kind: Kinds) -> Mended:
-    """Replaces durations in `trace.events` that cannot be, and leaves out what collectives waited
-    at the start.
+    """Replaces impossible durations in `trace.events` and trims waits of first collectives.
 
     Parameters
     ----------
@@ -53,24 +51,22 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
     kind : uint8[events]
         Becomes UNKNOWN of device work whose time cannot be.
     """
-    found = _Mender(trace, kind)
+    mender = _Mender(trace, kind)
     hosts = range(len(trace.hosts))
     for host in hosts:
-        found.threads(host)
-        found.steps(host)
-        found.device(host)
-        found.device_notes(host)
-    notes = [*found.about_misplaced(), *found.notes()]
-    kind[found.misplaced] = UNKNOWN
+        mender.threads(host)
+        mender.steps(host)
+        mender.device(host)
+        mender.device_notes(host)
+    notes = [*mender.about_misplaced(), *mender.notes()]
+    kind[mender.misplaced] = UNKNOWN
     for host in hosts:
-        found.first_waits(host)
-    waits = (
-        np.flatnonzero(found.start != trace.events.start)
-        if found.start is not trace.events.start
-        else np.zeros(0, np.int64)
-    )
-    notes += found.about_waits(waits)
-    found.apply()
+        mender.first_waits(host)
+    waits = np.zeros(0, np.int64)
+    if mender.start is not trace.events.start:
+        waits = np.flatnonzero(mender.start != trace.events.start)
+    notes += mender.about_waits(waits)
+    mender.apply()
     return Mended(notes, waits)
 
 
@@ -82,14 +78,13 @@ class _Mender(Mender):
         self.kind = kind
 
     def _rows(self, host: int, *kinds: int) -> Int64s:
-        wanted = np.zeros(256, np.bool_)
-        wanted[list(kinds)] = True
-        rows = np.flatnonzero(wanted[self.kind])
-        return (
-            rows
-            if len(self.trace.hosts) == 1
-            else rows[self.lane_host[self.trace.events.lane[rows]] == host]
-        )
+        is_kind = np.zeros(256, np.bool_)
+        is_kind[list(kinds)] = True
+        rows = np.flatnonzero(is_kind[self.kind])
+        if len(self.trace.hosts) == 1:
+            return rows
+        on_host: Int64s = rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        return on_host
 
     def work(self, host: int) -> Int64s:
         """Kernels, copies and fills of a host."""
@@ -117,10 +112,10 @@ class _Mender(Mender):
         number = np.zeros(len(self.trace.names), np.int64)
         families: dict[str, int] = {}
         for code in np.unique(self.trace.events.name[rows]).tolist():
-            found = ranges.counted(str(self.trace.names[code]))
-            if found is not None and found[1]:
-                family[code] = families.setdefault(found[0], len(families))
-                number[code] = found[1][-1]
+            numbers = ranges.counted(str(self.trace.names[code]))
+            if numbers is not None and numbers[1]:
+                family[code] = families.setdefault(numbers[0], len(families))
+                number[code] = numbers[1][-1]
         names = self.trace.events.name[rows]
         rows, names = rows[family[names] >= 0], names[family[names] >= 0]
         self.replace(rows, durations.of_markers(self.spans(rows, family[names], number[names])))
@@ -128,9 +123,7 @@ class _Mender(Mender):
     def first_waits(self, host: int) -> None:
         """Collectives that waited at the start: they begin when the last rank has come."""
         rows = self._rows(host, KERNEL)
-        named = np.array(
-            [torchnames.is_collective(str(name)) for name in self.trace.names], np.bool_
-        )
+        named = names_that(torchnames.is_collective, self.trace.names)
         rows = rows[named[self.trace.events.name[rows]]]
         waits, taken = durations.first_waits(self.spans(rows))
         rows, taken = rows[waits], taken[waits]
@@ -140,23 +133,24 @@ class _Mender(Mender):
             self.replace(rows, taken)
 
     def about_waits(self, rows: Int64s) -> list[Note]:
-        """What the receipt says of collectives that waited at the start."""
+        """Notes on collectives that waited at the start."""
         if not len(rows):
             return []
         events = self.trace.events
         waited = events.duration[rows] - self.duration[rows]
         name = wording.kernel(str(self.trace.names[events.name[rows[waited.argmax()]]]))
-        one = len(rows) == 1
-        which = (
-            "The first collective" if one else f"{len(rows):,} first collectives of their streams"
-        )
+        single = len(rows) == 1
+        if single:
+            named = "The first collective"
+        else:
+            named = f"{len(rows):,} first collectives of their streams"
         longest, total = (
             wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum())
         )
         text = (
-            f"{which} ({name}; {self.places(rows)}) waited {'' if one else 'up to '}{longest} at"
+            f"{named} ({name}; {self.places(rows)}) waited {'' if single else 'up to '}{longest} at"
             " the start of the recording for ranks that came later, as when their profilers start"
-            f" apart: that is warm-up. {'It counts' if one else 'Each counts'} with what later"
+            f" apart: that is warm-up. {'It counts' if single else 'Each counts'} with what later"
             f" calls take, and {total} are left out of all figures."
         )
         return [Note("warning", text)]

@@ -1,4 +1,4 @@
-"""What the ops of PyTorch computed and moved, where it ran: for the roofline.
+"""Operations and bytes of PyTorch's ops on the device that ran them, for the roofline.
 
 Device work counts for the op that launched it; on a profile without a device the self time of an op
 is that work. An op hands on what an op of the same kind inside it does (`aten::linear` to
@@ -23,6 +23,7 @@ from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torch_costs, torchnames
 from nbprof.dialects.gpu.device import Work
 from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.lookups import names_that
 
 Flags = npt.NDArray[np.bool_]
 ARGS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
@@ -40,7 +41,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def recorded(links: Links) -> bool:
-    """Whether the file has shapes of inputs."""
+    """True if the file has shapes of inputs."""
     return ARGS[0] in links.trace.args
 
 
@@ -71,8 +72,8 @@ class Costs:
             parts, runs = self._parts(self._on_host(kind, inner))
             # On its thread an op is alone.
             return parts, runs.with_(alone=np.where(np.isnan(runs.flops), runs.own, 0))
-        found, run = self._on_devices(kind, hands_on)
-        parts, runs = self._parts(found)
+        device_runs, run = self._on_devices(kind, hands_on)
+        parts, runs = self._parts(device_runs)
         unknown = np.isnan(runs.flops)
         alone = np.bincount(run, _alone(self.links, self.work.rows, unknown[run]), len(runs))
         return parts, runs.with_(alone=alone)
@@ -81,37 +82,38 @@ class Costs:
         """By op: the kind of its formula, 0 for none; of attention within attention none."""
         names = self.links.trace.names
         table = np.zeros(len(names), np.int64)
-        for one in pd.unique(self.name).tolist():
-            table[one] = _CODE[torch_costs.kind(str(names[one]))]
+        for code in pd.unique(self.name).tolist():
+            table[code] = _CODE[torch_costs.kind(str(names[code]))]
         kind = table[self.name]
         attention = _CODE[torch_costs.ATTENTION]
         rows = np.flatnonzero(kind == attention)
-        at = self.ops.parent[rows]
+        outer = self.ops.parent[rows]
         while len(rows):
-            rows, at = rows[at >= 0], at[at >= 0]
-            within = kind[at] == attention
+            rows, outer = rows[outer >= 0], outer[outer >= 0]
+            within = kind[outer] == attention
             kind[rows[within]] = 0
-            rows, at = rows[~within], self.ops.parent[at[~within]]
+            rows, outer = rows[~within], self.ops.parent[outer[~within]]
         return kind
 
     def _handed_on(self, kind: Int64s) -> tuple[Flags, Flags]:
-        """By op: whether a product runs in this product, and whether anything of its kind runs in
-        it.
+        """By op: True for products with a product inside, and for ops with one of their kind
+        inside.
         """
         group = kind.copy()
         group[np.isin(kind, _PRODUCTS)] = _PRODUCTS[0]
         bit = np.where(kind == 0, 0, 1 << group)
-        inside = np.zeros(len(kind), np.int64)
+        kinds_inside = np.zeros(len(kind), np.int64)
         parent = self.ops.parent
         for level in reversed(nesting.levels(parent)[1:]):
-            np.bitwise_or.at(inside, parent[level], bit[level] | inside[level])
-        inner = (inside & bit) != 0
+            np.bitwise_or.at(kinds_inside, parent[level], bit[level] | kinds_inside[level])
+        inner = (kinds_inside & bit) != 0
         return inner & (group == _PRODUCTS[0]), inner
 
     def _recomputed(self) -> Flags:
-        """By op: whether it ran a second time, for the backward pass: autograd numbered it, as it
-        does in the forward pass, within a node of the backward pass. So it does, too, where
-        gradients of gradients are asked for.
+        """By op: True if it ran a second time, for the backward pass.
+
+        Autograd numbered it as in the forward pass, but within a node of the backward pass. That
+        also happens for gradients of gradients.
         """
         trace, parent = self.links.trace, self.ops.parent
         number, thread = (
@@ -128,46 +130,39 @@ class Costs:
             forward[open_] = forward[parent[open_]]
         return forward & within
 
-    def _owner(self, at: Int64s, kind: Int64s) -> Int64s:
-        """The innermost op with a formula from each op outwards; the op itself where there is
-        none.
-        """
-        owner = at.copy()
-        open_ = np.flatnonzero(at >= 0)
-        climbed = at.copy()
+    def _owner(self, ops: Int64s, kind: Int64s) -> Int64s:
+        """The innermost op with a formula from each op outwards; the op itself if there is none."""
+        owner = ops.copy()
+        open_ = np.flatnonzero(ops >= 0)
+        climbed = ops.copy()
         while len(open_):
-            found = (kind[climbed[open_]] != 0) & (kind[climbed[open_]] != _NOTHING)
-            owner[open_[found]] = climbed[open_[found]]
-            open_ = open_[~found]
+            has_formula = (kind[climbed[open_]] != 0) & (kind[climbed[open_]] != _NOTHING)
+            owner[open_[has_formula]] = climbed[open_[has_formula]]
+            open_ = open_[~has_formula]
             climbed[open_] = self.ops.parent[climbed[open_]]
             open_ = open_[climbed[open_] >= 0]
         return owner
 
     def _on_devices(self, kind: Int64s, hands_on: Flags) -> tuple[pd.DataFrame, Int64s]:
-        """A run for each op and device, with the time of the work that it launched there, and the
-        run of each piece of work.
-        """
+        """A run per op and device with the time of its work, and the run of each piece of work."""
         links, work = self.links, self.work
         events, names, rows = links.trace.events, self.names, work.rows
         elsewhere = self._leaves() | work.collective
         owner = np.where(elsewhere, links.work_op, self._owner(links.work_op, kind))
         of_op = owner >= 0
-        # What has no op goes by the annotation around it, else by its own name.
-        label = np.where(
-            of_op,
-            self.name[owner],
-            np.where(links.work_name >= 0, links.work_name, len(names) + work.name),
-        )
+        # Work without an op counts for the annotation around it, else for its own name.
+        label = np.where(links.work_name >= 0, links.work_name, len(names) + work.name)
+        label = np.where(of_op, self.name[owner], label)
         # A second product in a product: what the outer one launched itself is not known to be one.
         category = np.where(of_op & ~hands_on[owner], kind[owner], 0)
         category[(category == 0) | (category == _NOTHING)] = _CODE[OTHER]
         category[elsewhere] = _CODE[TRANSFER]
         category[work.collective] = _CODE[COMMUNICATION]
-        # Work without an op is a run of its own.
-        one = np.where(of_op, owner, len(kind) + np.arange(len(rows)))
+        # Each piece of work without an op is a separate run.
+        owner_or_work = np.where(of_op, owner, len(kind) + np.arange(len(rows)))
         host, device = links.host[rows], links.device[rows]
         first, run = unique_rows(
-            one, host.astype(np.int64), pd.factorize(device)[0], category, self._replays()
+            owner_or_work, host.astype(np.int64), pd.factorize(device)[0], category, self._replays()
         )
         start = np.full(len(first), np.iinfo(np.int64).max)
         np.minimum.at(start, run, events.start[rows])
@@ -201,13 +196,9 @@ class Costs:
         )
 
     def _replays(self) -> Int64s:
-        """By device work: the launch of the graph that it is of, -1: an op that was captured runs
-        with each.
-        """
+        """By device work: the launch of its graph, -1: a captured op runs with each launch."""
         launch, trace = self.links.launch, self.links.trace
-        graph = np.array(
-            [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in trace.names], np.bool_
-        )
+        graph = names_that(torchnames.launches_graph, trace.names)
         return np.where((launch >= 0) & graph[trace.events.name[launch]], launch, -1)
 
     def _leaves(self) -> Flags:
@@ -222,16 +213,14 @@ class Costs:
         ]
 
     def _on_host(self, kind: Int64s, inner: Flags) -> pd.DataFrame:
-        """A run for each op, with the self time of what in it has no formula; what only hands on
-        does no work.
-        """
+        """A run per op, with the self time of inner ops without a formula; wrappers do no work."""
         links, names = self.links, self.links.trace.names
         events, rows = links.trace.events, self.ops.rows
         kind = np.where(inner, _NOTHING, kind)
-        hands_on = np.array([bool(_HANDS_ON.match(str(name))) for name in names], np.bool_)
+        hands_on = names_that(_HANDS_ON.match, names)
         kind[(kind == 0) & hands_on[self.name]] = _NOTHING
         owner = self._owner(np.arange(len(rows)), kind)
-        own = np.bincount(
+        self_time = np.bincount(
             owner,
             np.maximum(nesting.self_times(self.ops.parent, events.duration[rows]), 0),
             len(rows),
@@ -243,7 +232,7 @@ class Costs:
                 "host": links.host[rows[op]],
                 "device": np.full(len(op), -1, np.int32),
                 "start": events.start[rows[op]],
-                "own": own[op],
+                "own": self_time[op],
                 "op": op,
                 "label": self.name[op],
                 "category": category,
@@ -253,9 +242,7 @@ class Costs:
         )
 
     def _parts(self, runs: pd.DataFrame) -> tuple[CostParts, CostRuns]:
-        """What the runs are runs of, an op with shapes and types of its inputs, and the runs with
-        what each cost.
-        """
+        """The `cost_parts`, ops with shapes and types of inputs, and the runs with their costs."""
         trace = self.links.trace
         op = runs["op"].to_numpy(np.int64)
         text = [np.where(op >= 0, trace.text_arg(arg, self.ops.rows)[op], -1) for arg in ARGS]
@@ -268,17 +255,17 @@ class Costs:
         for i, row in enumerate(first.tolist()):
             if category[row] >= _CODE[TRANSFER] or free[i]:
                 continue
-            given = (trace.strings[codes[row]] if codes[row] >= 0 else "" for codes in text)
-            if (cost := torch_costs.cost(str(trace.names[label[row]]), *given)) is not None:
+            inputs = (trace.strings[codes[row]] if codes[row] >= 0 else "" for codes in text)
+            if (cost := torch_costs.cost(str(trace.names[label[row]]), *inputs)) is not None:
                 flops[i], moved[i], dtypes[i] = cost
-        known = ~np.isnan(flops)
+        has_cost = ~np.isnan(flops)
         matrix = runs["matrix"].to_numpy(np.bool_)
         fits, part = unique_rows(
             label,
             category,
             text[0],
             text[1],
-            known[call].astype(np.int64),
+            has_cost[call].astype(np.int64),
             matrix.astype(np.int64),
             runs["host"].to_numpy(np.int64),
         )
@@ -307,42 +294,39 @@ def _shapes(text: str) -> str:
 
 
 def _precision(dtype: str, matrix: bool) -> str:
-    """What an op computes with, as data sheets of devices call it; float32 products on Tensor Cores
-    are TF32.
-    """
+    """The precision of an op, as data sheets name it; TF32 for float32 on Tensor Cores."""
     short = dtype.removeprefix("c10::").lower()
     if short == "float":
         return "tf32" if matrix else "float32"
-    return _PRECISIONS.get(
-        short,
-        (
-            "float8"
-            if short.startswith("float8")
-            else "complex"
-            if short.startswith("complex")
-            else short
-        ),
-    )
+    for family in ("float8", "complex"):
+        if short.startswith(family):
+            return family
+    return _PRECISIONS.get(short, short)
 
 
-_PRECISIONS = {"half": "float16", "double": "float64", "long int": "int64", "int": "int32", "short int": "int16",
-               "signed char": "int8", "unsigned char": "uint8"}  # fmt: skip
+_PRECISIONS = {
+    "half": "float16",
+    "double": "float64",
+    "long int": "int64",
+    "int": "int32",
+    "short int": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+}
 
 
 def _alone(links: Links, rows: Int64s, unknown: Flags) -> Int64s:
-    """Of device work of unknown cost the time in which its device ran no other, ps; 0 of all other
-    work.
-    """
+    """Time in which work of unknown cost was alone on its device, ps; 0 for other work."""
     events = links.trace.events
-    out = np.zeros(len(rows), np.int64)
+    alone = np.zeros(len(rows), np.int64)
     _, device = unique_rows(links.host[rows].astype(np.int64), pd.factorize(links.device[rows])[0])
-    for one in range(int(device.max(initial=-1)) + 1):
-        mine = np.flatnonzero(device == one)
-        mine = mine[np.argsort(events.start[rows[mine]], kind="stable")]
-        start, end = events.start[rows[mine]], events.end[rows[mine]]
-        lost = unknown[mine]
+    for device_index in range(int(device.max(initial=-1)) + 1):
+        on_device = np.flatnonzero(device == device_index)
+        on_device = on_device[np.argsort(events.start[rows[on_device]], kind="stable")]
+        start, end = events.start[rows[on_device]], events.end[rows[on_device]]
+        lost = unknown[on_device]
         # Only lengths count here, so it does not matter whether touching work is merged.
         known_work = Intervals.union(start[~lost], end[~lost])
         low, high = one_at_a_time(start[lost], end[lost])
-        out[mine[lost]] = (high - low) - known_work.covered_within(low, high)
-    return out
+        alone[on_device[lost]] = (high - low) - known_work.covered_within(low, high)
+    return alone

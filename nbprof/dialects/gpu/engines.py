@@ -1,5 +1,4 @@
-"""Iterations of inference engines, by the annotations that these make around each: how many
-requests and tokens it has, and of which kind.
+"""Requests and tokens of the iterations of inference engines, by their annotations.
 
 vLLM (`annotate_profile` in vllm/v1/worker/gpu_worker.py, around the model's run, without sampling):
 
@@ -33,7 +32,7 @@ PREFILL, DECODE, MIXED, IDLE = "prefill", "decode", "mixed", "idle"
 
 
 class Iteration(NamedTuple):
-    """What the annotation of an iteration says; kind "" and -1 where it doesn't.
+    """Facts in the annotation of an iteration; "" and -1 for those that are missing.
 
     Attributes
     ----------
@@ -56,8 +55,16 @@ class Iteration(NamedTuple):
 # Numbers of more digits count nothing.
 _N = r"(\d{1,12})"
 _VLLM = re.compile(
-    rf"execute_(?:\d{{1,12}}_)?context_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)_generation_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)\Z"
+    rf"execute_(?:\d{{1,12}}_)?context_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)"
+    rf"_generation_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)\Z"
 )
+_VLLM_KINDS = {
+    (True, True): MIXED,
+    (True, False): PREFILL,
+    (False, True): DECODE,
+    (False, False): IDLE,
+}
+"""Kind of an iteration by whether it has requests of prefill and of decode."""
 _VLLM_OLD = re.compile(rf"execute_new_{_N}_cached_{_N}\Z")
 _SGLANG = re.compile(rf"step\[([A-Z][A-Z_\d]*) bs={_N}((?: \w{{1,12}}=\d{{1,18}})*)\]\Z")
 _SGLANG_MODES = {
@@ -72,23 +79,21 @@ _SGLANG_MODES = {
 
 @lru_cache(maxsize=1 << 16)
 def annotated(name: str) -> Iteration | None:
-    """What the name of an annotation says about the iteration around which it is; None for another
-    name.
-    """
+    """The iteration that an annotation's name describes; None for another name."""
     if name.startswith("execute_"):
         return _of_vllm(name)
     return _of_sglang(name) if name.startswith("step[") else None
 
 
 def _of_vllm(name: str) -> Iteration | None:
-    if found := _VLLM.match(name):
-        context, context_tokens, generation, generation_tokens = map(int, found.groups())
-        kind = (MIXED if generation else PREFILL) if context else DECODE if generation else IDLE
+    if match := _VLLM.match(name):
+        context, context_tokens, generation, generation_tokens = map(int, match.groups())
+        kind = _VLLM_KINDS[bool(context), bool(generation)]
         return Iteration(
             kind, context + generation, context, context_tokens, generation, generation_tokens
         )
-    if found := _VLLM_OLD.match(name):
-        new, cached = map(int, found.groups())
+    if match := _VLLM_OLD.match(name):
+        new, cached = map(int, match.groups())
         if cached:
             return Iteration("", new + cached)
         return Iteration(PREFILL if new else IDLE, new, new, -1 if new else 0, 0, 0)
@@ -96,24 +101,29 @@ def _of_vllm(name: str) -> Iteration | None:
 
 
 def _of_sglang(name: str) -> Iteration | None:
-    found = _SGLANG.match(name)
-    if found is None or found[1].startswith("DRAFT"):
+    match = _SGLANG.match(name)
+    if match is None or match[1].startswith("DRAFT"):
         return None
-    kind, requests = _SGLANG_MODES.get(found[1], ""), int(found[2])
-    said = {key: int(value) for key, value in (pair.split("=") for pair in found[3].split())}
+    kind, requests = _SGLANG_MODES.get(match[1], ""), int(match[2])
+    counts: dict[str, int] = {}
+    for pair in match[3].split():
+        key, _, value = pair.partition("=")
+        counts[key] = int(value)
     if kind == PREFILL:
-        return Iteration(kind, requests, requests, said.get("toks", said.get("c_sq", -1)), 0, 0)
+        return Iteration(kind, requests, requests, counts.get("toks", counts.get("c_sq", -1)), 0, 0)
     if kind == DECODE:
-        # What is verified are tokens of a draft; a sequence that decodes has one.
-        return Iteration(kind, requests, 0, 0, requests, requests if found[1] == "DECODE" else -1)
+        # Verification computes the tokens of a draft; a decoding sequence computes one.
+        return Iteration(kind, requests, 0, 0, requests, requests if match[1] == "DECODE" else -1)
     if kind == MIXED:
-        return Iteration(kind, requests, *(said.get(key, -1) for key in ("c", "c_sq", "g", "g_sq")))
+        return Iteration(
+            kind, requests, *(counts.get(key, -1) for key in ("c", "c_sq", "g", "g_sq"))
+        )
     return Iteration(kind, requests) if kind != IDLE else Iteration(kind, requests, 0, 0, 0, 0)
 
 
-def labels(said: list[Iteration]) -> list[str]:
-    """What the steps are called: `decode 12`; an iteration of unknown kind is `iteration 12`."""
-    return [f"{one.kind or 'iteration'} {i}" for i, one in enumerate(said)]
+def labels(iterations: list[Iteration]) -> list[str]:
+    """Names of the steps: `decode 12`, or `iteration 12` for an unknown kind."""
+    return [f"{iteration.kind or 'iteration'} {i}" for i, iteration in enumerate(iterations)]
 
 
 COUNTS = Iteration._fields[1:]

@@ -1,17 +1,17 @@
 """The steps of a Kineto trace, and which of them each instant of work counts for.
 
-A step lasts from the end of the one before, or its own begin on the host where that is later, to
-its end on the host or the end of the last device work launched in it, whichever is later: so steps
-neither overlap nor leave work out that the device still had to do.
+A step lasts from the later of the end of the previous step and its begin on the host, to the later
+of its end on the host and the end of the last device work launched in it. So steps do not overlap,
+and include all work of the device.
 
-What the device still had to do when the recording began was launched in steps that nothing is known
-of. It stands for the step before the first, which begins when the last of it ends, and counts for
-none.
+Device work that was pending when the recording began was launched in unknown steps. It belongs to
+the step before the first, which begins when that work ends, and counts for none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,14 +23,17 @@ from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.iterations import Placed, first_events
+from nbprof.dialects.lookups import names_that, of_host
 from nbprof.display import wording
 
 _MARKS = ("ProfilerStep", torchnames.OTHER_STEP, "Optimizer.step#", "enumerate(")
 
 
 def find(links: Links, *, batches: bool = True) -> Steps:
-    """The steps: iterations of an inference engine, or `ProfilerStep#N`; else a host's optimizer
-    steps or the batches that it asked for.
+    """Finds the steps: iterations of an engine, marks, optimizer steps, or batches.
+
+    A host uses the first kind of these that it has; batches only with `batches`, since something
+    better may be known of the loop that asked for them.
 
     Without `batches` these are no steps: something better is known of the loop that asked for them.
     """
@@ -57,7 +60,7 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
     )
     start, end, matched = _with_device(links, 0, iterations.start, iterations.end)
     none = np.zeros(len(start), np.int64)
-    found = Steps(
+    steps = Steps(
         none,
         np.arange(len(start)),
         marks,
@@ -67,68 +70,55 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
         iterations.end,
         iterations.names,
     )
-    lost_work.mark(links, 0, found, matched)
-    return found
+    lost_work.mark(links, 0, steps, matched)
+    return steps
 
 
 def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     trace, events = links.trace, links.trace.events
-    named = [*np.flatnonzero([n.startswith(_MARKS) for n in trace.names])]
+    marking = names_that(lambda name: name.startswith(_MARKS), trace.names)
     rows = links.rows(ANNOTATION)
-    rows = rows[np.isin(events.name[rows], named) & (links.host[rows] == host)]
-    names = [str(trace.names[c]) for c in events.name[rows].tolist()]
-    notes: list[Note] = []
-    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
-    if (engine := serving.find(links, host)) is not None:
-        notes.append(
-            Note(
-                "info",
-                f"Steps{where} are the {len(engine.marks):,} iterations of an inference engine, by"
-                f" its {engine.what}.",
-            )
-        )
-        return of_marks(
-            links,
-            host,
-            engine.marks,
-            engine.begun,
-            engine.done,
-            engines.labels(engine.said),
-            notes,
-            engine.said,
-        )
-    marks = rows[[bool(torchnames.STEP.match(n)) for n in names]] if names else rows
-    if len(marks):
-        marks = one_thread(links, marks)
-        start, end = events.start[marks], events.end[marks]
-        labels = [_label(str(trace.names[c])) for c in events.name[marks].tolist()]
-    else:
-        turns = rows[[bool(torchnames.OPTIMIZER.match(n)) for n in names]] if names else rows
-        turns = _last_of_cycle(links, turns)
-        if len(turns) >= 2:
-            end = events.end[turns]
-            start = np.append(_first_work(links, turns[0]), end[:-1])
-            what, text = "step", f"the {len(turns)} optimizer steps"
-        elif not batches:
-            return None
-        else:
-            turns = rows[[bool(torchnames.LOADER.match(n)) for n in names]] if names else rows
-            turns = one_thread(links, turns)
-            if len(turns) < 2:
-                return None
-            start = events.start[turns]
-            end = np.append(start[1:], _last_work(links, turns[-1]))
-            what, text = (
-                "batch",
-                f"the {len(turns)} batches that the loop requested from its DataLoader",
-            )
-        marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
+    rows = rows[marking[events.name[rows]] & (links.host[rows] == host)]
+    names = trace.names[events.name[rows]]
+    suffix = of_host(trace, host)
+    engine = serving.find(links, host)
+    if engine is not None:
         text = (
-            f"The profile has no ProfilerStep{where}: steps are taken from {text}. prof.step()"
-            " marks them exactly."
+            f"Steps{suffix} are the {len(engine.marks):,} iterations of an inference engine, by"
+            f" its {engine.noun}."
         )
-        notes.append(Note("info", text))
-    return of_marks(links, host, marks, start, end, labels, notes)
+        labels = engines.labels(engine.iterations)
+        marks = Marks(engine.marks, engine.begun, engine.done, labels, engine.iterations)
+        return of_marks(links, host, marks, [Note("info", text)])
+    steps = rows[names_that(torchnames.STEP.match, names)]
+    if len(steps):
+        steps = one_thread(links, steps)
+        labels = [_label(str(trace.names[c])) for c in events.name[steps].tolist()]
+        marks = Marks(steps, events.start[steps], events.end[steps], labels)
+        return of_marks(links, host, marks, [])
+    turns = rows[names_that(torchnames.OPTIMIZER.match, names)]
+    turns = _last_of_cycle(links, turns)
+    if len(turns) >= 2:
+        end = events.end[turns]
+        start = np.append(_first_work(links, turns[0]), end[:-1])
+        noun, text = "step", f"the {len(turns)} optimizer steps"
+    elif not batches:
+        return None
+    else:
+        turns = rows[names_that(torchnames.LOADER.match, names)]
+        turns = one_thread(links, turns)
+        if len(turns) < 2:
+            return None
+        start = events.start[turns]
+        end = np.append(start[1:], _last_work(links, turns[-1]))
+        noun = "batch"
+        text = f"the {len(turns)} batches that the loop requested from its DataLoader"
+    text = (
+        f"The profile has no ProfilerStep{suffix}: steps are taken from {text}. prof.step()"
+        " marks them exactly."
+    )
+    labels = [f"{noun} {i}" for i in range(len(turns))]
+    return of_marks(links, host, Marks(turns, start, end, labels), [Note("info", text)])
 
 
 def _label(name: str) -> str:
@@ -138,95 +128,110 @@ def _label(name: str) -> str:
     return f"{kind} {number}"
 
 
-def of_marks(
-    links: Links,
-    host: int,
-    marks: Int64s,
-    start: Int64s,
-    end: Int64s,
-    labels: list[str],
-    notes: list[Note],
-    iterations: Sequence[engines.Iteration] = (),
-) -> Steps:
-    """The steps of a host by what marks them, with the device work that each launched.
+@dataclass(frozen=True)
+class Marks:
+    """The marks of a host's steps: events of one lane in time order.
+
+    Attributes
+    ----------
+    event : int64[n]
+    start, end : int64[n]
+        Begin and end of each step on the host, ps.
+    labels : list of str
+    iterations : sequence of Iteration
+        Iterations of an inference engine, if the steps are those.
+    """
+
+    event: Int64s
+    start: Int64s
+    end: Int64s
+    labels: list[str]
+    iterations: Sequence[engines.Iteration] = ()
+
+
+def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
+    """The steps of a host by its marks, with the device work that each launched.
 
     Parameters
     ----------
     links : Links
     host : int
-    marks : int64[n]
-        Events of one lane, in time order.
-    start, end : int64[n]
-        When the host began and ended each, ps.
-    labels : list of str
+    marks : Marks
     notes : list of Note
         Lines for the receipt, to which those about the steps are added.
-    iterations : sequence of Iteration
-        What an inference engine ran in each, where that is what they are.
     """
-    where = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
-    broken = "" if iterations else by_ops(links, marks, start, end)
-    begun, done = start, end
-    start, end, matched = _with_device(links, host, start, end)
+    suffix = of_host(links.trace, host)
+    start, end, matched = _with_device(links, host, marks.start, marks.end)
     group = np.arange(len(start))
-    if hidden := [
-        name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0
-    ]:
-        listed = ", ".join(hidden[:4]) + (
-            f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else ""
-        )
-        one = len(hidden) == 1
-        ended = (
-            "ended while the device was still running the previous one, and launched nothing that"
-            " ran later"
-        )
-        if not (links.host[links.work] == host).any():
-            # Nothing but the marks themselves can hide a step.
-            ended = "ended no later than the previous one, or as soon as it began"
-        notes.append(
-            Note(
-                "warning",
-                f"{'A step' if one else f'{len(hidden):,} steps'}{where} {ended}:"
-                f" {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own"
-                f" and {'is' if one else 'are'} not listed ({listed}).",
-            )
-        )
-    # One iteration may have a tenth of the work of another, unless they are alike.
-    alike = np.array(
-        [i for i, one in enumerate(iterations) if one == iterations[-1]] if iterations else group,
-        np.int64,
-    )
-    cut, last = by_work(matched[alike])
-    cut = len(group) - int(alike[-cut]) if cut else 0
-    if not cut:
-        last = broken or _runs_on(links, host, marks, begun, done)
-        cut = int(bool(last))
-    if cut:
-        text = f"The last step{where} was" if cut == 1 else f"The last {cut} steps{where} were"
-        notes.append(
-            Note(
-                "warning",
-                f"{text} cut off by the end of the recording ({last}): shown, but not averaged.",
-            )
-        )
-    last_ones = {(host, int(g)) for g in group[len(group) - cut :]}
-    said = {(host, i): one for i, one in enumerate(iterations)}
-    found = Steps(
+    hidden = [label for label, length in zip(marks.labels, end - start, strict=True) if length <= 0]
+    if hidden:
+        notes.append(_hidden_note(links, host, suffix, hidden))
+    truncated, evidence = _truncated(links, host, marks, matched)
+    if truncated:
+        text = f"The last step{suffix} was"
+        if truncated > 1:
+            text = f"The last {truncated} steps{suffix} were"
+        text += f" cut off by the end of the recording ({evidence}): shown, but not averaged."
+        notes.append(Note("warning", text))
+    steps = Steps(
         np.full(len(start), host),
         group,
-        marks,
+        marks.event,
         start,
         end,
-        begun,
-        done,
-        labels,
-        last_ones,
+        marks.start,
+        marks.end,
+        marks.labels,
+        {(host, int(g)) for g in group[len(group) - truncated :]},
         set(),
         notes,
-        said,
+        {(host, i): iteration for i, iteration in enumerate(marks.iterations)},
     )
-    lost_work.mark(links, host, found, matched)
-    return found
+    lost_work.mark(links, host, steps, matched)
+    return steps
+
+
+def _hidden_note(links: Links, host: int, suffix: str, hidden: list[str]) -> Note:
+    """The warning on steps without any time; `hidden` are their names."""
+    listed = ", ".join(hidden[:4])
+    if len(hidden) > 4:
+        listed += f" and {len(hidden) - 4:,} more"
+    ended = (
+        "ended while the device was still running the previous one, and launched nothing that"
+        " ran later"
+    )
+    if not (links.host[links.work] == host).any():
+        # Without device work only the marks themselves can hide a step.
+        ended = "ended no later than the previous one, or as soon as it began"
+    if len(hidden) == 1:
+        text = f"A step{suffix} {ended}: it has no time of its own and is not listed ({listed})."
+    else:
+        text = (
+            f"{len(hidden):,} steps{suffix} {ended}: they have no time of their own and are not"
+            f" listed ({listed})."
+        )
+    return Note("warning", text)
+
+
+def _truncated(links: Links, host: int, marks: Marks, matched: Int64s) -> tuple[int, str]:
+    """Number of steps at the end that the recording cut off, and the evidence; 0 and '' for none.
+
+    `matched` is the number of device events of each step.
+    """
+    count = len(marks.event)
+    comparable = np.arange(count)
+    if marks.iterations:
+        # An iteration may have a tenth of the work of another, unless they are alike.
+        last = marks.iterations[-1]
+        alike = [i for i, iteration in enumerate(marks.iterations) if iteration == last]
+        comparable = np.array(alike, np.int64)
+    incomplete, evidence = by_work(matched[comparable])
+    if incomplete:
+        return count - int(comparable[-incomplete]), evidence
+    if not marks.iterations:
+        evidence = by_ops(links, marks.event, marks.start, marks.end)
+    evidence = evidence or _runs_on(links, host, marks)
+    return int(bool(evidence)), evidence
 
 
 # A last step this many times as long as any before it, and without work for most of that, goes on
@@ -234,29 +239,23 @@ def of_marks(
 _RUNS_ON, _FEWEST_BEFORE = 100, 3
 
 
-def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s) -> str:
-    """What says that the last marker goes on long after the last work of its step, '' where nothing
-    does.
-    """
-    length = done - begun
+def _runs_on(links: Links, host: int, marks: Marks) -> str:
+    """Evidence that the last marker goes on long after the work of its step, '' for none."""
+    length = marks.end - marks.start
     if len(length) <= _FEWEST_BEFORE or length[-1] < _RUNS_ON * length[:-1].max():
         return ""
     events = links.trace.events
     rows = np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work])
-    rows = rows[(links.host[rows] == host) & ~np.isin(rows, marks)]
-    last = int(events.end[rows].max(initial=int(begun[-1])))
-    idle = int(done[-1]) - last
-    return (
-        f"its marker goes on for {wording.millis(idle / 1e9)} after its last work"
-        if 2 * idle > length[-1]
-        else ""
-    )
+    rows = rows[(links.host[rows] == host) & ~np.isin(rows, marks.event)]
+    last = int(events.end[rows].max(initial=int(marks.start[-1])))
+    idle = int(marks.end[-1]) - last
+    if 2 * idle <= length[-1]:
+        return ""
+    return f"its marker goes on for {wording.millis(idle / 1e9)} after its last work"
 
 
 def one_thread(links: Links, rows: Int64s) -> Int64s:
-    """Those events that lie on the lane with most of them, in time order, each after the end of the
-    one before.
-    """
+    """Events on the lane with most of them, in time order, without those inside others."""
     events = links.trace.events
     if not len(rows):
         return rows
@@ -269,15 +268,13 @@ def one_thread(links: Links, rows: Int64s) -> Int64s:
 
 
 def _last_of_cycle(links: Links, rows: Int64s) -> Int64s:
-    """Of several optimizers that step in turn, the one that ends the turn: the most frequent, of
-    equals the last to begin.
-    """
+    """The last of several optimizers in turn: the most frequent, or the last to begin."""
     events = links.trace.events
     if not len(rows):
         return rows
     codes, first, counts = np.unique(events.name[rows], return_index=True, return_counts=True)
-    most = np.flatnonzero(counts == counts.max())
-    last = most[np.argmax(events.start[rows[first[most]]])]
+    frequent = np.flatnonzero(counts == counts.max())
+    last = frequent[np.argmax(events.start[rows[first[frequent]]])]
     return one_thread(links, rows[events.name[rows] == codes[last]])
 
 
@@ -301,19 +298,19 @@ def _with_device(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Steps stretched over the device work launched in them, and how many events of it each has."""
     events, work = links.trace.events, links.work
-    mine = np.flatnonzero((links.host[work] == host) & ~links.earlier)
-    launch = links.launch[mine]
-    begun = np.where(launch >= 0, events.start[launch], events.start[work[mine]])
-    at = np.searchsorted(start, begun, side="right") - 1
-    within = (at >= 0) & (begun < end[at])
+    host_work = np.flatnonzero((links.host[work] == host) & ~links.earlier)
+    launch = links.launch[host_work]
+    begun = np.where(launch >= 0, events.start[launch], events.start[work[host_work]])
+    step = np.searchsorted(start, begun, side="right") - 1
+    within = (step >= 0) & (begun < end[step])
     last = end.copy()
-    np.maximum.at(last, at[within], events.end[work[mine[within]]])
+    np.maximum.at(last, step[within], events.end[work[host_work[within]]])
     # On a stream that runs nothing of the recording, old work delays nothing.
     old = work[(links.host[work] == host) & links.earlier]
-    old = old[np.isin(events.lane[old], events.lane[work[mine]])]
+    old = old[np.isin(events.lane[old], events.lane[work[host_work]])]
     free = int(events.end[old].max(initial=np.iinfo(np.int64).min))
     first, last = one_at_a_time(np.maximum(start, free), np.maximum(last, free))
-    return first, last, np.bincount(at[within], minlength=len(start))
+    return first, last, np.bincount(step[within], minlength=len(start))
 
 
 # The last steps of a recording are cut where less than this part of the device events of the step
@@ -322,8 +319,7 @@ WHOLE_STEP = 0.8
 
 
 def by_work(matched: Int64s) -> tuple[int, str]:
-    """How many steps at the end have fewer device events than a whole one, and a sentence's part
-    that says so; 0 and '' for none.
+    """Number of incomplete steps at the end by their device events, and the evidence; 0 and ''.
 
     Parameters
     ----------
@@ -334,20 +330,16 @@ def by_work(matched: Int64s) -> tuple[int, str]:
     while last > 1 and matched[last - 1] < WHOLE_STEP * matched[last - 2]:
         last -= 1
     # A loop whose steps shrink all the way down says nothing about its end.
-    cut = len(matched) - last if last > 1 else 0
-    return (
-        cut,
-        (
-            f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the previous step"
-            if cut
-            else ""
-        ),
-    )
+    if last in (1, len(matched)):
+        return 0, ""
+    evidence = f"{matched[-1]:,} device events against {matched[last - 1]:,} in the previous step"
+    return len(matched) - last, evidence
 
 
 def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
-    """What says that the host broke off in the last step, '' where nothing does: it ran the first
-    ops of the steps before, and no others.
+    """Evidence that the last step ran only the first ops of the steps before, '' for none.
+
+    A step that equals any step before is complete: some loops run a check after every few steps.
 
     That holds for a step as well that follows two with a check behind their training, so it must
     not equal any step before.
@@ -382,8 +374,6 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
         return ""
     if len(before) == 1 and n >= WHOLE_STEP * count[-2]:
         return ""
-    return (
-        f"it ran the first {n:,} of the previous step's {count[-2]:,} ops"
-        if n > 1
-        else "it ran only the first op of the previous step"
-    )
+    if n == 1:
+        return "it ran only the first op of the previous step"
+    return f"it ran the first {n:,} of the previous step's {count[-2]:,} ops"

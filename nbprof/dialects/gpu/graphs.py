@@ -1,13 +1,12 @@
-"""Replays of CUDA and HIP graphs: the node of a graph that each piece of device work is, and the
-call that was captured as that node.
+"""Replays of CUDA and HIP graphs: the node of each piece of device work, and its captured call.
 
 While a graph is captured, its calls are recorded with the ops and the Python code that make them,
-and nothing runs. What a replay runs states the call that launched the graph and, with CUDA, graph
+and nothing runs. The work of a replay states the call that launched the graph and, with CUDA, graph
 and node (`graph id`, `graph node id`). Nodes are numbered as they are captured, and keep their
-numbers in the graph that runs, on which PyTorch's `torch.cuda._graph_annotations` relies, too: in
+numbers in the graph that runs; PyTorch's `torch.cuda._graph_annotations` relies on this as well. In
 this order the work of a replay is the calls of the capture. HIP states no nodes: there the order of
-the work counts, and the calls state their kernels. Where several captures fit a graph, only that in
-which they agree is said of it.
+the work counts, and the calls state their kernels. If several captures fit a graph, it gets only
+the facts in which they agree.
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.captures import Capture, Origin, Originate
 from nbprof.dialects.gpu.lanes import COPY, FILL, KERNEL, Kinds
 from nbprof.dialects.gpu.nest import Nest
+from nbprof.dialects.lookups import names_that
 from nbprof.formats.chrome.graph_annotations import MODULES, NAMES, Said
 
 MOST_BETWEEN_NODES_PS = 10_000_000
-"""A longer gap between nodes of a replay is none that recording makes."""
+"""The longest gap between nodes of a replay that recording causes."""
 _KIND = {torchnames.LAUNCH: KERNEL, torchnames.COPY: COPY, torchnames.FILL: FILL}
 
 
 class Launched(Protocol):
-    """Device work and the calls that launched it: what is needed of `Links`."""
+    """Device work and the calls that launched it: the part of `Links` that graphs need."""
 
     trace: Trace
     kind: Kinds
@@ -83,63 +83,65 @@ class Launched(Protocol):
 
 
 def captures(links: Launched) -> list[Capture]:
-    """The captures of a trace that were recorded whole, and whose order is known."""
+    """The captures of a trace that are complete, and whose calls have an order."""
     trace, events = links.trace, links.trace.events
     rows, begin, end = links.captures
     if not len(rows):
         return []
-    ends = [
-        found is not None and found[1] == "End"
-        for found in (torchnames.CAPTURE.match(str(name)) for name in trace.names)
-    ]
-    is_end = np.array(ends, np.bool_)[events.name]
-    whole = ~is_end[rows] & np.isin(end, events.end[links.calls[is_end[links.calls]]])
+    is_end = names_that(_ends_capture, trace.names)[events.name]
+    complete = ~is_end[rows] & np.isin(end, events.end[links.calls[is_end[links.calls]]])
     kinds = np.array(
         [_KIND.get(torchnames.call_kind(str(name)), 0) for name in trace.names], np.int64
     )
     taken = links.calls[links.captured]
     op = links.call_op[links.captured]
-    stated = trace.text_arg("kernel", taken)
-    out = []
+    stated_kernel = trace.text_arg("kernel", taken)
+    result = []
     for row, first, last in zip(
-        rows[whole].tolist(), begin[whole].tolist(), end[whole].tolist(), strict=True
+        rows[complete].tolist(), begin[complete].tolist(), end[complete].tolist(), strict=True
     ):
-        mine = np.flatnonzero(
+        in_capture = np.flatnonzero(
             (links.host[taken] == links.host[row])
             & (events.start[taken] >= first)
             & (events.start[taken] < last)
         )
-        mine = mine[np.argsort(events.start[taken[mine]], kind="stable")]
-        calls = taken[mine]
+        in_capture = in_capture[np.argsort(events.start[taken[in_capture]], kind="stable")]
+        calls = taken[in_capture]
         lanes = events.lane[calls]
         at_once = (lanes[1:] != lanes[:-1]) & (events.start[calls][1:] < events.end[calls][:-1])
-        # A graph within the graph has nodes of its own, and calls at the same time have no order.
+        # A nested graph has separate nodes, and simultaneous calls have no order.
         if not len(calls) or at_once.any() or (kinds[events.name[calls]] == 0).any():
             continue
         ops = [
-            "" if at < 0 else str(trace.names[events.name[links.ops.rows[at]]])
-            for at in op[mine].tolist()
+            "" if position < 0 else str(trace.names[events.name[links.ops.rows[position]]])
+            for position in op[in_capture].tolist()
         ]
-        kernels = [
-            trace.strings[code]
-            if code >= 0
-            else name
-            if name.startswith("triton_") and kind == KERNEL
-            else ""
-            for code, name, kind in zip(
-                stated[mine].tolist(), ops, kinds[events.name[calls]].tolist(), strict=True
-            )
-        ]
-        out.append(
+        kinds_of_calls = kinds[events.name[calls]].tolist()
+        kernels = []
+        for code, op_name, kind in zip(
+            stated_kernel[in_capture].tolist(), ops, kinds_of_calls, strict=True
+        ):
+            if code >= 0:
+                kernels.append(trace.strings[code])
+            elif op_name.startswith("triton_") and kind == KERNEL:
+                kernels.append(op_name)
+            else:
+                kernels.append("")
+        result.append(
             Capture(
-                kinds[events.name[calls]].tolist(),
+                kinds_of_calls,
                 kernels,
                 host=int(links.host[row]),
                 end_ps=last,
                 calls=calls,
             )
         )
-    return out
+    return result
+
+
+def _ends_capture(name: str) -> bool:
+    match = torchnames.CAPTURE.match(name)
+    return match is not None and match[1] == "End"
 
 
 class Graphs:
@@ -149,36 +151,33 @@ class Graphs:
     ----------
     links : Links
     originate : callable
-        Finds where calls of a trace come from.
-    given : sequence of Capture
-        Of other traces.
+        Finds the origins of calls of a trace.
+    other_captures : sequence of Capture
+        Captures of other traces.
     annotations : mapping of int to mapping of int to Said
-        What files beside the trace say of nodes, by host and by node as a replay states it.
+        Annotations of nodes in files next to the trace, by host and by stated node.
     """
 
     def __init__(
         self,
         links: Launched,
         originate: Originate,
-        given: Sequence[Capture] = (),
+        other_captures: Sequence[Capture] = (),
         annotations: Mapping[int, Mapping[int, Said]] | None = None,
     ) -> None:
         self.links = links
         self._originate = originate
-        self._given = given
+        self._other_captures = other_captures
         self._annotations = annotations or {}
 
     @cached_property
-    def at(self) -> Int64s:
-        """int64[r]: positions in `links.work` of what replays ran."""
+    def positions(self) -> Int64s:
+        """int64[r]: positions in `links.work` of the work of replays."""
         links = self.links
         launched = np.zeros(len(links.work), np.bool_)
-        graph = np.array(
-            [torchnames.call_kind(str(name)) == torchnames.GRAPH for name in links.trace.names],
-            np.bool_,
-        )
-        known = links.launch >= 0
-        launched[known] = graph[links.trace.events.name[links.launch[known]]]
+        graph = names_that(torchnames.launches_graph, links.trace.names)
+        has_launch = links.launch >= 0
+        launched[has_launch] = graph[links.trace.events.name[links.launch[has_launch]]]
         return np.flatnonzero(launched | (self._stated_node > 0))
 
     @cached_property
@@ -187,14 +186,12 @@ class Graphs:
 
     @cached_property
     def _table(self) -> tuple[pd.DataFrame, Int64s, Int64s]:
-        """One row a node: host, graph, node, first piece of work; and the node and the replay of
-        each of `at`.
-        """
+        """`nodes`, and the node and the replay of each of `positions`."""
         links, events = self.links, self.links.trace.events
-        work = links.work[self.at]
-        host, node = links.host[work].astype(np.int64), self._stated_node[self.at].copy()
+        work = links.work[self.positions]
+        host, node = links.host[work].astype(np.int64), self._stated_node[self.positions].copy()
         graph = links.trace.arg("graph id", rows=work)
-        # What CUPTI calls the id of a node is that of its graph and its number in it.
+        # CUPTI's id of a node is the id of its graph and its number in it.
         graph = np.where((graph < 0) & (node >= 1 << 32), node >> 32, graph)
         correlation = links.correlation[work]
         replay = np.asarray(pd.factorize(correlation + (host << 48))[0], np.int64)
@@ -202,13 +199,14 @@ class Graphs:
         if len(unstated):
             self._by_order(unstated, replay, events.name[work], events.start[work], graph, node)
         keys = pd.DataFrame({"host": host, "graph": graph, "node": node})
-        keys["stated"] = self._stated_node[self.at] > 0
-        of = np.asarray(
+        keys["stated"] = self._stated_node[self.positions] > 0
+        node_of_row = np.asarray(
             keys.groupby(["host", "stated", "graph", "node"], sort=True).ngroup(), np.int64
         )
-        first = np.full(int(of.max(initial=-1)) + 1, -1, np.int64)
-        first[of[::-1]] = np.arange(len(of))[::-1]
-        return keys.iloc[first].assign(at=self.at[first]).reset_index(drop=True), of, replay
+        first = np.full(int(node_of_row.max(initial=-1)) + 1, -1, np.int64)
+        first[node_of_row[::-1]] = np.arange(len(node_of_row))[::-1]
+        nodes = keys.iloc[first].assign(first=self.positions[first]).reset_index(drop=True)
+        return nodes, node_of_row, replay
 
     @staticmethod
     def _by_order(
@@ -219,8 +217,9 @@ class Graphs:
         graph: Int64s,
         node: Int64s,
     ) -> None:
-        """Numbers graphs and nodes that the file does not: replays of the same kernels in the same
-        order are of one graph.
+        """Numbers graphs and nodes in place that the file does not number.
+
+        Replays of the same kernels in the same order belong to one graph.
         """
         order = rows[np.lexsort((start[rows], replay[rows]))]
         seen: dict[bytes, int] = {}
@@ -230,31 +229,31 @@ class Graphs:
 
     @property
     def nodes(self) -> pd.DataFrame:
-        """One row a node: `host graph node stated at`; `at` is the first piece of work that was it,
-        a position in `links.work`.
+        """One row per node: `host graph node stated first`.
+
+        `first` is its first piece of work, a position in `links.work`.
         """
         return self._table[0]
 
     @property
     def node(self) -> Int64s:
-        """int64[r]: the row of `nodes` that each of `at` is."""
+        """int64[r]: the row of `nodes` of each of `positions`."""
         return self._table[1]
 
     @property
     def replay(self) -> Int64s:
-        """int64[r]: which replay each of `at` is of."""
+        """int64[r]: the replay of each of `positions`."""
         return self._table[2]
 
     @cached_property
     def gaps(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Moments between nodes of one replay in which none of them runs: the node before each,
-        begin and end.
+        """Short gaps between the nodes of a replay: the node before each, begin and end.
 
-        Recording each node by itself takes some microseconds between two; without that they follow
-        each other at once. What takes longer is a wait of the graph itself.
+        Recording each node by itself takes some microseconds between two; without it they follow
+        each other at once. A longer gap is a wait of the graph itself.
         """
         events = self.links.trace.events
-        work = self.links.work[self.at]
+        work = self.links.work[self.positions]
         device = np.maximum(self.links.device[work].astype(np.int64), 0)
         order = np.lexsort((events.start[work], device, self.replay))
         rows, key = work[order], (self.replay << 16 | device)[order]
@@ -264,9 +263,7 @@ class Graphs:
 
     @cached_property
     def _matched(self) -> tuple[Int64s, list[Origin], dict[str, int]]:
-        """By node the captured call (-1) and the origin where that is not a call of this trace; and
-        how many graphs went how.
-        """
+        """By node the captured call (-1), else its origin; and the number of graphs by outcome."""
         links = self.links
         nodes = self.nodes
         call = np.full(len(nodes), -1, np.int64)
@@ -274,41 +271,40 @@ class Graphs:
         counts = dict.fromkeys(("captured", "several", "unknown"), 0)
         if not len(nodes):
             return call, origins, counts
-        own = captures(links)
+        trace_captures = captures(links)
         names, events = links.trace.names, links.trace.events
-        begins = pd.Series(events.start[links.work[self.at]]).groupby(self.node).min().to_numpy()
+        starts = pd.Series(events.start[links.work[self.positions]])
+        begins = starts.groupby(self.node).min().to_numpy()
         for rows in self._rows_of_graphs():
             host = int(nodes["host"].iloc[rows[0]])
-            work = links.work[nodes["at"].to_numpy()[rows]]
+            work = links.work[nodes["first"].to_numpy()[rows]]
             kernels = [str(name) for name in names[events.name[work]]]
-            # AMD's runtime has kernels that do what was captured as a copy or a fill.
-            of_kernels = [
-                (FILL if "fill" in name else COPY) if copies.blit(name) else KERNEL
-                for name in kernels
-            ]
             kinds = [
-                of if kind == KERNEL else kind
-                for kind, of in zip(links.kind[work].tolist(), of_kernels, strict=True)
+                _captured_kind(kind, name)
+                for kind, name in zip(links.kind[work].tolist(), kernels, strict=True)
             ]
             begun = begins[rows].min()
             fitting = [
-                one
-                for one in own
-                if one.host == host and one.end_ps <= begun and one.fits(kinds, kernels)
+                capture
+                for capture in trace_captures
+                if capture.host == host and capture.end_ps <= begun and capture.fits(kinds, kernels)
             ]
-            fitting = fitting or [one for one in self._given if one.fits(kinds, kernels)]
+            if not fitting:
+                fitting = [c for c in self._other_captures if c.fits(kinds, kernels)]
             if not fitting:
                 counts["unknown"] += 1
                 continue
-            said = self._said(fitting)
-            if not fitting[-1].origins and all(one == said[-1] for one in said):
+            origins_of_captures = self._origins_of(fitting)
+            if not fitting[-1].origins and all(
+                origin == origins_of_captures[-1] for origin in origins_of_captures
+            ):
                 call[rows] = fitting[-1].calls
                 counts["captured"] += 1
                 continue
-            for row, each in zip(rows.tolist(), zip(*said, strict=True), strict=True):
-                origins[row] = Origin(
-                    *(texts[0] if len(set(texts)) == 1 else "" for texts in zip(*each, strict=True))
-                )
+            for row, candidates in zip(
+                rows.tolist(), zip(*origins_of_captures, strict=True), strict=True
+            ):
+                origins[row] = _common_origin(candidates)
             counts["captured" if any(origins[row].op for row in rows.tolist()) else "several"] += 1
         return call, origins, counts
 
@@ -318,91 +314,96 @@ class Graphs:
         border = np.any([key[1:] != key[:-1] for key in keys], axis=0)
         return np.split(np.arange(len(self.nodes)), np.flatnonzero(border) + 1)
 
-    def _said(self, fitting: Sequence[Capture]) -> list[list[Origin]]:
-        """The origins of the calls of each of some captures; one alone that is of this trace need
-        not say them.
-        """
+    def _origins_of(self, fitting: Sequence[Capture]) -> list[list[Origin]]:
+        """Origins of the calls of each capture; empty for a single one of this trace."""
         if len(fitting) == 1:
             return [fitting[0].origins]
-        return [one.origins or self._originate(self.links, one.calls) for one in fitting]
+        return [
+            capture.origins or self._originate(self.links, capture.calls) for capture in fitting
+        ]
 
     @cached_property
     def call(self) -> Int64s:
         """int64[w]: the call that was captured as each piece of work, -1."""
-        out = np.full(len(self.links.work), -1, np.int64)
-        out[self.at] = self._matched[0][self.node]
-        return out
+        calls = np.full(len(self.links.work), -1, np.int64)
+        calls[self.positions] = self._matched[0][self.node]
+        return calls
 
     @cached_property
     def origin(self) -> npt.NDArray[np.object_]:
-        """object[n]: what is known of each node beside its call, an `Origin`."""
-        out = np.empty(len(self.nodes), object)
+        """object[n]: the `Origin` of each node whose call is not in this trace."""
+        result = np.empty(len(self.nodes), object)
         for row, origin in enumerate(self._matched[1]):
-            out[row] = origin
-        return out
+            result[row] = origin
+        return result
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many graphs go by what was captured, how many fit several captures that do not agree,
-        and of how many none was found.
-        """
+        """Number of graphs that fit a capture, several that disagree ("several"), or none."""
         return self._matched[2]
 
     @cached_property
     def annotated(self) -> tuple[Int64s, list[Said]]:
-        """What PyTorch's annotations say of each of `at`: int64[r] places in a list, of which the
-        first says nothing.
+        """PyTorch's annotations of each of `positions`: int64[r] indices into a list.
 
-        `torch.cuda._annotate_cuda_graph_trace` writes them into the args of a trace; what these do
-        not say, files beside it may.
+        The first of the list is empty. `torch.cuda._annotate_cuda_graph_trace` writes annotations
+        into the args of a trace; files next to the trace fill in the rest.
         """
-        of_node = self._beside[0]
-        trace, rows = self.links.trace, self.links.work[self.at]
-        stated = self._stated_node[self.at] > 0
+        of_node = self._from_sidecars[0]
+        trace, rows = self.links.trace, self.links.work[self.positions]
+        has_node_id = self._stated_node[self.positions] > 0
         keys = [key for key in (*NAMES, *MODULES) if key in trace.args]
-        told = np.stack(
-            [self.node, *(np.where(stated, trace.text_arg(key, rows=rows), -1) for key in keys)]
-        )
-        cases, case = np.unique(told, axis=1, return_inverse=True)
-        known_as = {Said(): 0}
-        places = []
+        columns = [self.node]
+        for key in keys:
+            columns.append(np.where(has_node_id, trace.text_arg(key, rows=rows), -1))
+        cases, case = np.unique(np.stack(columns), axis=1, return_inverse=True)
+        numbers = {Said(): 0}
+        number_of_case = []
         for node, *codes in cases.T.tolist():
             texts = {
                 key: trace.strings[code] for key, code in zip(keys, codes, strict=True) if code >= 0
             }
             name = next((texts[key] for key in NAMES if key in texts), of_node[node].name)
             module = next((texts[key] for key in MODULES if key in texts), of_node[node].module)
-            places.append(known_as.setdefault(Said(name, module), len(known_as)))
-        return np.array(places, np.int64)[case.reshape(-1)], list(known_as)
+            number_of_case.append(numbers.setdefault(Said(name, module), len(numbers)))
+        return np.array(number_of_case, np.int64)[case.reshape(-1)], list(numbers)
 
     @property
-    def strangers(self) -> int:
-        """How many graphs files beside the trace annotate by nodes that no replay has, and are of
-        another recording then.
+    def unmatched_graphs(self) -> int:
+        """Number of replayed graphs whose annotation file has nodes that no replay has.
+
+        Such a file is of another recording.
         """
-        return self._beside[1]
+        return self._from_sidecars[1]
 
     @cached_property
-    def _beside(self) -> tuple[list[Said], int]:
-        """What files beside the trace say of each of `nodes`, and `strangers`."""
-        nodes = self.nodes
-        host, node, stated = (
-            nodes["host"].tolist(),
-            nodes["node"].tolist(),
-            nodes["stated"].tolist(),
-        )
-        ran = {(of, one) for of, one, known in zip(host, node, stated, strict=True) if known}
-        replayed = {(of, one >> 32) for of, one in ran}
-        lacks = {
-            (of, one >> 32)
-            for of, said in self._annotations.items()
-            for one in said
-            if (of, one >> 32) in replayed and (of, one) not in ran
-        }
-        out = [
-            self._annotations.get(of, {}).get(one, Said())
-            if known and (of, one >> 32) not in lacks
-            else Said()
-            for of, one, known in zip(host, node, stated, strict=True)
-        ]
-        return out, len(lacks)
+    def _from_sidecars(self) -> tuple[list[Said], int]:
+        """Annotations of each of `nodes` in files next to the trace, and `unmatched_graphs`."""
+        keys = [self.nodes[column].tolist() for column in ("host", "node", "stated")]
+        nodes = list(zip(*keys, strict=True))
+        replayed = {(host, node) for host, node, has_id in nodes if has_id}
+        graphs = {(host, node >> 32) for host, node in replayed}
+        unmatched: set[tuple[int, int]] = set()
+        for host, of_nodes in self._annotations.items():
+            for node in of_nodes:
+                if (host, node >> 32) in graphs and (host, node) not in replayed:
+                    unmatched.add((host, node >> 32))
+        result = []
+        for host, node, has_id in nodes:
+            usable = has_id and (host, node >> 32) not in unmatched
+            annotation = self._annotations.get(host, {}).get(node) if usable else None
+            result.append(annotation or Said())
+        return result, len(unmatched)
+
+
+def _captured_kind(kind: int, kernel: str) -> int:
+    """The kind of the captured call: AMD's runtime copies and fills by kernels."""
+    if kind != KERNEL or not copies.blit(kernel):
+        return kind
+    return FILL if "fill" in kernel else COPY
+
+
+def _common_origin(origins: Sequence[Origin]) -> Origin:
+    """The texts in which all origins agree; "" for the others."""
+    columns = zip(*origins, strict=True)
+    return Origin(*(texts[0] if len(set(texts)) == 1 else "" for texts in columns))

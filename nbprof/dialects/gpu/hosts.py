@@ -1,6 +1,4 @@
-"""The files of a PyTorch run: one a process, which is a rank of a distributed job or the whole of a
-plain one.
-"""
+"""The files of a PyTorch run, one per process: a rank of a distributed job, or all of it."""
 
 from __future__ import annotations
 
@@ -8,16 +6,22 @@ from functools import cached_property
 
 import numpy as np
 
-from nbprof.core.trace import Int64s, Trace
+from nbprof.core.trace import Trace
+from nbprof.dialects.lookups import host_of_lanes
 
 Facts = dict[str, object]
 
 UNDESCRIBED = "undefined"
+_AMD_KEYS = (
+    "hip_runtime_version",
+    "roctracer_version",
+    "rocprofiler_version",
+    "hip_driver_version",
+)
 
 
 class Hosts:
-    """What each file states about itself. Renames the hosts of the trace to their ranks, where the
-    files say which they are.
+    """Facts that each file states; renames the hosts of the trace to their ranks, if stated.
 
     Parameters
     ----------
@@ -27,9 +31,9 @@ class Hosts:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         several = trace.metadata.get("hosts")
-        others = several if isinstance(several, dict) else {}
+        by_host = several if isinstance(several, dict) else {}
         self.facts: list[Facts] = [
-            _mapping(others[name]) if name in others else trace.metadata for name in trace.hosts
+            _mapping(by_host[name]) if name in by_host else trace.metadata for name in trace.hosts
         ]
         self.files = list(trace.hosts)
         self._rename()
@@ -37,98 +41,81 @@ class Hosts:
     @cached_property
     def ranks(self) -> list[int | None]:
         """The rank of each file, None where it states none."""
-        return [_whole(_mapping(f.get("distributedInfo")).get("rank")) for f in self.facts]
+        return [_integer(_mapping(f.get("distributedInfo")).get("rank")) for f in self.facts]
 
     @cached_property
     def world_size(self) -> int | None:
         """Number of ranks in the job, None if no file states it."""
-        sizes = [_whole(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
+        sizes = [_integer(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
         return max((s for s in sizes if s is not None), default=None)
 
     @cached_property
     def process_groups(self) -> list[dict[str, str]]:
-        """What the program calls the process groups that each file lists (`group_desc`), by the
-        names that PyTorch gives them.
+        """The program's descriptions of process groups (`group_desc`), by PyTorch's names.
 
         PyTorch calls "undefined" what the program called nothing. Source:
         `torch.distributed.distributed_c10d._get_pg_config`.
         """
-        out = []
+        result = []
         for facts in self.facts:
-            listed = _mapping(facts.get("distributedInfo")).get("pg_config")
-            groups = [_mapping(group) for group in listed] if isinstance(listed, list) else []
-            named = {str(group.get("pg_name", "")): group.get("pg_desc") for group in groups}
-            out.append(
-                {
-                    name: said
-                    for name, said in named.items()
-                    if isinstance(said, str) and said not in ("", UNDESCRIBED)
-                }
-            )
-        return out
+            described: dict[str, str] = {}
+            for group in _mappings(_mapping(facts.get("distributedInfo")).get("pg_config")):
+                name, description = str(group.get("pg_name", "")), group.get("pg_desc")
+                if isinstance(description, str) and description not in ("", UNDESCRIBED):
+                    described[name] = description
+                else:
+                    described.pop(name, None)
+            result.append(described)
+        return result
 
     @cached_property
     def device_properties(self) -> list[list[Facts]]:
         """`deviceProperties` of each file."""
-        return [
-            [_mapping(d) for d in p] if isinstance(p := f.get("deviceProperties"), list) else []
-            for f in self.facts
-        ]
+        return [_mappings(facts.get("deviceProperties")) for facts in self.facts]
 
     @cached_property
     def amd(self) -> list[bool]:
-        """Whether the devices of each file are AMD's."""
-        return [
-            any(
-                key in f
-                for key in (
-                    "hip_runtime_version",
-                    "roctracer_version",
-                    "rocprofiler_version",
-                    "hip_driver_version",
-                )
-            )
-            or any(str(d.get("name", "")).startswith("AMD") for d in devices)
-            for f, devices in zip(self.facts, self.device_properties, strict=True)
-        ]
+        """By file: True if its devices are AMD's."""
+        result = []
+        for facts, devices in zip(self.facts, self.device_properties, strict=True):
+            named = any(str(device.get("name", "")).startswith("AMD") for device in devices)
+            result.append(named or any(key in facts for key in _AMD_KEYS))
+        return result
 
     def messages(self) -> list[tuple[str, str]]:
         """Messages logged by the profiler, as (host, text): its WARNING and ERROR lists."""
-        out = []
+        messages = []
         for name, facts in zip(self.trace.hosts, self.facts, strict=True):
             for level in ("WARNING", "ERROR"):
-                found = facts.get(level)
-                for line in (
-                    found if isinstance(found, list) else [found] if isinstance(found, str) else []
-                ):
-                    if line is not None:
-                        out.append((name, str(line)))
-        return out
+                logged = facts.get(level)
+                if isinstance(logged, str):
+                    logged = [logged]
+                if isinstance(logged, list):
+                    messages += [(name, str(line)) for line in logged if line is not None]
+        return messages
 
     def identical(self) -> dict[str, list[str]]:
         """Files with the same events as another: the copies of each, by its name."""
         events = self.trace.events
-        of_lane = (
-            self.trace.lanes["host"]
-            .map({h: i for i, h in enumerate(self.trace.hosts)})
-            .to_numpy(np.int64)
-        )
-        host: Int64s = np.asarray(of_lane[events.lane], np.int64)
+        host = host_of_lanes(self.trace)[events.lane]
         seen: dict[tuple[int, ...], str] = {}
-        out: dict[str, list[str]] = {}
+        copies: dict[str, list[str]] = {}
         for i, name in enumerate(self.files):
-            mine = np.flatnonzero(host == i)
-            start = events.start[mine]
+            host_events = np.flatnonzero(host == i)
+            if not len(host_events):
+                continue
+            start = events.start[host_events]
+            weight = 1 + np.arange(len(host_events)) % 1009
             key = (
-                len(mine),
-                int((start - start.min(initial=np.iinfo(np.int64).max)).sum()) if len(mine) else 0,
-                int(events.duration[mine].sum()),
-                int((events.name[mine].astype(np.int64) * (1 + np.arange(len(mine)) % 1009)).sum()),
+                len(host_events),
+                int((start - start.min()).sum()),
+                int(events.duration[host_events].sum()),
+                int((events.name[host_events].astype(np.int64) * weight).sum()),
             )
-            if len(mine) and key in seen:
-                out.setdefault(seen[key], []).append(name)
+            if key in seen:
+                copies.setdefault(seen[key], []).append(name)
             seen.setdefault(key, name)
-        return out
+        return copies
 
     def _rename(self) -> None:
         trace = self.trace
@@ -137,13 +124,12 @@ class Hosts:
             f"rank {r}" if r is not None and ranks.count(r) == 1 else h
             for h, r in zip(trace.hosts, ranks, strict=True)
         ]
-        # A rank that several files claim keeps the names of the files, or nobody could tell them
-        # apart.
+        # A rank that several files claim keeps the names of the files to tell them apart.
         names = [
             f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n
             for n, h, r in zip(names, trace.hosts, ranks, strict=True)
         ]
-        # A file may be called as the rank of another: two hosts of one name would be one host.
+        # A file may be named like the rank of another: two hosts of one name would be one host.
         names = [
             f"{n}, {h}" if names.count(n) > 1 and n != h else n
             for n, h in zip(names, trace.hosts, strict=True)
@@ -159,7 +145,11 @@ def _mapping(value: object) -> Facts:
     return value if isinstance(value, dict) else {}
 
 
-def _whole(value: object) -> int | None:
+def _mappings(value: object) -> list[Facts]:
+    return [_mapping(item) for item in value] if isinstance(value, list) else []
+
+
+def _integer(value: object) -> int | None:
     if isinstance(value, str) and value.isdigit():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,13 +1,14 @@
-"""Which side of the machine an event of a Kineto trace is on, and the lanes that follow from it.
+"""Splits the lanes of a Kineto trace into host and device sides, and names them.
 
 The category decides, never the process: device 0 and a process 0 of a container share their rows in
-the file, and what the GPU shows of the program's annotations lies on the same row as the kernels.
+the file, and a GPU's images of the program's annotations are on the same row as the kernels.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from nbprof.activity import copies
 from nbprof.core import nesting
 from nbprof.core.trace import Events, Int32s, Int64s, Trace
 from nbprof.dialects import around, sides, torchnames
+from nbprof.dialects.lookups import names_that
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -58,8 +60,7 @@ _CATEGORY = {
     "on_cpu": SAMPLED,
 }
 _RUNTIME = re.compile(r"\w+_(?:runtime|driver)\Z")
-# What other vendors call what their devices do, by the end of the category; what is no copy, fill,
-# note or wait is a kernel.
+# Device work of other vendors by the end of the category; everything else is a kernel.
 _OTHER_VENDORS = (
     (re.compile(r"memcpy\Z"), COPY),
     (re.compile(r"memset\Z"), FILL),
@@ -82,69 +83,59 @@ SLACK_PS = 1_000_000
 
 
 def category(cat: str) -> int:
-    """The kind of event that a category of the file stands for; 0 for one that PyTorch does not
-    write.
-    """
+    """The kind of event of a category; UNKNOWN for one that PyTorch does not write."""
     low = cat.lower()
     return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
 
 
-def launches_work(name: str) -> bool:
-    """Whether it is the name of a call that launches a kernel or a graph."""
-    return torchnames.call_kind(name) in (torchnames.LAUNCH, torchnames.GRAPH)
-
-
 def kinds(trace: Trace) -> Kinds:
-    """uint8[events]: OP, KERNEL, ... by category; what old files call an operator is an annotation
-    where its name says so.
-    """
+    """uint8[events]: OP, KERNEL, ... by category; by name for annotations in old files."""
     codes = trace.text_arg("cat")
     seen = pd.unique(codes)
     table = np.zeros(int(seen.max(initial=-1)) + 2, np.uint8)
     for code in seen.tolist():
         table[code] = category(trace.strings[code]) if code >= 0 else UNKNOWN
-    out = table[codes]
-    by_name = np.fromiter(
-        (torchnames.is_annotation(n) for n in trace.names), np.bool_, len(trace.names)
-    )
+    kind = table[codes]
+    by_name = names_that(torchnames.is_annotation, trace.names)
     if by_name.any():
-        out[(out == OP) & by_name[trace.events.name]] = ANNOTATION
-    moved = np.flatnonzero([n == torchnames.MTIA_COPY for n in trace.names])
-    if len(moved):
-        out[(out == KERNEL) & np.isin(trace.events.name, moved)] = COPY
-    launching = np.flatnonzero([launches_work(str(n)) for n in trace.names])
-    if len(launching):
-        # On the device it stands for all that the call launched, and is no kernel.
-        out[(out == KERNEL) & np.isin(trace.events.name, launching)] = DEVICE_NOTE
-    if (out > UNKNOWN).any():
-        _of_other_vendors(trace, codes, out)
-    memory = np.flatnonzero([n in ("[memory]", "[OutOfMemory]") for n in trace.names])
-    if len(memory):
-        out[np.isin(trace.events.name, memory)] = MEMORY
-    return out
+        kind[(kind == OP) & by_name[trace.events.name]] = ANNOTATION
+    moves = names_that(torchnames.MTIA_COPY.__eq__, trace.names)
+    if moves.any():
+        kind[(kind == KERNEL) & moves[trace.events.name]] = COPY
+    launching = names_that(torchnames.launches_work, trace.names)
+    if launching.any():
+        # On the device it stands for all that the call launched; it is not a kernel.
+        kind[(kind == KERNEL) & launching[trace.events.name]] = DEVICE_NOTE
+    if (kind > UNKNOWN).any():
+        _of_other_vendors(trace, codes, kind)
+    memory = names_that(("[memory]", "[OutOfMemory]").__contains__, trace.names)
+    if memory.any():
+        kind[memory[trace.events.name]] = MEMORY
+    return kind
 
 
 def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
-    """Finds the device work of categories that no list has: what lies in the process of a device,
-    or states its device and stream.
-    """
+    """Finds device work of unlisted categories: in a device's process, or with a stated stream."""
     lanes = trace.lanes
-    on_device = np.array(
-        [bool(_DEVICE.match(label)) for label in _texts(lanes, "labels")], np.bool_
-    )[trace.events.lane]
+    on_device = names_that(_DEVICE.match, _texts(lanes, "labels"))[trace.events.lane]
     on_device |= (trace.arg("device") >= 0) & (trace.arg("stream") >= 0)
     rows = np.flatnonzero(
         on_device & (kind == UNKNOWN) & (codes >= 0) & (trace.events.duration > 0)
     )
     for code in pd.unique(codes[rows]).tolist():
-        mine = rows[codes[rows] == code]
+        of_category = rows[codes[rows] == code]
         cat = trace.strings[code].lower()
-        stated = next((found for pattern, found in _OTHER_VENDORS if pattern.search(cat)), None)
-        for name in pd.unique(trace.events.name[mine]).tolist():
+        kinds_of_category = [work for pattern, work in _OTHER_VENDORS if pattern.search(cat)]
+        for name in pd.unique(trace.events.name[of_category]).tolist():
+            named = of_category[trace.events.name[of_category] == name]
+            if kinds_of_category:
+                kind[named] = kinds_of_category[0]
+                continue
             moves = copies.kind(str(trace.names[name]))
-            kind[mine[trace.events.name[mine] == name]] = stated or (
-                FILL if moves == copies.FILL else COPY if moves else KERNEL
-            )
+            if moves == copies.FILL:
+                kind[named] = FILL
+            else:
+                kind[named] = COPY if moves else KERNEL
 
 
 class Nested(Events):
@@ -157,18 +148,17 @@ class Nested(Events):
 
     @cached_property
     def self_time(self) -> Int64s:
-        """Each event's duration without what of the events directly in it lies in it, ps."""
+        """Each event's duration without the parts of its direct children inside it, ps."""
         child = np.flatnonzero(self.parent >= 0)
         above = self.parent[child]
         past = np.maximum(self.end[child] - self.end[above], 0)
-        own = self.duration.copy()
-        np.subtract.at(own, above, self.duration[child] - past)
-        return np.maximum(own, 0, out=own)
+        self_time = self.duration.copy()
+        np.subtract.at(self_time, above, self.duration[child] - past)
+        return np.maximum(self_time, 0, out=self_time)
 
 
 def split(trace: Trace, kind: Kinds) -> Kinds:
-    """Gives every side of a row a lane of its own and names the lanes; returns the kinds in the new
-    order of events.
+    """Splits each row into a lane per side, names the lanes and returns the reordered kinds.
 
     Adds to `trace.lanes`: `row` (the lane that flows mean), `side` and `aside`.
     """
@@ -192,134 +182,136 @@ def _main_kind(trace: Trace, kind: Kinds) -> Int64s:
     return np.where(counts.sum(axis=1) > 0, counts.argmax(axis=1), -1)
 
 
-def name_lanes(trace: Trace, kind: Kinds) -> None:
-    """Fills `kind device process thread note order` of the lanes: GPUs with their streams, then the
-    program's threads.
-    """
-    lanes = trace.lanes
-    main = _main_kind(trace, kind)
-    first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
-    stated = trace.arg("device")
-    side_of = lanes["side"].tolist()
-    # Python frames may lie under a process number of their own, 0; the program is where ops,
-    # annotations and calls are.
-    working = (lanes["side"] == HOST).to_numpy() & np.isin(main, (OP, ANNOTATION, CALL))
-    programs = set(
-        zip(lanes["host"][working], np.array(_texts(lanes, "pid"), object)[working], strict=True)
-    )
-    rows: list[tuple[str, int, str, str, str, tuple[int, ...]]] = []
-    threads = zip(
-        lanes["host"],
-        _texts(lanes, "pid"),
-        _texts(lanes, "tid"),
-        _texts(lanes, "thread"),
-        _texts(lanes, "labels"),
-        strict=True,
-    )
-    for i, (host, pid, tid, thread, label) in enumerate(threads):
-        side = side_of[i]
-        if side == HOST:
-            note = ""
-            if main[i] == SAMPLED:
-                # What was seen of a thread from outside is no work beside what the thread itself
-                # did.
-                main_one = tid.startswith("main thread") and (
-                    (host, pid) in programs or not programs
-                )
-                name = tid if main_one else tid.replace("main thread", f"thread {pid}")
-                rows.append(("derived", -1, pid, name, "", (1, 0, 0 if main_one else 1, i)))
-                continue
-            program = main[i] in (OP, ANNOTATION, PYTHON, CALL, MEMORY)
-            if main[i] in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
-                process, name, rank = "Profiler", _profiler(int(main[i])), (2, 0, 0, i)
-            else:
-                process, name, note = (
-                    pid,
-                    *_thread(pid if (host, pid) in programs or not programs else "", tid, thread),
-                )
-                rank = (1, 0, 0 if name == "main thread" else 1, i)
-            rows.append(("host", -1, process, name, note, rank))
-            continue
-        if side == AROUND:
-            name, _ = _thread(pid, tid, thread)
-            rows.append(
-                (
-                    "derived",
-                    -1,
-                    pid,
-                    name,
-                    around.NOTE,
-                    (1, 0, 0 if name == "main thread" else 1, i),
-                )
-            )
-            continue
-        device = (
-            int(stated[first[i]])
-            if first[i] < len(stated) and stated[first[i]] >= 0
-            else _number(pid)
-        )
-        family = _DEVICE.match(label)
-        stream = _number(re.sub(r"\D", "", tid))
-        # Threads of an MTIA are no streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders below
-        # HIP know queues.
-        own = (
-            thread
-            if (family and family.group(1) == "MTIA") or thread.startswith(_NO_STREAMS)
-            else ""
-        )
+class _Lane(NamedTuple):
+    """The columns of a lane; lanes are drawn in ascending `order`."""
+
+    kind: str
+    device: int
+    process: str
+    thread: str
+    note: str
+    order: tuple[int, ...]
+
+
+class _Naming:
+    """Kinds and names of the lanes of a trace."""
+
+    def __init__(self, trace: Trace, kind: Kinds) -> None:
+        lanes = trace.lanes
+        self.trace = trace
+        self.main = _main_kind(trace, kind)
+        self.first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
+        self.device = trace.arg("device")
+        self.side = lanes["side"].tolist()
+        self.host = lanes["host"].tolist()
+        self.pid, self.tid = _texts(lanes, "pid"), _texts(lanes, "tid")
+        self.thread, self.label = _texts(lanes, "thread"), _texts(lanes, "labels")
+        # Python frames may have a separate process number, 0; the program is where ops,
+        # annotations and calls are.
+        working = (lanes["side"] == HOST).to_numpy() & np.isin(self.main, (OP, ANNOTATION, CALL))
+        self.programs = {(self.host[i], self.pid[i]) for i in np.flatnonzero(working).tolist()}
+
+    def lane(self, i: int) -> _Lane:
+        """The columns of the lane with a number."""
+        if self.side[i] == AROUND:
+            name, _ = _thread(self.pid[i], self.tid[i], self.thread[i])
+            return _Lane("derived", -1, self.pid[i], name, around.NOTE, _host_order(name, i))
+        if self.side[i] != HOST:
+            return self._of_device(i)
+        return self._sampled(i) if self.main[i] == SAMPLED else self._of_host(i)
+
+    def _in_program(self, i: int) -> bool:
+        return not self.programs or (self.host[i], self.pid[i]) in self.programs
+
+    def _sampled(self, i: int) -> _Lane:
+        """Samples of a thread are not work besides the thread's own events."""
+        name = self.tid[i]
+        is_main = name.startswith("main thread") and self._in_program(i)
+        if not is_main:
+            name = name.replace("main thread", f"thread {self.pid[i]}")
+        return _Lane("derived", -1, self.pid[i], name, "", (1, 0, 0 if is_main else 1, i))
+
+    def _of_host(self, i: int) -> _Lane:
+        pid, main = self.pid[i], int(self.main[i])
+        program = main in (OP, ANNOTATION, PYTHON, CALL, MEMORY)
+        if main in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
+            return _Lane("host", -1, "Profiler", _profiler(main), "", (2, 0, 0, i))
+        name, note = _thread(pid if self._in_program(i) else "", self.tid[i], self.thread[i])
+        return _Lane("host", -1, pid, name, note, _host_order(name, i))
+
+    def _of_device(self, i: int) -> _Lane:
+        side, first = self.side[i], self.first[i]
+        has_events = first < len(self.device)
+        device = _number(self.pid[i])
+        if has_events and self.device[first] >= 0:
+            device = int(self.device[first])
+        match = _DEVICE.match(self.label[i])
+        if match:
+            family = match.group(1)
+        else:
+            family = "GPU" if category(_text_at(self.trace, "cat", first)) else "Device"
+        stream = _number(re.sub(r"\D", "", self.tid[i]))
         name = {
-            STREAM: own or f"Stream {stream}",
+            STREAM: f"Stream {stream}",
             NOTES: f"Annotations of stream {stream}",
             SYNCS: f"Waits of stream {stream}",
         }[side]
-        unnamed = "GPU" if category(_text_at(trace, "cat", first[i])) else "Device"
-        lane_kind = "device" if side == STREAM else "derived"
+        # Threads of an MTIA are not streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders
+        # below HIP know queues.
+        named = bool(match and family == "MTIA") or self.thread[i].startswith(_NO_STREAMS)
+        if side == STREAM and named:
+            name = self.thread[i] or name
+        note = self._work(i) if side == STREAM and has_events else ""
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
-        note = ""
-        if side == STREAM and first[i] < len(stated):
-            kernels = main[i] == KERNEL
-            collective = kernels and torchnames.is_collective(
-                str(trace.names[trace.events.name[first[i]]])
-            )
-            note = "collectives" if collective else "compute" if kernels else "copies"
-        rows.append(
-            (
-                lane_kind,
-                device,
-                f"{family.group(1) if family else unnamed} {device}",
-                name,
-                note,
-                order,
-            )
-        )
-    several = len({pid for _, pid in programs}) > 1 and len(programs) > len(trace.hosts)
-    lanes["kind"] = [r[0] for r in rows]
-    lanes["device"] = np.array([r[1] for r in rows], np.int64)
-    lanes["process"] = [
-        (f"Process {r[2]}" if several else "Host") if r[1] < 0 and r[2] != "Profiler" else r[2]
-        for r in rows
-    ]
-    lanes["thread"] = [r[3] for r in rows]
-    lanes["note"] = [r[4] for r in rows]
-    place = {i: n for n, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][5]))}
-    lanes["order"] = [place[i] for i in range(len(rows))]
+        kind = "device" if side == STREAM else "derived"
+        return _Lane(kind, device, f"{family} {device}", name, note, order)
+
+    def _work(self, i: int) -> str:
+        """The note on the work of a stream."""
+        if self.main[i] != KERNEL:
+            return "copies"
+        first = str(self.trace.names[self.trace.events.name[self.first[i]]])
+        return "collectives" if torchnames.is_collective(first) else "compute"
+
+
+def _host_order(thread: str, i: int) -> tuple[int, ...]:
+    return 1, 0, 0 if thread == "main thread" else 1, i
+
+
+def name_lanes(trace: Trace, kind: Kinds) -> None:
+    """Fills `kind device process thread note order` of the lanes: GPUs first, then threads."""
+    lanes = trace.lanes
+    naming = _Naming(trace, kind)
+    rows = [naming.lane(i) for i in range(len(lanes))]
+    pids = {pid for _, pid in naming.programs}
+    several = len(pids) > 1 and len(naming.programs) > len(trace.hosts)
+
+    def process(row: _Lane) -> str:
+        if row.device >= 0 or row.process == "Profiler":
+            return row.process
+        return f"Process {row.process}" if several else "Host"
+
+    lanes["kind"] = [row.kind for row in rows]
+    lanes["device"] = np.array([row.device for row in rows], np.int64)
+    lanes["process"] = [process(row) for row in rows]
+    lanes["thread"] = [row.thread for row in rows]
+    lanes["note"] = [row.note for row in rows]
+    position = np.empty(len(rows), np.int64)
+    position[sorted(range(len(rows)), key=lambda i: rows[i].order)] = np.arange(len(rows))
+    lanes["order"] = position.tolist()
 
 
 def _texts(lanes: pd.DataFrame, column: str) -> list[str]:
-    return (
-        [str(v) if isinstance(v, (str, int)) else "" for v in lanes[column]]
-        if column in lanes.columns
-        else [""] * len(lanes)
-    )
+    if column not in lanes.columns:
+        return [""] * len(lanes)
+    return [str(v) if isinstance(v, (str, int)) else "" for v in lanes[column]]
 
 
 def _text_at(trace: Trace, arg: str, row: int) -> str:
-    """The text of an arg of one event; empty where it has none."""
-    return (
-        "".join(trace.texts(trace.text_arg(arg, np.array([row], np.int64))))
-        if row < len(trace.events)
-        else ""
-    )
+    """The text of an arg of one event; empty if it has none."""
+    if row >= len(trace.events):
+        return ""
+    return "".join(trace.texts(trace.text_arg(arg, np.array([row], np.int64))))
 
 
 def _number(text: str) -> int:
@@ -328,9 +320,11 @@ def _number(text: str) -> int:
 
 def _thread(pid: str, tid: str, thread: str) -> tuple[str, str]:
     """Name and note of a thread: ("main thread", "python3"), ("thread 108", "pt_autograd_0")."""
-    found = re.match(r"thread -?\d+ \((.*)\)\s*\Z", thread)
-    name = "main thread" if pid == tid else f"thread {tid}" if tid.lstrip("-").isdigit() else tid
-    return name, found.group(1) if found else ""
+    match = re.match(r"thread -?\d+ \((.*)\)\s*\Z", thread)
+    note = match.group(1) if match else ""
+    if pid == tid:
+        return "main thread", note
+    return f"thread {tid}" if tid.lstrip("-").isdigit() else tid, note
 
 
 def _profiler(main: int) -> str:

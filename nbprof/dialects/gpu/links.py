@@ -1,9 +1,8 @@
-"""Links in a Kineto trace: device work, the runtime call that launched it, the op that made the
-call.
+"""Links in a Kineto trace: device work, the runtime call that launched it, the op of the call.
 
 A device event and its launch share a correlation id, unique within a process only. The launch names
-its op by `External id`; files that state none, or one that is no op's, are linked by time: the
-innermost op around the launch on its thread.
+its op by `External id`; files without it, or with one that belongs to no op, are linked by time:
+the innermost op around the launch on its thread.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from nbprof.dialects.gpu.lanes import (
     Kinds,
 )
 from nbprof.dialects.gpu.nest import Nest
+from nbprof.dialects.lookups import host_of_lanes, names_that
 from nbprof.formats.chrome.graph_annotations import Said
 
 Flags = npt.NDArray[np.bool_]
@@ -43,20 +43,33 @@ _LAUNCH_FLOWS = ("ac2g", "async", "async_cpu_to_gpu", "cpu_to_cuda")
 """Categories of the arrows from calls or ops to device work."""
 
 
+def _is_step(name: str) -> bool:
+    return bool(torchnames.STEP.match(name)) or engines.annotated(name) is not None
+
+
+def _capture_sign(name: str) -> int:
+    """1 for a call that begins the capture of a graph, -1 for one that ends it, 0 for others."""
+    match = torchnames.CAPTURE.match(name)
+    if match is None:
+        return 0
+    return 1 if match[1] == "Begin" else -1
+
+
 class Links:
-    """A Kineto trace with split lanes, and how its events hang together. Each column is made once,
-    when it is first needed.
+    """The links between events of a Kineto trace with split lanes.
+
+    Each column is computed once, when it is first needed.
 
     Parameters
     ----------
     trace : Trace
     kind : uint8[events]
     originate : callable
-        Finds where calls of a trace come from.
+        Finds the origins of calls of a trace.
     graph_captures : sequence of Capture
         Captures of graphs in other traces.
     annotations : mapping of int to mapping of int to Said
-        What files beside the trace say of nodes of graphs, by host and by node.
+        Annotations of nodes of graphs in files next to the trace, by host and by node.
     """
 
     def __init__(
@@ -76,9 +89,7 @@ class Links:
     @cached_property
     def lane_host(self) -> Int32s:
         """int32[lanes]: index into `trace.hosts`."""
-        return np.asarray(
-            self.trace.lanes["host"].map({h: i for i, h in enumerate(self.trace.hosts)}), np.int32
-        )
+        return host_of_lanes(self.trace)
 
     @cached_property
     def host(self) -> Int32s:
@@ -92,9 +103,9 @@ class Links:
 
     def rows(self, *kinds: int) -> Int64s:
         """Events of some kinds, ascending."""
-        wanted = np.zeros(256, np.bool_)
-        wanted[list(kinds)] = True
-        return np.flatnonzero(wanted[self.kind])
+        is_kind = np.zeros(256, np.bool_)
+        is_kind[list(kinds)] = True
+        return np.flatnonzero(is_kind[self.kind])
 
     @cached_property
     def ops(self) -> Nest:
@@ -103,24 +114,14 @@ class Links:
 
     @cached_property
     def annotations(self) -> Nest:
-        """What the program annotated on its threads, without step markers, which hold
-        everything.
-        """
+        """The program's annotations on its threads, without step markers."""
         rows = self.rows(ANNOTATION)
         return Nest(self.trace, rows[~self.step_names[self.trace.events.name[rows]]])
 
     @cached_property
     def step_names(self) -> Flags:
         """bool[names]: names of step markers."""
-        names = self.trace.names
-        return np.fromiter(
-            (
-                bool(torchnames.STEP.match(n)) or engines.annotated(str(n)) is not None
-                for n in names
-            ),
-            np.bool_,
-            len(names),
-        )
+        return names_that(_is_step, self.trace.names)
 
     @cached_property
     def work(self) -> Int64s:
@@ -134,68 +135,68 @@ class Links:
 
     @cached_property
     def correlation(self) -> Int64s:
-        """int64[events]: the launch that an event is or comes from, -1. A 0 that several calls of a
-        host state is none.
+        """int64[events]: id of the launch that an event is or comes from, -1.
+
+        A 0 that several calls of a host state is not an id.
         """
-        out = self.trace.arg("correlation")
-        if (out[self.calls] == 0).sum() > len(self.trace.hosts):
-            out[out == 0] = -1
-        return out
+        ids = self.trace.arg("correlation")
+        if (ids[self.calls] == 0).sum() > len(self.trace.hosts):
+            ids[ids == 0] = -1
+        return ids
 
     @cached_property
     def external(self) -> Int64s:
         """int64[events]: `External id`, as files of any age write it, -1."""
-        out = self.trace.arg("External id")
+        ids = self.trace.arg("External id")
         old = self.trace.arg("external id") if "external id" in self.trace.args else None
-        return out if old is None else np.where(out < 0, old, out)
+        return ids if old is None else np.where(ids < 0, old, ids)
 
     @cached_property
     def launch(self) -> Int64s:
-        """int64[w]: the call that launched each piece of device work, -1. One graph launch has many
-        kernels.
+        """int64[w]: the call that launched each piece of device work, -1.
+
+        One graph launch has many kernels.
         """
         calls = self.calls[self.correlation[self.calls] >= 0]
-        at = _look_up(self._key(self.correlation, calls), self._key(self.correlation, self.work))
-        return (
-            np.where(at >= 0, calls[at], -1)
-            if len(calls)
-            else np.full(len(self.work), -1, np.int64)
-        )
+        if not len(calls):
+            return np.full(len(self.work), -1, np.int64)
+        keys = self._key(self.correlation, calls)
+        position = _look_up(keys, self._key(self.correlation, self.work))
+        return np.where(position >= 0, calls[position], -1)
 
     @cached_property
     def earlier(self) -> Flags:
-        """bool[w]: whether a piece of device work was launched before the recording began.
+        """bool[w]: device work that was launched before the recording began.
 
         Its launch is not in the file, and its id is below those of all calls there, which a process
-        counts up. Where no id tells, it began before anything else was recorded. Work whose launch
-        was lost within the recording is none of it.
+        counts up. Without ids, it began before anything else was recorded. Work whose launch was
+        lost within the recording does not count.
         """
-        out = np.zeros(len(self.work), np.bool_)
+        result = np.zeros(len(self.work), np.bool_)
         events, calls = self.trace.events, self.calls
-        given = self.correlation[self.work]
-        known = self.rows(OP, ANNOTATION, CALL)
+        ids = self.correlation[self.work]
+        host_events = self.rows(OP, ANNOTATION, CALL)
         for host in range(len(self.trace.hosts)):
-            mine = calls[self.host[calls] == host]
-            if not len(mine):
+            host_calls = calls[self.host[calls] == host]
+            if not len(host_calls):
                 continue
             on_host = self.host[self.work] == host
-            idents = self.correlation[mine]
+            idents = self.correlation[host_calls]
             # Ids by which nothing is linked may count something else.
             linked = bool((self.launch[on_host] >= 0).any())
             lowest = int(idents[idents >= 0].min()) if linked else -1
-            before = events.start[self.work] < events.start[known[self.host[known] == host]].min()
-            out |= (
-                on_host
-                & (self.launch < 0)
-                & np.where((given >= 0) & linked, given < lowest, before)
+            before = (
+                events.start[self.work]
+                < events.start[host_events[self.host[host_events] == host]].min()
             )
-        return out & ~self._after_launched
+            result |= (
+                on_host & (self.launch < 0) & np.where((ids >= 0) & linked, ids < lowest, before)
+            )
+        return result & ~self._after_launched
 
     @property
     def _after_launched(self) -> Flags:
-        """bool[w]: whether work that was launched within the recording began before each on its
-        lane: what is older comes before that.
-        """
+        """bool[w]: work that began after work launched within the recording, on the same lane."""
         lane, start = self.trace.events.lane[self.work], self.trace.events.start[self.work]
         first = np.full(len(self.trace.lanes), np.iinfo(np.int64).max)
         linked = self.launch >= 0
@@ -204,62 +205,54 @@ class Links:
 
     @cached_property
     def captures(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Captures of graphs: the call that begins (or, before the recording, ends) each, its begin
-        and its end.
+        """Captures of graphs: the call that begins each, its begin and its end.
 
-        Begin and end need not be calls of one thread. Captures of a host that overlap are one; one
-        that never ends lasts to the end of the host's calls.
+        The call is the one that ends the capture if it began before the recording. Begin and end
+        need not be calls of one thread. Captures of a host that overlap are one; one that never
+        ends lasts to the end of the host's calls.
         """
-        events, names = (
-            self.trace.events,
-            [torchnames.CAPTURE.match(str(name)) for name in self.trace.names],
-        )
-        sign = np.array(
-            [0 if found is None else 1 if found[1] == "Begin" else -1 for found in names], np.int64
-        )
+        events = self.trace.events
+        sign = np.array([_capture_sign(str(name)) for name in self.trace.names], np.int64)
         rows = self.calls[sign[events.name[self.calls]] != 0]
-        out: list[tuple[int, int, int]] = []
+        spans: list[tuple[int, int, int]] = []
         for host in np.unique(self.host[rows]).tolist():
-            own = self.calls[self.host[self.calls] == host]
-            mine = rows[self.host[rows] == host]
-            mine = mine[np.argsort(events.start[mine], kind="stable")]
-            steps = sign[events.name[mine]]
-            # How many are open after each call; what ends first had begun before the recording.
+            host_calls = self.calls[self.host[self.calls] == host]
+            capture_calls = rows[self.host[rows] == host]
+            capture_calls = capture_calls[np.argsort(events.start[capture_calls], kind="stable")]
+            steps = sign[events.name[capture_calls]]
+            # Open captures after each call; a first end belongs to one begun before the recording.
             before = max(0, -int(np.cumsum(steps).min()))
             opened = before + np.cumsum(steps)
             begins = np.flatnonzero((opened > 0) & (np.append(before, opened[:-1]) == 0)).tolist()
             ends = np.flatnonzero(opened == 0).tolist()
-            low = ([(int(mine[0]), int(events.start[own].min()))] if before else []) + [
-                (int(mine[i]), int(events.start[mine[i]])) for i in begins
-            ]
-            high = [int(events.end[mine[i]]) for i in ends] + (
-                [int(events.end[own].max())] if opened[-1] else []
-            )
-            out += [(row, start, end) for (row, start), end in zip(low, high, strict=True)]
-        columns = np.array(out, np.int64).reshape(-1, 3)
+            low = [(int(capture_calls[i]), int(events.start[capture_calls[i]])) for i in begins]
+            if before:
+                low.insert(0, (int(capture_calls[0]), int(events.start[host_calls].min())))
+            high = [int(events.end[capture_calls[i]]) for i in ends]
+            if opened[-1]:
+                high.append(int(events.end[host_calls].max()))
+            spans += [(row, start, end) for (row, start), end in zip(low, high, strict=True)]
+        columns = np.array(spans, np.int64).reshape(-1, 3)
         return columns[:, 0], columns[:, 1], columns[:, 2]
 
     @cached_property
     def captured(self) -> Flags:
-        """bool[c]: calls that would have started something on the device, but were captured into a
-        graph: nothing ran for them.
+        """bool[c]: calls that would have started device work, but were captured into a graph.
 
-        A capture takes what every thread launches on its streams. Calls do not state their stream:
-        those during a capture that something on the device came of were of another one.
+        A capture takes the launches of every thread on its streams. Calls do not state their
+        stream: a call during a capture that has device work was of another stream.
         """
-        out = np.zeros(len(self.calls), np.bool_)
+        result = np.zeros(len(self.calls), np.bool_)
         rows, start, end = self.captures
         if not len(rows):
-            return out
-        names = [
-            torchnames.call_kind(str(name)) in torchnames.STARTS_WORK for name in self.trace.names
-        ]
-        starts = np.array(names, np.bool_)[self.trace.events.name[self.calls]]
+            return result
+        starting = names_that(torchnames.starts_work, self.trace.names)
+        starts = starting[self.trace.events.name[self.calls]]
         starts[np.searchsorted(self.calls, self.launch[self.launch >= 0])] = False
         time, host = self.trace.events.start[self.calls], self.host[self.calls]
         for row, begin, stop in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):
-            out |= starts & (host == self.host[row]) & (time >= begin) & (time < stop)
-        return out
+            result |= starts & (host == self.host[row]) & (time >= begin) & (time < stop)
+        return result
 
     def _key(self, ident: Int64s, rows: Int64s) -> Int64s:
         """Ids made unique over hosts; -1 stays."""
@@ -276,75 +269,76 @@ class Links:
         return self._by_external(self.calls, self.ops.around(self.calls))
 
     def _by_external(self, rows: Int64s, around: Int64s) -> Int64s:
-        """The op that each event names, where it was running at that time; else the one around
-        it.
-        """
+        """The op that each event names if it was running at that time; else the one around it."""
         ops = self.ops
         if not len(ops.rows) or not len(rows):
             return around
-        at = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
-        # Some recorders write the correlation id there, which may by chance be the id of some op:
-        # time and thread decide.
+        position = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
+        # Some recorders write the correlation id there, which may by chance be the id of an op.
+        # Time and thread decide.
         events = self.trace.events
         time = events.start[rows]
         within = (
-            (at >= 0)
-            & (ops.start[at] <= time + SLACK_PS)
-            & (events.end[ops.rows][at] + SLACK_PS >= time)
+            (position >= 0)
+            & (ops.start[position] <= time + SLACK_PS)
+            & (events.end[ops.rows][position] + SLACK_PS >= time)
         )
-        return np.where(within & ((ops.lane[at] == events.lane[rows]) | (around < 0)), at, around)
+        return np.where(
+            within & ((ops.lane[position] == events.lane[rows]) | (around < 0)), position, around
+        )
 
     @cached_property
     def graphs(self) -> Graphs:
         """Replays of graphs."""
-        # Held by what they hold, both would stay in memory until Python looks for circles.
+        # A weak reference: a cycle would keep both in memory until the garbage collector runs.
         return Graphs(weakref.proxy(self), self._originate, self._graph_captures, self._annotations)
 
     @cached_property
-    def made_by(self) -> Int64s:
-        """int64[w]: the call that each piece of device work comes from, -1: its launch, or what was
-        captured as its node of a graph.
+    def origin_call(self) -> Int64s:
+        """int64[w]: the call that each piece of device work comes from, -1.
+
+        For a node of a graph it is the captured call, else the launch.
         """
         return np.where(self.graphs.call >= 0, self.graphs.call, self.launch)
 
     @cached_property
     def work_op(self) -> Int64s:
         """int64[w]: position in `ops` of the op that each piece of device work comes from, -1."""
-        out = np.full(len(self.work), -1, np.int64)
-        known = np.flatnonzero(self.made_by >= 0)
-        if len(known):
-            out[known] = self.call_op[np.searchsorted(self.calls, self.made_by[known])]
-        lost = np.flatnonzero((out < 0) & (self.launch < 0))
+        result = np.full(len(self.work), -1, np.int64)
+        has_call = np.flatnonzero(self.origin_call >= 0)
+        if len(has_call):
+            result[has_call] = self.call_op[np.searchsorted(self.calls, self.origin_call[has_call])]
+        lost = np.flatnonzero((result < 0) & (self.launch < 0))
         if len(lost):
-            out[lost] = self._named(lost)
-            lost = lost[out[lost] < 0]
+            result[lost] = self._named(lost)
+            lost = lost[result[lost] < 0]
         if len(lost) and self.trace.flows is not None:
-            out[lost] = self._by_flow(lost)
-        return out
+            result[lost] = self._by_flow(lost)
+        return result
 
-    def _named(self, which: Int64s) -> Int64s:
-        """The op that device work without a launch names itself by `External id`; it can't have
-        begun before the op did.
-        """
-        ops, rows = self.ops, self.work[which]
+    def _named(self, work: Int64s) -> Int64s:
+        """The op that device work without a launch names by `External id`, if it began earlier."""
+        ops, rows = self.ops, self.work[work]
         if not len(ops.rows):
-            return np.full(len(which), -1, np.int64)
-        at = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
-        good = (at >= 0) & (self.external[rows] != self.correlation[rows])
-        return np.where(good & (ops.start[at] <= self.trace.events.start[rows] + SLACK_PS), at, -1)
+            return np.full(len(work), -1, np.int64)
+        position = _look_up(self._key(self.external, ops.rows), self._key(self.external, rows))
+        good = (position >= 0) & (self.external[rows] != self.correlation[rows])
+        return np.where(
+            good & (ops.start[position] <= self.trace.events.start[rows] + SLACK_PS), position, -1
+        )
 
-    def _by_flow(self, which: Int64s) -> Int64s:
+    def _by_flow(self, work: Int64s) -> Int64s:
         """The op around the start of the arrow that ends in device work without a launch."""
         flows = self.trace.flows
-        out = np.full(len(which), -1, np.int64)
+        result = np.full(len(work), -1, np.int64)
         if flows is None or not len(flows.phase):
-            return out
+            return result
         names = [
             c
             for c in np.unique(flows.category).tolist()
             if c >= 0 and self.trace.strings[c] in _LAUNCH_FLOWS
         ]
-        # Ids that are no numbers are no correlation ids.
+        # Ids that are not numbers are not correlation ids.
         begins = np.flatnonzero(
             (flows.phase == 0)
             & np.isin(flows.category, names)
@@ -352,7 +346,7 @@ class Links:
             & (flows.id < 1 << 48)
         )
         if not len(begins):
-            return out
+            return result
         lanes = self.trace.lanes
         # A flow knows its row; the first lane of a row is its host side, where there is one.
         lane_of_row = {
@@ -364,106 +358,104 @@ class Links:
         begins, lane = begins[lane >= 0], lane[lane >= 0]
         several = len(self.trace.hosts) > 1
         key = flows.id[begins] + (self.lane_host[lane].astype(np.int64) << 48 if several else 0)
-        at = _look_up(key, self._key(self.correlation, self.work[which]))
-        found = np.flatnonzero(at >= 0)
-        out[found] = self.ops.at(lane[at[found]], flows.time[begins][at[found]])
-        return out
+        position = _look_up(key, self._key(self.correlation, self.work[work]))
+        linked = np.flatnonzero(position >= 0)
+        begin = position[linked]
+        result[linked] = self.ops.around_times(lane[begin], flows.time[begins][begin])
+        return result
 
     @cached_property
     def work_name(self) -> Int64s:
-        """int64[w]: code in `names` of what each piece of device work is counted for: its op, else
-        the annotation around it, else -1.
+        """int64[w]: code in `names` of the op of each piece of device work.
+
+        Without an op it is the annotation around it, else -1.
         """
         names = self.trace.events.name
-        out = np.full(len(self.work), -1, np.int64)
-        known = self.work_op >= 0
-        out[known] = names[self.ops.rows[self.work_op[known]]]
-        lost = np.flatnonzero(~known)
+        result = np.full(len(self.work), -1, np.int64)
+        has_op = self.work_op >= 0
+        result[has_op] = names[self.ops.rows[self.work_op[has_op]]]
+        lost = np.flatnonzero(~has_op)
         if len(lost):
-            out[lost] = self._by_device_note(lost)
-            rest = lost[(out[lost] < 0) & (self.made_by[lost] >= 0)]
-            around = self.annotations.around(self.made_by[rest])
-            out[rest[around >= 0]] = names[self.annotations.rows[around[around >= 0]]]
+            result[lost] = self._by_device_note(lost)
+            rest = lost[(result[lost] < 0) & (self.origin_call[lost] >= 0)]
+            around = self.annotations.around(self.origin_call[rest])
+            result[rest[around >= 0]] = names[self.annotations.rows[around[around >= 0]]]
         code = self._node_name
-        return np.where(code >= 0, code, out)
+        return np.where(code >= 0, code, result)
 
     @cached_property
     def _node_name(self) -> Int64s:
-        """int64[w]: code in `names` of what a node of a graph is known to be for beside its call,
-        -1.
-        """
-        out = np.full(len(self.work), -1, np.int64)
-        out[self.graphs.at] = self._node_names[0]
-        return out
+        """int64[w]: code in `names` of the op or annotation of a graph's node without call, -1."""
+        result = np.full(len(self.work), -1, np.int64)
+        result[self.graphs.positions] = self._node_names[0]
+        return result
 
     @cached_property
     def _node_names(self) -> tuple[Int64s, list[str]]:
-        """The same of the work of replays: the op of a capture in another trace, else PyTorch's
-        annotation; and the names to be added.
+        """`_node_name` of the work of replays, and the names to be added.
+
+        It is the op of a capture in another trace, else PyTorch's annotation.
         """
         graphs, trace = self.graphs, self.trace
-        known: dict[str, int] = {}
+        codes: dict[str, int] = {}
         added: list[str] = []
 
         def code(text: str) -> int:
-            if text not in known:
-                at = np.flatnonzero(trace.names == text)
-                known[text] = int(at[0]) if len(at) else len(trace.names) + len(added)
-                added.extend([] if len(at) else [text])
-            return known[text]
+            if text not in codes:
+                rows = np.flatnonzero(trace.names == text)
+                codes[text] = int(rows[0]) if len(rows) else len(trace.names) + len(added)
+                added.extend([] if len(rows) else [text])
+            return codes[text]
 
         of_node = np.array(
             [code(origin.op) if origin.op else -1 for origin in graphs.origin], np.int64
         )
-        out = of_node[graphs.node] if len(graphs.at) else np.zeros(0, np.int64)
-        said, texts = graphs.annotated
-        noted = np.array([code(one.name) if one.name else -1 for one in texts], np.int64)[said]
-        return np.where((out < 0) & (graphs.call[graphs.at] < 0), noted, out), added
+        op_codes = of_node[graphs.node] if len(graphs.positions) else np.zeros(0, np.int64)
+        annotation, texts = graphs.annotated
+        noted = np.array([code(text.name) if text.name else -1 for text in texts], np.int64)
+        unnamed = (op_codes < 0) & (graphs.call[graphs.positions] < 0)
+        return np.where(unnamed, noted[annotation], op_codes), added
 
     @cached_property
     def names(self) -> npt.NDArray[np.object_]:
         """object[...]: the names of the trace, and behind them those that only `work_name` has."""
         added = self._node_names[1]
-        return (
-            np.concatenate([self.trace.names, np.array(added, object)])
-            if added
-            else self.trace.names
-        )
+        if not added:
+            return self.trace.names
+        return np.concatenate([self.trace.names, np.array(added, object)])
 
-    def _by_device_note(self, which: Int64s) -> Int64s:
+    def _by_device_note(self, work: Int64s) -> Int64s:
         """Name code of the innermost annotation that the device shows around work, -1."""
         events, lanes = self.trace.events, self.trace.lanes
         rows = self.rows(DEVICE_NOTE)
         notes = Nest(self.trace, rows[~self.step_names[events.name[rows]]])
-        out = np.full(len(which), -1, np.int64)
+        result = np.full(len(work), -1, np.int64)
         if not len(notes.rows):
-            return out
+            return result
         stream = lanes[lanes["side"] == STREAM]
-        beside = lanes[lanes["side"] == NOTES]
-        by_row = {int(r): i for i, r in zip(beside.index, beside["row"], strict=True)}
+        note_lanes = lanes[lanes["side"] == NOTES]
+        by_row = {int(r): i for i, r in zip(note_lanes.index, note_lanes["row"], strict=True)}
         to = np.full(len(lanes), -1, np.int32)
         for i, row in zip(stream.index, stream["row"], strict=True):
             to[i] = by_row.get(int(row), -1)
-        lane = to[events.lane[self.work[which]]]
-        at = notes.at(lane, events.start[self.work[which]])
-        out[at >= 0] = events.name[notes.rows[at[at >= 0]]]
-        return out
+        lane = to[events.lane[self.work[work]]]
+        position = notes.around_times(lane, events.start[self.work[work]])
+        result[position >= 0] = events.name[notes.rows[position[position >= 0]]]
+        return result
 
 
-def _look_up(keys: Int64s, wanted: Int64s) -> Int64s:
-    """Position of the last of `keys` that equals each of `wanted`, -1 where there is none or it is
-    negative.
-    """
+def _look_up(keys: Int64s, queries: Int64s) -> Int64s:
+    """Position of the last of `keys` that equals each of `queries`, -1 if none or negative."""
     if not len(keys):
-        return np.full(len(wanted), -1, np.int64)
+        return np.full(len(queries), -1, np.int64)
     low, high = int(keys.min()), int(keys.max())
-    good = (wanted >= max(low, 0)) & (wanted <= high)
-    if high - low < 8 * (len(keys) + len(wanted)) + 1024:
-        # Ids are counted up, so that a table by id is small, and far faster than sorting.
+    good = (queries >= max(low, 0)) & (queries <= high)
+    if high - low < 8 * (len(keys) + len(queries)) + 1024:
+        # Ids are counted up: a table by id is small, and far faster than sorting.
         table = np.full(high - low + 1, -1, np.int64)
         table[keys - low] = np.arange(len(keys))
-        return np.where(good, table[np.where(good, wanted - low, 0)], -1)
+        return np.where(good, table[np.where(good, queries - low, 0)], -1)
     order = np.argsort(keys, kind="stable")
-    at = np.searchsorted(keys[order], wanted, side="right") - 1
-    at = np.maximum(at, 0)
-    return np.where(good & (keys[order][at] == wanted), order[at], -1)
+    position = np.searchsorted(keys[order], queries, side="right") - 1
+    position = np.maximum(position, 0)
+    return np.where(good & (keys[order][position] == queries), order[position], -1)

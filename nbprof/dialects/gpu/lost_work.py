@@ -1,6 +1,4 @@
-"""Steps of which the recorder lost device work: what they took, and what their device did, is not
-known.
-"""
+"""Steps whose device work was partly lost: their times are unknown."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.lanes import KERNEL
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import of_host
 from nbprof.display import wording
 
 Flags = npt.NDArray[np.bool_]
@@ -37,29 +36,27 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         Pieces of device work of each.
     """
     kernels = links.work[links.kind[links.work] == KERNEL]
-    # Where no kernel was recorded at all, that is said of the recording.
+    # A recording without any kernel has its own note.
     if len(matched) < 2 or not (links.host[kernels] == host).any():
         return
     launched, lost = _launches(links, host, steps)
-    cut = np.array([(host, int(group)) in steps.cut for group in steps.group], np.bool_)
-    listed = (steps.end > steps.start) & ~cut
+    truncated = np.array([(host, int(group)) in steps.truncated for group in steps.group], np.bool_)
+    listed = (steps.end > steps.start) & ~truncated
     lacking = listed & (lost > 0) & (lost >= _SERIOUS * launched)
     silent = listed & _silent(launched, matched)
     after = listed & ~lacking & ~silent & _after(steps, lacking)
     missing = lacking | silent | after
     complete = listed & ~missing
-    # Where all lost a little, none is better known than the others.
+    # If all steps lost a little, none is more reliable than the others.
     if complete.any() or 2 * lost.sum() > launched.sum():
         steps.lost |= {(host, int(group)) for group in steps.group[missing]}
-    where = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
-    averaged = (
-        "shown, but not averaged"
-        if complete.any()
-        else "no step is complete, so averages are of these"
-    )
+    suffix = of_host(links.trace, host)
+    averaged = "no step is complete, so averages are of these"
+    if complete.any():
+        averaged = "shown, but not averaged"
     if lacking.any():
         text = (
-            f"{wording.plural(int(lacking.sum()), 'step')}{where} lost device work,"
+            f"{wording.plural(int(lacking.sum()), 'step')}{suffix} lost device work,"
             f" {lost[lacking].sum():,} of {launched[lacking].sum():,} launches have none"
             f" ({_named(steps, lacking)}): {averaged}."
         )
@@ -71,7 +68,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         steps.notes.append(Note("warning", text))
     if silent.any():
         text = (
-            f"{wording.plural(int(silent.sum()), 'step')} at the end{where} have neither launches"
+            f"{wording.plural(int(silent.sum()), 'step')} at the end{suffix} have neither launches"
             " nor device work, unlike those before: the device was apparently no longer recorded"
             f" ({_named(steps, silent)}): {averaged}."
         )
@@ -79,9 +76,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
 
 
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
-    """How many launches of kernels and graphs each step has, and how many of them have no device
-    work.
-    """
+    """By step: the number of launches of kernels and graphs, and of those without device work."""
     events, calls = links.trace.events, links.calls
     kinds = [
         torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH)
@@ -93,27 +88,25 @@ def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
         & (links.host[calls] == host)
     )
     calls = calls[chosen]
-    at = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
-    within = (at >= 0) & (events.start[calls] < steps.done[at])
-    at, calls = at[within], calls[within]
+    step = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
+    within = (step >= 0) & (events.start[calls] < steps.done[step])
+    step, calls = step[within], calls[within]
     without = ~np.isin(calls, links.launch)
     count = len(steps.begun)
-    return np.bincount(at, minlength=count), np.bincount(at[without], minlength=count)
+    return np.bincount(step, minlength=count), np.bincount(step[without], minlength=count)
 
 
 def _silent(launched: Int64s, matched: Int64s) -> Flags:
     """The last steps, from the first on behind which no step has launches or device work."""
-    out = np.zeros(len(matched), np.bool_)
+    is_short = np.zeros(len(matched), np.bool_)
     working = np.flatnonzero((launched > 0) | (matched > 0))
     if len(working) >= _SILENT and len(matched) - 1 - working[-1] >= _SILENT:
-        out[working[-1] + 1 :] = True
-    return out
+        is_short[working[-1] + 1 :] = True
+    return is_short
 
 
 def _after(steps: Steps, lacking: Flags) -> Flags:
-    """Steps that follow one with lost work, where steps begin when the device has done the work
-    before: that is not known then.
-    """
+    """Steps after one with lost work, if steps begin when the device has done the work before."""
     follows = np.append(False, lacking[:-1])
     late = steps.start > steps.begun
     sound = ~lacking & ~follows

@@ -1,6 +1,4 @@
-"""Allocator events of a Kineto trace: the `[memory]` instants, one for each block that PyTorch's
-allocators hand out or take back.
-"""
+"""Allocator events of a Kineto trace: `[memory]` instants, one per block handed out or freed."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from nbprof.dialects.allocators import added_up, allocation_table, or_na
 from nbprof.dialects.gpu.lanes import MEMORY
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import names_that
 
 # c10::DeviceType, as far as allocators report.
 _DEVICE_TYPES = {
@@ -31,9 +30,10 @@ _DEVICE_TYPES = {
 }
 
 
-def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, set[str]]:
-    """The `allocations` table, in time order, and the names of memories of which no event states
-    the total.
+def allocations(
+    links: Links, steps: Steps, activity: act.Activity
+) -> tuple[pd.DataFrame, set[str]]:
+    """The `allocations` table in time order, and the names of memories without stated totals.
 
     `heap` is what the allocator states as allocated after the event, `free` what it holds beyond
     that: an upper bound of what fragmentation costs. Files of PyTorch before 1.11 state no totals,
@@ -42,46 +42,46 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataF
     """
     trace, events = links.trace, links.trace.events
     rows = links.rows(MEMORY)
-    # [OutOfMemory] asks for bytes that it never got.
-    given = np.fromiter((n == "[memory]" for n in trace.names), np.bool_, len(trace.names))
-    rows = rows[given[events.name[rows]]]
+    # [OutOfMemory] only states the bytes that were requested.
+    is_memory = names_that("[memory]".__eq__, trace.names)
+    rows = rows[is_memory[events.name[rows]]]
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     size = trace.arg("Bytes", 0)[rows]
     kind, ordinal = trace.arg("Device Type", 0)[rows], trace.arg("Device Id")[rows]
     address = trace.arg("Addr")[rows]
     total, reserved = trace.arg("Total Allocated")[rows], trace.arg("Total Reserved")[rows]
     host = links.host[rows]
-    memory = _memory(links, kind, ordinal, host, out)
+    memory = _memory(links, kind, ordinal, host, activity)
     around = links.ops.around(rows)
     op_names = np.zeros(len(trace.names) + 1, np.int32)
-    code = (
-        np.where(around >= 0, events.name[links.ops.rows[around]], -1)
-        if len(links.ops.rows)
-        else np.full(len(rows), -1)
-    )
-    for one in pd.unique(code).tolist():
-        op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
+    code = np.full(len(rows), -1)
+    if len(links.ops.rows):
+        code = np.where(around >= 0, events.name[links.ops.rows[around]], -1)
+    for name_code in pd.unique(code).tolist():
+        op_names[name_code] = activity.ops.code(
+            str(trace.names[name_code]) if name_code >= 0 else ""
+        )
     # PyTorch counts on the CPU only while it records, so its total grows with each recording of a
     # process.
     total_of_all = np.where(kind == 0, -1, total)
     heap = added_up(memory, size, total_of_all, address)
     summed = {
-        str(out.texts.values[one])
-        for one in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()
+        str(activity.texts.values[memory_code])
+        for memory_code in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()
     }
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
-    # torch_npu and others write an address that is no number, or beyond int64; equal addresses
+    # torch_npu and others write addresses that are not numbers, or beyond int64; equal addresses
     # still mean the same block.
-    known = or_na(address, address == -1)
+    address_or_na = or_na(address, address == -1)
     table = allocation_table(
-        out,
+        activity,
         event=rows,
         host=host,
         memory=memory,
         time=events.start[rows],
         allocation=size >= 0,
         allocated=np.abs(size),
-        address=known,
+        address=address_or_na,
         heap=heap,
         free=free,
         group=steps.group_at(host, events.start[rows]),
@@ -91,7 +91,7 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataF
 
 
 def without_totals(links: Links) -> bool:
-    """Whether the allocator events of the file lack what is allocated in all."""
+    """True if the allocator events of the file lack the total."""
     column = links.trace.args.get("Total Allocated")
     rows = links.rows(MEMORY)
     return bool(len(rows)) and (column is None or not np.isin(rows, column.event).any())
@@ -99,13 +99,13 @@ def without_totals(links: Links) -> bool:
 
 def capacities(devices: pd.DataFrame, hosts: list[str]) -> dict[str, int]:
     """Bytes of each device by the name that its memory has in `allocations`."""
-    out = {}
+    capacity = {}
     for host, device, kind, size in zip(
         *(devices[c] for c in ("host", "device", "kind", "memory_bytes")), strict=True
     ):
         if pd.notna(size) and size > 0:
-            out[_label(f"{kind} {device}", str(host), len(hosts) > 1)] = int(size)
-    return out
+            capacity[_label(f"{kind} {device}", str(host), len(hosts) > 1)] = int(size)
+    return capacity
 
 
 def _label(memory: str, host: str, several: bool) -> str:
@@ -113,20 +113,18 @@ def _label(memory: str, host: str, several: bool) -> str:
 
 
 def _memory(
-    links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: act.Activity
+    links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, activity: act.Activity
 ) -> np.ndarray:
-    """Text code of the memory of each event: `CPU`, `GPU 0`, with its host in front where there are
-    several.
-    """
+    """Text code of the memory of each event: `CPU`, `GPU 0`, after its host if several."""
     hosts = links.trace.hosts
     families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
     other = str(families.iloc[0]).partition(" ")[0] if len(families) else "device"
-    first, which = unique_rows(kind, ordinal, host.astype(np.int64))
+    first, code = unique_rows(kind, ordinal, host.astype(np.int64))
     codes = np.zeros(len(first), np.int32)
     for i, row in enumerate(first.tolist()):
         family = _DEVICE_TYPES.get(
             int(kind[row]), "NPU" if kind[row] == 20 and other in ("GPU", "device") else other
         )
         text = family if family == "CPU" else f"{family} {max(int(ordinal[row]), 0)}"
-        codes[i] = out.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
-    return codes[which]
+        codes[i] = activity.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
+    return codes[code]

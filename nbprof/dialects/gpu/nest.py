@@ -37,7 +37,7 @@ class Nest:
 
     @cached_property
     def end(self) -> Int64s:
-        """int64[k]: ends, those that run past their parent by less than the slack cut to it."""
+        """int64[k]: ends, trimmed to the parent's if they pass it by less than the slack."""
         end = self.trace.events.end[self.rows]
         child = np.flatnonzero(self.parent >= 0)
         while len(child):
@@ -45,46 +45,41 @@ class Nest:
             over = end[child] > above
             child, above = child[over], above[over]
             end[child] = above
-            # A cut event may have children of its own: look again at all, which ends soon, as
-            # almost none is cut.
-            child = (
-                np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child))
-                if len(child)
-                else child
-            )
+            # A trimmed event may have children itself: look again at all. Few events are trimmed.
+            if len(child):
+                child = np.flatnonzero((self.parent >= 0) & np.isin(self.parent, child))
         return end
 
     def around(self, rows: Int64s) -> Int64s:
-        """Position of the innermost event around other events of the trace (itself, where it is one
-        of these), -1 where there is none.
-        """
+        """Position of the innermost event around each event, or of itself; -1 for none."""
         events = self.trace.events
-        at = np.searchsorted(self.rows, rows, side="right") - 1
+        candidate = np.searchsorted(self.rows, rows, side="right") - 1
         reach = events.end[rows] - np.minimum(SLACK_PS, events.duration[rows] // 2)
-        return self._climb(at, events.lane[rows], reach)
+        return self._climb(candidate, events.lane[rows], reach)
 
-    def at(self, lane: Int32s, time: Int64s) -> Int64s:
-        """Position of the innermost event around moments (int64 ps) on lanes, -1 where there is
-        none.
-        """
-        out = np.full(len(time), -1, np.int64)
-        for one in np.unique(lane).tolist():
-            which = np.flatnonzero(lane == one)
-            low, high = np.searchsorted(self.lane, np.array([one, one + 1], self.lane.dtype))
-            out[which] = low + np.searchsorted(self.start[low:high], time[which], side="right") - 1
-        return self._climb(out, lane, time)
+    def around_times(self, lane: Int32s, time: Int64s) -> Int64s:
+        """Position of the innermost event around times (int64 ps) on lanes, -1 for none."""
+        candidate = np.full(len(time), -1, np.int64)
+        for lane_index in np.unique(lane).tolist():
+            in_lane = np.flatnonzero(lane == lane_index)
+            low, high = np.searchsorted(
+                self.lane, np.array([lane_index, lane_index + 1], self.lane.dtype)
+            )
+            candidate[in_lane] = (
+                low + np.searchsorted(self.start[low:high], time[in_lane], side="right") - 1
+            )
+        return self._climb(candidate, lane, time)
 
-    def _climb(self, at: Int64s, lane: Int32s, reach: Int64s) -> Int64s:
+    def _climb(self, position: Int64s, lane: Int32s, reach: Int64s) -> Int64s:
         """From the last event that began before, up to the first that reaches far enough."""
-        at = (
-            np.where((at >= 0) & (self.lane[at] == lane), at, -1)
-            if len(self.rows)
-            else np.full(len(at), -1, np.int64)
-        )
-        open_ = np.flatnonzero(at >= 0)
+        if len(self.rows):
+            position = np.where((position >= 0) & (self.lane[position] == lane), position, -1)
+        else:
+            position = np.full(len(position), -1, np.int64)
+        open_ = np.flatnonzero(position >= 0)
         end = self.trace.events.end[self.rows]
         while len(open_):
-            open_ = open_[end[at[open_]] < reach[open_]]
-            at[open_] = self.parent[at[open_]]
-            open_ = open_[at[open_] >= 0]
-        return at
+            open_ = open_[end[position[open_]] < reach[open_]]
+            position[open_] = self.parent[position[open_]]
+            open_ = open_[position[open_] >= 0]
+        return position

@@ -1,6 +1,4 @@
-"""Ops of PyTorch as a forest: each run with its shapes, the Python code that called it, and the
-device work it launched.
-"""
+"""Ops of PyTorch as a forest: runs with shapes, Python callers and launched device work."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ from nbprof.dialects.gpu.nest import Nest
 
 
 class Forest:
-    """What the threads of a host did, as `torch.profiler` sees it: ops, annotations and runtime
-    calls, nested by time.
+    """Ops, annotations and runtime calls of host threads, nested by time as in `torch.profiler`.
 
     Parameters
     ----------
@@ -44,14 +41,14 @@ class Forest:
         """Calls of Python functions and of modules, nested; none where `with_stack` was off."""
         return Nest(self.trace, self.links.rows(PYTHON))
 
-    def tables(self, out: act.Activity) -> tuple[TorchOps, Stacks, TorchModules]:
+    def tables(self, activity: act.Activity) -> tuple[TorchOps, Stacks, TorchModules]:
         """The `torch_ops` table, its stacks, and the `torch_modules` table."""
         trace, links, nest = self.trace, self.links, self.nest
         rows, events = nest.rows, trace.events
         code = events.name[rows]
         op = np.zeros(len(trace.names), np.int32)
-        for one in pd.unique(code).tolist():
-            op[one] = out.ops.code(str(trace.names[one]))
+        for name_code in pd.unique(code).tolist():
+            op[name_code] = activity.ops.code(str(trace.names[name_code]))
         stack, chain, stacks = self.stacks
         return (
             TorchOps(
@@ -62,10 +59,10 @@ class Forest:
                 end=events.end[rows],
                 parent=nest.parent.astype(np.int64),
                 op=op[code],
-                own=self.own,
+                own=self.self_time,
                 device_own=self._device(),
-                shape=self._texts("Input Dims", out),
-                types=self._texts("Input type", out),
+                shape=self._texts("Input Dims", activity),
+                types=self._texts("Input type", activity),
                 stack=stack,
                 forward=self.forward,
                 numbered=trace.arg("Sequence number")[rows] >= 0,
@@ -75,7 +72,7 @@ class Forest:
         )
 
     @cached_property
-    def own(self) -> Int64s:
+    def self_time(self) -> Int64s:
         """Time of each event without those directly in it, ps."""
         return np.maximum(
             nesting.self_times(self.nest.parent, self.trace.events.duration[self.nest.rows]), 0
@@ -84,29 +81,27 @@ class Forest:
     def _device(self) -> Int64s:
         """Time of kernels, copies and fills that each op launched itself, ps."""
         links = self.links
-        out = np.zeros(len(self.nest.rows), np.int64)
-        known = links.work_op >= 0
-        at = np.searchsorted(self.nest.rows, links.ops.rows[links.work_op[known]])
-        np.add.at(out, at, self.trace.events.duration[links.work[known]])
-        return out
+        total = np.zeros(len(self.nest.rows), np.int64)
+        has_op = links.work_op >= 0
+        position = np.searchsorted(self.nest.rows, links.ops.rows[links.work_op[has_op]])
+        np.add.at(total, position, self.trace.events.duration[links.work[has_op]])
+        return total
 
-    def _texts(self, what: str, out: act.Activity) -> Int32s:
-        """Codes of what was recorded of the inputs, such as their shapes, into `texts`; -1 where
-        nothing was.
-        """
+    def _texts(self, arg: str, activity: act.Activity) -> Int32s:
+        """Codes into `texts` of an arg on the inputs, such as their shapes; -1 for none."""
         trace = self.trace
-        codes = trace.text_arg(what)[self.nest.rows]
+        codes = trace.text_arg(arg)[self.nest.rows]
         table = np.full(len(trace.strings) + 1, -1, np.int32)
-        for one in pd.unique(codes[codes >= 0]).tolist():
+        for string_code in pd.unique(codes[codes >= 0]).tolist():
             # Some files have a number a line.
-            table[one] = out.texts.code(_SPACE.sub("", trace.strings[one]).replace(",", ", "))
+            table[string_code] = activity.texts.code(
+                _SPACE.sub("", trace.strings[string_code]).replace(",", ", ")
+            )
         return table[codes]
 
     @cached_property
     def stacks(self) -> tuple[Int32s, Int32s, Stacks]:
-        """Which calls of Python each event lies in, and the chain of each call: by spans of
-        functions, else by the text of old files.
-        """
+        """Chains of Python calls of events and of calls, from spans or from texts of old files."""
         trace, rows = self.trace, self.nest.rows
         python = self.python
         if len(python.rows):
@@ -114,10 +109,10 @@ class Forest:
             return np.append(chain, np.int32(-1))[python.around(rows)], chain, stacks
         codes = trace.text_arg("Call stack")[rows]
         used = pd.unique(codes[codes >= 0])
-        place = np.full(len(trace.strings) + 1, -1, np.int32)
-        place[used] = np.arange(len(used))
+        position = np.full(len(trace.strings) + 1, -1, np.int32)
+        position[used] = np.arange(len(used))
         return (
-            place[codes],
+            position[codes],
             np.zeros(0, np.int32),
             Stacks.of_texts([trace.strings[c] for c in used.tolist()]),
         )
@@ -128,20 +123,20 @@ class Forest:
         # The codes are those of the stacks of `tables`, which come from the same calls.
         chain, _ = chains(python.parent, trace.events.name[python.rows], trace.names)
         table = TorchCalls(event=python.rows, parent=python.parent, stack=chain)
-        # On lanes of their own, so that nothing lies in them.
-        around = (
-            (trace.lanes["side"] == AROUND).to_numpy()[python.lane]
-            if "side" in trace.lanes
-            else np.zeros(len(table), np.bool_)
-        )
-        place = np.append(np.cumsum(~around) - 1, -1)
-        return table.with_(parent=place[table.parent]).take(~around)
+        # Calls around the program have separate lanes: nothing is inside them.
+        around = np.zeros(len(table), np.bool_)
+        if "side" in trace.lanes:
+            around = (trace.lanes["side"] == AROUND).to_numpy()[python.lane]
+        position = np.append(np.cumsum(~around) - 1, -1)
+        return table.with_(parent=position[table.parent]).take(~around)
 
     def _modules(self, chain: Int32s, stacks: Stacks) -> TorchModules:
         """The `torch_modules` table: calls of modules."""
         events, python = self.trace.events, self.python
-        at = np.flatnonzero(stacks.is_module[chain]) if len(chain) else np.zeros(0, np.int64)
-        calls = Nest(self.trace, python.rows[at])
+        module_calls = np.zeros(0, np.int64)
+        if len(chain):
+            module_calls = np.flatnonzero(stacks.is_module[chain])
+        calls = Nest(self.trace, python.rows[module_calls])
         duration = events.duration[calls.rows]
         return TorchModules(
             event=calls.rows,
@@ -149,13 +144,12 @@ class Forest:
             start=calls.start,
             end=calls.start + duration,
             own=np.maximum(nesting.self_times(calls.parent, duration), 0),
-            stack=chain[at],
+            stack=chain[module_calls],
         )
 
     @cached_property
     def forward(self) -> Int64s:
-        """The op of the forward pass that each op of the backward pass belongs to (-1: none):
-        PyTorch numbers them alike.
+        """The forward op of each op of the backward pass (-1: none), by PyTorch's numbers.
 
         Ops inside one of the backward pass belong where it does. The number counts ops that need a
         gradient, so that several nested ones have it; the one that began last before the backward
@@ -163,12 +157,12 @@ class Forest:
         """
         trace, links, nest = self.trace, self.links, self.nest
         rows = nest.rows
-        out = np.full(len(rows), -1, np.int64)
+        forward = np.full(len(rows), -1, np.int64)
         number, thread = trace.arg("Sequence number")[rows], trace.arg("Fwd thread id")[rows]
         ran = np.flatnonzero((number >= 0) & (thread <= 0))
         back = np.flatnonzero((number >= 0) & (thread > 0))
         if not len(ran) or not len(back):
-            return out
+            return forward
         host = links.host[rows].astype(np.int64)
         # Numbers and hosts to one dense key, then times: the last forward op of the same key that
         # began before.
@@ -178,10 +172,10 @@ class Forest:
         order = np.lexsort((nest.start[ran], of_ran))
         ran, of_ran = ran[order], of_ran[order]
         base = int(nest.start.min())
-        at = _last_before(of_ran, nest.start[ran] - base, of_back, nest.start[back] - base)
-        out[back[at >= 0]] = ran[at[at >= 0]]
-        nesting.inherit(nest.parent, out)
-        return out
+        match = _last_before(of_ran, nest.start[ran] - base, of_back, nest.start[back] - base)
+        forward[back[match >= 0]] = ran[match[match >= 0]]
+        nesting.inherit(nest.parent, forward)
+        return forward
 
 
 _SPACE = re.compile(r"\s+")
@@ -189,16 +183,14 @@ _KIND = np.zeros(256, np.int8)
 _KIND[[OP, ANNOTATION, CALL]] = act.TORCH_OP, act.TORCH_ANNOTATION, act.TORCH_CALL
 
 
-def _last_before(keys: Int64s, times: Int64s, wanted: Int64s, before: Int64s) -> Int64s:
-    """Position of the last row of the same key that is no later, -1; `keys`, `times` sorted by
-    both.
-    """
+def _last_before(keys: Int64s, times: Int64s, query_keys: Int64s, before: Int64s) -> Int64s:
+    """Position of the last row of the same key that is not later, -1; rows are sorted by both."""
     # Ranks of time keep the combined key within int64 for traces of any length.
     every = np.unique(np.concatenate([times, before]))
     size = len(every) + 1
     have = keys * size + np.searchsorted(every, times)
-    ask = wanted * size + np.searchsorted(every, before)
-    at = np.searchsorted(have, ask, side="right") - 1
-    good = at >= 0
-    good[good] = keys[at[good]] == wanted[good]
-    return np.where(good, at, -1)
+    ask = query_keys * size + np.searchsorted(every, before)
+    candidate = np.searchsorted(have, ask, side="right") - 1
+    good = candidate >= 0
+    good[good] = keys[candidate[good]] == query_keys[good]
+    return np.where(good, candidate, -1)

@@ -1,9 +1,9 @@
 """The nn.Module and the line of code that device work comes from.
 
-They are those of the call that launched it or, of a node of a graph, of the call that was captured
-as it; on the thread of the backward pass those of the op of the forward pass. PyTorch records the
-calls of Python with the line in which each function begins. Of what `torch.compile` made, inductor
-knows the very lines.
+They are those of the call that launched it (for a node of a graph, of the captured call); on the
+thread of the backward pass those of the op of the forward pass. PyTorch records the calls of Python
+with the line in which each function begins. For kernels of `torch.compile`, inductor states the
+exact lines.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from nbprof.dialects.gpu.ops import Forest
 from nbprof.formats.chrome.inductor import Kernel, Program
 
 _INSTANCE = re.compile(r"_\d+(?=/|\Z)")
-# What inductor's graphs call beside ATen: torch/_prims and torch/_inductor/inductor_prims.py.
+# Calls in inductor's graphs outside of ATen: torch/_prims, torch/_inductor/inductor_prims.py.
 _PRIM = re.compile(
-    r"(?:convert_element_type|iota|device_put|broadcast_in_dim|copy_strided|view_of(?:_dtype)?|fma|rev|xor_sum|prepare_softmax_online|"
-    r"_low_memory_max_pool_\w+|inductor_\w+)\Z"
+    r"(?:convert_element_type|iota|device_put|broadcast_in_dim|copy_strided|view_of(?:_dtype)?|fma|"
+    r"rev|xor_sum|prepare_softmax_online|_low_memory_max_pool_\w+|inductor_\w+)\Z"
 )
 
 
@@ -42,36 +42,34 @@ class _Texts:
     """Texts as codes; -1 is the empty one."""
 
     def __init__(self) -> None:
-        self._known = act.Names()
+        self._names = act.Names()
 
     def codes(self, texts: npt.NDArray[np.object_]) -> Int64s:
         """The codes of some texts, and -1 behind them."""
-        place, seen = pd.factorize(texts)
+        index, seen = pd.factorize(texts)
         table = np.array(
-            [*(self._known.code(text) if text else -1 for text in seen.tolist()), -1], np.int64
+            [*(self._names.code(text) if text else -1 for text in seen.tolist()), -1], np.int64
         )
-        out: Int64s = table[np.append(place, -1)]
-        return out
+        result: Int64s = table[np.append(index, -1)]
+        return result
 
     def text(self, codes: Int64s) -> list[str]:
         """The texts of some codes."""
-        out: list[str] = np.append(self._known.values, "")[codes].tolist()
-        return out
+        result: list[str] = np.append(self._names.values, "")[codes].tolist()
+        return result
 
     def into(
         self,
-        out: act.Activity,
+        activity: act.Activity,
         codes: Int64s,
         without: re.Pattern[str] | None = None,
         but: Collection[str] = (),
     ) -> Int32s:
-        """Codes as those of the texts of an activity, of which a pattern may be left out, `but` of
-        some texts.
-        """
+        """Codes of the texts in an activity, without a pattern except in texts of `but`."""
         used = np.unique(codes[codes >= 0])
-        table = np.full(len(self._known.codes) + 1, -1, np.int32)
+        table = np.full(len(self._names.codes) + 1, -1, np.int32)
         for code, text in zip(used.tolist(), self.text(used), strict=True):
-            table[code] = out.texts.code(
+            table[code] = activity.texts.code(
                 without.sub("", text) if without and text not in but else text
             )
         return table[codes]
@@ -84,13 +82,13 @@ class Origins:
     ----------
     links : Links
     programs : sequence of Program
-        What inductor says of the graphs that it compiled.
+        Inductor's descriptions of the graphs that it compiled.
     """
 
     def __init__(self, links: Links, programs: Sequence[Program] = ()) -> None:
         self.links = links
         self.forest = Forest(links)
-        self.modules, self.lines, self.made = _Texts(), _Texts(), _Texts()
+        self.modules, self.lines, self.fused_ops = _Texts(), _Texts(), _Texts()
         self._programs = programs
 
     @cached_property
@@ -99,67 +97,62 @@ class Origins:
 
     @cached_property
     def _files(self) -> set[str]:
-        """Files as the calls of Python name them: without the folder that modules are found in."""
+        """Files as the calls of Python name them: relative to the folder of the import path."""
         return {str(line).rpartition(":")[0] for line in self.forest.stacks[2].line}
 
     def _as_called(self, line: str) -> str:
-        """A line of inductor, which names the whole path of the file, as the calls of Python name
-        it.
-        """
+        """A line of inductor, which names the full path, as the calls of Python name it."""
         path, _, number = line.rpartition(":")
         parts = re.split(r"[/\\]", path)
-        return next(
-            (
-                f"{name}:{number}"
-                for i in range(len(parts))
-                if (name := "/".join(parts[i:])) in self._files
-            ),
-            line,
-        )
+        for i in range(len(parts)):
+            name = "/".join(parts[i:])
+            if name in self._files:
+                return f"{name}:{number}"
+        return line
 
     @cached_property
     def _by_chain(self) -> tuple[Int64s, Int64s]:
-        """Module and line of each chain of calls, in codes, and -1 behind them: of no chain."""
+        """Codes of module and line of each chain of calls, with a last -1 for no chain."""
         _, _, stacks = self.forest.stacks
         return self.modules.codes(stacks.path), self.lines.codes(stacks.line)
 
     @cached_property
     def _by_kernel(self) -> tuple[Int64s, Int64s]:
-        """Line and ATen ops of each kernel of inductor, in codes, and -1 behind them.
+        """Codes of line and ATen ops of each kernel of inductor, with a last -1 for no kernel.
 
-        The ops are those of its nodes. A kernel's name does not tell them: it has the ops before
-        these were taken apart (`native_layer_norm`), and those of the first place only where
-        several are compiled to the same code.
+        The ops are those of its nodes. The kernel's name has the ops before their decomposition
+        (`native_layer_norm`), and if several graphs share the code, only those of the first.
         """
-        known = self._kernels[0]
-        made = [
-            BETWEEN.join(map(_spaced, one.ops)) if compiled.is_fused(one) else "" for one in known
+        kernels = self._kernels[0]
+        ops = [
+            BETWEEN.join(map(_spaced, kernel.ops)) if compiled.is_fused(kernel) else ""
+            for kernel in kernels
         ]
-        lines = [BETWEEN.join(map(self._as_called, one.lines)) for one in known]
-        return self.lines.codes(np.array(lines, object)), self.made.codes(np.array(made, object))
+        lines = [BETWEEN.join(map(self._as_called, kernel.lines)) for kernel in kernels]
+        return self.lines.codes(np.array(lines, object)), self.fused_ops.codes(
+            np.array(ops, object)
+        )
 
-    def of(self, events: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Module and line of ops or calls, and the ATen ops that a kernel of inductor was made of:
-        codes, -1 for what is not known.
-        """
-        at = np.searchsorted(self.forest.nest.rows, events)
+    def of_events(self, events: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Codes of module, line and ATen ops (if compiled) of ops or calls, -1 if unknown."""
+        position = np.searchsorted(self.forest.nest.rows, events)
         stack, _, _ = self.forest.stacks
-        forward = self.forest.forward[at]
-        chain = np.where(forward >= 0, stack[forward], stack[at])
-        kernel = self._kernels[1][at]
-        (module, line), (known_line, made) = self._by_chain, self._by_kernel
+        forward = self.forest.forward[position]
+        chain = np.where(forward >= 0, stack[forward], stack[position])
+        kernel = self._kernels[1][position]
+        (module, line), (exact_line, ops) = self._by_chain, self._by_kernel
         return (
             module[chain],
-            np.where(known_line[kernel] >= 0, known_line[kernel], line[chain]),
-            made[kernel],
+            np.where(exact_line[kernel] >= 0, exact_line[kernel], line[chain]),
+            ops[kernel],
         )
 
     def texts(self, events: Int64s) -> list[tuple[str, str, str]]:
-        """The same as texts, empty for what is not known."""
+        """Module, line and ATen ops of ops or calls as texts, empty if unknown."""
         columns = [
             table.text(codes)
             for table, codes in zip(
-                (self.modules, self.lines, self.made), self.of(events), strict=True
+                (self.modules, self.lines, self.fused_ops), self.of_events(events), strict=True
             )
         ]
         return list(zip(*columns, strict=True))
@@ -168,84 +161,85 @@ class Origins:
     def _of_work(self) -> tuple[Int64s, Int64s, Int64s]:
         """Module, line and ATen ops of each piece of device work, in codes."""
         links = self.links
-        module, line, made = (np.full(len(links.work), -1, np.int64) for _ in range(3))
-        event = links.made_by.copy()
-        known = (event < 0) & (links.work_op >= 0)
-        event[known] = links.ops.rows[links.work_op[known]]
+        module, line, ops = (np.full(len(links.work), -1, np.int64) for _ in range(3))
+        event = links.origin_call.copy()
+        has_op = (event < 0) & (links.work_op >= 0)
+        event[has_op] = links.ops.rows[links.work_op[has_op]]
         rows = np.flatnonzero(event >= 0)
         if len(rows):
-            for out, codes in zip((module, line, made), self.of(event[rows]), strict=True):
-                out[rows] = codes
+            for column, codes in zip((module, line, ops), self.of_events(event[rows]), strict=True):
+                column[rows] = codes
         graphs = links.graphs
-        for out, table, which in (
+        for column, table, field in (
             (module, self.modules, 1),
             (line, self.lines, 2),
-            (made, self.made, 3),
+            (ops, self.fused_ops, 3),
         ):
-            said = table.codes(np.array([origin[which] for origin in graphs.origin], object))
-            given = said[graphs.node]
-            out[graphs.at[given >= 0]] = given[given >= 0]
-        said, texts = graphs.annotated
-        noted = self.modules.codes(np.array([one.module for one in texts], object))[said]
-        rows = np.flatnonzero((module[graphs.at] < 0) & (noted >= 0))
-        module[graphs.at[rows]] = noted[rows]
-        return module, line, made
+            texts_of_nodes = [origin[field] for origin in graphs.origin]
+            codes = table.codes(np.array(texts_of_nodes, object))[graphs.node]
+            column[graphs.positions[codes >= 0]] = codes[codes >= 0]
+        annotation, texts = graphs.annotated
+        modules = np.array([text.module for text in texts], object)
+        noted = self.modules.codes(modules)[annotation]
+        rows = np.flatnonzero((module[graphs.positions] < 0) & (noted >= 0))
+        module[graphs.positions[rows]] = noted[rows]
+        return module, line, ops
 
     @cached_property
     def _named(self) -> set[str]:
-        """Modules that annotations call by their names in the model (`layers.0.mlp`), which number
-        no instances.
-        """
-        return {one.module for one in self.links.graphs.annotated[1] if one.module}
+        """Modules that annotations call by their names in the model (`layers.0.mlp`)."""
+        return {text.module for text in self.links.graphs.annotated[1] if text.module}
 
     def of_work(
-        self, at: Int64s, out: act.Activity, *, instances: bool = False
+        self, positions: Int64s, activity: act.Activity, *, instances: bool = False
     ) -> dict[str, Int32s]:
-        """Columns of work at some positions in `links.work`, in codes: `module`, with the numbers
-        of instances or not, and the others.
+        """Codes of `module`, `source` and `aten_ops` of work at positions in `links.work`.
+
+        With `instances`, modules keep the numbers of their instances.
         """
-        module, line, made = (codes[at] for codes in self._of_work)
+        module, line, ops = (codes[positions] for codes in self._of_work)
         return {
-            "module": self.modules.into(out, module, None if instances else _INSTANCE, self._named),
-            "source": self.lines.into(out, line),
-            "aten_ops": self.made.into(out, made),
+            "module": self.modules.into(
+                activity, module, None if instances else _INSTANCE, self._named
+            ),
+            "source": self.lines.into(activity, line),
+            "aten_ops": self.fused_ops.into(activity, ops),
         }
 
-    def of_ops(self, out: act.Activity) -> dict[str, Int32s]:
+    def of_ops(self, activity: act.Activity) -> dict[str, Int32s]:
         """The columns `source` and `aten_ops` of the events of the forest, in codes."""
-        _, line, made = self.of(self.forest.nest.rows)
-        return {"source": self.lines.into(out, line), "aten_ops": self.made.into(out, made)}
+        _, line, ops = self.of_events(self.forest.nest.rows)
+        return {
+            "source": self.lines.into(activity, line),
+            "aten_ops": self.fused_ops.into(activity, ops),
+        }
 
     def shares(self) -> dict[str, float] | None:
-        """Parts of the time of kernels of which `op`, `module` and `line` are known; of ops on the
-        host where there are no kernels.
-        """
+        """Shares of kernel time (else of host op time) with a known op, module and line."""
         links, events = self.links, self.links.trace.events
         kernels = np.flatnonzero(links.kind[links.work] == KERNEL)
         if len(kernels):
             time = events.duration[links.work[kernels]]
             module, line, _ = (codes[kernels] >= 0 for codes in self._of_work)
-            known = {"op": links.work_name[kernels] >= 0, "module": module, "line": line}
+            is_known = {"op": links.work_name[kernels] >= 0, "module": module, "line": line}
         else:
             nest = self.forest.nest
-            mine = np.flatnonzero(links.kind[nest.rows] == OP)
-            time = self.forest.own[mine]
-            module, line, _ = (codes >= 0 for codes in self.of(nest.rows[mine]))
-            known = {"module": module, "line": line}
-        whole = int(time.sum())
-        return (
-            {what: int(time[which].sum()) / whole for what, which in known.items()}
-            if whole
-            else None
-        )
+            is_op = np.flatnonzero(links.kind[nest.rows] == OP)
+            time = self.forest.self_time[is_op]
+            module, line, _ = (codes >= 0 for codes in self.of_events(nest.rows[is_op]))
+            is_known = {"module": module, "line": line}
+        total = int(time.sum())
+        if not total:
+            return None
+        return {name: int(time[rows].sum()) / total for name, rows in is_known.items()}
 
 
 def originated(links: Links, calls: Int64s, programs: Sequence[Program] = ()) -> list[Origin]:
-    """Where some calls come from."""
-    at = links.call_op[np.searchsorted(links.calls, calls)]
+    """Origins of some calls."""
+    op_position = links.call_op[np.searchsorted(links.calls, calls)]
     names = links.trace.names[links.trace.events.name]
-    ops = ["" if op < 0 else str(names[links.ops.rows[op]]) for op in at.tolist()]
+    ops = ["" if op < 0 else str(names[links.ops.rows[op]]) for op in op_position.tolist()]
     return [
-        Origin(op, *place)
-        for op, place in zip(ops, Origins(links, programs).texts(calls), strict=True)
+        Origin(op, *texts)
+        for op, texts in zip(ops, Origins(links, programs).texts(calls), strict=True)
     ]

@@ -1,5 +1,4 @@
-"""Ops among ranges (NVTX, and ROCTx in its place on AMD): PyTorch writes one around each op, with
-what it knows of it in the text.
+"""Ops among NVTX or ROCTx ranges: PyTorch writes one around each op, with facts in its text.
 
 `emit_nvtx` (and `nsys profile --pytorch=autograd-nvtx`) write `aten::mm, seq = 12, op_id = 340,
 sizes = [[8, 8], [8, 8]]`: see `getNvtxStr` in torch/csrc/profiler/util.cpp.
@@ -26,25 +25,23 @@ _SPACE = re.compile(r"[A-Za-z_]\w*::\w")
 
 
 def name(trace: Trace, kind: Kinds) -> None:
-    """Gives ranges that are ops the op's name, and what else their text states as args; they become
-    ops in `kind`.
-    """
+    """Renames ranges to the ops that they are, in `kind` as well; the rest of the text is args."""
     codes = np.unique(trace.events.name[kind == ANNOTATION]).tolist()
-    found: dict[int, re.Match[str]] = {}
+    matches: dict[int, re.Match[str]] = {}
     for code in codes:
         text = str(trace.names[code])
         if (", seq = " in text or ", op_id = " in text or text.startswith("aten::")) and (
             match := _TEXT.match(text)
         ):
-            found[code] = match
-    if not found:
+            matches[code] = match
+    if not matches:
         return
     names = {str(text): i for i, text in enumerate(trace.names.tolist())}
     table = np.arange(len(trace.names), dtype=np.int32)
     is_op = np.zeros(len(trace.names), np.bool_)
     numbers, shapes = np.full(len(table), -1, np.int64), np.full(len(table), -1, np.int64)
     strings = list(trace.strings)
-    for code, match in found.items():
+    for code, match in matches.items():
         table[code] = names.setdefault(match["name"], len(names))
         # A range of the user's own is numbered as well: it stays an annotation.
         is_op[code] = _SPACE.match(match["name"]) is not None or match["seq"] is not None
@@ -55,15 +52,15 @@ def name(trace: Trace, kind: Kinds) -> None:
             strings.append(match["sizes"])
     events = trace.events
     ranges = np.flatnonzero(kind == ANNOTATION).astype(np.int32)
-    of = events.name[ranges]
-    kind[ranges[is_op[of]]] = OP
+    name_codes = events.name[ranges]
+    kind[ranges[is_op[name_codes]]] = OP
     added = {}
     for key, values, of_kind in (("Sequence number", numbers, INT), ("Input Dims", shapes, TEXT)):
-        rows = ranges[values[of] >= 0]
+        rows = ranges[values[name_codes] >= 0]
         added[key] = ArgColumn(rows, of_kind, values[events.name[rows]])
     trace.args = ChainMap(added, cast("MutableMapping[str, ArgColumn]", trace.args))
     trace.strings = strings
     trace.names = trace.display = np.array([*names, ""], object)[:-1]
     renamed = events.name.copy()
-    renamed[ranges] = table[of]
+    renamed[ranges] = table[name_codes]
     trace.events = Events(events.lane, renamed, events.start, events.duration)

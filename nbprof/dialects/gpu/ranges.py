@@ -1,5 +1,4 @@
-"""What ranges that a program named (NVTX, ROCTx) say: its steps, which are those that count and
-hold what ran on the device.
+"""Steps by ranges that a program named (NVTX, ROCTx): those that count and launch work.
 
 A range marks a step where its name says so and nothing else: `step 12`, `iteration 3`, `Epoch 1
 batch 40/100`, `train_step`. Of these the family that lasts longest is taken whose ranges lie one
@@ -22,14 +21,16 @@ from nbprof.dialects.gpu import find_steps
 from nbprof.dialects.gpu.lanes import ANNOTATION
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import of_host
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
 _STEP = re.compile(
     r"(?:epoch\s*#?\s*(?P<epoch>\d{1,12})\s+)?"
-    r"(?:(?:train(?:ing|er)?|eval(?:uation)?|val(?:idation)?|test|inference|engine|decode|global|main|profile|profiler|model|benchmark)\s*)*"
-    r"(?P<word>step|iteration|iter|batch|mini\s?batch)s?"
-    r"(?:\s*(?:number|no|num|id|idx|index)?\s*#?\s*(?P<number>\d{1,12})(?:\s*(?:/|of)\s*\d+)?)?"
+    r"(?:(?:train(?:ing|er)?|eval(?:uation)?|val(?:idation)?|test|inference|engine|decode|global|"
+    r"main|profile|profiler|model|benchmark)\s*)*(?P<word>step|iteration|iter|batch|"
+    r"mini\s?batch)s?(?:\s*(?:number|no|num|id|idx|index)?\s*#?\s*(?P<number>\d{1,12})(?:\s*(?:/|"
+    r"of)\s*\d+)?)?"
 )
 _BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s_\-:=.,()\[\]|*]+")
 _TORCH = re.compile(r"at::native::|void at::|at_cuda_detail::|c10::|aten::")
@@ -43,10 +44,12 @@ def counted(name: str) -> tuple[str, tuple[int, ...]] | None:
     if not _LIKELY.search(name) or len(name) > 80:
         return None
     plain = _BREAKS.sub(" ", name).strip().lower()
-    found = _STEP.fullmatch(plain)
-    if found is None:
+    match = _STEP.fullmatch(plain)
+    if match is None:
         return None
-    numbers = tuple(int(one) for one in (found["epoch"], found["number"]) if one is not None)
+    numbers = tuple(
+        int(number) for number in (match["epoch"], match["number"]) if number is not None
+    )
     return re.sub(r"\d+(?:\s*(?:/|of)\s*\d+)?", "N", plain), numbers
 
 
@@ -82,13 +85,9 @@ def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) 
     marked = find_steps.find(links, batches=names is None)
     done = set(marked.host.tolist())
     hosts = [host for host in range(len(links.trace.hosts)) if host not in done]
-    known = links.step_names if names is None else names
-    return Steps.joined(
-        [
-            marked,
-            *(part for host in hosts if (part := _of_host(links, host, ranges, known)) is not None),
-        ]
-    )
+    step_names = links.step_names if names is None else names
+    parts = [_of_host(links, host, ranges, step_names) for host in hosts]
+    return Steps.joined([marked, *(part for part in parts if part is not None)])
 
 
 def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_]) -> Steps | None:
@@ -98,9 +97,9 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
     families: dict[str, list[int]] = {}
     numbers: dict[int, tuple[int, ...]] = {}
     for code in np.unique(events.name[rows]).tolist():
-        if (found := counted(str(trace.names[code]))) is not None:
-            families.setdefault(found[0], []).append(code)
-            numbers[code] = found[1]
+        if (label := counted(str(trace.names[code]))) is not None:
+            families.setdefault(label[0], []).append(code)
+            numbers[code] = label[1]
     good = []
     for family, codes in families.items():
         marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
@@ -112,31 +111,26 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
             good.append((int(events.duration[marks].sum()), family, marks))
     if not good:
         return None
-    good.sort(key=lambda one: one[0], reverse=True)
+    good.sort(key=lambda candidate: candidate[0], reverse=True)
     _, family, marks = good[0]
-    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
-    text = f"Steps{where} are the {len(marks):,} {ranges} called {family!r}"
-    others = ", ".join(repr(one) for _, one, _ in good[1:4])
-    notes = [Note("info", f"{text}; {others} could mark steps too." if others else f"{text}.")]
+    suffix = of_host(trace, host)
+    text = f"Steps{suffix} are the {len(marks):,} {ranges} called {family!r}"
+    alternatives = ", ".join(repr(name) for _, name, _ in good[1:4])
+    text += f"; {alternatives} could mark steps too." if alternatives else "."
     labels = [str(trace.names[code]) for code in events.name[marks].tolist()]
     if len(set(labels)) == 1:
         labels = [f"{labels[0]} {i}" for i in range(len(labels))]
-    return find_steps.of_marks(
-        links, host, marks, events.start[marks], events.end[marks], labels, notes
-    )
+    spans = find_steps.Marks(marks, events.start[marks], events.end[marks], labels)
+    return find_steps.of_marks(links, host, spans, [Note("info", text)])
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:
-    """Whether a counter rises from each range to the next; ranges that do not count are all called
-    the same.
-    """
+    """True if a counter rises from range to range; ranges without one all have the same name."""
     return all((not a and not b) or a < b for a, b in pairwise(numbers))
 
 
 def _launching(links: Links, host: int, marks: Int64s) -> bool:
-    """Whether at least half of some ranges launched work; on any thread, as a backward pass has one
-    of its own.
-    """
+    """True if at least half of the ranges launched work, on any thread (for backward passes)."""
     events = links.trace.events
     launched = links.launch[links.launch >= 0]
     if not len(launched):

@@ -1,6 +1,4 @@
-"""What readers of a PyTorch profile should know before trusting it: unlinked, overlapping and
-dropped events.
-"""
+"""Notes on a PyTorch profile: unlinked, overlapping and dropped events."""
 
 from __future__ import annotations
 
@@ -26,19 +24,18 @@ from nbprof.dialects.gpu.lanes import (
     SLACK_PS,
     UNKNOWN,
     category,
-    launches_work,
 )
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.origins import Origins
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import names_that
 from nbprof.display import wording
+from nbprof.display.wording import plural
 
 _MOST_MESSAGES = 10
 _MOST_LANES = 3
-_STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
 _SAME = 0.9
-"""The part of the steps that must take as many batches for that to be said."""
-_MOVES = (torchnames.COPY, torchnames.FILL)
+"""Least share of steps with the usual number of batches for a note on that number."""
 
 
 def notes(
@@ -49,8 +46,9 @@ def notes(
     origins: Origins,
     lost: str = absent.LOST,
 ) -> list[Note]:
-    """Lines for the receipt, in the order in which they matter; `launches` is the table of the
-    activity.
+    """Notes for the receipt, in order of importance.
+
+    `launches` is the table of the activity, `lost` the reason and remedy if all kernels are lost.
 
     `lost` says why all kernels may be lost, and what helps.
     """
@@ -78,19 +76,11 @@ def _warning(text: str) -> Note:
     return Note("warning", text)
 
 
-def _many(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
-    """By host and group of a step: how often it asked DataLoaders for a batch; only steps that
-    did.
-    """
+    """Number of batches that each step requested from DataLoaders, by host and group, if any."""
     trace = links.trace
     rows = links.rows(OP, ANNOTATION, UNKNOWN)
-    loader = np.array(
-        [torchnames.LOADER.match(str(name)) is not None for name in trace.names], np.bool_
-    )
+    loader = names_that(torchnames.LOADER.match, trace.names)
     rows = rows[loader[trace.events.name[rows]]]
     if not len(rows):
         return {}
@@ -100,7 +90,7 @@ def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
 
 
 def _batches(links: Links, steps: Steps) -> list[Note]:
-    """How many batches a step takes, where it is more than one."""
+    """Number of batches per step, if more than one."""
     taken = pd.Series(list(batches_of(links, steps).values()), dtype=np.int64)
     if not len(taken):
         return []
@@ -113,11 +103,11 @@ def _batches(links: Links, steps: Steps) -> list[Note]:
 
 
 def _ranks(hosts: Hosts) -> list[Note]:
-    out = []
+    result = []
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
-        out.append(
+        result.append(
             _warning(
                 f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a"
                 " separate host."
@@ -125,7 +115,7 @@ def _ranks(hosts: Hosts) -> list[Note]:
         )
     for first, copies in hosts.identical().items():
         if len(copies) == 1:
-            out.append(
+            result.append(
                 _warning(
                     f"{copies[0]} has the same events as {first}: it is a copy, and its events are"
                     " counted twice."
@@ -133,92 +123,88 @@ def _ranks(hosts: Hosts) -> list[Note]:
             )
         else:
             count = f"{len(copies):,} files have the same events as {first}"
-            out.append(
+            result.append(
                 _warning(
                     f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are"
                     " counted."
                 )
             )
-    return out
+    return result
 
 
 def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     """Launches without device work, and device work without a launch or an op."""
     trace, work = links.trace, links.work
-    out = _captured(links)
-    kinds = [torchnames.call_kind(str(n)) for n in trace.names]
+    result = _captured(links)
     name = trace.events.name[launches["event"].to_numpy(np.int64)]
-    starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
+    starts_work = names_that(torchnames.launches_work, trace.names)[name]
     if not len(work):
-        return out
+        return result
     if (links.kind == KERNEL).any():
-        out += sanity.lost_launches(launches, starts_work)
-    moves = (
-        np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
-    )
+        result += sanity.lost_launches(launches, starts_work)
+    moves = names_that(torchnames.copies_or_fills, trace.names)[name]
+    moves &= (launches["target"] < 0).to_numpy()
     if moves.any():
-        calls = _many(
+        calls = plural(
             int(moves.sum()), "call that copies or fills has", "calls that copy or fill have"
         )
-        out.append(
+        result.append(
             _info(
                 f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."
             )
         )
     # The runtime of MTIA records no calls that copy.
-    copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[
-        trace.events.name[work]
-    ]
+    copied = names_that(torchnames.MTIA_COPY.__eq__, trace.names)[trace.events.name[work]]
     if copied.any():
-        which = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
-        out.append(_info(f"{which} no launch: each belongs to the step in which it started."))
+        counted = plural(
+            int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state"
+        )
+        result.append(_info(f"{counted} no launch: each belongs to the step in which it started."))
     alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
-        out.append(
+        result.append(
             _info(
                 "The profile has no runtime calls: launch times are unknown, and device work"
                 " belongs to steps by its own time."
             )
         )
     else:
-        out += sanity.unlaunched(alone, len(work))
+        result += sanity.unlaunched(alone, len(work))
     nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
         text = (
-            f"{_many(nameless, 'device event')} of {len(work):,}"
+            f"{plural(nameless, 'device event')} of {len(work):,}"
             f" ({100 * nameless / len(work):.3g} %)"
         )
-        out.append(
+        result.append(
             _info(
                 f"{text} could not be linked to an op; the tables list them under their own names."
             )
         )
-    return out
+    return result
 
 
 def _other_vendors(links: Links) -> list[Note]:
     """Device work of categories that only the place of their events tells to be that."""
     trace = links.trace
     codes = trace.text_arg("cat")[links.work]
-    out = []
+    result = []
     for code in pd.unique(codes).tolist():
         if code >= 0 and category(trace.strings[code]) == UNKNOWN:
-            count = _many(int((codes == code).sum()), "event")
+            count = plural(int((codes == code).sum()), "event")
             text = (
                 f"{count} of category {printable(trace.strings[code])} are on device lanes: they"
                 " count as device work"
             )
-            out.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
-    return out
+            result.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
+    return result
 
 
 def _images(links: Links) -> list[Note]:
-    """Events of devices that are named as the call that launched something, and stand for all of
-    it.
-    """
+    """Events of devices that are named like a launching call and stand for all that it launched."""
     trace, events = links.trace, links.trace.events
     rows = links.rows(DEVICE_NOTE)
-    named = np.array([launches_work(str(name)) for name in trace.names], np.bool_)
+    named = names_that(torchnames.launches_work, trace.names)
     rows = rows[named[events.name[rows]]]
     if not len(rows):
         return []
@@ -228,7 +214,7 @@ def _images(links: Links) -> list[Note]:
         f"{process}, {thread}"
         for process, thread in zip(lanes["process"], lanes["thread"], strict=True)
     ]
-    count = _many(len(rows), "device event is", "device events are")
+    count = plural(len(rows), "device event is", "device events are")
     took = wording.millis(int(events.duration[rows].sum()) / 1e9)
     names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
     text = (
@@ -240,16 +226,16 @@ def _images(links: Links) -> list[Note]:
 
 
 def _captured(links: Links) -> list[Note]:
-    """Calls that were captured into graphs, which is no loss."""
+    """Calls that were captured into graphs: their missing work is not lost."""
     rows, start, end = links.captures
     if not len(rows):
         return []
-    calls = _many(
+    calls = plural(
         int(links.captured.sum()),
         "call that launches, copies or fills was",
         "calls that launch, copy or fill were",
     )
-    took = f"{_many(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
+    took = f"{plural(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
     return [
         _info(
             f"{calls} captured into a graph and not run ({took}): that time counts as compilation;"
@@ -259,95 +245,83 @@ def _captured(links: Links) -> list[Note]:
 
 
 def _graphs(links: Links) -> list[Note]:
-    """How many graphs were replayed, and whether it is known of what they were captured."""
+    """Number of replayed graphs, and of those with known captures."""
     graphs = links.graphs
     nodes = len(graphs.nodes)
     if not nodes:
         return []
-    replays = _many(int(np.unique(graphs.replay).size), "replay")
-    text = f"{replays} of {_many(sum(graphs.counts.values()), 'graph')} with {_many(nodes, 'node')}"
-    remedy = (
-        ": give a trace of it, nbprof.load(..., graph_capture=PATH)" if _of_pytorch(links) else ""
+    replays = plural(int(np.unique(graphs.replay).size), "replay")
+    text = (
+        f"{replays} of {plural(sum(graphs.counts.values()), 'graph')} with {plural(nodes, 'node')}"
     )
+    remedy = ""
+    if _of_pytorch(links):
+        remedy = ": give a trace of it, nbprof.load(..., graph_capture=PATH)"
     lacks = [
         (graphs.counts["unknown"], f"no matching capture was found{remedy}"),
         (graphs.counts["several"], "several captures match, of different ops"),
     ]
-    known = graphs.counts["captured"]
-    said = (
-        [f"the nodes of {_many(known, 'graph')} are attributed to the captured ops"]
-        if known
-        else []
-    )
-    said += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
+    matched = graphs.counts["captured"]
+    facts = []
+    if matched:
+        facts = [f"the nodes of {plural(matched, 'graph')} are attributed to the captured ops"]
+    facts += [f"for {plural(count, 'graph')} {why}" for count, why in lacks if count]
     noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
-    said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
-    out = [_info(f"{text}: {'; '.join(said)}.")]
-    if graphs.strangers:
-        which = (
+    facts += [f"{plural(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
+    result = [_info(f"{text}: {'; '.join(facts)}.")]
+    if graphs.unmatched_graphs:
+        warning = (
             "kernel_annotations_rank*.pkl next to the trace annotates"
-            f" {_many(graphs.strangers, 'graph')} that no replay here has"
+            f" {plural(graphs.unmatched_graphs, 'graph')} that no replay here has"
         )
-        out.append(_warning(f"{which}: it is from another recording and is ignored there."))
-    return out
+        result.append(_warning(f"{warning}: it is from another recording and is ignored there."))
+    return result
 
 
 def _attributed(origins: Origins) -> list[Note]:
-    """How much time goes by an op, a module and a line of code; other recorders than PyTorch's know
-    no modules.
-    """
+    """Share of time with a known op, module and line of code; only PyTorch records modules."""
     shares = origins.shares() if _of_pytorch(origins.links) else None
     if shares is None:
         return []
     words = {"op": "an op", "module": "an nn.Module", "line": "a line of code"}
-    parts = [f"{_part(shares[key])} to {what}" for key, what in words.items() if key in shares]
-    whole = "Kernel time" if "op" in shares else "Op time"
-    how = (
-        ""
-        if shares["module"] or shares["line"]
-        else " Modules and lines are recorded with with_stack=True."
-    )
-    return [_info(f"{whole} is attributed: {', '.join(parts)}.{how}")]
+    parts = [f"{_part(shares[key])} to {phrase}" for key, phrase in words.items() if key in shares]
+    subject = "Kernel time" if "op" in shares else "Op time"
+    how = " Modules and lines are recorded with with_stack=True."
+    if shares["module"] or shares["line"]:
+        how = ""
+    return [_info(f"{subject} is attributed: {', '.join(parts)}.{how}")]
 
 
 def _of_pytorch(links: Links) -> bool:
-    """Whether PyTorch recorded the trace, whose files state the version of their schema."""
+    """True if PyTorch recorded the trace: its files state the version of their schema."""
     several = links.trace.metadata.get("hosts")
-    stated = [links.trace.metadata, *(several.values() if isinstance(several, dict) else [])]
-    return any(isinstance(one, dict) and "schemaVersion" in one for one in stated)
+    metadata = [links.trace.metadata, *(several.values() if isinstance(several, dict) else [])]
+    return any(isinstance(facts, dict) and "schemaVersion" in facts for facts in metadata)
 
 
 def _part(share: float) -> str:
-    """Percent, and never 100 where something is left out."""
-    return (
-        "100 %"
-        if share == 1
-        else "0 %"
-        if share == 0
-        else f"{min(max(100 * share, 0.1), 99.9):.1f} %"
-    )
+    """Percent; 100 only if nothing is left out, 0 only for nothing."""
+    if share in (0, 1):
+        return f"{100 * share:.0f} %"
+    return f"{min(max(100 * share, 0.1), 99.9):.1f} %"
 
 
 def _overlaps(links: Links) -> list[Note]:
-    """Kernels that overlap the previous one on their stream: dependent launches do; profiler errors
-    look the same.
-    """
+    """Kernels that overlap the previous one on their stream, by dependent launch or by error."""
     events, work = links.trace.events, links.work
-    out = []
+    result = []
     if len(work):
         # On an MTIA copies run while the kernel around them does.
-        copies = np.array(
-            [str(name) == torchnames.MTIA_COPY for name in links.trace.names], np.bool_
-        )
+        copies = names_that(torchnames.MTIA_COPY.__eq__, links.trace.names)
         work = work[~copies[events.name[work]]]
         start = events.start[work]
         busy_until = ends_before(events.end[work], events.lane[work])
         early = np.flatnonzero(start < busy_until)
         if len(early):
             by = wording.micros(int((busy_until[early] - start[early]).max()) / 1e6)
-            out.append(
+            result.append(
                 _info(
-                    f"{_many(len(early), 'device event starts', 'device events start')} before the"
+                    f"{plural(len(early), 'device event starts', 'device events start')} before the"
                     f" previous one on the same stream ends, by up to {by}. Programmatic dependent"
                     " launch causes this; so do profiler errors. All are kept; busy time counts"
                     " each instant once."
@@ -358,29 +332,27 @@ def _overlaps(links: Links) -> list[Note]:
         past = events.end[ops.rows] - ops.end
         count = int((past > 0).sum())
         if count:
-            text = (
-                f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after"
-                " the enclosing op"
-            )
-            out.append(
+            late = f"{int(past.max()) / 1000:,.0f} ns"
+            text = f"{plural(count, 'op ends', 'ops end')} up to {late} after the enclosing op"
+            result.append(
                 _info(
                     f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as"
                     " ending with it."
                 )
             )
-    return out
+    return result
 
 
 def _recorder(links: Links, hosts: Hosts) -> list[Note]:
     """The profiler's own messages: logged warnings and overhead."""
-    out = []
+    result = []
     messages = list(dict.fromkeys(hosts.messages()))
     several = len(links.trace.hosts) > 1
     for host, text in messages[:_MOST_MESSAGES]:
         line = " ".join(text.split())
-        out.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
+        result.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
     if len(messages) > _MOST_MESSAGES:
-        out.append(
+        result.append(
             _warning(
                 f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the"
                 " file's metadata."
@@ -391,18 +363,23 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
         events = links.trace.events
         total: dict[str, tuple[int, int]] = {}
         for code in np.unique(events.name[rows]).tolist():
-            mine = rows[events.name[rows] == code]
-            total[str(links.trace.names[code])] = (len(mine), int(events.duration[mine].sum()))
+            of_name = rows[events.name[rows] == code]
+            total[str(links.trace.names[code])] = (
+                len(of_name),
+                int(events.duration[of_name].sum()),
+            )
         listed = ", ".join(
             f"{n} {wording.millis(t / 1e9)} in {c:,}"
             for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4]
         )
-        whole = sum(t for _, t in total.values())
-        level = _warning if whole > 0.02 * _span(links) else _info
-        out.append(
-            level(f"Profiler overhead took {wording.millis(whole / 1e9)} of the profile: {listed}.")
+        total_ps = sum(t for _, t in total.values())
+        level = _warning if total_ps > 0.02 * _span(links) else _info
+        result.append(
+            level(
+                f"Profiler overhead took {wording.millis(total_ps / 1e9)} of the profile: {listed}."
+            )
         )
-    return out
+    return result
 
 
 def _span(links: Links) -> int:
@@ -412,9 +389,9 @@ def _span(links: Links) -> int:
 
 
 def _memory(links: Links) -> list[Note]:
-    out = []
+    result = []
     if gpu_memory.without_totals(links):
-        out.append(
+        result.append(
             _info(
                 "The allocator events state no totals (PyTorch before 1.11): memory in use is"
                 " summed from the events, so what was allocated before the recording is missing."
@@ -422,10 +399,10 @@ def _memory(links: Links) -> list[Note]:
         )
     failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]
     if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
-        out.append(
+        result.append(
             _warning(
-                f"The allocator ran out of memory {_many(count, 'time')} while the profile was"
+                f"The allocator ran out of memory {plural(count, 'time')} while the profile was"
                 " recorded."
             )
         )
-    return out
+    return result

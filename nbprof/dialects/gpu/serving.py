@@ -21,32 +21,32 @@ _SCOPE = "gpu_model_runner: forward"
 
 
 class Found(NamedTuple):
-    """The iterations of a host: what marks them, what that says, when the host began and ended
-    each, ps, and what they are called.
-    """
+    """The iterations of a host: marks, descriptions, begin and end on the host (ps), and a noun."""
 
     marks: Int64s
-    said: list[Iteration]
+    iterations: list[Iteration]
     begun: Int64s
     done: Int64s
-    what: str
+    noun: str
 
 
 def find(links: Links, host: int) -> Found | None:
-    """The iterations of a host in time order; None where nothing marks any, and of a program that
-    trains as well.
-    """
+    """The iterations of a host in time order; None without marks or for a program that trains."""
     trace, events = links.trace, links.trace.events
     names = [str(name) for name in trace.names]
-    said = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
-    batches = {
-        code
-        for code, name in enumerate(names)
-        if name.endswith("run_batch") and _RUN_BATCH.match(name)
-    }
-    scopes = {code for code, name in enumerate(names) if name == _SCOPE}
-    for codes, what in (
-        (set(said), "annotations"),
+    by_code: dict[int, Iteration] = {}
+    batches: set[int] = set()
+    scopes: set[int] = set()
+    for code, name in enumerate(names):
+        iteration = annotated(name)
+        if iteration is not None:
+            by_code[code] = iteration
+        if name.endswith("run_batch") and _RUN_BATCH.match(name):
+            batches.add(code)
+        if name == _SCOPE:
+            scopes.add(code)
+    for codes, noun in (
+        (set(by_code), "annotations"),
         (batches, "calls of run_batch"),
         (scopes, f"annotations {_SCOPE!r}"),
     ):
@@ -60,13 +60,12 @@ def find(links: Links, host: int) -> Found | None:
         marks = _one_thread(links, rows)
         if not len(marks) or _training(links, host, marks):
             continue
-        read = (
-            _by_forward(links, marks)
-            if codes is batches
-            else [said.get(code, Iteration()) for code in events.name[marks].tolist()]
-        )
+        if codes is batches:
+            read = _by_forward(links, marks)
+        else:
+            read = [by_code.get(code, Iteration()) for code in events.name[marks].tolist()]
         ahead = codes is not scopes and not names[int(events.name[marks[0]])].startswith("execute_")
-        return Found(marks, read, *_bounds(links, host, marks, ahead), what)
+        return Found(marks, read, *_bounds(links, host, marks, ahead), noun)
     return None
 
 
@@ -81,45 +80,40 @@ def _one_thread(links: Links, rows: Int64s) -> Int64s:
 
 
 def _training(links: Links, host: int, marks: Int64s) -> bool:
-    """Whether the iterations are parts of steps: of a trainer that generates with an engine in its
-    process.
-    """
+    """True if iterations are parts of steps, as of a trainer with an engine in its process."""
     trace, events = links.trace, links.trace.events
     rows = links.rows(ANNOTATION)
     rows = rows[links.host[rows] == host]
-    optimizers, profiled = (
-        [code for code, name in enumerate(trace.names) if pattern.match(str(name))]
-        for pattern in (torchnames.OPTIMIZER, torchnames.STEP)
-    )
+    names = [str(name) for name in trace.names]
+    optimizers = [code for code, name in enumerate(names) if torchnames.OPTIMIZER.match(name)]
+    profiled = [code for code, name in enumerate(names) if torchnames.STEP.match(name)]
     if np.isin(events.name[rows], optimizers).any():
         return True
     steps = rows[np.isin(events.name[rows], profiled)]
     begun = events.start[marks]
-    inside = np.searchsorted(begun, events.end[steps]) - np.searchsorted(begun, events.start[steps])
+    inner = np.searchsorted(begun, events.end[steps]) - np.searchsorted(begun, events.start[steps])
     # vLLM calls the profiler's step() once an iteration.
-    return bool((inside > 1).any())
+    return bool((inner > 1).any())
 
 
 def _by_forward(links: Links, marks: Int64s) -> list[Iteration]:
     """The kinds of batches by the pass that runs in each: the first of its thread."""
     trace, events = links.trace, links.trace.events
-    modes = {
-        code: found[1]
-        for code, name in enumerate(trace.names)
-        if (found := _FORWARD.match(str(name)))
-    }
+    modes: dict[int, str] = {}
+    for code, name in enumerate(trace.names):
+        match = _FORWARD.match(str(name))
+        if match:
+            modes[code] = _MODES_OF_FORWARD[match[1]]
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[
         (events.lane[rows] == events.lane[marks[0]]) & np.isin(events.name[rows], list(modes))
     ]
     first = np.searchsorted(events.start[rows], events.start[marks])
-    out = []
-    for at, end in zip(first.tolist(), events.end[marks].tolist(), strict=True):
-        inside = at < len(rows) and events.start[rows[at]] < end
-        out.append(
-            Iteration(_MODES_OF_FORWARD[modes[int(events.name[rows[at]])]] if inside else "")
-        )
-    return out
+    kinds = []
+    for first_row, end in zip(first.tolist(), events.end[marks].tolist(), strict=True):
+        has_row = first_row < len(rows) and events.start[rows[first_row]] < end
+        kinds.append(Iteration(modes[int(events.name[rows[first_row]])] if has_row else ""))
+    return kinds
 
 
 def _bounds(links: Links, host: int, marks: Int64s, ahead: bool) -> tuple[Int64s, Int64s]:

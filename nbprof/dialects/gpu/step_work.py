@@ -1,4 +1,4 @@
-"""What the host and the devices did in each step, and the class of each call."""
+"""Work of the host and the devices in each step, and the class of each call."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.lanes import ANNOTATION, COPY, OP, UNKNOWN
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps, spread
+from nbprof.dialects.lookups import names_that
 
 
 def work(links: Links, steps: Steps, device_class: Int64s) -> Work:
@@ -29,15 +30,15 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> Work:
     events = links.trace.events
     host_rows, host_class = _host_classes(links)
     captures, begun, done = links.captures
-    whole = np.concatenate([links.work[~links.earlier], host_rows])
+    spanned = np.concatenate([links.work[~links.earlier], host_rows])
     between, idle_from, idle_to = links.graphs.gaps
-    rows = np.concatenate([whole, captures, between])
+    rows = np.concatenate([spanned, captures, between])
     # A graph that is captured is made ready to run, as a program that is compiled: the host's time
     # goes there whatever it does meanwhile.
     added = np.repeat([act.HOST_COMPILE, act.DEVICE_BETWEEN_NODES], [len(captures), len(between)])
     cls = np.concatenate([device_class[~links.earlier], host_class, added])
-    begun = np.concatenate([events.start[whole], begun, idle_from])
-    done = np.concatenate([events.end[whole], done, idle_to])
+    begun = np.concatenate([events.start[spanned], begun, idle_from])
+    done = np.concatenate([events.end[spanned], done, idle_to])
     span, group, start, end = spread(steps, links.host[rows], begun, done)
     rows = rows[span]
     return Work(
@@ -68,9 +69,8 @@ def backlog(links: Links, device_class: Int64s) -> Work:
 def _host_classes(links: Links) -> tuple[Int64s, Int64s]:
     """The host events that count in a step, and the class of each."""
     trace, events = links.trace, links.trace.events
-    names = list(map(str, trace.names))
-    loader = np.array([torchnames.is_input(n) for n in names], np.bool_)
-    compiling = np.array([torchnames.is_compiling(n) for n in names], np.bool_)
+    loader = names_that(torchnames.is_input, trace.names)
+    compiling = names_that(torchnames.is_compiling, trace.names)
     # Ops inside ops add nothing to the union of all.
     outer = links.ops.rows[links.ops.parent < 0]
     labelled = links.rows(OP, ANNOTATION, UNKNOWN)
@@ -103,23 +103,23 @@ def call_classes(links: Links) -> Int64s:
 
 
 def call_kinds(links: Links) -> Int64s:
-    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; a call that copies is told
-    by the direction of the copy.
-    """
+    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; copies by direction."""
     codes = links.trace.events.name[links.calls]
     table = np.zeros(len(links.trace.names), np.int64)
     for code in pd.unique(codes).tolist():
         table[code] = torchnames.CALL_KINDS.index(
             torchnames.call_kind(str(links.trace.names[code]))
         )
-    out = table[codes]
+    kind_of_call = table[codes]
     copies = np.flatnonzero((links.kind[links.work] == COPY) & (links.launch >= 0))
     if len(copies):
         names = links.trace.events.name[links.work[copies]]
-        at = np.searchsorted(links.calls, links.launch[copies])
+        position = np.searchsorted(links.calls, links.launch[copies])
         for code in pd.unique(names).tolist():
             direction = torchnames.transfer_kind(str(links.trace.names[code]))
             if direction in ("H2D", "D2H"):
-                out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
-    out[links.captured] = torchnames.CALL_KINDS.index(torchnames.CAPTURED)
-    return out
+                kind_of_call[position[names == code]] = torchnames.CALL_KINDS.index(
+                    f"copy {direction}"
+                )
+    kind_of_call[links.captured] = torchnames.CALL_KINDS.index(torchnames.CAPTURED)
+    return kind_of_call

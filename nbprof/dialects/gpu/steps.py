@@ -1,6 +1,4 @@
-"""The steps of a recording: when each began and ended, on the host and with the device work
-launched in it.
-"""
+"""The steps of a recording: begin and end on the host, and with their device work."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ class Steps:
     """Steps of all hosts; `group` numbers them within a host, in time order.
 
     `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a
-    name a step. `begun` and `done` are when the host began and ended each: it runs ahead of the
-    device. Of those in `lost` the recorder lost device work. `iterations` says, by host and group,
-    what an inference engine ran in each.
+    name per step. `begun` and `done` are begin and end on the host, which runs ahead of the device.
+    Steps in `truncated` are incomplete (or startup), and the recorder lost device work of those in
+    `lost`. `iterations` are those of an inference engine, by host and group.
     """
 
     host: Int64s
@@ -36,7 +34,7 @@ class Steps:
     begun: Int64s
     done: Int64s
     names: list[str]
-    cut: set[tuple[int, int]] = field(default_factory=set)
+    truncated: set[tuple[int, int]] = field(default_factory=set)
     lost: set[tuple[int, int]] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     iterations: dict[tuple[int, int], Iteration] = field(default_factory=dict)
@@ -46,27 +44,29 @@ class Steps:
         """The steps of several hosts."""
         none = np.zeros(0, np.int64)
         keys = ("host", "group", "event", "start", "end", "begun", "done")
-        columns = {
-            key: np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys
-        }
+        columns = {}
+        for key in keys:
+            columns[key] = np.concatenate([none, *(getattr(part, key) for part in parts)])
         return cls(
             **columns,
             names=[name for part in parts for name in part.names],
-            cut={step for part in parts for step in part.cut},
+            truncated={step for part in parts for step in part.truncated},
             lost={step for part in parts for step in part.lost},
             notes=[note for part in parts for note in part.notes],
-            iterations={step: one for part in parts for step, one in part.iterations.items()},
+            iterations={
+                step: iteration for part in parts for step, iteration in part.iterations.items()
+            },
         )
 
     def group_at(self, host: npt.NDArray[np.integer], time: Int64s) -> Int64s:
         """The step in which a host was at each moment, -1 for none."""
-        out = np.full(len(time), -1, np.int64)
-        for one in np.unique(self.host).tolist():
-            mine = np.flatnonzero(self.host == one)
-            at = np.searchsorted(self.begun[mine], time, side="right") - 1
-            within = (host == one) & (at >= 0) & (time < self.done[mine][at])
-            out[within] = self.group[mine][at[within]]
-        return out
+        group = np.full(len(time), -1, np.int64)
+        for host_index in np.unique(self.host).tolist():
+            host_steps = np.flatnonzero(self.host == host_index)
+            step = np.searchsorted(self.begun[host_steps], time, side="right") - 1
+            within = (host == host_index) & (step >= 0) & (time < self.done[host_steps][step])
+            group[within] = self.group[host_steps][step[within]]
+        return group
 
 
 def markers(
@@ -85,26 +85,24 @@ def markers(
         (h, g): n
         for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)
     }
-    return frame, names, steps.cut, steps.lost
+    return frame, names, steps.truncated, steps.lost
 
 
 def spread(
     steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no
-    step is left out.
-    """
+    """Spans split at the borders of steps, without those outside: span, group, start, end (ps)."""
     parts: list[tuple[Int64s, ...]] = []
-    for one in np.unique(steps.host).tolist():
-        mine = np.flatnonzero(steps.host == one)
-        of_host = Intervals(steps.start[mine], steps.end[mine])
-        rows = np.flatnonzero(host == one)
+    for host_index in np.unique(steps.host).tolist():
+        host_steps = np.flatnonzero(steps.host == host_index)
+        of_host = Intervals(steps.start[host_steps], steps.end[host_steps])
+        rows = np.flatnonzero(host == host_index)
         span, step = of_host.overlapping(start[rows], end[rows])
         span = rows[span]
         parts.append(
             (
                 span,
-                steps.group[mine][step],
+                steps.group[host_steps][step],
                 np.maximum(start[span], of_host.start[step]),
                 np.minimum(end[span], of_host.end[step]),
             )
@@ -112,7 +110,7 @@ def spread(
     if not parts:
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, nothing, nothing
-    span, group, first, last = (np.concatenate([p[i] for p in parts]) for i in range(4))
+    span, group, first, last = (np.concatenate(column) for column in zip(*parts, strict=True))
     return span, group, first, last
 
 

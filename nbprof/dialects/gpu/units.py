@@ -1,5 +1,4 @@
-"""The unit of a recording without marked steps: iterations that were recorded beside it, repeats in
-its events, or the recording itself.
+"""The unit of a recording without marked steps: iterations, repeats, or the recording.
 
 In this order: iterations of the loop of a recorded cell; ranges that a program named, or calls of
 one module, if the work between their begins repeats; the repeating sequence of kernels of the
@@ -24,6 +23,7 @@ from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, PYTHON
 from nbprof.dialects.gpu.lanes import CALL as RUNTIME_CALL
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import names_that
 
 CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
 _NUMBERS = re.compile(r"\d+")
@@ -57,40 +57,39 @@ class Found:
 def find(links: Links) -> tuple[Steps, Unit]:
     """The units of all hosts that have work; of several hosts these are their recordings."""
     hosts = [host for host in range(len(links.trace.hosts)) if len(_work(links, host))]
-    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}.get(
-        links.trace.units, ()
-    )
+    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}
     if len(hosts) == 1:
-        for search in searches:
-            found = search(links, hosts[0])
-            steps = _steps(links, hosts[0], found) if found is not None else None
-            if found is not None and steps is not None and _covers(links, hosts[0], steps):
-                return steps, _unit(found)
+        for search in searches.get(links.trace.units, ()):
+            units = search(links, hosts[0])
+            if units is None:
+                continue
+            steps = _steps(links, hosts[0], units)
+            if _covers(links, hosts[0], steps):
+                return steps, _unit(units)
     return _recordings(links, hosts)
 
 
 def _covers(links: Links, host: int, steps: Steps) -> bool:
-    """Whether units, with the device work that they launched, take most of the time in which a host
-    worked.
-    """
+    """True if units with their device work take most of the time in which a host worked."""
     events = links.trace.events
     rows = _work(links, host)
     recorded = events.end[rows].max() - events.start[rows].min()
     return bool((steps.end - steps.start).sum() >= repeats.MOST_OF * recorded)
 
 
-def _unit(found: Found) -> Unit:
-    share = f"{100 * found.agreement:.0f}%"
+def _unit(units: Found) -> Unit:
+    share = f"{100 * units.agreement:.0f}%"
     how = (
-        f"No steps are marked. The {found.how}: an estimate that fits {share} of the events."
+        f"No steps are marked. The {units.how}: an estimate that fits {share} of the events."
         f" {CHOOSE}"
     )
-    return Unit(found.kind, how, found.agreement)
+    return Unit(units.kind, how, units.agreement)
 
 
-def _steps(links: Links, host: int, found: Found) -> Steps:
-    labels = [f"{found.kind} {number}" for number in range(len(found.start))]
-    return find_steps.of_marks(links, host, found.event, found.start, found.end, labels, [])
+def _steps(links: Links, host: int, units: Found) -> Steps:
+    labels = [f"{units.kind} {number}" for number in range(len(units.start))]
+    marks = find_steps.Marks(units.event, units.start, units.end, labels)
+    return find_steps.of_marks(links, host, marks, [])
 
 
 def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
@@ -123,13 +122,9 @@ def _work(links: Links, host: int) -> Int64s:
 
 
 def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
-    """Which events wait for a device that has nothing to do: PyTorch's profiler does so when it
-    starts and stops.
-    """
+    """True for waits for an idle device, as of PyTorch's profiler at its start and stop."""
     events, names = links.trace.events, links.trace.names
-    waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[
-        events.name[rows]
-    ]
+    waits = names_that(lambda name: name.endswith("DeviceSynchronize"), names)[events.name[rows]]
     work = rows[np.isin(rows, links.work)]
     if not len(work) or not waits.any():
         return np.zeros(len(rows), np.bool_)
@@ -139,12 +134,10 @@ def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
-    """Device work of a host in the order of its launches, and when each was launched (its own start
-    where that is unknown).
-    """
+    """Device work of a host in order of its launches, and the times of launch (or own start)."""
     events = links.trace.events
-    mine = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
-    work, launch = links.work[mine], links.launch[mine]
+    host_work = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
+    work, launch = links.work[host_work], links.launch[host_work]
     time = np.where(launch >= 0, events.start[launch], events.start[work])
     order = np.argsort(time, kind="stable")
     return work[order], time[order]
@@ -165,16 +158,16 @@ def _by_kernels(links: Links, host: int) -> Found | None:
         return None
     on_busiest = np.isin(work, repeats.on_busiest_lane(events, work))
     work, time = work[on_busiest], time[on_busiest]
-    found = repeats.find(_codes(events.name[work]))
-    if found is None:
+    repeated = repeats.find(_codes(events.name[work]))
+    if repeated is None:
         return None
-    start = time[found.first]
-    end = np.append(start[1:], max(int(time[found.end - 1]) + 1, int(start[-1]) + 1))
+    start = time[repeated.first]
+    end = np.append(start[1:], max(int(time[repeated.end - 1]) + 1, int(start[-1]) + 1))
     how = (
-        f"{len(start):,} iterations are repeats of {_sequence(found.length, 'kernel')} that a"
+        f"{len(start):,} iterations are repeats of {_sequence(repeated.length, 'kernel')} that a"
         " stream repeats"
     )
-    return Found(ITERATION, how, found.agreement, work[found.first], start, end)
+    return Found(ITERATION, how, repeated.agreement, work[repeated.first], start, end)
 
 
 def _by_ops(links: Links, host: int) -> Found | None:
@@ -185,27 +178,25 @@ def _by_ops(links: Links, host: int) -> Found | None:
     if not len(outer):
         return None
     rows = repeats.on_busiest_lane(events, outer)
-    found = repeats.find(_codes(events.name[rows]))
-    if found is None:
+    repeated = repeats.find(_codes(events.name[rows]))
+    if repeated is None:
         return None
-    first = rows[found.first]
+    first = rows[repeated.first]
     start = events.start[first]
-    end = np.append(start[1:], events.end[rows[found.end - 1]])
+    end = np.append(start[1:], events.end[rows[repeated.end - 1]])
     how = (
-        f"{len(start):,} iterations are repeats of {_sequence(found.length, 'op')} that a thread"
+        f"{len(start):,} iterations are repeats of {_sequence(repeated.length, 'op')} that a thread"
         " repeats"
     )
-    return Found(ITERATION, how, found.agreement, first, start, end)
+    return Found(ITERATION, how, repeated.agreement, first, start, end)
 
 
-def _sequence(length: int, what: str) -> str:
-    return f"a single {what}" if length == 1 else f"the sequence of {length:,} {what}s"
+def _sequence(length: int, noun: str) -> str:
+    return f"a single {noun}" if length == 1 else f"the sequence of {length:,} {noun}s"
 
 
 def _by_ranges(links: Links, host: int) -> Found | None:
-    """Ranges of one name, or calls of one module, that nearly all work belongs to; of several the
-    ones that take most time.
-    """
+    """Ranges of one name or calls of one module with nearly all work, by most time."""
     events, names = links.trace.events, links.trace.names
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[links.host[rows] == host]
@@ -223,34 +214,30 @@ def _by_ranges(links: Links, host: int) -> Found | None:
             candidates.append(
                 (-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks)
             )
-    candidates.sort(key=lambda one: one[:2])
+    candidates.sort(key=lambda candidate: candidate[:2])
     time = _times_of_work(links, host)
     for _, _, family, marks in candidates[:_MOST_FAMILIES]:
-        found = _of_range(links, family, marks, time)
-        if found.agreement >= repeats.AGREEMENT:
-            return found
+        units = _of_range(links, family, marks, time)
+        if units.agreement >= repeats.AGREEMENT:
+            return units
     return None
 
 
 def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
-    """Calls of a module, or the time from the begin of each range to that of the next, and the
-    share of the work in it.
-    """
+    """Units from calls of a module, or from each range to the next, with their share of work."""
     events = links.trace.events
     start, end = events.start[marks], events.end[marks]
     is_call = family.startswith(_MODULE)
     if not is_call:
         end = np.append(start[1:], end[-1])
-    inside = np.searchsorted(time, end) - np.searchsorted(time, start)
-    what = (
-        f"calls of the module {family.removeprefix(_MODULE)}"
-        if is_call
-        else f"ranges called {family!r}"
-    )
-    agreement = float(inside.sum()) / len(time) if len(time) else 0.0
+    in_range = np.searchsorted(time, end) - np.searchsorted(time, start)
+    described = f"ranges called {family!r}"
+    if is_call:
+        described = f"calls of the module {family.removeprefix(_MODULE)}"
+    agreement = float(in_range.sum()) / len(time) if len(time) else 0.0
     return Found(
         CALL if is_call else ITERATION,
-        f"units are the {len(marks):,} {what}",
+        f"units are the {len(marks):,} {described}",
         agreement,
         marks,
         start,
@@ -259,17 +246,15 @@ def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
 
 
 def _family(name: str, is_python: bool) -> str:
-    """What ranges of one kind are called together; "" for what is no candidate."""
+    """Common name of ranges of one kind; "" for those that are not candidates."""
     if is_python:
-        # "nn.Module: ResNet_0": the number tells instances apart, and each is a model of its own.
+        # "nn.Module: ResNet_0": each number is a different instance.
         return name if name.startswith(_MODULE) else ""
     return _NUMBERS.sub("N", name)
 
 
 def _times_of_work(links: Links, host: int) -> Int64s:
-    """When the host asked for what ran, ascending: for device work where there is any, else for
-    outermost ops of all threads.
-    """
+    """Times at which the host launched work, or began outermost ops if there is none, ascending."""
     work, time = _launched(links, host)
     if len(work):
         return time
@@ -278,5 +263,5 @@ def _times_of_work(links: Links, host: int) -> Int64s:
 
 
 def notes(unit: Unit) -> list[Note]:
-    """What the receipt says of the unit."""
+    """Notes on the unit."""
     return [Note("info", unit.how)] if unit.how else []

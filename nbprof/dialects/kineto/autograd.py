@@ -1,10 +1,9 @@
-"""Exports of `torch.autograd.profiler` without Kineto: `profile().export_chrome_trace` of old
-PyTorch.
+"""Exports of old PyTorch's `torch.autograd.profiler` without Kineto.
 
 Events have no categories: processes called "CPU functions" and "CUDA functions" tell ops of the
 host from work of a device, whose thread is the number of the device, and arrows `cpu_to_cuda` lead
 from an op to its work. Device work is named as its kernel, or as its op where CUDA events timed
-ops: then an op that consists of others has a span of its own around theirs.
+ops: then an op that consists of others has a span around theirs.
 
 Source: `EventList.export_chrome_trace` of torch/autograd/profiler.py and
 torch/autograd/profiler_util.py.
@@ -29,7 +28,7 @@ _SPANS = (
 
 
 def is_autograd(trace: Trace) -> bool:
-    """Whether that profiler wrote a trace."""
+    """True if that profiler wrote a trace."""
     if "pid" not in trace.lanes or not (trace.lanes["pid"].astype(str) == HOST).any():
         return False
     # Arrows have a category, and no event.
@@ -54,7 +53,7 @@ def adapt(trace: Trace) -> list[Note]:
     category[ops] = codes["cpu_op"]
     category[work] = codes["kernel"]
     category[work[outer]] = codes["gpu_user_annotation"]
-    known = np.flatnonzero(category >= 0).astype(np.int32)
+    with_category = np.flatnonzero(category >= 0).astype(np.int32)
     device = (
         lanes["tid"]
         .astype(str)
@@ -62,14 +61,14 @@ def adapt(trace: Trace) -> list[Note]:
     )
     number = device.to_numpy(np.int64)[events.lane]
     # CUDA is also what ROCm is called; the others are those of their makers.
-    others = of_device & (process != "CUDA functions").to_numpy(np.bool_)
-    for lane in np.flatnonzero(others).tolist():
+    other_lanes = of_device & (process != "CUDA functions").to_numpy(np.bool_)
+    for lane in np.flatnonzero(other_lanes).tolist():
         lanes.loc[lanes.index[lane], "labels"] = (
             f"{process.iloc[lane].partition(' ')[0]} {device.iloc[lane]}"
         )
     trace.args = {
         **trace.args,
-        "cat": ArgColumn(known, TEXT, category[known]),
+        "cat": ArgColumn(with_category, TEXT, category[with_category]),
         "device": ArgColumn(work.astype(np.int32), INT, number[work]),
         **_correlations(trace, work),
     }
@@ -77,9 +76,7 @@ def adapt(trace: Trace) -> list[Note]:
 
 
 def _around_others(trace: Trace, work: Int64s, ops: Int64s) -> npt.NDArray[np.bool_]:
-    """Which device work is the span of an op around those of the ops in it; none where kernels have
-    names of their own.
-    """
+    """Device work that is the span of an op around its inner ops; none if kernels have names."""
     events = trace.events
     names = np.unique(events.name[ops])
     if not len(work) or not np.isin(events.name[work], names).all():
@@ -94,11 +91,11 @@ def _correlations(trace: Trace, work: Int64s) -> dict[str, ArgColumn]:
     if flows is None or not len(flows.phase):
         return {}
     ends = np.flatnonzero((flows.phase == 2) & (flows.id >= 0))
-    found = pd.DataFrame(
+    metadata = pd.DataFrame(
         {"lane": flows.lane[ends], "time": flows.time[ends], "id": flows.id[ends]}
     ).drop_duplicates(["lane", "time"])
     rows = pd.DataFrame({"lane": events.lane[work], "time": events.start[work], "event": work})
-    linked = rows.merge(found, on=["lane", "time"])
+    linked = rows.merge(metadata, on=["lane", "time"])
     if not len(linked):
         return {}
     linked = linked.sort_values("event")

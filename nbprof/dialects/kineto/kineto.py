@@ -1,6 +1,4 @@
-"""Turns the Trace of PyTorch's profiler (Kineto) of all versions, on CUDA, ROCm, XPU or the CPU
-alone, into the activity tables.
-"""
+"""Turns the Trace of PyTorch's profiler (Kineto) of all versions into the activity tables."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.trace import Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import absent, find_steps, graphs, ranges, receipt
 from nbprof.dialects.gpu.captures import Capture
@@ -30,6 +28,7 @@ from nbprof.dialects.gpu.origins import originated
 from nbprof.dialects.gpu.recording import GpuRecording
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.kineto import autograd
+from nbprof.dialects.lookups import names_that
 from nbprof.formats.chrome.graph_annotations import Annotations
 from nbprof.formats.chrome.inductor import Program
 from nbprof.frameworks.register import PYTORCH
@@ -55,8 +54,7 @@ def interpret(
     programs: Sequence[Program] = (),
     annotations: Annotations | None = None,
 ) -> act.Activity | None:
-    """The activity of one profile; None for a trace with nothing of PyTorch. Fills the kinds of
-    `trace.lanes`.
+    """The activity of one profile; None for a trace without PyTorch. Fills `trace.lanes`.
 
     Each table is made when it is first asked for.
 
@@ -78,11 +76,11 @@ def interpret(
         str(name).startswith(_OF_PROFILER) for name in trace.names
     ):
         return None
-    out = _Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
+    activity = _Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
     if adapted:
-        found = out.maker("notes")
-        out.later("notes", lambda: [*adapted, *found()])
-    return out
+        make_notes = activity.maker("notes")
+        activity.later("notes", lambda: [*adapted, *make_notes()])
+    return activity
 
 
 def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Capture]:
@@ -91,10 +89,10 @@ def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Captu
     if not (kind == CALL).any():
         return []
     links = Links(trace, split(trace, kind), originated)
-    out = graphs.captures(links)
-    for one in out:
-        one.origins = originated(links, one.calls, programs)
-    return out
+    captures = graphs.captures(links)
+    for capture in captures:
+        capture.origins = originated(links, capture.calls, programs)
+    return captures
 
 
 class _Torch(GpuRecording):
@@ -104,10 +102,7 @@ class _Torch(GpuRecording):
     sets_ranges = "record_function"
 
     def find_steps(self) -> Steps:
-        """The steps of each host, by what marks them in traces of PyTorch, by ranges that the
-        program called steps, iterations or batches, or by the batches that it asked for. Each host
-        has the best of its marks, as where it is read without the others.
-        """
+        """The steps of each host by its best marks: PyTorch's, named ranges, or batches."""
         named = ranges.find(self.links, "ranges", ranges.named(self.trace.names))
         if self.iterations is not None:
             return named
@@ -115,14 +110,14 @@ class _Torch(GpuRecording):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        found = receipt.notes(
-            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins
+        notes = receipt.notes(
+            self.links, self.steps, self.hosts, self.tables.launches.frame(), self.origins
         )
-        return [*absent.unseen_note(self.links, self.hosts), *found]
+        return [*absent.unseen_note(self.links, self.hosts), *notes]
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that this profile lacks."""
-        out, links = self.out, self.links
+        activity, links = self.tables, self.links
         missing: dict[str, str] = {}
         if not len(links.rows(KERNEL)):
             missing["kernels"] = absent.kernels(links, self.hosts)
@@ -130,14 +125,15 @@ class _Torch(GpuRecording):
             missing["steps"] = HOW if absent.host_recorded(links) else ONLY_DEVICE
         if not (links.kind == MEMORY).any():
             missing["memory"] = absent.allocations(self.hosts)
-        named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
-        if not np.isin(self.trace.events.name, named).any():
-            missing["input"] = (
-                "This profile is of an inference engine: its batches come from a scheduler, not"
-                " from a DataLoader."
-                if self.steps.iterations
-                else absent.batches(links)
-            )
-        if not out.has_host_ops:
+        named = names_that(torchnames.is_input, self.trace.names)
+        if not named[self.trace.events.name].any():
+            if self.steps.iterations:
+                missing["input"] = (
+                    "This profile is of an inference engine: its batches come from a scheduler, not"
+                    " from a DataLoader."
+                )
+            else:
+                missing["input"] = absent.batches(links)
+        if not activity.has_host_ops:
             missing["ops"] = absent.ops(links)
         return missing

@@ -1,5 +1,4 @@
-"""Tasks that carry other work: their type is that of a kernel, and no table lists them as an
-operator.
+"""Tasks that carry other work: of a kernel's type, but not listed as an operator.
 
 A collective is carried by a task of its stream, and an operator of several parts by the task that
 its parts run in. Such a task takes as long as what it carries, which is recorded by itself: counted
@@ -58,14 +57,12 @@ def carriers(trace: Trace, tasks: Spans, collectives: Spans, on_streams: Int64s)
     if len(collectives.rows):
         carries |= _shares_connection(trace, tasks, collectives)
         carries |= _encloses(trace, tasks, collectives)
-    found: Int64s = tasks.rows[carries]
-    return found
+    carrying: Int64s = tasks.rows[carries]
+    return carrying
 
 
 def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
-    """Which tasks have parts: tasks of the same stream and number, but with a part number, that
-    start within them.
-    """
+    """True for tasks with parts: tasks of their stream and number that start within them."""
     events, number, part = trace.events, trace.arg("Task Id"), trace.arg("Subtask Id")
     is_part = (part >= 0) & (part != _NO_ID)
     parts = on_streams[is_part[on_streams]]
@@ -76,12 +73,12 @@ def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
     )
     starts = np.append(events.start[parts], 0)[following]
     started = (following >= 0) & (starts < events.end[rows])
-    found: Flags = started & ~is_part[rows] & (number[rows] >= 0)
-    return found
+    is_carrier: Flags = started & ~is_part[rows] & (number[rows] >= 0)
+    return is_carrier
 
 
 def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
-    """Which tasks overlap a collective that the same call started."""
+    """True for tasks that overlap a collective of the same call."""
     events, ident = trace.events, trace.arg("connection_id")
     rows = collectives.rows
     following = _following(
@@ -89,12 +86,12 @@ def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
         {"time": events.end[rows], "device": collectives.device, "id": ident[rows]},
     )
     starts = np.append(events.start[rows], 0)[following]
-    known: Flags = (ident[tasks.rows] >= 0) & (ident[tasks.rows] != _NO_ID)
-    return known & (following >= 0) & (starts < events.end[tasks.rows])
+    has_ident: Flags = (ident[tasks.rows] >= 0) & (ident[tasks.rows] != _NO_ID)
+    return has_ident & (following >= 0) & (starts < events.end[tasks.rows])
 
 
 def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
-    """Which tasks start shortly before a collective of their device and end shortly after it."""
+    """True for tasks that start shortly before and end shortly after a collective."""
     events = trace.events
     rows = collectives.rows
     following = _following(
@@ -103,24 +100,24 @@ def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
     )
     before = np.append(events.start[rows], 0)[following] - events.start[tasks.rows]
     after = events.end[tasks.rows] - np.append(events.end[rows], 0)[following]
-    found: Flags = (following >= 0) & (before <= _AROUND_PS) & (after >= 0) & (after <= _AROUND_PS)
-    return found
+    is_carrier: Flags = (
+        (following >= 0) & (before <= _AROUND_PS) & (after >= 0) & (after <= _AROUND_PS)
+    )
+    return is_carrier
 
 
-def _following(each: dict[str, Int64s], others: dict[str, Int64s]) -> Int64s:
-    """The index of the first of `others` at or after the `time` of each row that is equal in all
-    else; -1 without one.
-    """
+def _following(each: dict[str, Int64s], candidates: dict[str, Int64s]) -> Int64s:
+    """Index of the first of `candidates` at or after `time` with equal keys, -1 for none."""
     keys = [name for name in each if name != "time"]
     left = pd.DataFrame(each).assign(place=np.arange(len(each["time"])))
-    right = pd.DataFrame(others).assign(index=np.arange(len(others["time"])))
-    found = pd.merge_asof(
+    right = pd.DataFrame(candidates).assign(index=np.arange(len(candidates["time"])))
+    merged = pd.merge_asof(
         left.sort_values("time", kind="stable"),
         right.sort_values("time", kind="stable"),
         on="time",
         by=keys,
         direction="forward",
     )
-    out = np.full(len(left), -1, np.int64)
-    out[found["place"].to_numpy(np.int64)] = found["index"].fillna(-1).to_numpy(np.int64)
-    return out
+    following = np.full(len(left), -1, np.int64)
+    following[merged["place"].to_numpy(np.int64)] = merged["index"].fillna(-1).to_numpy(np.int64)
+    return following

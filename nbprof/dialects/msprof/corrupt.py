@@ -24,22 +24,21 @@ _MAGNITUDE = 10
 
 
 def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
-    """Replaces times of tasks that cannot be, in the events and in the tables; which events begin
-    at such a time, and the warnings.
+    """Replaces impossible times of tasks; returns misplaced events and warnings.
 
     `work` is that of the times as they are stated.
     """
-    found = _Mender(trace, work)
+    mender = _Mender(trace, work)
     for host in range(len(trace.hosts)):
-        found.device(host)
-    notes = [*found.about_misplaced(), *found.notes()]
-    stated = trace.events.duration
-    found.apply()
-    misplaced = np.sort(np.array(found.misplaced, np.int64))
+        mender.device(host)
+    notes = [*mender.about_misplaced(), *mender.notes()]
+    recorded = trace.events.duration
+    mender.apply()
+    misplaced = np.sort(np.array(mender.misplaced, np.int64))
     changed, tables = 0, dict(trace.tables)
     for kind in _TABLES:
         for nth, table in enumerate(trace.tables.get(kind, [])):
-            new, count = _as_events(trace, table, stated, misplaced)
+            new, count = _as_events(trace, table, recorded, misplaced)
             if new is not table:
                 tables[kind] = [*tables[kind][:nth], new, *tables[kind][nth + 1 :]]
                 changed += count
@@ -68,17 +67,15 @@ class _Mender(Mender):
         self.recorded_on_device = np.isin(work.lane_kinds, (on.STREAM, on.COMMUNICATION))
 
     def _of_host(self, rows: Int64s, host: int) -> Int64s:
-        out: Int64s = rows[self.lane_host[self.trace.events.lane[rows]] == host]
-        return out
+        on_host: Int64s = rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        return on_host
 
     def work(self, host: int) -> Int64s:
         """Tasks of cores, copies and collectives."""
         return self._of_host(np.flatnonzero(self._work.stated_kind != NO_WORK), host)
 
     def _host_end(self, host: int) -> int:
-        """When the last call or op of a host ended. Without any, nothing says when the recording
-        ended.
-        """
+        """End of the last call or op of a host; unknown without any."""
         lanes = np.isin(self._work.lane_kinds, (on.CANN, on.PYTHON))
         rows = self._of_host(np.flatnonzero(lanes[self.trace.events.lane]), host)
         return int(self.trace.events.end[rows].max()) if len(rows) else _NEVER
@@ -92,9 +89,7 @@ class _Mender(Mender):
     def spans(
         self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None
     ) -> Spans:
-        """Some tasks; collectives are compared by what they do, as each has a name that no other
-        has.
-        """
+        """Spans of tasks; collectives are compared by their operation, since names are unique."""
         codes = self.trace.events.name[rows].astype(np.int64) if name is None else name.copy()
         shared = self._work.stated_kind[rows] == COLLECTIVE
         texts: dict[str, int] = {}
@@ -104,17 +99,17 @@ class _Mender(Mender):
         return super().spans(rows, codes, launch)
 
     def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
-        """A call launches a graph, whose tasks run in turn; the parts of one task run side by
-        side.
+        """The task of each part: a call launches a graph whose tasks run in turn, parts in
+        parallel.
         """
         number = self.trace.arg("Task Id", rows=rows)
         return np.where(number == _NO_ID, -1, number)
 
 
-def _as_events(trace: Trace, table: Table, stated: Int64s, misplaced: Int64s) -> tuple[Table, int]:
-    """A table with the times of its events, and how many rows state a duration that the timeline
-    contradicts.
-    """
+def _as_events(
+    trace: Trace, table: Table, recorded: Int64s, misplaced: Int64s
+) -> tuple[Table, int]:
+    """A table with the times of its events, and the number of rows that contradict these."""
     frame, nothing = table.frame, 0
     if not len(frame) or not {"event", "duration_us"} <= set(frame.columns):
         return table, nothing
@@ -122,10 +117,12 @@ def _as_events(trace: Trace, table: Table, stated: Int64s, misplaced: Int64s) ->
     rows = np.flatnonzero(event >= 0)
     now = trace.events.duration[event[rows]]
     took = frame["duration_us"].to_numpy(np.float64, copy=True)
-    said = np.nan_to_num(took[rows]) * 1e6
-    larger = (said - now >= durations.SLACK_PS) & (said >= _MAGNITUDE * now.astype(np.float64))
+    stated_ps = np.nan_to_num(took[rows]) * 1e6
+    larger = (stated_ps - now >= durations.SLACK_PS) & (
+        stated_ps >= _MAGNITUDE * now.astype(np.float64)
+    )
     wrong = np.isin(event[rows], misplaced)
-    replaced = (now != stated[event[rows]]) | larger
+    replaced = (now != recorded[event[rows]]) | larger
     if not (replaced | wrong).any():
         return table, nothing
     took[rows[replaced]] = now[replaced] / 1e6
@@ -137,11 +134,13 @@ def _as_events(trace: Trace, table: Table, stated: Int64s, misplaced: Int64s) ->
         start = frame["start_ps"].copy()
         start.iloc[rows[wrong]] = pd.NA
         frame["start_ps"] = start
-    return replace(table, frame=frame), int((larger & (now == stated[event[rows]]) & ~wrong).sum())
+    return replace(table, frame=frame), int(
+        (larger & (now == recorded[event[rows]]) & ~wrong).sum()
+    )
 
 
 def _about_tables(count: int) -> Note:
-    """What the receipt says of rows of tables that the timeline contradicts."""
+    """Notes on rows of tables that the timeline contradicts."""
     rows = wording.plural(count, "row")
     verb, each = ("states", "It counts") if count == 1 else ("state", "Each counts")
     text = (

@@ -1,8 +1,7 @@
-"""The lanes of an Ascend trace: NPUs with their streams and communication, the program's threads,
-the calls into CANN, and what is derived.
+"""The lanes of an Ascend trace: NPUs with streams, threads, calls into CANN, derived lanes.
 
-Processes are told by their names, which the exporters gave them in all versions; their numbers are
-made up.
+Processes are recognised by the names that exporters of all versions give; their numbers are
+arbitrary.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ _KINDS = {
     OVERLAP: "derived",
     STEPS: "steps",
 }
+_ON_DEVICE = (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS)
 _NPU = re.compile(r"NPU\s*(\d+)")
 _LAYERS = re.compile(
     r"AI Core Freq|HBM|LLC|DDR|NPU MEM|Acc"
@@ -35,7 +35,7 @@ _LAYERS = re.compile(
 
 
 def is_ascend(trace: Trace) -> bool:
-    """Whether one of Ascend's profilers wrote a trace."""
+    """True if one of Ascend's profilers wrote a trace."""
     if trace.tables:
         return True
     processes = {str(p) for p in trace.lanes["process"].unique()} if len(trace.lanes) else set()
@@ -45,10 +45,18 @@ def is_ascend(trace: Trace) -> bool:
     )
 
 
+def _device(label: str, pid: str) -> int:
+    """The number of the NPU of a process, by its label or by its id."""
+    npu = _NPU.search(label)
+    if npu:
+        return int(npu[1])
+    if pid.isdigit() and int(pid) >= 1 << 10 and label.startswith("NPU"):
+        return int(pid) & 31
+    return 0
+
+
 def name_lanes(trace: Trace) -> Kinds:
-    """Fills `kind device process thread note order` of the lanes; returns what each lane is
-    (`STREAM`, `CANN`, ...), uint8[lanes].
-    """
+    """Fills the columns of the lanes; returns uint8[lanes], the kind of each (`STREAM`, `CANN`)."""
     lanes = trace.lanes
     kinds = np.zeros(len(lanes), np.uint8)
     devices = np.full(len(lanes), -1, np.int64)
@@ -58,70 +66,42 @@ def name_lanes(trace: Trace) -> Kinds:
         strict=True,
     )
     for i, (process, thread, label, pid) in enumerate(columns):
-        what = _what(process, thread)
-        kinds[i] = what
-        npu = _NPU.search(label)
-        device = (
-            int(npu[1])
-            if npu
-            else (
-                int(pid) & 31
-                if pid.isdigit() and int(pid) >= 1 << 10 and label.startswith("NPU")
-                else 0
-            )
-        )
-        on_device = what in (STREAM, COMMUNICATION, PLANE, MARKS, OVERLAP) or (
-            what == COUNTERS and label.startswith("NPU")
-        )
+        lane_kind = _lane_kind(process, thread)
+        kinds[i] = lane_kind
+        device = _device(label, pid)
+        on_device = lane_kind in _ON_DEVICE or (lane_kind == COUNTERS and label.startswith("NPU"))
         if on_device:
             devices[i] = device
-        kind = _KINDS.get(what, "host")
-        under = (
-            f"NPU {device}"
-            if on_device
-            else "Steps"
-            if what == STEPS
-            else "CANN"
-            if what == CANN
-            else "Host"
-        )
-        if what == OTHER:
-            under = process
-        if thread.isdigit() and what in (STREAM, CANN, PYTHON):
-            thread = f"{'Stream' if what == STREAM else 'Thread'} {thread}"
-        name = f"{process}: {thread}" if what in (OVERLAP, PLANE, COUNTERS) else thread
-        note = "collectives" if what == COMMUNICATION else ""
+        group = {STEPS: "Steps", CANN: "CANN", OTHER: process}.get(lane_kind, "Host")
+        if on_device:
+            group = f"NPU {device}"
         number = re.findall(r"\d+", thread)
-        place = (
+        if thread.isdigit() and lane_kind in (STREAM, CANN, PYTHON):
+            thread = f"{'Stream' if lane_kind == STREAM else 'Thread'} {thread}"
+        name = f"{process}: {thread}" if lane_kind in (OVERLAP, PLANE, COUNTERS) else thread
+        order = (
             not on_device,
             device,
-            (
-                (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS, COUNTERS).index(what)
-                if on_device
-                else 0
-            ),
+            (*_ON_DEVICE, COUNTERS).index(lane_kind) if on_device else 0,
+            lane_kind,
+            int(number[-1]) if number and len(number[-1]) < 12 else -1,
+            i,
         )
-        rows.append(
-            (
-                kind,
-                under,
-                name,
-                note,
-                (*place, what, int(number[-1]) if number and len(number[-1]) < 12 else -1, i),
-            )
-        )
+        note = "collectives" if lane_kind == COMMUNICATION else ""
+        rows.append((_KINDS.get(lane_kind, "host"), group, name, note, order))
     lanes["kind"] = [row[0] for row in rows]
     lanes["device"] = devices
     lanes["process"] = [row[1] for row in rows]
     lanes["thread"] = [row[2] for row in rows]
     lanes["note"] = [row[3] for row in rows]
-    order = {i: place for place, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][4]))}
-    lanes["order"] = [order[i] for i in range(len(rows))]
+    position = np.empty(len(rows), np.int64)
+    position[sorted(range(len(rows)), key=lambda i: rows[i][4])] = np.arange(len(rows))
+    lanes["order"] = position.tolist()
     lanes["lane"] = np.arange(len(lanes))
     return kinds
 
 
-def _what(process: str, thread: str) -> int:
+def _lane_kind(process: str, thread: str) -> int:
     if process in ("Ascend Hardware", "Step Trace"):
         return MARKS if "Model ID" in thread or "Step Trace" in thread else STREAM
     if process in ("HCCL", "Communication", "COMMUNICATION"):

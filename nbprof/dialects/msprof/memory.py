@@ -1,6 +1,4 @@
-"""NPU memory, from the tables: blocks that the allocators allocated, or else samples of how much
-they held.
-"""
+"""NPU memory from the tables: allocated blocks, or else samples of the memory held."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ _HELD = "This profile has no allocations per op, only samples of the memory held
 
 
 def recorded(trace: Trace) -> bool:
-    """Whether any table has memory over time."""
+    """True if any table has memory over time."""
     return any(
         len(t)
         for kind in ("operator_memory", "memory_record", "npu_mem")
@@ -36,7 +34,9 @@ def recorded(trace: Trace) -> bool:
     )
 
 
-def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, list[Note]]:
+def allocations(
+    trace: Trace, steps: Steps, activity: act.Activity
+) -> tuple[pd.DataFrame, list[Note]]:
     """The `allocations` table, in time order, and lines for the receipt.
 
     A block that was handed out before the recording has no begin, one that is still held at its end
@@ -48,20 +48,20 @@ def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataF
     blocks = [t for t in trace.tables.get("operator_memory", []) if len(t)]
     number = 0
     for table in blocks:
-        part, strange = _blocks(trace, table, out, number)
+        part, strange = _blocks(trace, table, activity, number)
         number += len(table)
         parts.append(part)
         if strange:
-            what = "a row" if strange == 1 else f"{strange:,} rows"
+            counted = "a row" if strange == 1 else f"{strange:,} rows"
             text = (
-                f"{table.source}: {what} with a negative size or without a time, freed but"
+                f"{table.source}: {counted} with a negative size or without a time, freed but"
                 " allocated before the recording, ignored."
             )
             notes.append(Note("info", text))
     if not any(len(part) for part in parts):
         for kind, who, used, held in _RECORDS:
             tables = [t for t in trace.tables.get(kind, []) if len(t)]
-            parts = [_records(trace, table, out, who, used, held) for table in tables]
+            parts = [_records(trace, table, activity, who, used, held) for table in tables]
             if any(len(part) for part in parts):
                 notes.append(Note("info", _HELD))
                 break
@@ -77,7 +77,9 @@ def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataF
     return frame[list(Allocations.columns)], notes
 
 
-def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[pd.DataFrame, int]:
+def _blocks(
+    trace: Trace, table: Table, activity: act.Activity, first: int
+) -> tuple[pd.DataFrame, int]:
     frame = table.frame
     count = len(frame)
     size = frame["size_bytes"].to_numpy(np.float64)
@@ -85,56 +87,55 @@ def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[
     if "release_ps" in frame:
         release = frame["release_ps"]
     else:
-        stated = (
-            frame["duration_us"].to_numpy(np.float64)
-            if "duration_us" in frame
-            else np.full(count, np.nan)
-        )
-        length = pd.Series(np.rint(stated * 1e6))
+        length = pd.Series(np.rint(_column(frame, "duration_us") * 1e6))
         release = begin + length.astype("Int64")
     good = np.isfinite(size) & (size >= 0)
     strange = int((~good | (begin.isna() & release.isna()).to_numpy(np.bool_)).sum())
     names = frame["name"].array if "name" in frame else None
-    op = np.full(count, out.ops.code(""), np.int32)
+    op = np.full(count, activity.ops.code(""), np.int32)
     if isinstance(names, pd.Categorical):
         op = np.array(
-            [*(out.ops.code(str(n)) for n in names.categories), out.ops.code("")], np.int32
+            [*(activity.ops.code(str(n)) for n in names.categories), activity.ops.code("")],
+            np.int32,
         )[names.codes]
-    memory = _memory(trace, table, out, "device_type")
+    memory = _memory(trace, table, activity, "device_type")
     halves = []
-    for moment, at, sign in ((begin, "allocation", True), (release, "release", False)):
-        known = good & moment.notna().to_numpy(np.bool_)
+    for moment, prefix, sign in ((begin, "allocation", True), (release, "release", False)):
+        has_time = good & moment.notna().to_numpy(np.bool_)
         used, held = (
-            _column(frame, f"{at}_{what}_bytes")[known] for what in ("allocated", "reserved")
+            _column(frame, f"{prefix}_{amount}_bytes")[has_time]
+            for amount in ("allocated", "reserved")
         )
         halves.append(
             _rows(
-                out,
+                activity,
                 host=table.host,
-                memory=memory[known],
-                time=moment.fillna(0).to_numpy(np.int64)[known],
-                allocation=np.full(int(known.sum()), sign),
-                size=size[known],
+                memory=memory[has_time],
+                time=moment.fillna(0).to_numpy(np.int64)[has_time],
+                allocation=np.full(int(has_time.sum()), sign),
+                size=size[has_time],
                 # Equal for the two halves of a row, and even, as addresses are.
                 address=pd.arrays.IntegerArray(
-                    2 * (first + np.flatnonzero(known)), np.zeros(int(known.sum()), np.bool_)
+                    2 * (first + np.flatnonzero(has_time)), np.zeros(int(has_time.sum()), np.bool_)
                 ),
                 used=used,
                 held=held,
-                op=op[known],
+                op=op[has_time],
             )
         )
     rows = pd.concat(halves, ignore_index=True)
     if _before_release(rows):
-        given = rows["allocated"].where(~rows["allocation"], 0)
-        rows["heap"] -= given
-        rows["free"] += given
+        released = rows["allocated"].where(~rows["allocation"], 0)
+        rows["heap"] -= released
+        rows["free"] += released
     return rows, strange
 
 
 def _before_release(rows: pd.DataFrame) -> bool:
-    """Whether what a table states at a release is from before it, as that of graphs (GE) is; by
-    what is stated at the next moment.
+    """True if the totals of a table at a release are from before it, as those of graphs (GE).
+
+    The totals of the next event show it: the total after an event is that before the next one, and
+    an allocation states it with its own size added.
 
     What is held after a moment is what the next one finds: an allocation states it with its own
     size on top.
@@ -145,22 +146,24 @@ def _before_release(rows: pd.DataFrame) -> bool:
         for name in ("heap", "allocated")
     )
     taken, memory = rows["allocation"].to_numpy(np.bool_), rows["memory"].to_numpy(np.int64)
-    at = np.flatnonzero(~taken[:-1] & (memory[:-1] == memory[1:]))
-    after = np.where(taken[at + 1], used[at + 1] - size[at + 1], used[at + 1] + size[at + 1])
-    before = np.where(taken[at + 1], used[at + 1] - size[at + 1], used[at + 1])
+    index = np.flatnonzero(~taken[:-1] & (memory[:-1] == memory[1:]))
+    after = np.where(
+        taken[index + 1], used[index + 1] - size[index + 1], used[index + 1] + size[index + 1]
+    )
+    before = np.where(taken[index + 1], used[index + 1] - size[index + 1], used[index + 1])
     with np.errstate(invalid="ignore"):
-        as_after = np.abs(used[at] - after) < _NEAR_BYTES
-        as_before = np.abs(used[at] - size[at] - before) < _NEAR_BYTES
+        as_after = np.abs(used[index] - after) < _NEAR_BYTES
+        as_before = np.abs(used[index] - size[index] - before) < _NEAR_BYTES
     return int(as_before.sum()) > int(as_after.sum())
 
 
 def _records(
-    trace: Trace, table: Table, out: act.Activity, who: str, used: str, held: str
+    trace: Trace, table: Table, activity: act.Activity, who: str, used: str, held: str
 ) -> pd.DataFrame:
-    """What components held at moments, as the steps from one moment to the next."""
+    """Memory held by components over time, as the changes from one sample to the next."""
     frame = table.frame
-    known = frame["timestamp_ps"].notna().to_numpy(np.bool_)
-    frame = frame[known].reset_index(drop=True)
+    has_time = frame["timestamp_ps"].notna().to_numpy(np.bool_)
+    frame = frame[has_time].reset_index(drop=True)
     total = _column(frame, used)
     reserved = _column(frame, held) if held else np.full(len(frame), np.nan)
     # Of the whole process only what is reserved is stated.
@@ -168,7 +171,7 @@ def _records(
     memory = _memory(
         trace,
         Table(table.kind, table.device, table.rank, frame, [], "", [], table.host),
-        out,
+        activity,
         "device_type",
         who,
     )
@@ -181,7 +184,7 @@ def _records(
     begins = np.diff(memory, prepend=-1) != 0
     step[begins] = value[begins]
     return _rows(
-        out,
+        activity,
         host=table.host,
         memory=memory,
         time=time,
@@ -189,30 +192,30 @@ def _records(
         size=np.abs(step),
         used=value,
         held=reserved,
-        op=np.full(len(time), out.ops.code(""), np.int32),
+        op=np.full(len(time), activity.ops.code(""), np.int32),
     )
 
 
 def _rows(
-    out: act.Activity,
+    activity: act.Activity,
     *,
     host: int,
     size: npt.NDArray[np.float64],
     used: npt.NDArray[np.float64],
     held: npt.NDArray[np.float64],
-    **stated: object,
+    **columns: object,
 ) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         nowhere = np.isnan(used) | np.isnan(held) | (held < used)
     return allocation_table(
-        out,
+        activity,
         event=np.zeros(len(size), np.int64),
         host=np.full(len(size), host, np.int32),
         allocated=np.rint(size).astype(np.int64),
         heap=or_na(np.rint(np.nan_to_num(used)).astype(np.int64), np.isnan(used)),
         free=or_na(np.rint(np.nan_to_num(held - used)).astype(np.int64), nowhere),
         group=np.full(len(size), -1, np.int64),
-        **stated,
+        **columns,
     )
 
 
@@ -225,11 +228,9 @@ def _column(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
 
 
 def _memory(
-    trace: Trace, table: Table, out: act.Activity, column: str, who: str = ""
+    trace: Trace, table: Table, activity: act.Activity, column: str, who: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Text code of the memory of each row: `NPU 0`, with its component behind and its host in front
-    where there are several.
-    """
+    """Text code of the memory of each row: `NPU 0`, with host and component if several."""
     frame = table.frame
     host = f"{trace.hosts[table.host]} " if len(trace.hosts) > 1 else ""
     other = f"NPU {table.device or 0}"
@@ -237,25 +238,28 @@ def _memory(
     labels = ["", other]
     code = np.ones(len(frame), np.int64)
     if isinstance(devices, pd.Categorical):
-        labels = [
-            *(f"NPU {m[1]}" if (m := _NPU.search(str(t))) else str(t) for t in devices.categories),
-            other,
-        ]
+        labels = [_npu_name(str(text)) for text in devices.categories]
+        labels.append(other)
         code = np.where(devices.codes >= 0, devices.codes, len(labels) - 1).astype(np.int64)
     elif "device_id" in frame:
         ids = frame["device_id"].fillna(0).to_numpy(np.int64)
-        found, code = np.unique(ids, return_inverse=True)
-        labels = [f"NPU {n}" for n in found.tolist()]
+        device_ids, code = np.unique(ids, return_inverse=True)
+        labels = [f"NPU {n}" for n in device_ids.tolist()]
     parts = frame[who].array if who and who in frame else None
     if isinstance(parts, pd.Categorical):
-        table_ = np.array(
-            [
-                [out.texts.code(f"{host}{d} {p}") for p in [*parts.categories, "other"]]
-                for d in labels
-            ],
-            np.int32,
-        )
-        return np.asarray(table_[code, parts.codes], np.int32)
-    return np.asarray(
-        np.array([out.texts.code(host + text) for text in labels], np.int32)[code], np.int32
-    )
+        components = [*map(str, parts.categories), "other"]
+        texts = [
+            activity.texts.code(f"{host}{label} {component}")
+            for label in labels
+            for component in components
+        ]
+        of_pair = np.array(texts, np.int32).reshape(len(labels), len(components))
+        return np.asarray(of_pair[code, parts.codes], np.int32)
+    codes = np.array([activity.texts.code(host + label) for label in labels], np.int32)
+    return np.asarray(codes[code], np.int32)
+
+
+def _npu_name(device: str) -> str:
+    """`NPU 0` for a device type such as `NPU:0`; other devices keep their name."""
+    match = _NPU.search(device)
+    return f"NPU {match[1]}" if match else device

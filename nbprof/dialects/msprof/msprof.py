@@ -1,6 +1,4 @@
-"""Turns the Trace of Ascend's profilers (msprof, torch_npu, MindSpore) into the activity tables,
-whichever of both it has.
-"""
+"""Turns the Trace of Ascend's profilers (msprof, torch_npu, MindSpore) into activity tables."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from nbprof.frameworks.register import MINDSPORE, PYTORCH, UNKNOWN
 _LAUNCH, _SYNC, _ALLOCATE, _COPY_CALL = (
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"@launch|launchkernel|KernelLaunch|aclopExecute|ModelExecute|rtModelExecute|aclrtLaunch|Enqueue@|Dequeue@",
+        r"@launch|launchkernel|KernelLaunch|aclopExecute|ModelExecute|aclrtLaunch|(?:En|De)queue@",
         r"synchronize|WaitEvent|WaitStream",
         r"Malloc|aclrtFree|MemAlloc|FreePhysical|rtFree",
         r"Memcpy|Memset",
@@ -49,8 +47,9 @@ _CLASS_OF_CALL = {
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
-    first asked for.
+    """The activity of one profile; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     ascend = _Ascend(trace, on.name_lanes(trace))
     ascend.work.note_lanes()
@@ -58,7 +57,7 @@ def interpret(trace: Trace) -> act.Activity:
 
 
 def call_kind(name: str) -> str:
-    """What a call into CANN does: launch, copy, sync, allocate, other."""
+    """The kind of a call into CANN: launch, copy, sync, allocate, other."""
     for kind, pattern in (
         ("launch", _LAUNCH),
         ("sync", _SYNC),
@@ -71,9 +70,7 @@ def call_kind(name: str) -> str:
 
 
 def _number(value: object) -> int | None:
-    """A whole number of at most six digits that a file states, as such or as a text; None for
-    everything else.
-    """
+    """A stated integer of at most six digits, as a number or a text; None for everything else."""
     text = str(value) if isinstance(value, (int, str)) else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
 
@@ -86,39 +83,39 @@ class _Ascend:
         self.lane_kinds = lane_kinds
         misplaced, self.mended = corrupt.mend(trace, Work(trace, lane_kinds))
         self.work = Work(trace, lane_kinds, misplaced)
-        self.out: act.Activity
+        self.tables: act.Activity
 
     def activity(self) -> act.Activity:
         """The tables, each to be made when it is asked for."""
         activity = act.Activity(hosts=self.trace.hosts)
         # As the other dialects: the activity holds what makes its tables, and must not be held by
         # it.
-        out = self.out = weakref.proxy(activity)
-        out.framework = self.framework
-        out.has_device = bool(len(self.work.rows))
-        out.set_hosts_with_ops(
+        tables = self.tables = weakref.proxy(activity)
+        tables.framework = self.framework
+        tables.has_device = bool(len(self.work.rows))
+        tables.set_hosts_with_ops(
             np.unique(self.work.host(self._rows(on.PYTHON, ("cpu_op",)))).tolist()
         )
-        out.tables = self.trace.tables
-        out.later("environment", lambda: environment(self.trace))
-        out.later("devices", self._devices)
-        out.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
-        out.later("unit", lambda: self.unit)
-        out.later("work", self._work)
-        out.later("host_ops", self._host_ops)
-        out.later("device_ops", lambda: self.work.device_ops(out))
-        out.later("device_extents", self.work.extents)
-        out.later(("kernels", "launch_shapes"), lambda: self.work.kernels(out))
-        out.later("transfers", lambda: self.work.transfers(out))
-        out.later("launches", self._launches)
-        out.later("collectives", lambda: self.work.collectives(out))
-        out.later("calls", self._calls)
-        out.later("ranges", self._ranges)
-        out.later("allocations", lambda: self._allocations[0])
-        out.later("name_category", self._name_categories)
-        out.later("traits", self._traits)
-        out.later("missing", self._missing)
-        out.later("notes", self._notes)
+        tables.tables = self.trace.tables
+        tables.later("environment", lambda: environment(self.trace))
+        tables.later("devices", self._devices)
+        tables.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
+        tables.later("unit", lambda: self.unit)
+        tables.later("work", self._work)
+        tables.later("host_ops", self._host_ops)
+        tables.later("device_ops", lambda: self.work.device_ops(tables))
+        tables.later("device_extents", self.work.extents)
+        tables.later(("kernels", "launch_shapes"), lambda: self.work.kernels(tables))
+        tables.later("transfers", lambda: self.work.transfers(tables))
+        tables.later("launches", self._launches)
+        tables.later("collectives", lambda: self.work.collectives(tables))
+        tables.later("calls", self._calls)
+        tables.later("ranges", self._ranges)
+        tables.later("allocations", lambda: self._allocations[0])
+        tables.later("name_category", self._name_categories)
+        tables.later("traits", self._traits)
+        tables.later("missing", self._missing)
+        tables.later("notes", self._notes)
         return activity
 
     @cached_property
@@ -126,11 +123,9 @@ class _Ascend:
         """The framework that the files show; `UNKNOWN` if they show none."""
         trace = self.trace
         facts = trace.metadata.get("ascend")
-        paths = (
-            [str(f.get("path", "")) for f in facts if isinstance(f, dict)]
-            if isinstance(facts, list)
-            else []
-        )
+        paths = []
+        if isinstance(facts, list):
+            paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)]
         if any(path.endswith("_ascend_ms") for path in paths) or any(
             str(n).startswith("Default/network") for n in trace.names[:20_000]
         ):
@@ -139,25 +134,21 @@ class _Ascend:
             path.endswith("_ascend_pt") for path in paths
         ):
             return PYTORCH
-        return (
-            PYTORCH
-            if "operator_details" in trace.tables or "step_trace_time" in trace.tables
-            else UNKNOWN
-        )
+        if "operator_details" in trace.tables or "step_trace_time" in trace.tables:
+            return PYTORCH
+        return UNKNOWN
 
     @cached_property
     def _allocations(self) -> tuple[pd.DataFrame, list[Note]]:
-        return msprof_memory.allocations(self.trace, self.steps, self.out)
+        return msprof_memory.allocations(self.trace, self.steps, self.tables)
 
     @cached_property
     def _call_rows(self) -> Int64s:
         """int64[c]: calls into CANN, and torch_npu's own hand-overs to it."""
         trace = self.trace
-        cann = (
-            np.flatnonzero(self.lane_kinds[trace.events.lane] == on.CANN)
-            if len(trace.events)
-            else np.zeros(0, np.int64)
-        )
+        cann = np.zeros(0, np.int64)
+        if len(trace.events):
+            cann = np.flatnonzero(self.lane_kinds[trace.events.lane] == on.CANN)
         return np.sort(np.concatenate([cann, self._rows(on.PYTHON, ("enqueue", "dequeue"))]))
 
     def _rows(self, lane_kind: int, categories: tuple[str, ...]) -> Int64s:
@@ -171,9 +162,7 @@ class _Ascend:
 
     @cached_property
     def launch(self) -> Int64s:
-        """int64[w]: the call that started each piece of work, -1. Both state one `connection_id`;
-        of several calls the last to begin.
-        """
+        """int64[w]: the last call with the `connection_id` of each piece of work, -1."""
         work, trace = self.work, self.trace
         ident = trace.arg("connection_id")
         calls = self._call_rows[ident[self._call_rows] >= 0]
@@ -194,8 +183,8 @@ class _Ascend:
         right = right.sort_values("start", kind="stable").drop_duplicates(
             ["host", "id"], keep="last"
         )
-        found = left[left["id"] >= 0].merge(right, on=["host", "id"])
-        none[found["at"].to_numpy(np.int64)] = found["call"].to_numpy(np.int64)
+        merged = left[left["id"] >= 0].merge(right, on=["host", "id"])
+        none[merged["at"].to_numpy(np.int64)] = merged["call"].to_numpy(np.int64)
         return none
 
     @cached_property
@@ -204,20 +193,16 @@ class _Ascend:
 
     @property
     def steps(self) -> Steps:
-        """The steps of all hosts, or the units that stand in their place where nothing marks
-        any.
-        """
+        """The steps of all hosts, or other units if nothing marks steps."""
         return self._units[0]
 
     @property
     def unit(self) -> Unit:
-        """What `steps` are."""
+        """The unit of `steps`."""
         return self._units[1]
 
     def _work(self) -> WorkTable:
-        """The `work` table: what the NPUs did by class, what the host did, and the wait for the
-        input of an iteration.
-        """
+        """The `work` table: work of NPUs by class, of the host, and waits for the input."""
         events, work = self.trace.events, self.work
         ops, calls = self._rows(on.PYTHON, ("cpu_op",)), self._call_rows
         of_call = np.zeros(len(self.trace.names) + 1, np.int64)
@@ -250,16 +235,19 @@ class _Ascend:
         )
 
     def _host_ops(self) -> HostOps:
-        trace, out = self.trace, self.out
+        trace, activity = self.trace, self.tables
         rows = self._rows(on.PYTHON, ("cpu_op",))
         code = trace.events.name[rows]
         op, kind = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
         loads = np.zeros(len(trace.names), np.bool_)
-        for one in pd.unique(code).tolist():
-            name = str(trace.names[one])
-            op[one], kind[one] = out.ops.code(name), out.types.code(torchnames.op_type(name))
-            loads[one] = torchnames.is_input(name)
-        # A mark of a step is no op.
+        for name_code in pd.unique(code).tolist():
+            name = str(trace.names[name_code])
+            op[name_code], kind[name_code] = (
+                activity.ops.code(name),
+                activity.types.code(torchnames.op_type(name)),
+            )
+            loads[name_code] = torchnames.is_input(name)
+        # Marks of steps are not ops.
         marks = np.array(
             [msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_
         )
@@ -274,9 +262,9 @@ class _Ascend:
         )
 
     def _launches(self) -> Launches:
-        known = np.flatnonzero(self.launch >= 0)
-        event = self.launch[known]
-        target = self.work.rows[known]
+        has_launch = np.flatnonzero(self.launch >= 0)
+        event = self.launch[has_launch]
+        target = self.work.rows[has_launch]
         launches = Launches(
             event=event,
             host=self.work.host(event),
@@ -286,9 +274,7 @@ class _Ascend:
         return launches.take(np.lexsort((target, event)))
 
     def _ranges(self) -> Ranges:
-        """Ranges that the program marked with mstx or msproftx, on the lanes of the calls into CANN
-        of their threads.
-        """
+        """Ranges of mstx or msproftx, on the lanes of their threads' calls into CANN."""
         trace, host = self.trace, self.work.host(np.arange(len(self.trace.events)))
         marked = np.isin(
             trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"]
@@ -299,13 +285,11 @@ class _Ascend:
         rows = np.flatnonzero(marked & (trace.events.duration > 0))
         if not len(rows):
             return Ranges.empty()
-        table = named_ranges.table(trace, rows, host, "mstx", self.out)
+        table = named_ranges.table(trace, rows, host, "mstx", self.tables)
         return table.with_(lane=self._calling_lanes(table.lane.astype(np.int64)))
 
     def _calling_lanes(self, lane: Int64s) -> Int64s:
-        """The lane that has a thread's calls into CANN, in the place of another one of that
-        thread.
-        """
+        """The lane of calls into CANN of the thread of each lane."""
         lanes = self.trace.lanes
         thread = lanes["host"].astype(str) + "\0" + lanes["tid"].astype(str)
         calling = {thread.iat[i]: i for i in np.flatnonzero(self.lane_kinds == on.CANN).tolist()}
@@ -313,8 +297,8 @@ class _Ascend:
         return np.array(other, np.int64)[lane]
 
     def _calls(self) -> Calls:
-        """Calls into CANN, cut at the borders of steps; group -1 for what lies in none."""
-        trace, out, rows = self.trace, self.out, self._call_rows
+        """Calls into CANN, split at the borders of steps; group -1 outside of steps."""
+        trace, activity, rows = self.trace, self.tables, self._call_rows
         events = trace.events
         span, group, start, end = spread(
             self.steps, self.work.host(rows), events.start[rows], events.end[rows]
@@ -322,55 +306,56 @@ class _Ascend:
         outside = np.ones(len(rows), np.bool_)
         outside[span] = False
         alone = np.flatnonzero(outside)
-        which = np.concatenate([span, alone])
+        rows_of_spans = np.concatenate([span, alone])
         kind, name = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
-        for one in pd.unique(events.name[rows]).tolist():
-            text = str(trace.names[one])
-            kind[one], name[one] = out.texts.code(call_kind(text)), out.texts.code(text)
+        for name_code in pd.unique(events.name[rows]).tolist():
+            text = str(trace.names[name_code])
+            kind[name_code], name[name_code] = (
+                activity.texts.code(call_kind(text)),
+                activity.texts.code(text),
+            )
         return Calls(
-            event=rows[which],
-            host=self.work.host(rows[which]),
+            event=rows[rows_of_spans],
+            host=self.work.host(rows[rows_of_spans]),
             group=np.concatenate([group, np.full(len(alone), -1)]),
             start=np.concatenate([start, events.start[rows[alone]]]),
             end=np.concatenate([end, events.end[rows[alone]]]),
-            kind=kind[events.name[rows[which]]],
-            name=name[events.name[rows[which]]],
+            kind=kind[events.name[rows[rows_of_spans]]],
+            name=name[events.name[rows[rows_of_spans]]],
         )
 
     def _devices(self) -> pd.DataFrame:
         """One row an NPU that worked, else one that is named."""
         trace = self.trace
-        stated = trace.metadata.get("ascend")
-        facts = stated if isinstance(stated, list) else []
+        metadata = trace.metadata.get("ascend")
+        facts = metadata if isinstance(metadata, list) else []
         rows = []
         for host, name in enumerate(trace.hosts):
-            mine = self.work.rows[self.work.host(self.work.rows) == host]
-            known = {}
-            for one in facts[host].get("facts", []) if host < len(facts) else []:
+            host_work = self.work.rows[self.work.host(self.work.rows) == host]
+            by_ident = {}
+            for fact in facts[host].get("facts", []) if host < len(facts) else []:
                 for device in (
-                    one.get("DeviceInfo", []) if isinstance(one.get("DeviceInfo"), list) else []
+                    fact.get("DeviceInfo", []) if isinstance(fact.get("DeviceInfo"), list) else []
                 ):
                     if (
                         isinstance(device, dict)
                         and (ident := _number(device.get("id"))) is not None
                     ):
-                        known[ident] = device
+                        by_ident[ident] = device
             tables = {
                 int(t.device)
                 for items in trace.tables.values()
                 for t in items
                 if t.host == host and t.device is not None
             }
-            # What tables do not number is the only one, or the first.
-            some = (
-                {0}
-                if any(t.host == host for items in trace.tables.values() for t in items)
-                else set()
-            )
+            # Tables without a device number belong to the only device, or the first.
+            some = set()
+            if any(t.host == host for items in trace.tables.values() for t in items):
+                some = {0}
             for device in sorted(
-                set(self.work.device(mine).tolist()) or tables or set(known) or some
+                set(self.work.device(host_work).tolist()) or tables or set(by_ident) or some
             ):
-                info = known.get(device, {})
+                info = by_ident.get(device, {})
                 clock = _number(info.get("aic_frequency"))
                 rows.append(
                     {
@@ -385,40 +370,38 @@ class _Ascend:
         return pd.DataFrame(rows, columns=act.DEVICES)
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
-        """By name code: the step-time category whose colour a slice of that name takes in the trace
-        (0: none).
-        """
+        """By name code: the step-time category whose colour its slices have (0: none)."""
         index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
         names, work = self.trace.events.name, self.work
-        out = np.zeros(len(self.trace.names), np.uint8)
+        category_of_name = np.zeros(len(self.trace.names), np.uint8)
         for kind, category in (
             (COMPUTE, "device_compute"),
             (COPY, "device_to_device"),
             (COLLECTIVE, "device_collectives"),
         ):
-            out[pd.unique(names[work.of(kind)])] = index[category]
+            category_of_name[pd.unique(names[work.rows_of(kind)])] = index[category]
         for code in pd.unique(names[self._call_rows]).tolist():
             text = str(self.trace.names[code])
             if _COMPILE.search(text):
-                out[code] = index["compile"]
+                category_of_name[code] = index["compile"]
             elif call_kind(text) == "launch":
-                out[code] = index["kernel_launch"]
-        return out
+                category_of_name[code] = index["kernel_launch"]
+        return category_of_name
 
     def _traits(self) -> set[str]:
         # Tasks do not say whether an op or a graph launched them.
-        out = {act.UNKNOWN_EAGER} | (set() if self.work.typed else {act.UNKNOWN_PRECISION})
+        traits = {act.UNKNOWN_EAGER} | (set() if self.work.typed else {act.UNKNOWN_PRECISION})
         if any(
             msprof_steps.iterations(self.trace, host) is not None
             for host in range(len(self.trace.hosts))
         ):
-            out.add(act.ITERATIONS)
-        return out
+            traits.add(act.ITERATIONS)
+        return traits
 
     def _missing(self) -> dict[str, str]:
         """A sentence for each kind of data that this profile lacks."""
         missing: dict[str, str] = {}
-        if not len(self.work.of(COMPUTE)):
+        if not len(self.work.rows_of(COMPUTE)):
             missing["kernels"] = (
                 "This profile has no NPU tasks: msprof writes them as op_summary, task_time and its"
                 " timeline, if task_time (or task_trace) is on."
@@ -435,7 +418,7 @@ class _Ascend:
                 "This profile has no input work: Ascend's profilers record only the wait for input,"
                 " as Data Aug Bound of an iteration, and only for graphs."
             )
-        if not self.out.has_host_ops:
+        if not self.tables.has_host_ops:
             missing["ops"] = (
                 "This profile has no framework ops on the host: msprof records calls into CANN,"
                 " torch_npu records PyTorch's ops."
@@ -444,7 +427,7 @@ class _Ascend:
 
     def _notes(self) -> list[Note]:
         how = [Note("info", self.unit.how)] if self.unit.how else []
-        out = [*how, *self.mended, *self.steps.notes, *self._allocations[1]]
+        notes = [*how, *self.mended, *self.steps.notes, *self._allocations[1]]
         alone = int((self.launch < 0).sum())
         if alone and alone < len(self.launch):
             share = 100 * alone / len(self.launch)
@@ -452,7 +435,7 @@ class _Ascend:
                 f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked"
                 " to a call on the host."
             )
-            out.append(Note("info", text))
+            notes.append(Note("info", text))
         carriers = self.work.carriers
         if len(carriers):
             length = wording.millis(float(self.trace.events.duration[carriers].sum()) / 1e9)
@@ -464,9 +447,9 @@ class _Ascend:
                 "collectives or parts of operators, which are recorded separately; these tasks are"
                 " not counted."
             )
-            out.append(Note("info", text))
-        unknown = self.work.of(COPY)
+            notes.append(Note("info", text))
+        unknown = self.work.rows_of(COPY)
         if len(unknown) and (count := self.work.directions(unknown).count("copy")):
             text = f"{count:,} copies have no direction; they count as device-to-device copies."
-            out.append(Note("info", text))
-        return out
+            notes.append(Note("info", text))
+        return notes

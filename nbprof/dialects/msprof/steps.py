@@ -1,5 +1,7 @@
-"""The steps of an Ascend profile: iterations of the graph that trains, else the steps that
-torch_npu marks.
+"""The steps of an Ascend profile: iterations of the training graph, or torch_npu's marks.
+
+An iteration lasts from the end of the previous one to the end of its work, so it includes the wait
+for its input; the first has no recorded wait, and is not averaged.
 
 An iteration lasts from the end of the one before to its own end, so that the wait for its input
 counts for it; of the first that wait is not recorded, and it is not averaged.
@@ -17,6 +19,7 @@ from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import repeats
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import of_host
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.work import Work
 from nbprof.formats.msprof.iterations import spans as spans_of
@@ -31,9 +34,7 @@ HOW = (
 
 
 def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
-    """The steps of all hosts. `launch` is the call that started each piece of `work`, -1 where it
-    is not known.
-    """
+    """The steps of all hosts; `launch` is the call that started each piece of `work`, -1."""
     parts = []
     for host in range(len(trace.hosts)):
         part = _iterations(trace, host)
@@ -45,8 +46,9 @@ def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
 
 
 def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps, Unit]:
-    """The steps of all hosts; where none is found, repeats of the kernels of a stream, or else the
-    recordings.
+    """The steps of all hosts, else repeats of the kernels of a stream, else the recordings.
+
+    `launch` is the call that started each piece of `work`, -1 if unknown.
 
     `launch` is the call that started each piece of `work`, -1 where it is not known.
     """
@@ -56,9 +58,9 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
     of_host = work.host(work.rows)
     hosts = [(host, work.rows[of_host == host]) for host in range(len(trace.hosts))]
     hosts = [(host, rows) for host, rows in hosts if len(rows)]
-    found = _repeats(trace, *hosts[0]) if len(hosts) == 1 and trace.units == ANY else None
-    if found is not None:
-        repeated, agreement = found
+    repeats_found = _repeats(trace, *hosts[0]) if len(hosts) == 1 and trace.units == ANY else None
+    if repeats_found is not None:
+        repeated, agreement = repeats_found
         share = f"an estimate that fits {100 * agreement:.0f}% of the events"
         how = (
             "No steps are marked. Iterations are repeats of the sequence of kernels on the busiest"
@@ -74,19 +76,18 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
 def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | None:
     events = trace.events
     kernels = repeats.on_busiest_lane(events, rows)
-    found = repeats.find(np.unique(events.name[kernels], return_inverse=True)[1].reshape(-1))
-    if found is None:
+    repeated = repeats.find(np.unique(events.name[kernels], return_inverse=True)[1].reshape(-1))
+    if repeated is None:
         return None
-    first = kernels[found.first]
+    first = kernels[repeated.first]
     start = events.start[first]
-    end = np.append(start[1:], events.end[kernels[found.end - 1]])
-    if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * (
-        events.end[rows].max() - events.start[rows].min()
-    ):
+    end = np.append(start[1:], events.end[kernels[repeated.end - 1]])
+    recorded = events.end[rows].max() - events.start[rows].min()
+    if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * recorded:
         return None
     return (
         _steps(host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]),
-        found.agreement,
+        repeated.agreement,
     )
 
 
@@ -114,10 +115,8 @@ def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str
 
 
 def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
-    """The iterations of the graph with the most of them (of equals, with the most time) on a host,
-    in time order; None without any.
-    """
-    found = []
+    """Iterations of the graph with most of them (then most time) on a host, in order; or None."""
+    candidates = []
     for table in trace.tables.get("step_trace", []):
         if table.host == host and len(table):
             frame = table.frame[(table.frame["event"] >= 0).to_numpy(np.bool_)]
@@ -127,10 +126,10 @@ def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
             ]
             for _, part in frame.groupby(keys, sort=True):
                 events = part["event"].to_numpy(np.int64)
-                found.append((len(part), int(trace.events.duration[events].sum()), part))
-    if not found:
+                candidates.append((len(part), int(trace.events.duration[events].sum()), part))
+    if not candidates:
         return None
-    best: pd.DataFrame = max(found, key=lambda one: one[:2])[2]
+    best: pd.DataFrame = max(candidates, key=lambda candidate: candidate[:2])[2]
     return best.sort_values("iteration_end_ps", kind="stable")
 
 
@@ -141,37 +140,38 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     events = frame["event"].to_numpy(np.int64)
     start = trace.events.start[events]
     names = [str(trace.names[c]) for c in trace.events.name[events].tolist()]
-    out = _steps(host, events, start, trace.events.end[events], names)
-    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    steps = _steps(host, events, start, trace.events.end[events], names)
+    suffix = of_host(trace, host)
     if len(events) > 1:
-        out.cut = {(host, 0)}
+        steps.truncated = {(host, 0)}
         text = (
-            f"The first two iterations{where} are shown, but not averaged: the input wait of the"
-            " first is not recorded, and both are startup."
-            if len(events) >= 4
-            else (
-                f"The first iteration{where} is shown, but not averaged: its input wait is not"
-                " recorded, and it is startup."
+            f"The first iteration{suffix} is shown, but not averaged: its input wait is not"
+            " recorded, and it is startup."
+        )
+        if len(events) >= 4:
+            text = (
+                f"The first two iterations{suffix} are shown, but not averaged: the input wait of"
+                " the first is not recorded, and both are startup."
             )
-        )
-        out.notes.append(Note("info", text))
-    others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(
-        events
-    )
-    if others > 0:
+        steps.notes.append(Note("info", text))
+    other_rows = sum(
+        len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host
+    ) - len(events)
+    if other_rows > 0:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None
-        which = f"model {model}" if model is not None and not pd.isna(model) else "one device"
+        source = "one device" if model is None or pd.isna(model) else f"model {model}"
         text = (
-            f"Steps{where} are the iterations of {which}; {others:,} of other graphs or devices are"
-            " in the table of iterations."
+            f"Steps{suffix} are the iterations of {source}; {other_rows:,} of other graphs or"
+            " devices are in the table of iterations."
         )
-        out.notes.append(Note("info", text))
-    return out
+        steps.notes.append(Note("info", text))
+    return steps
 
 
 def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """The wait for the input of each iteration, from the end of the one before to its first forward
-    op: event, host, start, end (ps).
+    """Waits for input, from the previous iteration to the first forward op.
+
+    Returns event, host, start and end (ps).
     """
     event: list[Int64s] = []
     spans: list[tuple[Int64s, Int64s, Int64s]] = []
@@ -182,11 +182,11 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         begin, end = spans_of(frame)
         first = np.full(len(frame), -1)
         if "data_aug_bound_us" in frame:
-            # What a file says that has no mark of the forward pass.
+            # Files without a mark of the forward pass state the wait.
             wait = frame["data_aug_bound_us"].to_numpy(np.float64)
-            told = (wait > 0) & (wait * 1e6 <= end - begin)
+            is_stated = (wait > 0) & (wait * 1e6 <= end - begin)
             first = np.where(
-                told, begin + np.rint(np.where(told, wait, 0) * 1e6).astype(np.int64), -1
+                is_stated, begin + np.rint(np.where(is_stated, wait, 0) * 1e6).astype(np.int64), -1
             )
         if "fp_start_ps" in frame:
             first = np.where(
@@ -200,14 +200,12 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     nothing = np.zeros(0, np.int64)
     if not event:
         return nothing, nothing, nothing, nothing
-    host_, start, end = (np.concatenate([s[i] for s in spans]) for i in range(3))
-    return np.concatenate(event), host_, start, end
+    hosts, start, end = (np.concatenate(column) for column in zip(*spans, strict=True))
+    return np.concatenate(event), hosts, start, end
 
 
 def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None:
-    """Steps that the program marked, each stretched over the device work that was launched in
-    it.
-    """
+    """Steps that the program marked, extended over the device work launched in them."""
     events = trace.events
     codes = np.flatnonzero([MARK.match(str(name)) is not None for name in trace.names])
     rows = np.flatnonzero(np.isin(events.name, codes)) if len(codes) else np.zeros(0, np.int64)
@@ -216,32 +214,32 @@ def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None
     if not len(rows):
         return None
     start, last = events.start[rows], events.end[rows].copy()
-    mine = np.flatnonzero(work.host(work.rows) == host)
-    begun = np.where(launch[mine] >= 0, events.start[launch[mine]], events.start[work.rows[mine]])
-    at = np.searchsorted(start, begun, side="right") - 1
-    within = (at >= 0) & (begun < events.end[rows][at])
-    np.maximum.at(last, at[within], events.end[work.rows[mine[within]]])
+    host_work = np.flatnonzero(work.host(work.rows) == host)
+    begun = np.where(
+        launch[host_work] >= 0, events.start[launch[host_work]], events.start[work.rows[host_work]]
+    )
+    step = np.searchsorted(start, begun, side="right") - 1
+    within = (step >= 0) & (begun < events.end[rows][step])
+    np.maximum.at(last, step[within], events.end[work.rows[host_work[within]]])
     first, last = one_at_a_time(start, last)
     names = [str(trace.names[c]) for c in events.name[rows].tolist()]
     return _steps(host, rows, first, last, names)
 
 
 def _numbered(trace: Trace, host: int) -> Steps | None:
-    """Steps by the number that each kernel states, where no mark is in the profile: from the first
-    kernel of one to that of the next.
-    """
+    """Steps by the stated number of each kernel, from the first kernel to that of the next step."""
     for table in trace.tables.get("op_summary", []):
         frame = table.frame
         if table.host != host or "step_id" not in frame:
             continue
-        known = frame[(frame["step_id"].notna() & (frame["event"] >= 0)).to_numpy(np.bool_)]
-        if not len(known):
+        numbered = frame[(frame["step_id"].notna() & (frame["event"] >= 0)).to_numpy(np.bool_)]
+        if not len(numbered):
             continue
-        events = known["event"].to_numpy(np.int64)
+        events = numbered["event"].to_numpy(np.int64)
         start, end = trace.events.start[events], trace.events.end[events]
         spans = pd.DataFrame(
             {
-                "step": known["step_id"].to_numpy(np.int64),
+                "step": numbered["step_id"].to_numpy(np.int64),
                 "start": start,
                 "end": end,
                 "event": events,
@@ -256,7 +254,7 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
         )
         start = steps["start"].to_numpy(np.int64)
         end = np.maximum(np.append(start[1:], steps["end"].iloc[-1]), start + 1)
-        out = _steps(
+        result = _steps(
             host,
             steps["event"].to_numpy(np.int64),
             start,
@@ -267,6 +265,6 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
             "No steps are marked in the timeline: each lasts from its first kernel to the first"
             " kernel of the next one."
         )
-        out.notes.append(Note("info", text))
-        return out
+        result.notes.append(Note("info", text))
+        return result
     return None

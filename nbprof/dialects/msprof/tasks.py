@@ -1,6 +1,4 @@
-"""The tasks of an NPU as a table, out of its timeline: for exports that have no op_summary, as
-those of single iterations until 2023.
-"""
+"""The tasks of an NPU as a table from its timeline, for exports without op_summary."""
 
 from __future__ import annotations
 
@@ -17,94 +15,70 @@ _NONE = 4294967295
 
 
 def tasks(trace: Trace) -> pd.DataFrame:
-    """One row per task, in the columns of the table `op_summary` with `host` and `device`; the type
-    of an op follows from its name.
+    """One row per task, in the columns of `op_summary` with `host` and `device`.
 
-    As in op_summary copies are not in it.
+    The type of an op follows from its name. As in op_summary, copies are left out.
 
     Parameters
     ----------
     trace : Trace
-        With lanes that the dialect has named. One of another producer has no task, as none states a
-        `Task Type`.
+        With lanes that the dialect has named. Traces of other producers have no tasks, since they
+        state no `Task Type`.
     """
     events, lanes = trace.events, trace.lanes
-    arg = (
-        trace.text_arg("Task Type")
-        if "Task Type" in trace.args
-        else np.full(len(events), -1, np.int64)
-    )
-    note, thread = (
-        lanes["note"].astype(str).to_numpy(object),
-        lanes["thread"].astype(str).to_numpy(object),
-    )
-    on_device = (lanes["kind"] == "device").to_numpy(np.bool_)
-    kinds = np.array(
-        [
-            kind_of(str(trace.strings[code])) if code >= 0 else NO_WORK
-            for code in range(-1, int(arg.max(initial=-1)) + 1)
-        ]
-    )
-    collective = on_device & (note == "collectives")
-    at = (
-        np.flatnonzero(
-            (np.isin(kinds[arg + 1], (COMPUTE, COLLECTIVE)) & on_device[events.lane])
-            | collective[events.lane]
-        )
-        if len(events)
-        else np.zeros(0, np.int64)
-    )
-    lane = events.lane[at]
-    own = collective[lane] | (kinds[arg[at] + 1] == COLLECTIVE)
-    stream = np.array(
-        [
-            int(found[1]) if (found := re.search(r"Stream (\d{1,9})$", name)) else -1
-            for name in thread
-        ],
-        np.int64,
-    )
-    names = pd.Series(trace.names[events.name[at]], dtype=object)
+    arg = np.full(len(events), -1, np.int64)
+    if "Task Type" in trace.args:
+        arg = trace.text_arg("Task Type")
+    texts = trace.strings[: int(arg.max(initial=-1)) + 1]
+    kind = np.array([NO_WORK, *(kind_of(str(text)) for text in texts)])[arg + 1]
+    collective = (lanes["note"].astype(str) == "collectives").to_numpy(np.bool_)
+    on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[events.lane]
+    of_collective = (collective[events.lane] & on_device) | (kind == COLLECTIVE)
+    rows = np.flatnonzero(on_device & (of_collective | (kind == COMPUTE)))
+    lane, of_collective = events.lane[rows], of_collective[rows]
+    streams = np.array([_stream_number(name) for name in lanes["thread"].astype(str)], np.int64)
+    stream = pd.Series(np.where(of_collective, -1, streams[lane]), dtype="Int64")
+    names = pd.Series(trace.names[events.name[rows]], dtype=object)
     types = {name: op_type(str(name)) for name in names.unique()}
+    task_type = np.array(trace.texts(arg[rows]), object)
     return pd.DataFrame(
         {
             "host": lanes["host"].to_numpy(object)[lane],
             "device": lanes["device"].to_numpy(np.int64)[lane],
-            "model_id": _ids(trace, "Model Id", at),
-            "task_id": _ids(trace, "Task Id", at),
-            "stream_id": pd.Series(np.where(own, -1, stream[lane]), dtype="Int64").mask(
-                lambda ids: ids < 0
-            ),
+            "model_id": _ids(trace, "Model Id", rows),
+            "task_id": _ids(trace, "Task Id", rows),
+            "stream_id": stream.mask(stream < 0),
             "op_name": names,
             "op_type": names.map(types).astype(object),
-            "task_type": np.where(own, "COMMUNICATION", np.array(trace.texts(arg[at]), object)),
-            "start_ps": pd.Series(events.start[at], dtype="Int64"),
-            "duration_us": events.duration[at] / 1e6,
+            "task_type": np.where(of_collective, "COMMUNICATION", task_type),
+            "start_ps": pd.Series(events.start[rows], dtype="Int64"),
+            "duration_us": events.duration[rows] / 1e6,
         }
     )
 
 
 def of_table(task_time: pd.DataFrame) -> pd.DataFrame:
-    """The same out of the tables `task_time`, gathered, which name no types of ops and have tasks
-    that are no work as well.
-    """
-    types = (
-        task_time["kernel_type"].astype(object)
-        if "kernel_type" in task_time
-        else pd.Series("", task_time.index)
-    )
+    """The same table from the tables `task_time`, which state no types of ops."""
+    types = pd.Series("", task_time.index)
+    if "kernel_type" in task_time:
+        types = task_time["kernel_type"].astype(object)
     kinds = {kind: kind_of(str(kind)) for kind in types.unique()}
     rows = task_time[types.map(kinds).isin((COMPUTE, COLLECTIVE)).to_numpy(np.bool_)]
-    out = rows.rename(columns={"kernel_name": "op_name", "kernel_type": "task_type"})
-    names = (
-        out["op_name"].astype(object).where(out["op_name"].notna(), "")
-        if "op_name" in out
-        else pd.Series("", out.index)
-    )
-    return out.assign(
+    result = rows.rename(columns={"kernel_name": "op_name", "kernel_type": "task_type"})
+    names = pd.Series("", result.index)
+    if "op_name" in result:
+        names = result["op_name"].astype(object).where(result["op_name"].notna(), "")
+    return result.assign(
         op_type=names.map({name: op_type(str(name)) for name in names.unique()}).astype(object)
     ).reset_index(drop=True)
 
 
-def _ids(trace: Trace, name: str, at: Int64s) -> pd.Series:
-    values = trace.arg(name)[at]
+def _stream_number(thread: str) -> int:
+    """The number of a stream by the name of its thread, -1 for other threads."""
+    match = re.search(r"Stream (\d{1,9})$", thread)
+    return int(match[1]) if match else -1
+
+
+def _ids(trace: Trace, name: str, events: Int64s) -> pd.Series:
+    values = trace.arg(name)[events]
     return pd.Series(values, dtype="Int64").mask((values < 0) | (values == _NONE))

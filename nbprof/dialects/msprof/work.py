@@ -25,6 +25,7 @@ from nbprof.activity.tables import (
 )
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.carriers import Spans, carriers
 
@@ -32,13 +33,15 @@ Flags = npt.NDArray[np.bool_]
 
 COMPUTE, COPY, COLLECTIVE, NO_WORK = range(4)
 _COMPUTE = re.compile(
-    r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*",
+    r"(KERNEL_)?(AI_?CORE|AI_?VECTOR_?CORE|AIVEC|AI_?CPU|MIX_AIC|MIX_AIV|SIMT|AIV)|"
+    r"DSA_SQE|DSA|DPU|FFTS_PLUS|FUSION|DVPP\w*",
     re.IGNORECASE,
 )
 _COPY = re.compile(r"MEMCPY_ASYNC|MEMCPY|PCIE_DMA_SQE|SDMA_SQE|MEMSET|MEMCPY_\w+", re.IGNORECASE)
 _COLLECTIVE = re.compile(r"HCCL|COMMUNICATION|CCU|HCOM", re.IGNORECASE)
 _NAMED_COLLECTIVE = re.compile(
-    r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|HcomAll|Hccl)",
+    r"(?:.*/)?(hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|send_|receive_|"
+    r"HcomAll|Hccl)",
     re.IGNORECASE,
 )
 _CUBE = re.compile(
@@ -65,16 +68,16 @@ def kind_of(task_type: str) -> int:
 
 
 def _has_text(frame: pd.DataFrame, name: str) -> Flags:
-    """Which rows have a text in a column."""
+    """True for rows with a text in a column."""
     if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
         return np.zeros(len(frame), np.bool_)
     array = frame[name].array
-    known = np.append(np.asarray(array.categories.astype(str) != "", np.bool_), False)
-    return np.asarray(known[array.codes], np.bool_)
+    has_text = np.append(np.asarray(array.categories.astype(str) != "", np.bool_), False)
+    return np.asarray(has_text[array.codes], np.bool_)
 
 
 class Work:
-    """The work of all NPUs, by event; arrays are by position in `rows` unless said otherwise.
+    """The work of all NPUs, by event; arrays are by position in `rows` unless stated otherwise.
 
     Parameters
     ----------
@@ -91,15 +94,13 @@ class Work:
         self.lane_kinds = lane_kinds
         self._misplaced = np.zeros(0, np.int64) if misplaced is None else misplaced
         lanes = trace.lanes
-        self.lane_host: Int32s = np.asarray(
-            lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}), np.int32
-        )
+        self.lane_host: Int32s = host_of_lanes(trace)
         self.lane_device: Int32s = lanes["device"].to_numpy(np.int32)
         self._codes: dict[str, int] = {"": 0}
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """What the tables say of events, one row an event, with texts as codes.
+        """Facts of the tables on events, one row per event, with texts as codes.
 
         `listed` is whether the event is in a table of operators.
         """
@@ -117,12 +118,10 @@ class Work:
                 # Of the op it is enough to know that it has a name: there may be a million of them.
                 part["named"] = _has_text(frame, "op_name")[rows]
                 part["listed"] = np.full(len(rows), kind == "op_summary")
-                for name, found in (("grid", "block_num"), ("mixed", "mix_block_num")):
-                    numbers = (
-                        frame[found].fillna(-1).to_numpy(np.int64)[rows]
-                        if found in frame
-                        else np.full(len(rows), -1)
-                    )
+                for name, source in (("grid", "block_num"), ("mixed", "mix_block_num")):
+                    numbers = np.full(len(rows), -1)
+                    if source in frame:
+                        numbers = frame[source].fillna(-1).to_numpy(np.int64)[rows]
                     part[name] = numbers
                 ratio = next(
                     (
@@ -132,11 +131,10 @@ class Work:
                     ),
                     None,
                 )
-                part["mac"] = (
-                    np.full(len(rows), np.nan)
-                    if ratio is None
-                    else ratio.to_numpy(np.float64)[rows]
-                )
+                if ratio is None:
+                    part["mac"] = np.full(len(rows), np.nan)
+                else:
+                    part["mac"] = ratio.to_numpy(np.float64)[rows]
                 parts.append(pd.DataFrame(part))
         if not parts:
             return pd.DataFrame(
@@ -159,29 +157,27 @@ class Work:
         if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
             return np.zeros(len(rows), np.int64)
         array = frame[name].array
-        known = np.array(
+        code_of_category = np.array(
             [codes.setdefault(str(text), len(codes)) for text in array.categories] + [0], np.int64
         )
-        return np.asarray(known[array.codes[rows]], np.int64)
+        return np.asarray(code_of_category[array.codes[rows]], np.int64)
 
     def _of_table(self, column: str, missing: int) -> Int64s:
         """int64[events]: a column of `table` by event."""
-        out = np.full(len(self.trace.events), missing, np.int64)
-        out[self.table["event"].to_numpy(np.int64)] = self.table[column].to_numpy(np.int64)
-        return out
+        values = np.full(len(self.trace.events), missing, np.int64)
+        values[self.table["event"].to_numpy(np.int64)] = self.table[column].to_numpy(np.int64)
+        return values
 
     @cached_property
     def stated_kind(self) -> npt.NDArray[np.uint8]:
-        """uint8[events]: what each event is by its type and lane, carriers of other work
-        included.
-        """
+        """uint8[events]: kind of each event by type and lane, including carriers of other work."""
         trace, events = self.trace, self.trace.events
-        out = np.full(len(events), NO_WORK, np.uint8)
+        kind = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
         stream = lane == on.STREAM
         texts = self.texts
-        stated = self._of_table("task_type", -1)
-        by_table = np.array([*(kind_of(text) for text in texts), NO_WORK], np.uint8)[stated]
+        task_type = self._of_table("task_type", -1)
+        by_table = np.array([*(kind_of(text) for text in texts), NO_WORK], np.uint8)[task_type]
         arg = trace.text_arg("Task Type")
         used = pd.unique(arg)
         of_arg = np.full(int(used.max(initial=-1)) + 2, NO_WORK, np.uint8)
@@ -189,29 +185,29 @@ class Work:
             if code >= 0:
                 of_arg[code] = kind_of(str(trace.strings[code]))
         by_arg = of_arg[arg]
-        out[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
-        # The lowest level of recording states no type: what has a name of its own in the table of kernels is one.
-        # So is what the table of operators lists, of whatever unit the timeline says that it is.
+        kind[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
+        # The lowest level of recording states no type: events with a name in the table of kernels
+        # are kernels. So are those in the table of operators, whatever unit the timeline states.
         named, listed = self._of_table("named", 0) > 0, self._of_table("listed", 0) > 0
-        untyped = stream & (stated == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
-        out[untyped] = COMPUTE
+        untyped = stream & (task_type == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
+        kind[untyped] = COMPUTE
         collective = [
             code
             for code in np.unique(events.name[untyped]).tolist()
             if _NAMED_COLLECTIVE.match(str(trace.names[code]))
         ]
-        out[untyped & np.isin(events.name, collective)] = COLLECTIVE
-        out[lane == on.COMMUNICATION] = COLLECTIVE
-        out[self._misplaced] = NO_WORK
-        out[self._parts_of_collectives(out)] = NO_WORK
-        return out
+        kind[untyped & np.isin(events.name, collective)] = COLLECTIVE
+        kind[lane == on.COMMUNICATION] = COLLECTIVE
+        kind[self._misplaced] = NO_WORK
+        kind[self._parts_of_collectives(kind)] = NO_WORK
+        return kind
 
     @cached_property
     def kind(self) -> npt.NDArray[np.uint8]:
         """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
-        out = self.stated_kind.copy()
-        out[self.carriers] = NO_WORK
-        return out
+        kind = self.stated_kind.copy()
+        kind[self.carriers] = NO_WORK
+        return kind
 
     @cached_property
     def carriers(self) -> Int64s:
@@ -223,35 +219,35 @@ class Work:
         trace, kind = self.trace, self.stated_kind
         compute = np.flatnonzero(kind == COMPUTE)
         unlisted = self._of_table("listed", 0)[compute] == 0
-        names, place = trace.events.name[compute], self._place(compute)
+        names, device = trace.events.name[compute], self._device_key(compute)
         of_type = [i for i in pd.unique(names).tolist() if kind_of(str(trace.names[i])) == COMPUTE]
-        no_operator = unlisted & (np.isin(names, of_type) | np.isin(place, place[~unlisted]))
+        no_operator = unlisted & (np.isin(names, of_type) | np.isin(device, device[~unlisted]))
         tasks: Int64s = compute[no_operator]
         collectives = np.flatnonzero(kind == COLLECTIVE)
         if not len(tasks):
             return tasks
         return carriers(
             trace,
-            Spans(tasks, self._place(tasks)),
-            Spans(collectives, self._place(collectives)),
+            Spans(tasks, self._device_key(tasks)),
+            Spans(collectives, self._device_key(collectives)),
             np.flatnonzero(self.lane_kinds[trace.events.lane] == on.STREAM),
         )
 
-    def _place(self, rows: Int64s) -> Int64s:
+    def _device_key(self, rows: Int64s) -> Int64s:
         """A number of the device of each event that no other device of any host has."""
-        out: Int64s = (self.host(rows).astype(np.int64) << 16) + self.device(rows)
-        return out
+        number: Int64s = (self.host(rows).astype(np.int64) << 16) + self.device(rows)
+        return number
 
     def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
-        """Copies by which a collective moves its data: within the time of one on their device, and
-        without a direction of their own.
+        """Copies that move the data of a collective: during one on their device, without a
+        direction.
         """
         copies, collectives = np.flatnonzero(kind == COPY), np.flatnonzero(kind == COLLECTIVE)
         copies = copies[self.trace.text_arg("operation")[copies] < 0]
         if not len(copies) or not len(collectives):
             return copies[:0]
         events = self.trace.events
-        of_collective, of_copy = self._place(collectives), self._place(copies)
+        of_collective, of_copy = self._device_key(collectives), self._device_key(copies)
         parts = np.zeros(len(copies), np.bool_)
         for device in np.unique(of_copy).tolist():
             rows = collectives[of_collective == device]
@@ -270,18 +266,16 @@ class Work:
         """Events that are work, ascending."""
         return np.flatnonzero(self.kind != NO_WORK)
 
-    def of(self, kind: int) -> Int64s:
+    def rows_of(self, kind: int) -> Int64s:
         """Events of a kind of work, ascending."""
         return np.flatnonzero(self.kind == kind)
 
     def note_lanes(self) -> None:
-        """Says of each stream what ran on it: "compute", "copies", or "waits" where nothing of it
-        is work.
-        """
+        """Notes the work of each stream: "compute", "copies", or "waits" if it has none."""
         trace = self.trace
         lane = trace.events.lane
         has = {
-            kind: np.bincount(lane[self.of(kind)], minlength=len(trace.lanes)) > 0
+            kind: np.bincount(lane[self.rows_of(kind)], minlength=len(trace.lanes)) > 0
             for kind in (COMPUTE, COPY)
         }
         notes = np.where(has[COMPUTE], "compute", np.where(has[COPY], "copies", "waits"))
@@ -290,8 +284,8 @@ class Work:
 
     @cached_property
     def typed(self) -> bool:
-        """Whether any kernel says of which types its inputs are."""
-        return bool((self._of_table("input_data_types", 0)[self.of(COMPUTE)] > 0).any())
+        """True if any kernel states the types of its inputs."""
+        return bool((self._of_table("input_data_types", 0)[self.rows_of(COMPUTE)] > 0).any())
 
     def host(self, rows: Int64s) -> Int32s:
         """The host of events."""
@@ -311,37 +305,31 @@ class Work:
             floating = [part for part in parts if re.search(r"FLOAT|BF16|DOUBLE", part)] or parts
             narrow[i] = bool(floating) and all(_NARROW.search(part) for part in floating)
         kind = self.kind[self.rows]
-        out = np.where(
+        step_classes = np.where(
             narrow[self._of_table("input_data_types", -1)[self.rows]],
             act.DEVICE_COMPUTE_16,
             act.DEVICE_COMPUTE_32,
         )
-        out = np.where(kind == COLLECTIVE, act.DEVICE_COLLECTIVES, out)
-        out[self._takes_batch & (kind == COMPUTE)] = act.HOST_WAIT_INPUT
+        step_classes = np.where(kind == COLLECTIVE, act.DEVICE_COLLECTIVES, step_classes)
+        step_classes[self._takes_batch & (kind == COMPUTE)] = act.HOST_WAIT_INPUT
         copies = np.flatnonzero(kind == COPY)
         direction = self.directions(self.rows[copies])
         classes = {"H2D": act.HOST_TO_DEVICE, "D2H": act.DEVICE_TO_HOST}
-        out[copies] = [classes.get(text, act.DEVICE_TO_DEVICE) for text in direction]
-        return out.astype(np.int64)
+        step_classes[copies] = [classes.get(text, act.DEVICE_TO_DEVICE) for text in direction]
+        return step_classes.astype(np.int64)
 
     @cached_property
     def _takes_batch(self) -> Flags:
-        """Which pieces of work take the next batch out of the queue: the AI CPU stands there until
-        it has come, and computes nothing.
-        """
-        names = np.fromiter(
-            (
-                "getnext" in (n := str(name)).lower() and _NEXT.match(n) is not None
-                for name in self.trace.names
-            ),
-            np.bool_,
-        )
+        """True for work that takes the next batch from the queue: the AI CPU only waits there."""
+        names = np.zeros(len(self.trace.names), np.bool_)
+        for code, name in enumerate(map(str, self.trace.names)):
+            names[code] = "getnext" in name.lower() and _NEXT.match(name) is not None
         types = np.array([_NEXT.match(text) is not None for text in self.texts])
-        out: Flags = (
+        takes_batch: Flags = (
             names[self.trace.events.name[self.rows]]
             | types[self._of_table("op_type", 0)[self.rows]]
         )
-        return out
+        return takes_batch
 
     def directions(self, rows: Int64s) -> list[str]:
         """`H2D`, `D2H`, `D2D`, ... of copies, `copy` where the direction is not stated."""
@@ -353,8 +341,9 @@ class Work:
         ]
 
     def named(self, rows: Int64s) -> tuple[list[str], list[str], Int64s]:
-        """Op and type of events, each pair once, and the pair of each event. Where no table has its
-        type, it is told by the name.
+        """Unique pairs of op and type of events, and the pair of each event.
+
+        If no table has the type of an event, its name decides.
         """
         trace = self.trace
         name = trace.events.name[rows].astype(np.int64)
@@ -363,16 +352,16 @@ class Work:
         ops, types = [], []
         for i in first.tolist():
             op = str(trace.names[name[i]])
-            what = self.kind[rows[i]]
+            work_kind = self.kind[rows[i]]
             ops.append(op)
-            types.append(self.texts[kind[i]] or (plain(op) if what == COLLECTIVE else op_type(op)))
+            types.append(
+                self.texts[kind[i]] or (plain(op) if work_kind == COLLECTIVE else op_type(op))
+            )
         return ops, types, code
 
-    def kernels(self, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
-        """The `kernels` table: operators by type, the node of the graph as op, and how many blocks
-        were launched as grid.
-        """
-        rows = self.of(COMPUTE)
+    def kernels(self, activity: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
+        """The `kernels` table: types of operators, the node of the graph as op, blocks as grid."""
+        rows = self.rows_of(COMPUTE)
         grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
         first, details = unique_rows(grid, mixed)
         shapes: list[dict[str, object]] = [
@@ -386,8 +375,8 @@ class Work:
             for i in first.tolist()
         ]
         ops, types, pair = self.named(rows)
-        kernel = np.array([out.kernel_names.code(kind) for kind in types], np.int32)
-        op = np.array([out.ops.code(op) for op in ops], np.int32)
+        kernel = np.array([activity.kernel_names.code(kind) for kind in types], np.int32)
+        op = np.array([activity.ops.code(op) for op in ops], np.int32)
         cube = np.array(
             [
                 bool(_CUBE.search(kind) or _CUBE.search(op))
@@ -413,8 +402,8 @@ class Work:
         return frame, shapes
 
     def _uses_cube(self, rows: Int64s) -> npt.NDArray[np.int8]:
-        """Whether each kernel used the Cube, the unit for products of matrices: by its counters,
-        else by the cores that it ran on.
+        """1 if a kernel used the Cube (matrix unit), by its counters or cores; 0 if not, -1
+        unknown.
         """
         mac = np.full(len(self.trace.events), np.nan)
         mac[self.table["event"].to_numpy(np.int64)] = self.table["mac"].to_numpy(np.float64)
@@ -430,14 +419,12 @@ class Work:
         with np.errstate(invalid="ignore"):
             return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
 
-    def device_ops(self, out: act.Activity) -> DeviceOps:
-        """The `device_ops` table: each piece of work counts for the node of the graph that it
-        is.
-        """
+    def device_ops(self, activity: act.Activity) -> DeviceOps:
+        """The `device_ops` table: each piece of work counts for its node of the graph."""
         rows, events = self.rows, self.trace.events
         ops, types, pair = self.named(rows)
-        op = np.array([out.ops.code(text) for text in ops] or [0], np.int32)
-        kind = np.array([out.types.code(text) for text in types] or [0], np.int32)
+        op = np.array([activity.ops.code(text) for text in ops] or [0], np.int32)
+        kind = np.array([activity.types.code(text) for text in types] or [0], np.int32)
         return DeviceOps(
             **located(events, rows, self.host(rows), device=self.device(rows)),
             op=op[pair],
@@ -448,22 +435,22 @@ class Work:
             tensor_core=np.full(len(rows), -1, np.int8),
         )
 
-    def transfers(self, out: act.Activity) -> Transfers:
+    def transfers(self, activity: act.Activity) -> Transfers:
         """The `transfers` table."""
-        rows, events = self.of(COPY), self.trace.events
+        rows, events = self.rows_of(COPY), self.trace.events
         return Transfers(
             **located(events, rows, self.host(rows), device=self.device(rows)),
-            kind=np.array([out.texts.code(text) for text in self.directions(rows)], np.int32),
+            kind=np.array([activity.texts.code(text) for text in self.directions(rows)], np.int32),
             bytes=self.trace.arg("size(B)")[rows],
         )
 
-    def collectives(self, out: act.Activity) -> Collectives:
+    def collectives(self, activity: act.Activity) -> Collectives:
         """The `collectives` table."""
-        rows, events = self.of(COLLECTIVE), self.trace.events
+        rows, events = self.rows_of(COLLECTIVE), self.trace.events
         first, code = unique_rows(events.name[rows].astype(np.int64))
         name = np.array(
             [
-                out.texts.code(plain(str(self.trace.names[events.name[rows[i]]])))
+                activity.texts.code(plain(str(self.trace.names[events.name[rows[i]]])))
                 for i in first.tolist()
             ]
             or [0],
@@ -516,16 +503,12 @@ def _blocks(grid: int, mixed: int) -> str:
 
 
 def op_type(name: str) -> str:
-    """What kind of operator a node of a graph is by its name: `Conv2DBackpropFilterD` out of
-    "Gradients/.../Conv2DBackpropFilterD-op2".
-    """
+    """Operator type of a graph's node: `MatMulV2` of "Gradients/.../MatMulV2-op2"."""
     last = name.rpartition("/")[2] or name
     return re.sub(r"(-op\d+|_\d+)+\Z", "", last) or last
 
 
 def plain(name: str) -> str:
-    """What a collective is, without the numbers of this one: `hcom_allReduce` out of
-    "hcom_allReduce__674_0_1".
-    """
+    """Operation of a collective: `hcom_allReduce` of "hcom_allReduce__674_0_1"."""
     last = name.rpartition("/")[2]
     return re.sub(r"(-op)?[_\d]*\d\Z", "", last).rstrip("_") or last

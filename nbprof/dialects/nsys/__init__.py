@@ -1,1 +1,1 @@
-"""What recordings of Nsight Systems mean."""
+"""The dialect of recordings of Nsight Systems."""

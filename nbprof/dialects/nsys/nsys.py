@@ -1,5 +1,6 @@
-"""Turns the Trace of an export of Nsight Systems into the activity tables: as Kineto's, with NVTX
-ranges where that has annotations.
+"""Turns the Trace of an export of Nsight Systems into the activity tables, as Kineto's.
+
+NVTX ranges are in the place of annotations.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _LOST = (
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it
-    is first asked for.
+    """The activity of one recording; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     kind = kinds(trace)
     range_ops.name(trace, kind)
@@ -41,8 +43,7 @@ class _Nsight(GpuRecording):
 
     def __init__(self, trace: Trace, kind: Kinds) -> None:
         super().__init__(trace, kind)
-        # What marks a step is no scope that work is counted for: each would be a part of the
-        # program of its own.
+        # Work is not counted for markers of steps: each would be a separate part of the program.
         self.links.step_names = ranges.named(trace.names)
         named = ranges.framework(trace)
         self.framework = named if named.known else CUDA
@@ -54,12 +55,12 @@ class _Nsight(GpuRecording):
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
         return receipt.notes(
-            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST
+            self.links, self.steps, self.hosts, self.tables.launches.frame(), self.origins, _LOST
         )
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
-        out, links = self.out, self.links
+        activity, links = self.tables, self.links
         missing = {
             "memory": (
                 "Nsight Systems does not record framework allocations; torch.profiler does, with"
@@ -82,11 +83,11 @@ class _Nsight(GpuRecording):
                 missing["steps"] = (
                     f"{lost}: whether ranges mark steps is unknown, and so is step time."
                 )
-            if not out.has_host_ops:
+            if not activity.has_host_ops:
                 missing["ops"] = f"{lost}: which framework ops they contain is unknown."
         if not len(self.steps.host):
             missing.setdefault("steps", HOW)
-        if not out.has_host_ops:
+        if not activity.has_host_ops:
             missing["ops"] = missing.get("ops") or (
                 "This recording has no framework ops: Nsight Systems only knows ops from NVTX"
                 " ranges. With PyTorch, run the program in torch.autograd.profiler.emit_nvtx(), or"

@@ -21,6 +21,7 @@ from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import tensorcores
 from nbprof.dialects.chrome import chrome
 from nbprof.dialects.environment import environment
+from nbprof.dialects.lookups import host_of_lanes
 
 _GPU = re.compile(r"GPU (-?\d+)\Z")
 _STAGES = "This trace has GPU queue activity but does not identify kernels. See the trace view."
@@ -28,94 +29,93 @@ _STAGES = "This trace has GPU queue activity but does not identify kernels. See 
 
 def interpret(trace: Trace) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`."""
-    out = chrome.interpret(trace)
-    if out.framework.known:
-        return out
-    out.environment = environment(trace)
+    activity = chrome.interpret(trace)
+    if activity.framework.known:
+        return activity
+    activity.environment = environment(trace)
     lanes = trace.lanes
-    found = [_GPU.match(label) for label in lanes["labels"]]
+    gpus = [_GPU.match(label) for label in lanes["labels"]]
     lanes["kind"] = [
-        "device" if one else kind for one, kind in zip(found, lanes["kind"], strict=True)
+        "device" if gpu else kind for gpu, kind in zip(gpus, lanes["kind"], strict=True)
     ]
-    lanes["device"] = [int(one.group(1)) if one else -1 for one in found]
+    lanes["device"] = [int(gpu.group(1)) if gpu else -1 for gpu in gpus]
     used = lanes[(lanes["kind"] == "device") & (lanes["events"] > 0)]
     if len(used):
-        out.has_device = True
-        out.missing = {**out.missing, "kernels": _STAGES}
+        activity.has_device = True
+        activity.missing = {**activity.missing, "kernels": _STAGES}
         devices = used[["host", "device"]].drop_duplicates().sort_values(["host", "device"])
-        out.devices = (
+        activity.devices = (
             devices.assign(kind="GPU", name="GPU")
             .reindex(columns=act.DEVICES)
             .astype(object)
             .reset_index(drop=True)
         )
-        out.devices["device"] = pd.to_numeric(out.devices["device"])
+        activity.devices["device"] = pd.to_numeric(activity.devices["device"])
         rows = _compute(trace)
         if len(rows):
-            _kernels(trace, rows, out)
-            out.missing = {view: text for view, text in out.missing.items() if view != "kernels"}
-    return out
+            _kernels(trace, rows, activity)
+            activity.missing = {
+                view: text for view, text in activity.missing.items() if view != "kernels"
+            }
+    return activity
 
 
 def _compute(trace: Trace) -> Int64s:
     """Stages that the driver calls compute, ascending."""
     lanes = trace.lanes
-    of = trace.text_arg("stage category")
+    category = trace.text_arg("stage category")
     codes = [code for code, text in enumerate(trace.strings) if text == "compute"]
     on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[trace.events.lane]
-    return np.flatnonzero(np.isin(of, codes) & on_device)
+    return np.flatnonzero(np.isin(category, codes) & on_device)
 
 
-def _kernels(trace: Trace, rows: Int64s, out: act.Activity) -> None:
-    """Fills the tables of kernels, of ops on devices (a kernel stands for the op that it is of, as
-    none is stated), and of extents.
-    """
+def _kernels(trace: Trace, rows: Int64s, activity: act.Activity) -> None:
+    """Fills the tables of kernels, device ops (a kernel stands for its op) and extents."""
     events, lanes = trace.events, trace.lanes
-    number = {name: i for i, name in enumerate(trace.hosts)}
-    host: Int32s = np.asarray(lanes["host"].map(number), np.int32)[events.lane[rows]]
+    host = host_of_lanes(trace)[events.lane[rows]]
     device: Int32s = lanes["device"].to_numpy(np.int32)[events.lane[rows]]
     code = events.name[rows]
     seen = pd.unique(code).tolist()
     kernel, op = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
-    for one in seen:
-        kernel[one], op[one] = (
-            out.kernel_names.code(str(trace.names[one])),
-            out.ops.code(str(trace.names[one])),
+    for name_code in seen:
+        kernel[name_code], op[name_code] = (
+            activity.kernel_names.code(str(trace.names[name_code])),
+            activity.ops.code(str(trace.names[name_code])),
         )
     grid, block = trace.text_arg("grid")[rows], trace.text_arg("block")[rows]
     first, details = unique_rows(grid, block)
     none: dict[str, object] = dict.fromkeys(
         ("registers", "static_shared_bytes", "dynamic_shared_bytes")
     )
-    out.launch_shapes = [
+    activity.launch_shapes = [
         {**none, "block": _sides(trace, block[i]), "grid": _sides(trace, grid[i])}
         for i in first.tolist()
     ]
     # Nothing says whose GPU it is, so the name does not tell whether a kernel uses Tensor Cores.
     duration = events.duration[rows]
-    out.kernels = Kernels(
+    activity.kernels = Kernels(
         event=rows,
         host=host,
         device=device,
         duration=duration,
         kernel=kernel[code],
-        op=out.ops.code(""),
+        op=activity.ops.code(""),
         details=details,
         eligible=tensorcores.UNKNOWN,
         tensor_core=tensorcores.UNKNOWN,
         occupancy=np.nan,
     )
-    out.device_ops = DeviceOps(
+    activity.device_ops = DeviceOps(
         **located(events, rows, host, device=device),
         op=op[code],
-        type=out.types.code("kernel"),
+        type=activity.types.code("kernel"),
         eager=True,
         own=duration,
         part=op[code],
         tensor_core=-1,
     )
-    out.device_extents = extents(host, device, events.start[rows], events.end[rows])
-    out.traits = {*out.traits, act.UNKNOWN_EAGER, act.UNKNOWN_PRECISION}
+    activity.device_extents = extents(host, device, events.start[rows], events.end[rows])
+    activity.traits = {*activity.traits, act.UNKNOWN_EAGER, act.UNKNOWN_PRECISION}
 
 
 def _sides(trace: Trace, code: int) -> str:

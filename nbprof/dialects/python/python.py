@@ -1,7 +1,6 @@
-"""Turns the Trace of a recording that nbprof made without a profiler into the activity tables.
+"""Turns the Trace of a recording without a profiler into the activity tables.
 
-It has steps, what they waited for, and the recorded time; what a step did beside waiting is no op
-of a framework.
+It has steps, their waits for items, and the recorded time, but no ops of a framework.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from nbprof.activity.unit import MARKED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, first_events, placed
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.frameworks.framework import Framework, Words
 from nbprof.frameworks.register import UNKNOWN, titled
 
@@ -27,7 +27,7 @@ _CELL, _STEP, _WAIT = "nbprof_recording", "nbprof_step", "nbprof_wait"
 
 
 def is_python(trace: Trace) -> bool:
-    """Whether nbprof recorded it without a profiler; of several files the first says so."""
+    """True if nbprof recorded the trace without a profiler; the first of several files decides."""
     return not _framework(trace).profiled
 
 
@@ -39,15 +39,15 @@ def _framework(trace: Trace) -> Framework:
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it
-    is first asked for.
+    """The activity of one recording; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     lanes = trace.lanes
     lanes["kind"] = "host"
     lanes["device"] = -1
     lanes["lane"] = np.arange(len(lanes))
-    number = {name: i for i, name in enumerate(trace.hosts)}
-    host: Int64s = np.asarray(lanes["host"].map(number), np.int64)[trace.events.lane]
+    host = host_of_lanes(trace)[trace.events.lane].astype(np.int64)
     category = _categories(trace)
     activity = act.Activity(hosts=trace.hosts)
     activity.framework = framework = _framework(trace)
@@ -71,9 +71,7 @@ def interpret(trace: Trace) -> act.Activity:
 
 
 class _Units(NamedTuple):
-    """What is shown as steps, in time order: `event`, `host` (by row), and `group`, which numbers
-    those of a host; times are ps.
-    """
+    """The steps or other units, in time order: `event`, `host`, `group` by host; times in ps."""
 
     unit: Unit
     event: Int64s
@@ -91,9 +89,7 @@ def _categories(trace: Trace) -> npt.NDArray[np.object_]:
 
 
 def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_], words: Words) -> _Units:
-    """The steps; where no host has one, the iterations of the cell's loop, or else the recorded
-    time.
-    """
+    """The steps, else the iterations of the cell's loop, else the recorded time."""
     events = trace.events
     rows, unit = np.flatnonzero(category == _STEP), MARKED
     iterations = placed(trace) if not len(rows) else None
@@ -148,30 +144,28 @@ def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
 
 
 def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> Work:
-    """The `work` table: the waits for items, each in the step of its thread; of the recording,
-    all.
-    """
+    """The `work` table: waits for items, in the step of their thread or in the recording."""
     events = trace.events
     start, end = events.start[waits], events.start[waits] + events.duration[waits]
     lane = events.lane[waits] if not units.unit.whole else host[waits]
     of_unit = events.lane[units.event] if not units.unit.whole else units.host
     unit = np.full(len(waits), -1)
     for each in np.unique(lane).tolist():
-        rows, inside = np.flatnonzero(lane == each), np.flatnonzero(of_unit == each)
-        before = np.searchsorted(units.start[inside], start[rows], side="right") - 1
-        known = before >= 0
-        unit[rows[known]] = inside[before[known]]
-    # The wait at which a loop ended lies in no step.
+        rows, in_unit = np.flatnonzero(lane == each), np.flatnonzero(of_unit == each)
+        before = np.searchsorted(units.start[in_unit], start[rows], side="right") - 1
+        has_unit = before >= 0
+        unit[rows[has_unit]] = in_unit[before[has_unit]]
+    # The last wait of a loop is outside of steps.
     good = np.flatnonzero(unit >= 0)
     good = good[start[good] < units.end[unit[good]]]
-    which = unit[good]
+    unit_of_row = unit[good]
     return Work(
         event=waits[good],
         host=host[waits[good]],
-        group=units.group[which],
+        group=units.group[unit_of_row],
         device=np.full(len(good), -1),
         start=start[good],
-        end=np.minimum(end[good], units.end[which]),
+        end=np.minimum(end[good], units.end[unit_of_row]),
         cls=np.full(len(good), act.HOST_WAIT_INPUT),
     )
 

@@ -1,1 +1,1 @@
-"""What recordings of AMD's rocprofv3 mean."""
+"""The dialect of recordings of AMD's rocprofv3."""

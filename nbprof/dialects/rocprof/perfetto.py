@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Trace
+from nbprof.dialects.lookups import names_that
 
 _CATEGORIES = {
     "kernel_dispatch": "kernel",
@@ -34,13 +35,13 @@ _ARGS = {
     "private_segment_size": "scratch size",
 }
 _ARGS |= {"kernel_id": "kernel id"}
-_STREAM, _QUEUE = (re.compile(rf"\b{what}(?:_ID)?\W*(\d{{1,9}})") for what in ("STREAM", "QUEUE"))
+_STREAM, _QUEUE = (re.compile(rf"\b{kind}(?:_ID)?\W*(\d{{1,9}})") for kind in ("STREAM", "QUEUE"))
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,9})\)")
 _AGENT = re.compile(r"\D*(\d{1,9})")
 
 
 def is_rocprof(trace: Trace) -> bool:
-    """Whether rocprofv3 wrote a trace: its slices state their call and their times in its words."""
+    """True if rocprofv3 wrote a trace: its slices state their call and their times in its words."""
     if not {"cat", "corr_id", "begin_ns"} <= set(trace.args):
         return False
     return any(
@@ -50,9 +51,7 @@ def is_rocprof(trace: Trace) -> bool:
 
 
 def translate(trace: Trace) -> None:
-    """Gives events the categories and args, and lanes the names, that recordings of the other files
-    have.
-    """
+    """Gives events categories and args, and lanes names, as in recordings of the other files."""
     names = {**{old: old for old in trace.strings}, **_CATEGORIES}
     code = trace.text_arg("cat")
     texts = list(trace.strings)
@@ -70,9 +69,7 @@ def translate(trace: Trace) -> None:
     kernel, copy = (table[code] == numbers.get(word, -2) for word in ("kernel", "gpu_memcpy"))
     device = np.where(kernel, _agents(trace, "agent"), -1)
     source, target = _agents(trace, "src_agent"), _agents(trace, "dst_agent")
-    to_host = np.array(["DEVICE_TO_HOST" in str(name) for name in trace.names], np.bool_)[
-        trace.events.name
-    ]
+    to_host = names_that(lambda name: "DEVICE_TO_HOST" in name, trace.names)[trace.events.name]
     device = np.where(copy, np.where(to_host, source, target), device)
     on_device = kernel | copy
     work = np.flatnonzero(on_device)
@@ -83,22 +80,18 @@ def translate(trace: Trace) -> None:
 
 
 def _agents(trace: Trace, name: str) -> Int64s:
-    """The number of the agent that each event states: a number, or a text such as `Agent-1` or
-    `GPU-0`.
-    """
-    out, text = trace.arg(name), trace.text_arg(name)
+    """Number of the agent of each event, stated as a number, `Agent-1` or `GPU-0`."""
+    device, text = trace.arg(name), trace.text_arg(name)
     for code in pd.unique(text[text >= 0]).tolist():
-        if found := _AGENT.match(trace.strings[code]):
-            out[text == code] = int(found[1])
-    return out
+        if agent := _AGENT.match(trace.strings[code]):
+            device[text == code] = int(agent[1])
+    return device
 
 
 def _name_lanes(
     trace: Trace, on_device: np.ndarray[tuple[int], np.dtype[np.bool_]], device: Int64s
 ) -> None:
-    """The lanes of queues, streams and copies, and the ids of threads, out of the names of
-    tracks.
-    """
+    """Lanes of queues, streams and copies, and the ids of threads, from the names of tracks."""
     lanes = trace.lanes
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     for i, thread in enumerate(lanes["thread"].astype(str).tolist()):
@@ -116,5 +109,5 @@ def _name_lanes(
             if stream and title == "Queue":
                 lanes.loc[i, "thread"] = f"stream {stream[1]}"
                 lanes.loc[i, "tid"] = stream[1]
-        elif found := _THREAD.search(thread):
-            lanes.loc[i, "tid"] = found[1]
+        elif match := _THREAD.search(thread):
+            lanes.loc[i, "tid"] = match[1]

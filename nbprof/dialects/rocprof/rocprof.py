@@ -1,5 +1,6 @@
-"""Turns the Trace of a recording of AMD's rocprofv3 into the activity tables: as Kineto's, with
-ROCTx ranges where that has annotations.
+"""Turns the Trace of AMD's rocprofv3 into the activity tables, as Kineto's.
+
+ROCTx ranges are in the place of annotations.
 
 Kernels and copies are linked with the call whose correlation id they state. With HSA's calls
 recorded beside HIP's, that may be one of HSA inside one of HIP: then it is the latter, which the
@@ -24,6 +25,7 @@ from nbprof.dialects.gpu.links import Flags
 from nbprof.dialects.gpu.nest import Nest
 from nbprof.dialects.gpu.recording import GpuRecording
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.rocprof import perfetto
 from nbprof.frameworks.register import HIP
 
@@ -40,8 +42,9 @@ _LOST = (
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it
-    is first asked for.
+    """The activity of one recording; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     if perfetto.is_rocprof(trace):
         perfetto.translate(trace)
@@ -58,8 +61,7 @@ class _Rocprof(GpuRecording):
 
     def __init__(self, trace: Trace, kind: Kinds) -> None:
         super().__init__(trace, kind)
-        # What marks a step is no scope that work is counted for: each would be a part of the
-        # program of its own.
+        # Work is not counted for markers of steps: each would be a separate part of the program.
         self.links.step_names = ranges.named(trace.names)
         named = ranges.framework(trace)
         self.framework = named if named.known else HIP
@@ -78,7 +80,7 @@ class _Rocprof(GpuRecording):
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
         return receipt.notes(
-            self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST
+            self.links, self.steps, self.hosts, self.tables.launches.frame(), self.origins, _LOST
         )
 
     def _traits(self) -> set[str]:
@@ -90,7 +92,7 @@ class _Rocprof(GpuRecording):
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
-        out, links = self.out, self.links
+        activity, links = self.tables, self.links
         missing = {
             "memory": (
                 "rocprofv3 does not record framework allocations; torch.profiler does, with"
@@ -101,17 +103,16 @@ class _Rocprof(GpuRecording):
         if not len(links.rows(KERNEL)):
             # Calls, copies and kernels are traced on request, each by itself: calls without a
             # launch do not show that nothing ran.
-            missing["kernels"] = (
-                absent.without_kernels(links, "This recording", _LOST)
-                if absent.lost_kernels(links)
-                else (
+            if absent.lost_kernels(links):
+                missing["kernels"] = absent.without_kernels(links, "This recording", _LOST)
+            else:
+                missing["kernels"] = (
                     "This recording has no GPU kernels: the program ran none, or they were not"
                     f" traced. {_REMEDY}"
                 )
-            )
         if not len(self.steps.host):
             missing["steps"] = HOW
-        if not out.has_host_ops:
+        if not activity.has_host_ops:
             missing["ops"] = (
                 "This recording has no framework ops: rocprofv3 only knows ops from ROCTx ranges."
             )
@@ -119,19 +120,13 @@ class _Rocprof(GpuRecording):
 
 
 def _to_outer_calls(trace: Trace, call: Flags) -> None:
-    """Gives device work that states a call of HSA the correlation id of the call of HIP around
-    that, where there is one.
-    """
+    """Gives device work of a call of HSA the correlation id of the HIP call around that."""
     cat, ident = trace.text_arg("cat"), trace.arg("correlation")
-    of = np.array([*trace.strings, ""], object)[cat] if len(cat) else np.zeros(0, object)
-    hsa, hip = call & (of == "hsa_runtime"), call & (of == "hip_runtime")
+    category = np.array([*trace.strings, ""], object)[cat] if len(cat) else np.zeros(0, object)
+    hsa, hip = call & (category == "hsa_runtime"), call & (category == "hip_runtime")
     if not hsa.any() or not hip.any():
         return
-    host = (
-        trace.lanes["host"]
-        .map({name: i for i, name in enumerate(trace.hosts)})
-        .to_numpy(np.int64)[trace.events.lane]
-    )
+    host = host_of_lanes(trace)[trace.events.lane].astype(np.int64)
     inner = np.flatnonzero(hsa & (ident > 0))
     outer = Nest(trace, np.flatnonzero(hip))
     around = outer.around(inner)
@@ -141,12 +136,12 @@ def _to_outer_calls(trace: Trace, call: Flags) -> None:
     keys = ident[inner] + (host[inner] << 48)
     order = np.argsort(keys, kind="stable")
     work = np.flatnonzero(~call & (ident > 0))
-    wanted = ident[work] + (host[work] << 48)
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = keys[order][at] == wanted
-    if not found.any():
+    queries = ident[work] + (host[work] << 48)
+    position = np.minimum(np.searchsorted(keys[order], queries), len(keys) - 1)
+    matches = keys[order][position] == queries
+    if not matches.any():
         return
-    ident[work[found]] = ident[outer.rows[around[order[at[found]]]]]
+    ident[work[matches]] = ident[outer.rows[around[order[position[matches]]]]]
     rows = np.flatnonzero(ident >= 0)
     column = ArgColumn(rows.astype(np.int32), INT, ident[rows])
     trace.args = ChainMap(

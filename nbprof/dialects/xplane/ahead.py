@@ -34,25 +34,20 @@ NOTE = (
 def find(
     trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
 ) -> ProgramSteps | None:
-    """The steps of hosts without a device whose marks end before most of their work does, or
-    None.
-    """
+    """Steps of hosts without a device whose marks end before most of their work; or None."""
     if "hlo_module" not in trace.args or not groups.roots:
         return None
     with_device = set(np.unique(host[(lane_kind == "device")[trace.events.lane]]).tolist())
-    hosts = sorted({at for at, _ in groups.roots} - with_device)
+    hosts = sorted({host_index for host_index, _ in groups.roots} - with_device)
     runs, _ = runs_of_programs(trace, host, lane_kind, hosts)
     launches = _calls(trace)
-    parts = [
-        steps
-        for at in hosts
-        if (
-            steps := _of_host(
-                trace, groups, at, runs[runs["host"] == at], launches[host[launches] == at]
-            )
-        )
-        is not None
-    ]
+    parts = []
+    for host_index in hosts:
+        host_runs = runs[runs["host"] == host_index]
+        host_launches = launches[host[launches] == host_index]
+        steps = _of_host(trace, groups, host_index, host_runs, host_launches)
+        if steps is not None:
+            parts.append(steps)
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)
@@ -70,41 +65,45 @@ def _calls(trace: Trace) -> Int64s:
 
 
 def _of_host(
-    trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches: Int64s
+    trace: Trace, groups: Groups, host_index: int, runs: pd.DataFrame, launches: Int64s
 ) -> pd.DataFrame | None:
-    """The steps of one host, in order of time; None where they are as they are marked, or where it
-    cannot be told what they dispatched.
-    """
+    """The steps of one host in time order; None if they are as marked, or their work is unknown."""
     events = trace.events
     marks = {
         group: root
-        for (of, group), root in groups.roots.items()
-        if of == at and not groups.names[of, group].isdigit()
+        for (mark_host, group), root in groups.roots.items()
+        if mark_host == host_index and not groups.names[mark_host, group].isdigit()
     }
-    group = np.array(sorted(marks, key=lambda one: int(events.start[marks[one]])), np.int64)
+    group = np.array(sorted(marks, key=lambda number: int(events.start[marks[number]])), np.int64)
     if not len(group) or not len(runs):
         return None
-    root = np.array([marks[one] for one in group.tolist()], np.int64)
+    root = np.array([marks[number] for number in group.tolist()], np.int64)
     begin, end = events.start[root], events.end[root]
     ran, event = _last_runs(trace, groups, group, runs, launches)
-    known = ran >= 0
-    if not known.any() or 2 * int((ran > end)[known].sum()) <= int(known.sum()):
+    has_run = ran >= 0
+    if not has_run.any() or 2 * int((ran > end)[has_run].sum()) <= int(has_run.sum()):
         return None
     begin, end = one_at_a_time(begin, np.maximum(end, ran))
     if (end <= begin).any():
-        # A step that dispatched nothing while others ran: there is no time that would be its own.
+        # A step that dispatched nothing while others ran has no time.
         return None
-    names = [groups.names[at, one] for one in group.tolist()]
+    names = [groups.names[host_index, number] for number in group.tolist()]
     return pd.DataFrame(
-        {"host": at, "group": group, "event": event, "begin": begin, "end": end, "name": names}
+        {
+            "host": host_index,
+            "group": group,
+            "event": event,
+            "begin": begin,
+            "end": end,
+            "name": names,
+        }
     )
 
 
 def _last_runs(
     trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, launches: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """By step: when the last of the runs ended that it dispatched (-1: none is known), and an event
-    of that run.
+    """By step: end of the last run that it dispatched (-1: unknown), and an event of that run.
 
     The n-th call of a function is the n-th run of its program, where there are as many of the one
     as of the other.
@@ -117,15 +116,17 @@ def _last_runs(
     launches = launches[np.argsort(events.start[launches], kind="stable")]
     for code in np.unique(events.name[launches]).tolist():
         calls = launches[events.name[launches] == code]
-        mine = runs[function == called(str(trace.names[code]))].sort_values("start", kind="stable")
-        if len(mine) != len(calls):
+        program_runs = runs[function == called(str(trace.names[code]))].sort_values(
+            "start", kind="stable"
+        )
+        if len(program_runs) != len(calls):
             continue
         step = np.searchsorted(group, groups.group[calls], sorter=order)
-        inside = (step < len(group)) & (
+        in_step = (step < len(group)) & (
             group[order[np.minimum(step, len(group) - 1)]] == groups.group[calls]
         )
-        of_step, last = order[step[inside]], mine["end"].to_numpy(np.int64)[inside]
+        of_step, last = order[step[in_step]], program_runs["end"].to_numpy(np.int64)[in_step]
         later = last > ended[of_step]
         np.maximum.at(ended, of_step, last)
-        event[of_step[later]] = mine["event"].to_numpy(np.int64)[inside][later]
+        event[of_step[later]] = program_runs["event"].to_numpy(np.int64)[in_step][later]
     return ended, event

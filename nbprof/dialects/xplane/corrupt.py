@@ -22,9 +22,7 @@ _NEVER = np.iinfo(np.int64).max // 4
 
 
 def mend(placed: Placed) -> list[Note]:
-    """Replaces times of work on GPUs and TPU cores that cannot be, and what profilers made of them;
-    the warnings that say so.
-    """
+    """Replaces impossible times on GPUs and TPU cores and in derived lines; returns warnings."""
     notes: list[Note] = []
     if placed.gpu_planes:
         notes += _mended(placed, _OfGpus(placed))
@@ -65,7 +63,7 @@ class _OfGpus(Mender):
         return np.flatnonzero(lanes[self.trace.events.lane])
 
     def work(self, host: int) -> Int64s:
-        """What streams of GPUs ran."""
+        """Events on streams of GPUs."""
         return self._rows(host, "device")
 
     def calls(self, host: int) -> Int64s:
@@ -80,7 +78,7 @@ class _OfGpus(Mender):
 
 
 class _OfCores(Mender):
-    """Steps, programs and ops of TPU cores, each on a line of its own."""
+    """Steps, programs and ops of TPU cores, each on a separate line."""
 
     too_long = (
         "its program or step, later calls of it, later work of its line or the whole recording had"
@@ -111,10 +109,10 @@ class _OfCores(Mender):
         return self._rows(host, *_OPS)
 
     def images(self, host: int) -> Int64s:
-        """What a profiler made of ops."""
+        """Events that a profiler derived from ops."""
         lanes = self._of_core & ~np.isin(self._line, (*_IN_ORDER, *_OPS)) & (self.lane_host == host)
-        made = lanes & (self.trace.lanes["kind"] == "derived").to_numpy(np.bool_)
-        return np.flatnonzero(made[self.trace.events.lane])
+        derived = lanes & (self.trace.lanes["kind"] == "derived").to_numpy(np.bool_)
+        return np.flatnonzero(derived[self.trace.events.lane])
 
     def device(self, host: int) -> None:
         """Steps and programs, which follow one another, and the ops in them."""
@@ -135,9 +133,7 @@ class _OfCores(Mender):
             self._ops(ops[self.trace.events.lane[ops] == lane], self._programs(lane))
 
     def _others_end(self, host: int, lines: tuple[str, ...]) -> int:
-        """When everything had ended that a host and its cores recorded on other lines than
-        these.
-        """
+        """End of everything that a host and its cores recorded on other lines."""
         rows = self._rows(host, *(line for line in (*_IN_ORDER, *_OPS) if line not in lines))
         return max(
             self._host_end(host),
@@ -167,6 +163,6 @@ class _OfCores(Mender):
         until = np.full(len(rows), _NEVER, np.int64)
         if len(programs):
             nth = np.searchsorted(runs.start, ops.start, side="right") - 1
-            inside = (nth >= 0) & (ops.start < runs.end[nth])
-            until = np.where(inside, runs.end[nth], until)
+            in_run = (nth >= 0) & (ops.start < runs.end[nth])
+            until = np.where(in_run, runs.end[nth], until)
         self.replace(rows, durations.of_ops(ops, until))

@@ -1,5 +1,4 @@
-"""Copies of the program's arrays into those of XLA's runtime for CPUs, which has no memory of its
-own, but does not share all of theirs.
+"""Copies of the program's arrays into buffers of XLA's runtime for CPUs.
 
 They run on the threads that run the ops. While ops run, a copy holds up no step.
 """
@@ -15,12 +14,13 @@ from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 from nbprof.dialects.xplane import cpu_ops
 from nbprof.dialects.xplane.placed import Flags, Placed
+from nbprof.dialects.xplane.work_spans import outside
 
 _COPY = "H2D Dispatch"
 
 
 def named(placed: Placed) -> Flags:
-    """bool[names]: whether an event of a name is such a copy."""
+    """bool[names]: names of events that are such copies."""
     return placed.named(_COPY)
 
 
@@ -29,20 +29,17 @@ def rows(placed: Placed) -> Int64s:
     return np.flatnonzero(named(placed)[placed.trace.events.name] & placed.on_host)
 
 
-def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
-    """Work in which such copies are only what of them lies outside the runs of ops."""
+def waited(placed: Placed, work: Work) -> Work:
+    """Work in which such copies keep only their time outside the runs of ops."""
     events = placed.trace.events
-    copied = np.isin(work["event"].to_numpy(), rows(placed)) & (
-        work["cls"].to_numpy() == act.HOST_TO_DEVICE
-    )
+    copied = np.isin(work.event, rows(placed)) & (work.cls == act.HOST_TO_DEVICE)
     if not copied.any():
         return work
     ran = cpu_ops.run_rows(placed)
-    on = placed.host[ran]
-    parts = [work[~copied]]
-    for host, copies in work[copied].groupby("host", sort=False):
-        ops = ran[on == host]
+    parts = [work.take(~copied)]
+    for host in pd.unique(work.host[copied]).tolist():
+        ops = ran[placed.host[ran] == host]
         # Touching runs are merged, so that a copy is split only where it really waits.
         busy = Intervals.union(events.start[ops], events.end[ops])
-        parts.append(busy.rows_outside(copies))
-    return Work.of(*parts).frame()
+        parts.append(outside(busy, work.take(copied & (work.host == host))))
+    return Work.concat(parts)

@@ -1,5 +1,4 @@
-"""Runs of ops of compiled XLA programs on the threads of the host: programs that were compiled for
-the CPU.
+"""Runs of ops of XLA programs that were compiled for the CPU, on threads of the host.
 
 XLA's runtime for CPUs notes each op that it runs on the thread that runs it, with the op's name as
 the name of the event. On a host that drives a GPU the events with `hlo_op` have other names: they
@@ -9,6 +8,7 @@ are the launches of kernels.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,86 +27,104 @@ _UNSIGNED = (1 << 64) - 1
 _NONE = -1
 
 
-def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
-    """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is
-    the one that JAX counts.
-    """
+_COSTS = ("flops", "normalized_flops", "bytes", "memory_bytes")
+
+
+class _Facts(NamedTuple):
+    """Facts on an op of a compiled program; the costs are those of one run, NaN if unknown."""
+
+    program: int
+    name: str
+    category: str
+    source: str
+    duplicate: str
+    module: str
+    framework_op: str
+    host: int
+    flops: float = np.nan
+    normalized_flops: float = np.nan
+    bytes: float = np.nan
+    memory_bytes: float = np.nan
+
+
+class _ProgramOfRow(NamedTuple):
+    """The program of each run of an op: its ident, a dense code, and a host that has it, or -1."""
+
+    ident: Int64s
+    code: Int64s
+    home: Int64s
+
+
+def _programs(placed: Placed, programs: Programs, rows: Int64s) -> _ProgramOfRow:
+    trace = placed.trace
+    host = placed.host[rows].astype(np.int64)
+    module = trace.text_arg("hlo_module", rows)
+    ident = trace.arg("program_id", _NONE, rows)
+    find = _Finder(placed)
+    first, program = unique_rows(host, pd.factorize(ident)[0], module)
+    idents, homes = [], []
+    for row in first.tolist():
+        name = trace.strings[int(module[row])] if module[row] >= 0 else ""
+        number = find(int(host[row]), name, int(ident[row]))
+        idents.append(number)
+        homes.append(programs.home(int(host[row]), number))
+    numbers = np.array(idents, np.int64)
+    return _ProgramOfRow(
+        numbers[program],
+        pd.factorize(numbers)[0][program],
+        np.array(homes, np.int64)[program],
+    )
+
+
+def _facts(programs: Programs, host: int, program: int, module: str, name: str) -> _Facts:
+    instruction = programs.find(host, program, name)
+    source, duplicate, framework_op = "", "", ""
+    if instruction:
+        duplicate, framework_op = instruction.duplicate, instruction.framework_op
+        if instruction.source_file:
+            source = f"{instruction.source_file}:{instruction.source_line}"
+    category = programs.category(host, program, name)
+    facts = _Facts(program, name, category, source, duplicate, module, framework_op, host)
+    cost = programs.cost(host, program, name)
+    if cost is None:
+        return facts
+    return facts._replace(
+        flops=cost.flops,
+        normalized_flops=cost.normalized_flops,
+        bytes=cost.bytes,
+        memory_bytes=cost.memory_bytes,
+    )
+
+
+def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]:
+    """The tables `cpu_ops` and `cpu_parts`, as `device_ops`; `device` is JAX's number."""
     trace = placed.trace
     events = trace.events
     rows = run_rows(placed)
     if not len(rows):
         return DeviceOps.empty(), OpParts.empty()
-    stated = trace.text_arg("hlo_op", rows)
-    module = trace.text_arg("hlo_module", rows)
-    ident = trace.arg("program_id", _NONE, rows)
+    hlo_op, module = trace.text_arg("hlo_op", rows), trace.text_arg("hlo_module", rows)
     host = placed.host[rows].astype(np.int64)
-    find = _Finder(placed)
-    programs: Programs = out.programs
-    # What several machines run of the same program is one op.
-    begins, which = unique_rows(host, pd.factorize(ident)[0], module)
-    seen = zip(host[begins].tolist(), ident[begins].tolist(), module[begins].tolist(), strict=True)
-    loaded = [(on, trace.strings[text] if text >= 0 else "", number) for on, number, text in seen]
-    numbers = [find(*one) for one in loaded]
-    homes = np.array(
-        [programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)],
-        np.int64,
-    )[which]
-    first, part = unique_rows(
-        np.where(homes < 0, host, homes),
-        pd.factorize(np.array(numbers, np.int64))[0][which],
-        module,
-        stated,
-    )
+    programs: Programs = activity.programs
+    program = _programs(placed, programs, rows)
+    # An op of one program is the same on all machines.
+    home = np.where(program.home < 0, host, program.home)
+    first, part = unique_rows(home, program.code, module, hlo_op)
     lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
-    own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    self_time = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     runs = np.bincount(part)
-    facts = []
+    facts: list[_Facts] = []
     op, kind = np.zeros(len(first), np.int32), np.zeros(len(first), np.int32)
-    for i, at in enumerate(first.tolist()):
-        on, called = int(host[at]), trace.strings[int(module[at])] if module[at] >= 0 else ""
-        number = numbers[which[at]]
-        name = trace.strings[int(stated[at])].rpartition("::")[2]
-        one = programs.find(on, number, name)
-        framework = one.framework_op if one else ""
-        parsed = opnames.parse(framework) if framework else opnames.OpName("", name, "")
-        op[i], kind[i] = out.ops.code(parsed.name), out.types.code(parsed.type or "Unknown")
-        source = f"{one.source_file}:{one.source_line}" if one and one.source_file else ""
-        cost = programs.cost(on, number, name)
-        costs = (
-            (np.nan,) * 4
-            if cost is None
-            else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
-        )
-        facts.append(
-            (
-                number,
-                name,
-                programs.category(on, number, name),
-                source,
-                one.duplicate if one else "",
-                called,
-                framework,
-                on,
-                *costs,
-            )
-        )
-    parts = pd.DataFrame(
-        facts,
-        columns=[
-            *(
-                "program",
-                "name",
-                "category",
-                "source",
-                "duplicate",
-                "module",
-                "framework_op",
-                "host",
-            ),
-            *("flops", "normalized_flops", "bytes", "memory_bytes"),
-        ],
-    )
-    for column in ("flops", "normalized_flops", "bytes", "memory_bytes"):
+    for i, row in enumerate(first.tolist()):
+        name = trace.strings[int(hlo_op[row])].rpartition("::")[2]
+        module_name = trace.strings[int(module[row])] if module[row] >= 0 else ""
+        facts.append(_facts(programs, int(host[row]), int(program.ident[row]), module_name, name))
+        framework_op = facts[-1].framework_op
+        parsed = opnames.parse(framework_op) if framework_op else opnames.OpName("", name, "")
+        op[i] = activity.ops.code(parsed.name)
+        kind[i] = activity.types.code(parsed.type or "Unknown")
+    parts = pd.DataFrame(facts, columns=_Facts._fields)
+    for column in _COSTS:
         parts[column] *= runs
     # XProf counts nothing here.
     parts = parts.assign(
@@ -126,7 +144,7 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         op=op[part],
         type=kind[part],
         eager=np.zeros(len(rows), np.bool_),
-        own=own,
+        own=self_time,
         part=part,
         tensor_core=np.full(len(rows), -1, np.int8),
     )
@@ -138,13 +156,13 @@ def run_rows(placed: Placed) -> Int64s:
     trace = placed.trace
     if "hlo_op" not in trace.args:
         return np.zeros(0, np.int64)
-    stated = trace.text_arg("hlo_op")
-    rows = np.flatnonzero((stated >= 0) & placed.on_host & (trace.events.duration > 0))
+    hlo_op = trace.text_arg("hlo_op")
+    rows = np.flatnonzero((hlo_op >= 0) & placed.on_host & (trace.events.duration > 0))
     if not len(rows):
         return rows
-    said, name = stated[rows], trace.events.name[rows].astype(np.int64)
-    first, pair = unique_rows(said, name)
-    seen = zip(said[first].tolist(), name[first].tolist(), strict=True)
+    stated_op, name = hlo_op[rows], trace.events.name[rows].astype(np.int64)
+    first, pair = unique_rows(stated_op, name)
+    seen = zip(stated_op[first].tolist(), name[first].tolist(), strict=True)
     same = np.array(
         [
             trace.strings[text] in (trace.names[called], trace.display[called])
@@ -165,19 +183,19 @@ class _Finder:
             bare = _IDENT.sub("", module.name)
             # A name that ends in a number says itself which program it is: not the one of the
             # number that the file happens to give it.
-            own = _IDENT.search(module.name)
-            if own is None or int(own[1]) & _UNSIGNED == module.ident & _UNSIGNED:
+            ident = _IDENT.search(module.name)
+            if ident is None or int(ident[1]) & _UNSIGNED == module.ident & _UNSIGNED:
                 self._called[module.host, module.ident] = bare
             for name in {module.name, bare}:
                 self._by_name.setdefault((module.host, name), set()).add(module.ident)
 
-    def __call__(self, host: int, called: str, stated: int) -> int:
+    def __call__(self, host: int, called: str, ident: int) -> int:
         # Files number their programs anew, from 1 on; the names of programs end in the number that
         # events state. Of events that state none the name has to do, where no other program has it.
-        if self._called.get((host, stated)) == called:
-            return stated
-        named = self._by_name.get((host, f"{called}({stated})"), set())
+        if self._called.get((host, ident)) == called:
+            return ident
+        named = self._by_name.get((host, f"{called}({ident})"), set())
         if len(named) == 1:
             return next(iter(named))
         alike = self._by_name.get((host, called), set())
-        return next(iter(alike)) if len(alike) == 1 else stated
+        return next(iter(alike)) if len(alike) == 1 else ident

@@ -24,51 +24,53 @@ from nbprof.dialects.xplane.host_ops import python_calls
 from nbprof.dialects.xplane.ops import OpTexts, device_ops
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.steps import classify as classify
-from nbprof.dialects.xplane.tpu_cores import place
+from nbprof.dialects.xplane.tpu_cores import position
 from nbprof.hlo.programs import Programs
 
 _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper", 10: "Blackwell"}
 
 
-def device_activity(placed: Placed, out: act.Activity) -> None:
+def device_activity(placed: Placed, activity: act.Activity) -> None:
     """States how device extents, kernels and device ops are made."""
     programs = Programs(placed.trace.modules, placed.trace.hosts)
-    # Ops and kernels are both told by the op of each event.
-    out.later("programs", lambda: programs)
-    texts = cache(lambda: OpTexts(placed, out, programs))
-    out.later("device_extents", lambda: _extents(placed))
-    out.later(("device_ops", "op_parts"), lambda: device_ops(placed, out, texts()))
-    out.later("program_notes", lambda: _program_notes(out, programs))
-    out.later(("kernels", "launch_shapes"), lambda: xplane_kernels.kernels(placed, texts(), out))
-    out.later(
-        ("xprof_kernels", "xprof_launch_shapes"),
-        lambda: xplane_kernels.kernels_in_xprof(placed, texts(), out),
+    # Ops and kernels both need the op of each event.
+    activity.later("programs", lambda: programs)
+    texts = cache(lambda: OpTexts(placed, activity, programs))
+    activity.later("device_extents", lambda: _extents(placed))
+    activity.later(("device_ops", "op_parts"), lambda: device_ops(placed, activity, texts()))
+    activity.later("program_notes", lambda: _program_notes(activity, programs))
+    activity.later(
+        ("kernels", "launch_shapes"), lambda: xplane_kernels.kernels(placed, texts(), activity)
     )
-    out.later("python_calls", lambda: python_calls(placed, out, programs))
-    out.later("transfers", lambda: _transfers(placed, out))
-    out.later("collectives", lambda: _collectives(placed, out))
+    activity.later(
+        ("xprof_kernels", "xprof_launch_shapes"),
+        lambda: xplane_kernels.kernels_in_xprof(placed, texts(), activity),
+    )
+    activity.later("python_calls", lambda: python_calls(placed, activity, programs))
+    activity.later("transfers", lambda: _transfers(placed, activity))
+    activity.later("collectives", lambda: _collectives(placed, activity))
 
 
-def _program_notes(out: act.Activity, programs: Programs) -> list[Note]:
-    # Which programs are asked for is known when the ops have been named.
-    _ = out.device_ops
+def _program_notes(activity: act.Activity, programs: Programs) -> list[Note]:
+    # The ops must be named first: they decide on the programs.
+    _ = activity.device_ops
     return programs.notes()
 
 
 def _extents(placed: Placed) -> Extents:
     events = placed.trace.events
     lanes = placed.trace.lanes
-    at = np.flatnonzero(
+    lane_rows = np.flatnonzero(
         (placed.lane_kind == "device")
         & lanes["plane"].isin(placed.gpu_planes).to_numpy()
         & (lanes["events"] > 0).to_numpy()
     )
-    if not len(at):
+    if not len(lane_rows):
         return Extents.empty()
     # Events are sorted by lane and start, so that a lane is a stretch that begins with its first
     # event.
-    first = np.searchsorted(events.lane, at)
-    stop = np.searchsorted(events.lane, at, side="right")
+    first = np.searchsorted(events.lane, lane_rows)
+    stop = np.searchsorted(events.lane, lane_rows, side="right")
     end = [
         int((events.start[a:b] + events.duration[a:b]).max())
         for a, b in zip(first.tolist(), stop.tolist(), strict=True)
@@ -78,28 +80,28 @@ def _extents(placed: Placed) -> Extents:
     )
 
 
-def devices(trace: Trace, out: act.Activity) -> list[int]:
+def devices(trace: Trace, activity: act.Activity) -> list[int]:
     """Fills `devices` of the activity, one row per device plane; returns the planes of GPUs."""
     rows: list[dict[str, object]] = []
     gpus: list[int] = []
     for number, plane in enumerate(trace.planes):
-        found = re.match(r"/device:(GPU|TPU):(\d+)\Z", plane.name)
-        if not found:
+        match = re.match(r"/device:(GPU|TPU):(\d+)\Z", plane.name)
+        if not match:
             continue
         s = plane.stats
-        kind = found.group(1)
+        kind = match.group(1)
         if kind == "GPU":
             gpus.append(number)
-        if any((row["host"], row["device"]) == (plane.host, int(found.group(2))) for row in rows):
+        if any((row["host"], row["device"]) == (plane.host, int(match.group(2))) for row in rows):
             trace.receipt.warn(
-                f"{plane.host} has several planes of device {found.group(2)}; its facts are those"
+                f"{plane.host} has several planes of device {match.group(2)}; its facts are those"
                 " of the first."
             )
             continue
         rows.append(
             {
                 "host": plane.host,
-                "device": int(found.group(2)),
+                "device": int(match.group(2)),
                 "kind": kind,
                 "name": device_name(kind, s),
                 "compute_capability": (
@@ -116,8 +118,8 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
                     f"{level}_bytes_per_second": peak
                     for level, peak in on_chip_bytes_per_second(s).items()
                 },
-                "chip": place(s).chip,
-                "chip_core": place(s).core,
+                "chip": position(s).chip,
+                "chip_core": position(s).core,
                 "megacore": bool(s["has_megacore"]) if "has_megacore" in s else None,
                 "sparse_cores": (
                     sum(
@@ -128,11 +130,11 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
                 ),
             }
         )
-    out.devices = pd.DataFrame(rows, columns=act.DEVICES)
-    # What XProf takes for the peak of main memory: what all GPUs that state it state alike.
-    stated = {trace.planes[number].stats.get("memory_bandwidth") for number in gpus} - {None}
-    if len(stated) == 1 and isinstance(only := stated.pop(), (int, float)):
-        out.xprof_bytes_per_second = float(only)
+    activity.devices = pd.DataFrame(rows, columns=act.DEVICES)
+    # XProf's peak of main memory: the bandwidth that all GPUs state alike.
+    bandwidths = {trace.planes[number].stats.get("memory_bandwidth") for number in gpus} - {None}
+    if len(bandwidths) == 1 and isinstance(only := bandwidths.pop(), (int, float)):
+        activity.xprof_bytes_per_second = float(only)
     return gpus
 
 
@@ -155,14 +157,14 @@ def device_name(kind: str, stats: dict[str, object]) -> str:
     return f"{name} GPU (sm_{major}{minor})" if name else "GPU"
 
 
-def _transfers(placed: Placed, out: act.Activity) -> Transfers:
+def _transfers(placed: Placed, activity: act.Activity) -> Transfers:
     trace = placed.trace
     events = trace.events
     kind = np.full(len(trace.names), -1, np.int32)
-    for at in np.flatnonzero(placed.named("M", "m", "C", "c", "F", "f")).tolist():
-        copied = copies.kind(str(trace.names[at]))
+    for code in np.flatnonzero(placed.named("M", "m", "C", "c", "F", "f")).tolist():
+        copied = copies.kind(str(trace.names[code]))
         if copied:
-            kind[at] = out.texts.code(copied)
+            kind[code] = activity.texts.code(copied)
     rows = np.flatnonzero((kind >= 0)[events.name] & placed.on_gpu)
     moved = np.full(len(rows), -1, np.int64)
     details = trace.args.get("memcpy_details") or trace.args.get("memset_details")
@@ -176,32 +178,30 @@ def _transfers(placed: Placed, out: act.Activity) -> Transfers:
 
 
 def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The size in `memcpy_details` and `memset_details`, as in `kind:HtoD size:4096 dest:0
-    async:1`; -1 where none is given.
-    """
-    out = np.full(len(rows), -1, np.int64)
+    """Bytes in `memcpy_details` (`kind:HtoD size:4096 dest:0 async:1`), -1 for none."""
+    sizes_of_rows = np.full(len(rows), -1, np.int64)
     for key in ("memcpy_details", "memset_details"):
         codes = trace.text_arg(key, rows)
         used, back = used_codes(codes, len(trace.strings))
         sizes = np.array(
             [_size(trace.strings[c]) if c >= 0 else -1 for c in used.tolist()], np.int64
         )
-        out = np.where(codes >= 0, sizes[back], out)
-    return out
+        sizes_of_rows = np.where(codes >= 0, sizes[back], sizes_of_rows)
+    return sizes_of_rows
 
 
 def _size(details: str) -> int:
-    found = re.search(r"(?:^|\s)(?:size|num_bytes):(\d+)", details)
-    return int(found.group(1)) if found else -1
+    match = re.search(r"(?:^|\s)(?:size|num_bytes):(\d+)", details)
+    return int(match.group(1)) if match else -1
 
 
-def _collectives(placed: Placed, out: act.Activity) -> Collectives:
+def _collectives(placed: Placed, activity: act.Activity) -> Collectives:
     trace = placed.trace
     events = trace.events
     rows = np.flatnonzero(placed.named("nccl", "NCCL", "rccl", "RCCL")[events.name] & placed.on_gpu)
     return Collectives(
         **located(events, rows, placed.host[rows], device=placed.device[rows]),
-        name=np.array([out.texts.code(n) for n in trace.names[events.name[rows]]], np.int32),
+        name=np.array([activity.texts.code(n) for n in trace.names[events.name[rows]]], np.int32),
         bytes=np.full(len(rows), -1, np.int64),
         group_size=np.full(len(rows), -1, np.int32),
     )

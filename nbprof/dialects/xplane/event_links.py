@@ -1,6 +1,4 @@
-"""Links between events, as arrays of pairs: found by equal keys, and gone along from many events at
-once.
-"""
+"""Links between events as arrays of pairs: matched by keys, followed from many events at once."""
 
 from __future__ import annotations
 
@@ -35,16 +33,14 @@ def match(
         in_a = np.bincount(a, minlength=kinds)
     order = np.argsort(a, kind="stable")
     first = np.cumsum(in_a) - in_a
-    rows, at = expand(first[b], in_a[b])
-    return up[order][at], down[rows]
+    rows, position = expand(first[b], in_a[b])
+    return up[order][position], down[rows]
 
 
 def _codes(keys: list[Int64s]) -> Int64s:
-    """A number for each row, equal where all its keys are; not many times more numbers than
-    rows.
-    """
-    low, high = ([int(pick(key)) for key in keys] for pick in (np.min, np.max))
-    sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
+    """A number per row, equal for equal keys; the numbers are dense up to a small factor."""
+    low = [int(key.min()) for key in keys]
+    sizes = [int(key.max()) - first + 1 for key, first in zip(keys, low, strict=True)]
     code = np.zeros(len(keys[0]), np.int64)
     if math.prod(sizes) < _MOST:
         # Ids count up nearly always, so that all keys fit into one number.
@@ -75,8 +71,8 @@ class Links:
 
     def below(self, events: Int64s) -> tuple[Int64s, Int64s]:
         """Pairs (index into `events`, child)."""
-        run, at = expand(self.first[events], self.many[events])
-        return run, self.child[at]
+        run, position = expand(self.first[events], self.many[events])
+        return run, self.child[position]
 
     def spread(self, label: Int64s, start: Int64s) -> None:
         """Gives each event the smallest label of what it hangs below, in place."""
@@ -87,16 +83,16 @@ class Links:
             child = self.child[
                 np.arange(last[-1]) + np.repeat(self.first[front] - (last - many), many)
             ]
-            given = np.repeat(label[front], many)
-            better = given < label[child]
+            offered = np.repeat(label[front], many)
+            better = offered < label[child]
             child = child[better]
-            np.minimum.at(label, child, given[better])
+            np.minimum.at(label, child, offered[better])
             # Most events have none below them, and sorting is what costs here.
             front = _once(child[self.many[child] > 0])
 
     def first_above(self, roots: Int64s, sign: int = 1) -> Int64s:
-        """For each event the smallest number, times `sign`, of the roots above it; NONE where none
-        is. Of a circle, it may be itself.
+        """By event: smallest number, times `sign`, of the roots above it (in a circle, of itself);
+        NONE.
         """
         label = np.full(len(self.many), NONE, np.int64)
         run, child = self.below(roots)
@@ -106,52 +102,50 @@ class Links:
 
 
 def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64s]:
-    """The roots that hang below no other of their level, and for each event the number of the first
-    of them that it is or hangs below.
-    """
+    """Roots below no other root of their level, and by event the first root that it is below."""
     free = np.ones(len(roots), np.bool_)
     levels = np.unique(level).tolist()
     label = np.zeros(0, np.int64)
     for value in levels:
-        at = np.flatnonzero(level == value)
-        mine, own = roots[at], np.arange(len(at))
-        label = links.first_above(mine)
-        above = label[mine]
-        hangs = (above != NONE) & (above != own)
-        if (above == own).any():
+        in_level = np.flatnonzero(level == value)
+        level_roots, number = roots[in_level], np.arange(len(in_level))
+        label = links.first_above(level_roots)
+        above = label[level_roots]
+        hangs = (above != NONE) & (above != number)
+        if (above == number).any():
             # Links may run in a circle. A root that is the first above itself hangs below another
             # one if it is not the last, too.
-            hangs |= (above == own) & (links.first_above(mine, -1)[mine] != -own)
-        free[at] = ~hangs
-    kept = roots[free]
-    own = np.arange(len(kept))
-    if len(levels) == 1 and len(kept) == len(roots):
-        # What hangs below them is known.
-        label[kept] = np.minimum(label[kept], own)
-        return kept, label
+            hangs |= (above == number) & (
+                links.first_above(level_roots, -1)[level_roots] != -number
+            )
+        free[in_level] = ~hangs
+    outer = roots[free]
+    number = np.arange(len(outer))
+    if len(levels) == 1 and len(outer) == len(roots):
+        # The labels below them are known.
+        label[outer] = np.minimum(label[outer], number)
+        return outer, label
     label = np.full(len(links.many), NONE, np.int64)
-    label[kept] = own
-    links.spread(label, kept)
-    return kept, label
+    label[outer] = number
+    links.spread(label, outer)
+    return outer, label
 
 
 def above(links: Links, events: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
-    """For each event itself or the nearest event above it that has something; -1 where none has.
-    `links` go from child to parent.
-    """
-    out = np.where(has[events], events, -1)
-    run = np.flatnonzero(out < 0)
-    at = events[run]
+    """The event itself or the nearest event above with `has`, -1; links are child to parent."""
+    result = np.where(has[events], events, -1)
+    run = np.flatnonzero(result < 0)
+    event = events[run]
     seen = np.zeros(0, np.int64)
     while len(run):
-        turn, parent = links.below(at)
+        turn, parent = links.below(event)
         pair = _once((run[turn] << 32) | parent)
         pair = pair[~np.isin(pair, seen)]
         seen = np.concatenate([seen, pair])
-        run, at = pair >> 32, pair & 0xFFFFFFFF
-        found = has[at]
+        run, event = pair >> 32, pair & 0xFFFFFFFF
+        reached = has[event]
         # Of several at one distance the first.
-        out[run[found][::-1]] = at[found][::-1]
-        open_ = out[run] < 0
-        run, at = run[open_], at[open_]
-    return out
+        result[run[reached][::-1]] = event[reached][::-1]
+        open_ = result[run] < 0
+        run, event = run[open_], event[open_]
+    return result

@@ -11,19 +11,17 @@ from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.xplane.placed import Placed
 
 
-def functions(placed: Placed, out: act.Activity) -> Functions:
-    """Calls of tf.functions: the events on a host that say how the function was called
-    (`tf_function_call`).
-    """
+def functions(placed: Placed, activity: act.Activity) -> Functions:
+    """Calls of tf.functions: events on a host with a `tf_function_call`."""
     trace = placed.trace
     if "tf_function_call" not in trace.args:
         return Functions.empty()
     events = trace.events
     rows = np.flatnonzero(trace.above("tf_function_call", -1, text=True) & placed.on_host)
     mode = trace.text_arg("tf_function_call", rows)
-    codes = {code: out.texts.code(trace.strings[code]) for code in np.unique(mode).tolist()}
+    codes = {code: activity.texts.code(trace.strings[code]) for code in np.unique(mode).tolist()}
     names = {
-        code: out.texts.code(str(trace.names[code]))
+        code: activity.texts.code(str(trace.names[code]))
         for code in np.unique(events.name[rows]).tolist()
     }
     return Functions(
@@ -34,12 +32,11 @@ def functions(placed: Placed, out: act.Activity) -> Functions:
     )
 
 
-def stages(placed: Placed, out: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
-    """Stages of input pipelines: their events, and codes of their names and of their kinds, for the
-    table of host ops.
+def stages(placed: Placed, activity: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
+    """Stages of input pipelines: events, and codes of names and kinds for the table of host ops.
 
-    A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and is called as its event; those of one
-    name are told apart by their id.
+    A stage states `_ipl_stage_id` and `_ipl_stage_cat`, and has the name of its event; several of
+    one name get their ids.
     """
     trace = placed.trace
     none = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
@@ -47,30 +44,30 @@ def stages(placed: Placed, out: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
         return none
     kind = trace.text_arg("_ipl_stage_cat")
     ident = trace.arg("_ipl_stage_id")
-    stated = np.zeros(len(trace.events), np.bool_)
-    stated[trace.args["_ipl_stage_id"].event] = True
-    rows = np.flatnonzero(stated & (kind >= 0) & placed.on_host)
+    has_stage = np.zeros(len(trace.events), np.bool_)
+    has_stage[trace.args["_ipl_stage_id"].event] = True
+    rows = np.flatnonzero(has_stage & (kind >= 0) & placed.on_host)
     if not len(rows):
         return none
     code, seen = pd.factorize(
         pd.MultiIndex.from_arrays([trace.events.name[rows], ident[rows], kind[rows]])
     )
-    several = pd.Series(
-        [name for name, _ in {(name, number) for name, number, _ in seen.tolist()}]
-    ).value_counts()
+    idents: dict[int, set[int]] = {}
+    for name, number, _ in seen.tolist():
+        idents.setdefault(name, set()).add(number)
     op, category = [], []
     for name, number, text in seen.tolist():
         label = str(trace.names[name])
-        op.append(out.ops.code(f"{label} (stage {number})" if several[name] > 1 else label))
-        category.append(out.types.code(trace.strings[text]))
+        op.append(
+            activity.ops.code(f"{label} (stage {number})" if len(idents[name]) > 1 else label)
+        )
+        category.append(activity.types.code(trace.strings[text]))
     return rows, np.array(op, np.int32)[code], np.array(category, np.int32)[code]
 
 
-def with_stages(placed: Placed, out: act.Activity, ops: HostOps) -> HostOps:
-    """The table of host ops with the stages of input pipelines as ops of their kind, whatever their
-    events are called.
-    """
-    rows, op, kind = stages(placed, out)
+def with_stages(placed: Placed, activity: act.Activity, ops: HostOps) -> HostOps:
+    """The table of host ops with the stages of input pipelines as ops of their kind."""
+    rows, op, kind = stages(placed, activity)
     if not len(rows):
         return ops
     events = placed.trace.events

@@ -1,4 +1,4 @@
-"""Which events belong to which step: the groups that TensorFlow Profiler calls `group_id`.
+"""Assigns events to steps: the groups that TensorFlow Profiler calls `group_id`.
 
 A host whose file already carries `group_id` is taken as it is. On the others events are linked by
 nesting on their thread, by producer and consumer ids, by the ids of requests and programs, by
@@ -17,6 +17,7 @@ import pandas as pd
 
 from nbprof.core.factorize import ending, heads, starting
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.event_links import Links, above, outermost
 from nbprof.dialects.xplane.event_links import match as match
@@ -54,9 +55,7 @@ _BUSY_KEY = 64
 
 @dataclass
 class Groups:
-    """The group of every event (-1: none); by (host, group) the name of each group and the event
-    that is its root.
-    """
+    """The group of every event (-1: none), and names and root events by (host, group)."""
 
     group: Int32s
     links: Int64s
@@ -70,51 +69,49 @@ class Groups:
 
 
 def inherit(
-    parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing: int = -1
+    parent: Int32s, depth: npt.NDArray[np.uint16], values: Int64s, missing: int = -1
 ) -> Int64s:
     """Each event's own value, or that of its nearest ancestor on the lane that has one."""
-    out = own.copy()
+    result = values.copy()
     for level in range(1, int(depth.max(initial=0)) + 1):
-        rows = np.flatnonzero((depth == level) & (out == missing))
-        out[rows] = out[parent[rows]]
-    return out
+        rows = np.flatnonzero((depth == level) & (result == missing))
+        result[rows] = result[parent[rows]]
+    return result
 
 
 def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
-    """Each of some events (-1: none) itself, or the innermost one around it on its lane that has
-    something; -1 where none has.
-    """
-    out = rows.copy()
-    open_ = np.flatnonzero(out >= 0)
-    while len(open_ := open_[~has[out[open_]]]):
-        out[open_] = parent[out[open_]]
-        open_ = open_[out[open_] >= 0]
-    return out
+    """Each event itself, or the innermost event around it on its lane with `has`; -1 for none."""
+    result = rows.copy()
+    open_ = np.flatnonzero(result >= 0)
+    while len(open_ := open_[~has[result[open_]]]):
+        result[open_] = parent[result[open_]]
+        open_ = open_[result[open_] >= 0]
+    return result
 
 
 def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
-    """Groups of a trace; `names` is the event name by name code. Without `elements`, those of
-    tf.data are not followed to their makers.
+    """Groups of a trace; `names` are event names by code.
+
+    Without `elements`, elements of tf.data are not followed to the events that produced them.
     """
     links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
-    of_host = trace.lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
-    host: Int64s = np.asarray(of_host[trace.events.lane], np.int64)
-    out = Groups(np.full(len(trace.events), -1, np.int32), links)
+    host = host_of_lanes(trace)[trace.events.lane].astype(np.int64)
+    groups = Groups(np.full(len(trace.events), -1, np.int32), links)
     open_hosts = np.ones(len(trace.hosts), np.bool_)
     if "group_id" in trace.args:
-        out.group = trace.arg("group_id").astype(np.int32)
+        groups.group = trace.arg("group_id").astype(np.int32)
         open_hosts[host[trace.args["group_id"].event]] = False
     looping = _coded(names, _LOOP_OPS.__contains__)
     if looping.any():
         loops = np.unique(host[looping[trace.events.name]])
         marked = np.isin(loops, _marked(trace, host))
         open_hosts[loops[~marked]] = False
-        out.over_loops = frozenset(loops[marked].tolist())
+        groups.over_loops = frozenset(loops[marked].tolist())
     if open_hosts.any():
-        _Grouping(trace, names, links, host).run(open_hosts[host], out)
-    _on_cores(trace, host, out)
-    _fill(trace, out.group)
-    return out
+        _Grouping(trace, names, links, host).run(open_hosts[host], groups)
+    _on_cores(trace, host, groups)
+    _fill(trace, groups.group)
+    return groups
 
 
 def _marked(trace: Trace, host: Int64s) -> Int64s:
@@ -124,24 +121,21 @@ def _marked(trace: Trace, host: Int64s) -> Int64s:
     return np.unique(host[(trace.arg("_r") > 0) & (trace.arg("step_num") >= 0)])
 
 
-def _on_cores(trace: Trace, host: Int64s, out: Groups) -> None:
-    """Steps of TPU cores that no host's group reached, and the events of a core that belong to its
-    steps, in place.
-    """
+def _on_cores(trace: Trace, host: Int64s, groups: Groups) -> None:
+    """Groups the remaining steps of TPU cores and the events in them, in place."""
     of_lane = xplane_tpu.grouping_lanes(trace)
     if not (of_lane >= 0).any():
         return
-    for key, event in xplane_tpu.lock_step(trace, of_lane, host, out.group).items():
-        stated = str(trace.names[trace.events.name[event]])
-        out.names[key] = f"step {stated if stated.isdigit() else key[1]}"
+    for key, event in xplane_tpu.lock_step(trace, of_lane, host, groups.group).items():
+        name = str(trace.names[trace.events.name[event]])
+        groups.names[key] = f"step {name if name.isdigit() else key[1]}"
     rows, carrier = xplane_tpu.carriers(trace, of_lane)
-    open_ = (out.group[rows] < 0) & (carrier >= 0)
-    out.group[rows[open_]] = out.group[carrier[open_]]
+    open_ = (groups.group[rows] < 0) & (carrier >= 0)
+    groups.group[rows[open_]] = groups.group[carrier[open_]]
 
 
 def _fill(trace: Trace, group: Int32s) -> None:
-    """Events of a GPU that are in no group take that of the last event before them on their plane
-    that is in one, in place.
+    """Gives ungrouped events of a GPU the group of the event before on their plane, in place.
 
     Planes on which the recorder derived lines were filled by it.
     """
@@ -165,13 +159,12 @@ def _fill(trace: Trace, group: Int32s) -> None:
     order = np.lexsort((-events.duration[rows], events.start[rows], of_row))
     rows, of_row = rows[order], of_row[order]
     last = np.maximum.accumulate(np.where(group[rows] >= 0, np.arange(len(rows)), -1))
-    known = (last >= 0) & (of_row[last] == of_row)
-    group[rows[known]] = group[rows[last[known]]]
+    filled = (last >= 0) & (of_row[last] == of_row)
+    group[rows[filled]] = group[rows[last[filled]]]
 
 
 def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
-    """The groups, but what a GPU did for a call in no group is in that of what its thread was last
-    given to do, or of the mark around it.
+    """The groups, with GPU work of ungrouped calls in that of their thread's last call or mark.
 
     JAX hands copies of a batch to a thread that starts them when it has done what it was handed,
     outside of any event. XProf then takes them to be of the step before (`_fill`), which so seems
@@ -179,40 +172,42 @@ def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
     """
     group, events = groups.group, trace.events
     up, down = _launched(trace, host)
-    # What a recorder grouped itself stays as it is.
-    lost = (group[up] < 0) & np.isin(host[up], [at for at, _ in groups.roots])
+    # Groups of the recorder stay.
+    lost = (group[up] < 0) & np.isin(host[up], [host_index for host_index, _ in groups.roots])
     up, down = up[lost], down[lost]
     if not len(up):
         return group
     # Events are in order of lanes and of time.
     before = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))[up]
-    given = np.where((before >= 0) & (events.lane[before] == events.lane[up]), group[before], -1)
+    of_thread = np.where(
+        (before >= 0) & (events.lane[before] == events.lane[up]), group[before], -1
+    )
     # Steps follow each other: what was launched later is of no earlier step.
     filled = group[down]
-    found = np.where(given > filled, given, np.maximum(_around(trace, groups, host, up), filled))
-    out = group.copy()
-    out[down] = found
-    return out
+    chosen = np.where(
+        of_thread > filled, of_thread, np.maximum(_around(trace, groups, host, up), filled)
+    )
+    result = group.copy()
+    result[down] = chosen
+    return result
 
 
 def _around(trace: Trace, groups: Groups, host: Int64s, rows: Int64s) -> Int64s:
-    """The group of the last root before the start of each of some events on its host, if that is
-    not over; else -1.
-    """
-    out = np.full(len(rows), -1, np.int64)
-    for at in np.unique(host[rows]).tolist():
-        marks = [(root, group) for (on, group), root in groups.roots.items() if on == at]
+    """Group of the last root before the start of each event on its host; -1 if that is over."""
+    result = np.full(len(rows), -1, np.int64)
+    for host_index in np.unique(host[rows]).tolist():
+        marks = [(root, group) for (on, group), root in groups.roots.items() if on == host_index]
         if not marks:
             continue
         root, ident = np.array(marks, np.int64).T
         order = np.argsort(trace.events.start[root], kind="stable")
         root, ident = root[order], ident[order]
-        mine = np.flatnonzero(host[rows] == at)
-        start = trace.events.start[rows[mine]]
+        on_host = np.flatnonzero(host[rows] == host_index)
+        start = trace.events.start[rows[on_host]]
         last = np.searchsorted(trace.events.start[root], start, side="right") - 1
-        inside = (last >= 0) & (start < trace.events.end[root[last]])
-        out[mine[inside]] = ident[last[inside]]
-    return out
+        in_root = (last >= 0) & (start < trace.events.end[root[last]])
+        result[on_host[in_root]] = ident[last[in_root]]
+    return result
 
 
 def _launched(trace: Trace, host: Int64s) -> tuple[Int64s, Int64s]:
@@ -252,29 +247,26 @@ class _Grouping:
             self.stands_for = xplane_tpu.carriers(trace, of_lane)
             self.parent[self.stands_for[0]] = -1
 
-    def run(self, open_: npt.NDArray[np.bool_], out: Groups) -> None:
-        """Groups the events of the hosts that have none (`open_`, by event); the ids of each host
-        count from 0.
-        """
+    def run(self, open_: npt.NDArray[np.bool_], groups: Groups) -> None:
+        """Groups the events of ungrouped hosts (`open_`, by event); ids of a host count from 0."""
         trace = self.trace
         loops, again = self._loops()
         if len(loops):
-            # What the program marked is a step whatever loops inside: several batches in one call,
-            # or the time steps of an RNN.
-            own = np.intersect1d(_marked(trace, self.host), self.host[loops])
+            # Steps that the program marked may have loops inside: several batches in one call, or
+            # the time steps of an RNN.
+            marked = np.intersect1d(_marked(trace, self.host), self.host[loops])
             loops, again = (
-                loops[~np.isin(self.host[loops], own)],
-                again[~np.isin(self.host[again[:, 0]], own)],
+                loops[~np.isin(self.host[loops], marked)],
+                again[~np.isin(self.host[again[:, 0]], marked)],
             )
-            out.over_loops |= frozenset(own.tolist())
+            groups.over_loops |= frozenset(marked.tolist())
         level = np.maximum(trace.arg("_r", 0), 0)
         named = np.array([_LEVELS.get(str(n), 0) for n in self.names], np.int64)
         if named.any():
             of_event = named[trace.events.name]
             level = np.where(of_event > 0, of_event, level)
         if len(loops):
-            # Where a program that marks nothing loops in its graph, the iterations are the steps,
-            # and nothing else is.
+            # If a program without marks loops in its graph, only the iterations are steps.
             looping = np.zeros(len(trace.hosts), np.bool_)
             looping[self.host[loops]] = True
             level[looping[self.host]] = 0
@@ -295,25 +287,23 @@ class _Grouping:
         # A root that an earlier one reached opens no group.
         opened = order[label[order] == np.arange(len(order))]
         ident = np.zeros(len(opened), np.int32)
-        for one in np.unique(self.host[opened]).tolist():
-            mine = self.host[opened] == one
-            ident[mine] = np.arange(mine.sum())
+        for host in np.unique(self.host[opened]).tolist():
+            on_host = self.host[opened] == host
+            ident[on_host] = np.arange(on_host.sum())
         group_of_rank = np.full(len(order) + 1, -1, np.int32)
         group_of_rank[label[opened]] = ident
-        found = group_of_rank[np.minimum(label, len(order))]
-        out.group[open_] = found[open_]
+        group = group_of_rank[np.minimum(label, len(order))]
+        groups.group[open_] = group[open_]
         texts = self._names(opened, ident, up, down)
-        for root, one, text in zip(opened.tolist(), ident.tolist(), texts, strict=True):
-            key = (int(self.host[root]), one)
-            out.names[key], out.roots[key] = text, root
+        for root, host, text in zip(opened.tolist(), ident.tolist(), texts, strict=True):
+            key = (int(self.host[root]), host)
+            groups.names[key], groups.roots[key] = text, root
 
     def _called(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         return np.asarray(_coded(self.names, test)[self.trace.events.name], np.bool_)
 
     def _of_datasets(self, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """Which of some events have the step id of a function that tf.data ran: they are no
-        steps.
-        """
+        """True for events with the step id of a function of tf.data: they are not steps."""
         table = starting(self.heads, "InstantiatedCapturedFunction::")
         if not table.any() or not len(rows):
             return np.zeros(len(rows), np.bool_)
@@ -326,9 +316,7 @@ class _Grouping:
         )
 
     def _loops(self) -> tuple[Int64s, Int64s]:
-        """Loops that run inside a graph: the first event of each iteration, and pairs of it and the
-        others of the iteration.
-        """
+        """Loops inside a graph: first events of iterations, and pairs of them and the others."""
         nothing = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
         if "iter_num" not in self.trace.args:
             return nothing
@@ -380,18 +368,18 @@ class _Grouping:
         of_plane = np.array([_number(p.stats.get("process_id")) for p in trace.planes], np.int64)
         if "_pid" not in trace.args and len(np.unique(of_plane)) < 2:
             return np.zeros(len(rows), np.int64)
-        stated = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane[rows]]
-        own = trace.arg("_pid", rows=rows)
-        return np.asarray(np.where(own != -1, own, stated), np.int64)
+        of_event = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane[rows]]
+        pid = trace.arg("_pid", rows=rows)
+        return np.asarray(np.where(pid != -1, pid, of_event), np.int64)
 
     def _producers(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
         (up, makes), (down, takes) = (self._contexts(kind) for kind in ("_pt", "_ct"))
         if not len(up) or not len(down):
             return _no_links()
-        made, taken = trace.arg("_p", rows=up), trace.arg("_c", rows=down)
+        produced, taken = trace.arg("_p", rows=up), trace.arg("_c", rows=down)
         above, below = ([self.host[rows], self._process(rows)] for rows in (up, down))
-        return match(up, [makes, made, *above], down, [takes, taken, *below], limit=_BUSY_KEY)
+        return match(up, [makes, produced, *above], down, [takes, taken, *below], limit=_BUSY_KEY)
 
     def _contexts(self, kind: str) -> tuple[Int64s, Int64s]:
         """Events that state a context, but for that of thread pools, and the context."""
@@ -403,9 +391,7 @@ class _Grouping:
     def _equal(
         self, parent: str, children: frozenset[str], keys: tuple[str, ...]
     ) -> tuple[Int64s, Int64s]:
-        """Links between events of given names of a host whose args are equal; the first arg must be
-        there.
-        """
+        """Links events of two names on a host with equal args; the first arg must exist."""
         if (
             not _coded(self.names, parent.__eq__).any()
             or not _coded(self.names, children.__contains__).any()
@@ -422,16 +408,12 @@ class _Grouping:
         )
 
     def _programs(self) -> tuple[Int64s, Int64s]:
-        """From the call that enqueues a program to its run on a TPU core, and to what the host does
-        when it has ended.
-        """
+        """Links from the call that enqueues a program to its run on a TPU core and callbacks."""
         above = self._called("DoEnqueueProgram".__eq__)
         if not above.any():
             return _no_links()
         trace, lanes = self.trace, self.trace.lanes
-        on_core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)[
-            lanes["plane"].to_numpy(np.int64)
-        ]
+        on_core = xplane_tpu.is_core(trace)[lanes["plane"].to_numpy(np.int64)]
         modules = (on_core & (lanes["line"].to_numpy() == xplane_tpu.MODULES))[trace.events.lane]
         run = trace.arg("run_id")
         device = np.where(
@@ -451,9 +433,7 @@ class _Grouping:
         return match(up, [k[up] for k in keys], down, [k[down] for k in keys], limit=_BUSY_KEY)
 
     def _names(self, opened: Int64s, ident: Int32s, up: Int64s, down: Int64s) -> list[str]:
-        """The name of each group: kind of its root and number, as the root or what it hangs below
-        states them.
-        """
+        """Name of each group: kind and number of its root, stated there or above."""
         trace = self.trace
         number, graph = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
         # Upwards, made when a root does not state it itself.
@@ -462,22 +442,26 @@ class _Grouping:
             if key not in trace.args:
                 continue
             values = trace.text_arg(key) if key == "graph_type" else trace.arg(key)
-            at = np.where(values[opened] >= 0, opened, -1)
-            if (at < 0).any():
+            event = np.where(values[opened] >= 0, opened, -1)
+            if (event < 0).any():
                 links = links or [Links(down, up, self.count)]
-                at = above(links[0], opened, values >= 0)
+                event = above(links[0], opened, values >= 0)
             if key == "graph_type":
-                graph = np.where(at >= 0, values[at], -1)
+                graph = np.where(event >= 0, values[event], -1)
             else:
-                number = np.where(at >= 0, values[at], number)
-        out = []
-        for root, one, stated, text in zip(
+                number = np.where(event >= 0, values[event], number)
+        names = []
+        for root, number_in_host, stated_number, text in zip(
             opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True
         ):
             name = str(self.names[trace.events.name[root]])
-            prefix = trace.strings[text] if text >= 0 else "" if name in IMPLICIT_ROOTS else name
-            out.append(f"{prefix} {stated if stated >= 0 else one}".strip())
-        return out
+            prefix = "" if name in IMPLICIT_ROOTS else name
+            if text >= 0:
+                prefix = trace.strings[text]
+            names.append(
+                f"{prefix} {stated_number if stated_number >= 0 else number_in_host}".strip()
+            )
+        return names
 
 
 def _number(value: object) -> int:
@@ -493,9 +477,7 @@ def _coded(names: npt.NDArray[np.object_], test: Callable[[str], bool]) -> npt.N
 
 
 def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
-    """tf.data iterators that ran ahead on another thread, linked by the element that they made: who
-    took it, who made it.
-    """
+    """Links of tf.data elements: the iterator that took one, and that made it on another thread."""
     element = trace.args.get("element_id")
     if element is None:
         return np.zeros((0, 2), np.int64)
@@ -504,7 +486,7 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
     produces = ending(names, events.name[element.event], "Produce")
     consumes = ending(names, events.name[element.event], "Consume")
     ident, parent_id = trace.arg("id"), trace.arg("parent_id")
-    made = element.dense(len(events))
+    made_element = element.dense(len(events))
     rows = element.event
     is_maker = np.zeros(len(events), np.bool_)
     is_maker[rows[produces[events.name[rows]]]] = True
@@ -520,8 +502,8 @@ def _iterator_links(trace: Trace, names: npt.NDArray[np.object_]) -> Int64s:
     host: Int64s = np.asarray(codes[events.lane], np.int64)
     made_by, taken_by = match(
         child,
-        [parent_id[child], made[makers], host[child]],
+        [parent_id[child], made_element[makers], host[child]],
         takers,
-        [ident[above], made[takers], host[takers]],
+        [ident[above], made_element[takers], host[takers]],
     )
     return np.column_stack([taken_by, made_by])

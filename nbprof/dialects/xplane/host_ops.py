@@ -16,6 +16,7 @@ from nbprof.activity import activity as act
 from nbprof.activity.tables import HostOps, located
 from nbprof.core.factorize import used_codes
 from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.dialects.lookups import names_that
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.grouping import inherit
 from nbprof.dialects.xplane.placed import Placed
@@ -23,22 +24,20 @@ from nbprof.hlo.category import CALLS_PYTHON
 from nbprof.hlo.programs import Programs
 
 
-def host_ops(placed: Placed, out: act.Activity) -> HostOps:
-    """The table `host_ops`, but for the stages of input pipelines, whose events state that they are
-    one.
-    """
+def host_ops(placed: Placed, activity: act.Activity) -> HostOps:
+    """The table `host_ops` without the stages of input pipelines."""
     trace = placed.trace
     events = trace.events
     used = np.zeros(len(trace.names), np.bool_)
     used[events.name[placed.on_host]] = True
     op_of, type_of = (np.full(len(trace.names), -1, np.int32) for _ in range(2))
     dataset_name = np.zeros(len(trace.names), np.bool_)
-    for at in np.flatnonzero(used).tolist():
-        parsed = opnames.parse(trace.names[at])
+    for code in np.flatnonzero(used).tolist():
+        parsed = opnames.parse(trace.names[code])
         if parsed.category:
-            op_of[at] = out.ops.code(parsed.name)
-            type_of[at] = out.types.code(parsed.type)
-            dataset_name[at] = parsed.category == "dataset"
+            op_of[code] = activity.ops.code(parsed.name)
+            type_of[code] = activity.types.code(parsed.type)
+            dataset_name[code] = parsed.category == "dataset"
     rows = np.flatnonzero((op_of >= 0)[events.name] & placed.on_host)
     name = events.name[rows]
     dataset = dataset_name[name]
@@ -47,25 +46,23 @@ def host_ops(placed: Placed, out: act.Activity) -> HostOps:
     )
 
 
-def tagged_calls(placed: Placed, out: act.Activity) -> HostOps:
+def tagged_calls(placed: Placed, activity: act.Activity) -> HostOps:
     """The table `tagged_calls`."""
     trace = placed.trace
     text = trace.text_arg("tf_op")
     rows = np.flatnonzero((text >= 0) & placed.on_host)
     used, code = used_codes(text[rows], len(trace.strings))
     parsed = [opnames.parse(trace.strings[c]) for c in used.tolist()]
-    op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
-    kind = np.array([out.types.code(p.type) for p in parsed], np.int32)
-    stated = np.array([bool(trace.strings[c]) for c in used.tolist()], np.bool_)[code]
-    rows, code = rows[stated], code[stated]
+    op = np.array([activity.ops.code(p.name) for p in parsed], np.int32)
+    kind = np.array([activity.types.code(p.type) for p in parsed], np.int32)
+    has_text = np.array([bool(trace.strings[c]) for c in used.tolist()], np.bool_)[code]
+    rows, code = rows[has_text], code[has_text]
     no = np.zeros(len(rows), np.bool_)
     return _table(placed, rows, op[code], kind[code], no, no)
 
 
-def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> HostOps:
-    """The table `python_calls`: events on the host that are called as a custom call into Python of
-    a program in the file.
-    """
+def python_calls(placed: Placed, activity: act.Activity, programs: Programs) -> HostOps:
+    """The table `python_calls`: host events of custom calls into Python of programs in the file."""
     trace = placed.trace
     called: set[str] = set()
     for module in trace.modules:
@@ -80,18 +77,19 @@ def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> HostO
         ]
         ops = [programs.find(module.host, module.ident, name) for name in customs]
         called.update(
-            one.name for one in ops if one is not None and CALLS_PYTHON.search(one.target)
+            instruction.name
+            for instruction in ops
+            if instruction is not None and CALLS_PYTHON.search(instruction.target)
         )
     rows = np.flatnonzero(
-        np.array([name in called for name in trace.names], np.bool_)[trace.events.name]
-        & placed.on_host
+        names_that(called.__contains__, trace.names)[trace.events.name] & placed.on_host
     )
-    op = np.array([out.ops.code(name) if name in called else -1 for name in trace.names], np.int32)[
-        trace.events.name[rows]
-    ]
+    op = np.array(
+        [activity.ops.code(name) if name in called else -1 for name in trace.names], np.int32
+    )[trace.events.name[rows]]
     no = np.zeros(len(rows), np.bool_)
     return _table(
-        placed, rows, op, np.full(len(rows), out.types.code("custom-call"), np.int32), no, no
+        placed, rows, op, np.full(len(rows), activity.types.code("custom-call"), np.int32), no, no
     )
 
 
@@ -118,31 +116,31 @@ _EAGER_CALL = "EagerLocalExecute: "
 _NO_OP = re.compile(r"__|MakeIterator|Iterator|\w*Dataset(V\d+)?\Z")
 
 
-def eager_calls(placed: Placed, out: act.Activity) -> tuple[int, int]:
+def eager_calls(placed: Placed, activity: act.Activity) -> tuple[int, int]:
     """Calls of single ops of eager code that left no op: how many, and their time in ps.
 
     TensorFlow today records the call alone (`EagerLocalExecute: MatMul`), and the op of those in
     functions. Where most of a program is eager, the table of ops holds next to nothing of it.
     """
-    bare = _bare_calls(placed, out)
+    bare = _bare_calls(placed, activity)
     return len(bare), int(placed.trace.events.duration[bare].sum())
 
 
-def eager_runs(placed: Placed, out: act.Activity) -> HostOps:
+def eager_runs(placed: Placed, activity: act.Activity) -> HostOps:
     """These calls, each as a run of its op."""
     events, names = placed.trace.events, placed.trace.names
-    rows = _bare_calls(placed, out)
+    rows = _bare_calls(placed, activity)
     code = np.zeros(len(names), np.int32)
     kind = np.zeros(len(names), np.int32)
     for name in np.unique(events.name[rows]).tolist():
         op = names[name][len(_EAGER_CALL) :]
-        code[name], kind[name] = out.ops.code(op), out.types.code(op)
-    of = events.name[rows]
+        code[name], kind[name] = activity.ops.code(op), activity.types.code(op)
+    codes = events.name[rows]
     spans = located(events, rows, placed.host[rows].astype(np.int32), lane=events.lane[rows])
-    return HostOps(**spans, op=code[of], type=kind[of], dataset=False, eager=True)
+    return HostOps(**spans, op=code[codes], type=kind[codes], dataset=False, eager=True)
 
 
-def _bare_calls(placed: Placed, out: act.Activity) -> Int64s:
+def _bare_calls(placed: Placed, activity: act.Activity) -> Int64s:
     """Events of calls of single ops in which no op was recorded."""
     events, names = placed.trace.events, placed.trace.names
     single = [n.startswith(_EAGER_CALL) and not _NO_OP.match(n[len(_EAGER_CALL) :]) for n in names]
@@ -150,31 +148,29 @@ def _bare_calls(placed: Placed, out: act.Activity) -> Int64s:
     if not len(rows):
         return rows
     around = np.zeros(len(events), np.bool_)
-    above = events.parent[out.host_ops.event]
+    above = events.parent[activity.host_ops.event]
     while len(above := np.unique(above[above >= 0])):
         around[above] = True
         above = events.parent[above]
     return np.asarray(rows[~around[rows]], np.int64)
 
 
-def eager_notes(out: act.Activity) -> list[Note]:
-    """What the receipt says of them, where they are more than the ops."""
-    count, _ = out.eager_calls
-    if count <= len(out.host_ops):
+def eager_notes(activity: act.Activity) -> list[Note]:
+    """Notes on eager calls, if there are more than ops."""
+    count, _ = activity.eager_calls
+    if count <= len(activity.host_ops):
         return []
-    one = count == 1
+    single = count == 1
     text = (
-        f"{'1 op' if one else f'{count:,} ops'} ran eagerly, and only"
-        f" {'its call was' if one else 'their calls were'} recorded: steps and trace include"
-        f" {'it' if one else 'them'}, the ops tables do not."
+        f"{'1 op' if single else f'{count:,} ops'} ran eagerly, and only"
+        f" {'its call was' if single else 'their calls were'} recorded: steps and trace include"
+        f" {'it' if single else 'them'}, the ops tables do not."
     )
     return [Note("info", text)]
 
 
 def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
-    """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no
-    function.
-    """
+    """Eager ops by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
     trace = placed.trace
     if "is_eager" in trace.args:
         return trace.above("is_eager", 0)
@@ -182,5 +178,7 @@ def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
     execute = np.asarray(trace.names == "EagerKernelExecute", np.bool_)
     if not execute.any():
         return np.zeros(len(events), np.bool_)
-    own = np.where(execute[events.name], trace.arg("is_func", 0), -1)
-    return np.asarray(inherit(events.parent, events.depth, own.astype(np.int64)) == 0, np.bool_)
+    is_function = np.where(execute[events.name], trace.arg("is_func", 0), -1)
+    return np.asarray(
+        inherit(events.parent, events.depth, is_function.astype(np.int64)) == 0, np.bool_
+    )

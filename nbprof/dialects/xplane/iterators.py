@@ -1,6 +1,4 @@
-"""Calls of tf.data iterators in an XSpace file: which iterator, what it states about itself, and
-what was made on other threads.
-"""
+"""Calls of tf.data iterators in an XSpace file, their parameters, and links across threads."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from nbprof.dialects.xplane.placed import Placed
 # over a dataset inside a tf.function, which is compiled to one. TensorFlow Profiler reads only the
 # first.
 _ITERATORS = ("Iterator::", "ReduceIterator::")
-# How an iterator was made, and what it has at hand. Other args say where an event belongs.
+# Parameters and state of an iterator. Other args only link events.
 _PARAMS = (
     *(
         "parallelism",
@@ -56,15 +54,15 @@ def _called(placed: Placed) -> npt.NDArray[np.bool_]:
     return placed.named(*_ITERATORS)
 
 
-def iterators(placed: Placed, out: act.Activity) -> Iterators:
+def iterators(placed: Placed, activity: act.Activity) -> Iterators:
     """The calls of iterators on hosts: the table `iterators` of the activity."""
     trace = placed.trace
     events = trace.events
     called = _called(placed)
     rows = np.flatnonzero(called[events.name] & placed.on_host)
     codes = np.full(len(trace.names), -1, np.int32)
-    for at in np.flatnonzero(called).tolist():
-        codes[at] = out.ops.code(trace.names[at])
+    for code in np.flatnonzero(called).tolist():
+        codes[code] = activity.ops.code(trace.names[code])
     return Iterators(
         event=rows,
         host=placed.host[rows],
@@ -78,8 +76,7 @@ def iterators(placed: Placed, out: act.Activity) -> Iterators:
 
 
 def links(placed: Placed) -> npt.NDArray[np.int64]:
-    """int64[k, 2], pairs of calls: the call of an iterator that took an element, and the call that
-    made it on another thread.
+    """int64[k, 2]: calls that took an element, and calls that made it on another thread.
 
     The first iterator call within a `…Produce` event is found by (its `parent_id`, the event's
     `element_id`); the iterator call around a `…Consume` event looks for (its `id`, the event's
@@ -90,14 +87,14 @@ def links(placed: Placed) -> npt.NDArray[np.int64]:
     if element is None:
         return np.zeros((0, 2), np.int64)
     events, names = trace.events, trace.names
-    made = element.dense(len(events))
+    produced = element.dense(len(events))
     called = _called(placed)[events.name]
     rows = element.event.astype(np.int64)
     produces, consumes = (ending(names, events.name[rows], text) for text in ("Produce", "Consume"))
     maker = np.zeros(len(events) + 1, np.bool_)
     maker[rows[produces[events.name[rows]]]] = True
     # Events of a lane are sorted by start, so that the first below a producer is the first in the
-    # table. (Parent -1 is no producer.)
+    # table. (Parent -1 is not a producer.)
     below = np.flatnonzero(called & maker[events.parent])
     _, first = np.unique(events.parent[below], return_index=True)
     child = below[first]
@@ -109,44 +106,44 @@ def links(placed: Placed) -> npt.NDArray[np.int64]:
     ident, parent_id = trace.arg("id"), trace.arg("parent_id")
     up, down = match(
         np.arange(len(taker)),
-        [ident[above], made[taker], host[taker]],
+        [ident[above], produced[taker], host[taker]],
         child,
-        [parent_id[child], made[events.parent[child]], host[child]],
+        [parent_id[child], produced[events.parent[child]], host[child]],
     )
     return np.stack([above[up], down], axis=1)
 
 
 def params(placed: Placed) -> dict[int, dict[str, object]]:
-    """What the iterators state about themselves, by iterator id: the last word on each key."""
+    """Stated facts on iterators by their id; the last value of each key counts."""
     trace = placed.trace
     called = _called(placed)[trace.events.name]
     ident = trace.arg("id")
-    found: dict[int, dict[str, object]] = {}
+    params_of: dict[int, dict[str, object]] = {}
     for key in _PARAMS:
         column = trace.args.get(key)
         if column is None:
             continue
-        at = np.flatnonzero(called[column.event])
-        if not len(at):
+        rows = np.flatnonzero(called[column.event])
+        if not len(rows):
             continue
-        owner: Int64s = ident[column.event[at]]
+        owner: Int64s = ident[column.event[rows]]
         # Of several the last is the first from the end.
         distinct, last = np.unique(owner[::-1], return_index=True)
         kinds, values, floats = column.kinds, column.values, column.floats()
-        for iterator, row in zip(distinct.tolist(), at[::-1][last].tolist(), strict=True):
-            stated: object = int(values[row])
+        for iterator, row in zip(distinct.tolist(), rows[::-1][last].tolist(), strict=True):
+            value: object = int(values[row])
             if kinds[row] in (TEXT, DOUBLE):
-                stated = trace.strings[values[row]] if kinds[row] == TEXT else float(floats[row])
-            found.setdefault(iterator, {})[key] = stated
-    return found
+                value = trace.strings[values[row]] if kinds[row] == TEXT else float(floats[row])
+            params_of.setdefault(iterator, {})[key] = value
+    return params_of
 
 
-def functions(placed: Placed, out: act.Activity) -> dict[str, float]:
-    """Types of the ops that functions of pipelines ran, with their time in ms: those on the threads
-    of tf.data.
-    """
-    ops = out.host_ops.frame()
+def functions(placed: Placed, activity: act.Activity) -> dict[str, float]:
+    """Types and times in ms of ops in functions of pipelines, on the threads of tf.data."""
+    ops = activity.host_ops.frame()
     of_lane = placed.trace.lanes["thread"].astype(str).str.startswith("tf_data_").to_numpy(np.bool_)
-    mine = ops[~ops["dataset"].to_numpy(np.bool_) & of_lane[ops["lane"].to_numpy(np.int64)]]
-    time = (mine["end"] - mine["start"]).groupby(mine["type"]).sum() / 1e9
-    return dict(zip(map(str, out.types.values[time.index.to_numpy()]), time.tolist(), strict=True))
+    host_ops = ops[~ops["dataset"].to_numpy(np.bool_) & of_lane[ops["lane"].to_numpy(np.int64)]]
+    time = (host_ops["end"] - host_ops["start"]).groupby(host_ops["type"]).sum() / 1e9
+    return dict(
+        zip(map(str, activity.types.values[time.index.to_numpy()]), time.tolist(), strict=True)
+    )

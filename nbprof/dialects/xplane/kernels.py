@@ -1,6 +1,4 @@
-"""The GPU kernels of an XSpace file: each execution with its op, its launch shape and whether it
-runs on Tensor Cores.
-"""
+"""GPU kernels of an XSpace file: executions with op, launch shape and use of Tensor Cores."""
 
 from __future__ import annotations
 
@@ -38,45 +36,42 @@ class Ops(Protocol):
 
 
 def launch_details(text: str) -> dict[str, object]:
-    """Registers, shared memory, grid, block and occupancy out of a `kernel_details` text of any
-    generation.
+    """Registers, shared memory, grid, block and occupancy of a `kernel_details` text.
 
     What it does not hold is None or empty. `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD) are the
     sum of both kinds of shared memory. A recorder that does not know the occupancy writes 0, which
     no kernel has.
     """
-    found = dict(token.partition(":")[::2] for token in text.split())
+    values = dict(token.partition(":")[::2] for token in text.split())
 
     def number(*keys: str) -> int | None:
-        return next((int(found[key]) for key in keys if _WHOLE.match(found.get(key, ""))), None)
+        return next((int(values[key]) for key in keys if _WHOLE.match(values.get(key, ""))), None)
 
     static = number("static_shared", "static_shared_memory", "shm", "shared", "group_mem")
     dynamic = number("dynamic_shared", "dynamic_shared_memory")
     try:
-        occupancy = float(found.get("occ_pct", "nan"))
+        occupancy = float(values.get("occ_pct", "nan"))
     except ValueError:
         occupancy = math.nan
     return {
         "registers": number("regs", "registers") or None,
         "static_shared_bytes": static,
         "dynamic_shared_bytes": 0 if dynamic is None and static is not None else dynamic,
-        "block": _dimensions(found.get("block", "")),
-        "grid": _dimensions(found.get("grid", "")),
+        "block": _dimensions(values.get("block", "")),
+        "grid": _dimensions(values.get("grid", "")),
         "occupancy_percent": occupancy if 0 < occupancy < math.inf else None,
     }
 
 
 def launch_details_in_xprof(text: str) -> dict[str, object]:
-    """The same as XProf 2.24 reads it: without `shm` and `group_mem`; what is absent is 0, or one
-    block or thread.
-    """
+    """The same in XProf 2.24: no `shm` and `group_mem`; missing values are 0 or "1,1,1"."""
     text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
-    given = launch_details(text)
+    details = launch_details(text)
     numbers = {
-        k: given[k] or 0
+        k: details[k] or 0
         for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes", "occupancy_percent")
     }
-    return {**numbers, "block": given["block"] or "1,1,1", "grid": given["grid"] or "1,1,1"}
+    return {**numbers, "block": details["block"] or "1,1,1", "grid": details["grid"] or "1,1,1"}
 
 
 def _dimensions(text: str) -> str:
@@ -84,7 +79,7 @@ def _dimensions(text: str) -> str:
 
 
 def kernels(
-    placed: Placed, ops: OpTexts, out: act.Activity
+    placed: Placed, ops: OpTexts, activity: act.Activity
 ) -> tuple[Kernels, list[dict[str, object]]]:
     """Executions of kernels, and their launch shapes."""
 
@@ -92,48 +87,44 @@ def kernels(
     def product(op: int) -> tuple[str, int]:
         name, kind = (ops.op(op).name, ops.op(op).type) if op >= 0 else ("", "")
         hlo = ops.hlo(op) if op >= 0 else None
-        found = False
+        eligible = False
         if hlo is not None and hlo.instruction is not None:
-            found = tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
-        if found or tensorcores.op_is_eligible(name, kind):
+            eligible = tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
+        if eligible or tensorcores.op_is_eligible(name, kind):
             return name, tensorcores.YES
         return name, tensorcores.NO if name or kind or hlo is not None else tensorcores.UNKNOWN
 
-    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
+    def judge(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
         name, could = product(op)
         uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
-        return (
-            name,
-            uses,
-            tensorcores.YES
-            if uses == tensorcores.YES or tensorcores.einsum_of_two(equation)
-            else could,
-        )
+        if uses == tensorcores.YES or tensorcores.einsum_of_two(equation):
+            could = tensorcores.YES
+        return name, uses, could
 
-    return _table(placed, ops, out, launch_details, judged, True)
+    return _table(placed, ops, activity, launch_details, judge, True)
 
 
 def kernels_in_xprof(
-    placed: Placed, ops: OpTexts, out: act.Activity
+    placed: Placed, ops: OpTexts, activity: act.Activity
 ) -> tuple[Kernels, list[dict[str, object]]]:
     """The same by the rules of XProf 2.24.2."""
-    found = XprofOps(placed.trace, ops)
+    xprof_ops = XprofOps(placed.trace, ops)
 
-    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
-        name = found.op(op).name if op >= 0 else ""
+    def judge(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
+        name = xprof_ops.op(op).name if op >= 0 else ""
         uses = tensorcores.uses_tensor_core_in_xprof(kernel, vendor)
         product = tensorcores.op_is_eligible_in_xprof(name) or tensorcores.einsum_of_two(equation)
         return name, int(uses), int(op >= 0 and (uses or product))
 
-    return _table(placed, found, out, launch_details_in_xprof, judged, False)
+    return _table(placed, xprof_ops, activity, launch_details_in_xprof, judge, False)
 
 
 def _table(
     placed: Placed,
     ops: Ops,
-    out: act.Activity,
+    activity: act.Activity,
     details_of: Callable[[str], dict[str, object]],
-    judged: Callable[[str, int, str, str], tuple[str, int, int]],
+    judge: Callable[[str, int, str, str], tuple[str, int, int]],
     theoretical: bool,
 ) -> tuple[Kernels, list[dict[str, object]]]:
     trace = placed.trace
@@ -148,12 +139,14 @@ def _table(
     used, code = used_codes(details[rows], len(trace.strings))
     parsed = [details_of(trace.strings[d]) for d in used.tolist()]
     occupancy = np.array([d["occupancy_percent"] for d in parsed], np.float64)[code]
-    # Occupancy is no part of a launch shape: texts that differ in it alone are one shape.
+    # Texts that differ only in the occupancy are one launch shape.
     shapes: dict[tuple[object, ...], int] = {}
-    shape_of = [shapes.setdefault(tuple(d[k] for k in LAUNCH_SHAPE), len(shapes)) for d in parsed]
+    shape_of = []
+    for described in parsed:
+        shape = tuple(described[key] for key in LAUNCH_SHAPE)
+        shape_of.append(shapes.setdefault(shape, len(shapes)))
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
-    # What is said of a kernel depends on its name, its op, the vendor of its plane and its equation
-    # alone.
+    # The facts on a kernel depend on its name, op, vendor (of the plane) and equation.
     columns = (
         events.name[rows].astype(np.int64),
         ops.codes[rows],
@@ -162,15 +155,15 @@ def _table(
     )
     first, back = unique_rows(*columns)
     kernel_code, op_code, tensor, eligible = [], [], [], []
-    for name, op, where, formula in zip(
+    for name, op, plane_index, formula in zip(
         *(column[first].tolist() for column in columns), strict=True
     ):
         kernel = str(trace.names[name])
-        vendor = str(trace.planes[where].stats.get("device_vendor", ""))
+        vendor = str(trace.planes[plane_index].stats.get("device_vendor", ""))
         equation = trace.strings[formula] if formula >= 0 else ""
-        op_name, uses, could = judged(kernel, op, vendor, equation)
-        kernel_code.append(out.kernel_names.code(kernel))
-        op_code.append(out.ops.code(op_name))
+        op_name, uses, could = judge(kernel, op, vendor, equation)
+        kernel_code.append(activity.kernel_names.code(kernel))
+        op_code.append(activity.ops.code(op_name))
         tensor.append(uses)
         eligible.append(could)
     if theoretical:
@@ -197,14 +190,13 @@ def _theoretical(
     column = trace.args.get("theoretical_occupancy_pct")
     if column is None:
         return occupancy
-    stated = np.full(len(trace.events), np.nan)
-    stated[column.event] = column.floats()
-    return np.where(stated[rows] > 0, stated[rows], occupancy)
+    percent = np.full(len(trace.events), np.nan)
+    percent[column.event] = column.floats()
+    return np.where(percent[rows] > 0, percent[rows], occupancy)
 
 
 class XprofOps:
-    """The op of each event as XProf 2.24 finds it: what the compiled program says of its HLO op,
-    even nothing, else its own `tf_op`.
+    """The op of each event in XProf 2.24: the compiled program's for its HLO op, else its `tf_op`.
 
     Ops that old files put into `level 0`, or that only the call on the host tells, it does not see.
     """
@@ -212,17 +204,14 @@ class XprofOps:
     def __init__(self, trace: Trace, ops: OpTexts) -> None:
         self._trace = trace
         self._ops = ops
-        stated = trace.text_arg("tf_op").astype(np.int64)
+        tf_op = trace.text_arg("tf_op").astype(np.int64)
         used, back = np.unique(ops.codes, return_inverse=True)
-        found = np.array(
-            [
-                c >= 0 and (hlo := ops.hlo(c)) is not None and hlo.instruction is not None
-                for c in used.tolist()
-            ],
-            np.bool_,
-        )
+        in_program = np.zeros(len(used), np.bool_)
+        for i, code in enumerate(used.tolist()):
+            hlo = ops.hlo(code) if code >= 0 else None
+            in_program[i] = hlo is not None and hlo.instruction is not None
         self.codes: Int64s = np.where(
-            found[back.reshape(-1)], len(trace.strings) + ops.codes, stated
+            in_program[back.reshape(-1)], len(trace.strings) + ops.codes, tf_op
         )
 
     def op(self, code: int) -> OpName:
@@ -230,5 +219,5 @@ class XprofOps:
         if code < len(self._trace.strings):
             return opnames.parse(self._trace.strings[code])
         hlo = self._ops.hlo(code - len(self._trace.strings))
-        stated = hlo.instruction.op_name if hlo and hlo.instruction else ""
-        return OpName("", stated, "")
+        name = hlo.instruction.op_name if hlo and hlo.instruction else ""
+        return OpName("", name, "")

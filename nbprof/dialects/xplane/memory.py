@@ -1,10 +1,6 @@
-"""Allocator events of an XSpace file: `MemoryAllocation` and `MemoryDeallocation` with the
-allocator's state after each.
-"""
+"""Allocator events of an XSpace file, with the allocator's state after each."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,14 +47,14 @@ DATA_TYPES = (
 
 
 def has_allocations(placed: Placed) -> bool:
-    """Whether any allocator event was recorded."""
+    """True if any allocator event was recorded."""
     events = placed.trace.events
     return bool(
         (placed.named("MemoryAllocation", "MemoryDeallocation")[events.name] & placed.on_host).any()
     )
 
 
-def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def allocations(placed: Placed, activity: act.Activity) -> pd.DataFrame:
     """Allocator events in time order.
 
     What an event does not state is NA; bytes in use are then added up from the blocks where they
@@ -73,54 +69,14 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
         return Allocations.empty().frame()
     rows = np.flatnonzero((is_alloc | is_free)[events.name] & placed.on_host)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
-    several = len(trace.hosts) > 1
-    # Which row an event is: of every event of the trace there is this one column, not one for each
-    # arg.
-    place = np.full(len(events), -1, np.int32)
-    place[rows] = np.arange(len(rows))
-
-    def given(key: str, absent: int, *, text: bool = False) -> Int64s:
-        out, column = np.full(len(rows), absent, np.int64), trace.args.get(key)
-        if column is not None:
-            event, values = column.of(TEXT) if text else column.of(INT, UINT)
-            at = place[event]
-            if (mine := at >= 0).all():
-                out[at] = values
-            else:
-                out[at[mine]] = values[mine]
-        return out
-
-    def stated(key: str) -> Int64s:
-        return given(key, _ABSENT)
-
-    def numbers(key: str) -> Column:
-        values = stated(key)
-        return or_na(values, values == _ABSENT)
-
-    def amounts(key: str) -> Column:
-        # No allocator has less than nothing; one without a limit may write what it takes its free
-        # bytes for.
-        values = stated(key)
-        return or_na(values, values < 0)
-
-    def coded(key: str) -> npt.NDArray[np.int32]:
-        if key not in trace.args:
-            return np.full(len(rows), out.texts.code(""), np.int32)
-        back, values = pd.factorize(given(key, -1, text=True))
-        return np.array(
-            [out.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()], np.int32
-        )[back]
-
+    args = _Args(trace, rows, activity)
     allocation = is_alloc[events.name[rows]]
-    memory = _memory_ids(trace, given, host[rows], several, out)
-    back, values = pd.factorize(given("tf_op", -1, text=True))
-    op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(values)], np.int32)[back]
-    type_back, type_values = pd.factorize(stated("data_type"))
-    types = [out.texts.code(_data_type(v)) for v in type_values.tolist()]
-    fragmentation, column = np.full(len(rows), np.nan), trace.args.get("fragmentation")
-    if column is not None:
-        at = place[column.event]
-        fragmentation[at[at >= 0]] = column.floats()[at >= 0]
+    memory = _memory_ids(args, host[rows])
+    size = args.integers("allocation_bytes")
+    data_type, types = pd.factorize(args.integers("data_type"))
+    type_codes = [activity.texts.code(_data_type(v)) for v in types.tolist()]
+    tf_op, op_texts = pd.factorize(args.values("tf_op", -1, text=True))
+    op_codes = [activity.ops.code(_op_name(text)) for text in trace.texts(op_texts)]
     return pd.DataFrame(
         {
             "event": rows,
@@ -128,21 +84,19 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
             "memory": memory,
             "time": events.start[rows],
             "allocation": allocation,
-            "requested": amounts("requested_bytes"),
-            "allocated": amounts("allocation_bytes"),
-            "address": numbers("addr"),
-            "stack": amounts("bytes_reserved"),
-            "heap": _in_use(
-                memory, allocation, stated("bytes_allocated"), stated("allocation_bytes")
-            ),
-            "free": amounts("bytes_available"),
-            "fragmentation": fragmentation,
-            "lifetime_peak": amounts("peak_bytes_in_use"),
+            "requested": args.amounts("requested_bytes"),
+            "allocated": args.amounts("allocation_bytes"),
+            "address": args.numbers("addr"),
+            "stack": args.amounts("bytes_reserved"),
+            "heap": _in_use(memory, allocation, args.integers("bytes_allocated"), size),
+            "free": args.amounts("bytes_available"),
+            "fragmentation": args.floats("fragmentation"),
+            "lifetime_peak": args.amounts("peak_bytes_in_use"),
             "group": placed.groups.group[rows].astype(np.int64),
-            "op": op,
-            "region": coded("region_type"),
-            "data_type": np.array(types, np.int32)[type_back],
-            "shape": coded("shape"),
+            "op": np.array(op_codes, np.int32)[tf_op],
+            "region": args.codes("region_type"),
+            "data_type": np.array(type_codes, np.int32)[data_type],
+            "shape": args.codes("shape"),
         },
         copy=False,
     )
@@ -151,16 +105,16 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
 def _in_use(
     memory: Int32s, allocation: npt.NDArray[np.bool_], heap: Int64s, size: Int64s
 ) -> Column:
-    """Heap bytes after each event: as stated, else added up where every event of the allocator
-    states its size.
-    """
+    """Heap bytes after each event: as recorded, else summed if the allocator states all sizes."""
     if (heap >= 0).all():
         return heap
     heap = np.maximum(heap, -1)
     unsized = np.isin(memory, np.unique(memory[size < 0]))
     counted = heap.copy()
-    at = np.flatnonzero(~unsized)
-    counted[at] = added_up(memory[at], np.where(allocation[at], size[at], -size[at]), heap[at])
+    sized = np.flatnonzero(~unsized)
+    counted[sized] = added_up(
+        memory[sized], np.where(allocation[sized], size[sized], -size[sized]), heap[sized]
+    )
     return or_na(counted, counted < 0)
 
 
@@ -174,36 +128,87 @@ def _op_name(text: str) -> str:
     return opnames.parse(text).name if text else ""
 
 
-class _Given(Protocol):
-    """The integers, or codes of texts, that the events state as an arg."""
+class _Args:
+    """The args of allocator events, in order of the events."""
 
-    def __call__(self, key: str, absent: int, *, text: bool = False) -> Int64s: ...
+    def __init__(self, trace: Trace, rows: Int64s, activity: act.Activity) -> None:
+        self.trace = trace
+        self.rows = rows
+        self.activity = activity
+        # The index of each event of the trace: one such column serves all args.
+        self._index = np.full(len(trace.events), -1, np.int32)
+        self._index[rows] = np.arange(len(rows))
+
+    def values(self, key: str, absent: int, *, text: bool = False) -> Int64s:
+        """The integers, or codes of texts, of an arg."""
+        values, column = np.full(len(self.rows), absent, np.int64), self.trace.args.get(key)
+        if column is None:
+            return values
+        event, recorded = column.of(TEXT) if text else column.of(INT, UINT)
+        index = self._index[event]
+        is_row = index >= 0
+        if is_row.all():
+            values[index] = recorded
+        else:
+            values[index[is_row]] = recorded[is_row]
+        return values
+
+    def floats(self, key: str) -> npt.NDArray[np.float64]:
+        """The numbers of an arg, NaN for none."""
+        values, column = np.full(len(self.rows), np.nan), self.trace.args.get(key)
+        if column is not None:
+            index = self._index[column.event]
+            values[index[index >= 0]] = column.floats()[index >= 0]
+        return values
+
+    def integers(self, key: str) -> Int64s:
+        """The integers of an arg, `_ABSENT` for none."""
+        return self.values(key, _ABSENT)
+
+    def numbers(self, key: str) -> Column:
+        """The integers of an arg, NA for none."""
+        values = self.integers(key)
+        return or_na(values, values == _ABSENT)
+
+    def amounts(self, key: str) -> Column:
+        """The bytes of an arg, NA for none.
+
+        An allocator without a limit may write its free bytes as a negative number.
+        """
+        values = self.integers(key)
+        return or_na(values, values < 0)
+
+    def codes(self, key: str) -> Int32s:
+        """The texts of an arg, in codes of the activity."""
+        texts = self.activity.texts
+        if key not in self.trace.args:
+            return np.full(len(self.rows), texts.code(""), np.int32)
+        code, used = pd.factorize(self.values(key, -1, text=True))
+        strings = [self.trace.strings[v] if v >= 0 else "" for v in used.tolist()]
+        return np.array([texts.code(string) for string in strings], np.int32)[code]
 
 
-def _memory_ids(
-    trace: Trace, given: _Given, host: Int32s, several: bool, out: act.Activity
-) -> Int32s:
-    """The allocator of each event, by name or by number; with its host in front where there are
-    several.
-    """
-    label = np.full(len(host), out.texts.code(""), np.int32)
+def _memory_ids(args: _Args, host: Int32s) -> Int32s:
+    """The allocator of each event, by name or number, after its host if there are several."""
+    trace, texts = args.trace, args.activity.texts
+    label = np.full(len(host), texts.code(""), np.int32)
     for key in ("index_on_host", "device_ordinal", "allocator_name"):
         column = trace.args.get(key)
         if column is None:
             continue
-        text = bool((column.kinds == TEXT).any())
-        back, values = pd.factorize(given(key, -1, text=text))
-        codes = [
-            out.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1
-            for v in values.tolist()
-        ]
-        stated = np.array(codes, np.int32)[back]
-        label = np.where(stated >= 0, stated, label)
-    if not several:
+        is_text = bool((column.kinds == TEXT).any())
+        back, values = pd.factorize(args.values(key, -1, text=is_text))
+        codes = np.full(len(values), -1, np.int32)
+        for i, value in enumerate(values.tolist()):
+            if value >= 0:
+                codes[i] = texts.code(trace.strings[value] if is_text else str(value))
+        codes_of_rows = codes[back]
+        label = np.where(codes_of_rows >= 0, codes_of_rows, label)
+    if len(trace.hosts) < 2:
         return label
-    texts = out.texts.values
+    names = texts.values
     back, pairs = pd.factorize(host.astype(np.int64) << 32 | label)
     return np.array(
-        [out.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}") for p in pairs.tolist()],
+        [texts.code(f"{trace.hosts[p >> 32]} {names[p & 0xFFFFFFFF]}") for p in pairs.tolist()],
         np.int32,
     )[back]

@@ -1,8 +1,7 @@
-"""Ranges of a program of JAX or TensorFlow: `jax.profiler.TraceAnnotation`,
-`tf.profiler.experimental.Trace`.
+"""Ranges of JAX's `TraceAnnotation` and TensorFlow's `tf.profiler.experimental.Trace`.
 
-They are events of a thread of Python like those of the runtime. A range lies in no event of the
-runtime: the program calls that, and it does not call the program.
+They are events of a thread of Python like those of the runtime. They are never inside events of the
+runtime, which does not call the program.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nbprof.dialects.xplane.placed import Placed
 _KIND = "TraceAnnotation"
 
 
-def ranges(placed: Placed, out: act.Activity) -> Ranges:
+def ranges(placed: Placed, activity: act.Activity) -> Ranges:
     """The table `ranges`."""
     trace = placed.trace
     of_lane = (placed.lane_kind == "host") & trace.lanes["thread"].astype(str).str.startswith(
@@ -30,40 +29,44 @@ def ranges(placed: Placed, out: act.Activity) -> Ranges:
     rows = np.flatnonzero(of_lane[trace.events.lane])
     # Functions of Python are around and in ranges alike.
     rows = rows[~starting(heads(trace.names), "$")[trace.events.name[rows]]]
-    marks = out.markers.event
+    marks = activity.markers.event
     marks = marks[marks >= 0]
     marked = {
         str(trace.names[code])
         for code in np.unique(trace.events.name[marks[placed.on_host[marks]]]).tolist()
     }
-    found = chosen(
+    chosen_rows = chosen(
         trace,
         rows,
         lambda name: (
             personal_in_xspace(name) and name not in marked and not opnames.parse(name).category
         ),
     )
-    found = np.setdiff1d(
-        found[trace.events.duration[found] > 0], out.functions.event, assume_unique=True
+    chosen_rows = np.setdiff1d(
+        chosen_rows[trace.events.duration[chosen_rows] > 0],
+        activity.functions.event,
+        assume_unique=True,
     )
-    if not len(found):
+    if not len(chosen_rows):
         return Ranges.empty()
     around_steps = chosen(trace, rows, lambda name: name in marked)
-    found = _in_no_other(placed, rows, found, around_steps)
-    return table(trace, found, placed.host, _KIND, out) if len(found) else Ranges.empty()
+    chosen_rows = _in_no_other(placed, rows, chosen_rows, around_steps)
+    if len(chosen_rows):
+        return table(trace, chosen_rows, placed.host, _KIND, activity)
+    return Ranges.empty()
 
 
-def _in_no_other(placed: Placed, rows: Int64s, found: Int64s, steps: Int64s) -> Int64s:
+def _in_no_other(placed: Placed, rows: Int64s, ranges: Int64s, steps: Int64s) -> Int64s:
     """Those of some events that lie in nothing but others of them, and in marks of steps."""
     events = placed.trace.events
     parent = nesting.parents(events.lane[rows], events.start[rows], events.duration[rows], SLACK_PS)
-    may_be = np.isin(rows, found)
+    may_be = np.isin(rows, ranges)
     passes = np.isin(rows, steps)
-    inside = np.zeros(len(rows), np.bool_)
+    in_other = np.zeros(len(rows), np.bool_)
     for level in nesting.levels(parent):
         above = parent[level]
-        free = (above < 0) | inside[above] | passes[above]
+        free = (above < 0) | in_other[above] | passes[above]
         # A mark of a step within an op of the runtime hands nothing down.
         passes[level] &= free
-        inside[level] = may_be[level] & free
-    return rows[inside]
+        in_other[level] = may_be[level] & free
+    return rows[in_other]

@@ -22,9 +22,7 @@ _COPY_NAMES = {
 
 
 class OpName(NamedTuple):
-    """A full op name taken apart. `category` is tf, dataset, jax, copy or '' where it is no
-    framework op.
-    """
+    """The parts of a full op name; `category` is tf, dataset, jax, copy or '' for other names."""
 
     category: str
     name: str
@@ -41,9 +39,9 @@ def parse(full: str) -> OpName:
         `category` '' when the text is not the name of a framework op; `name` is then the whole
         text.
     """
-    found = _TF.match(full)
-    if found and not full.startswith("Iterator:"):
-        return OpName("tf", *found.groups())
+    match = _TF.match(full)
+    if match and not full.startswith("Iterator:"):
+        return OpName("tf", *match.groups())
     name, colon, kind = full.partition(":")
     if not colon:
         head = full[:10].upper()
@@ -52,9 +50,9 @@ def parse(full: str) -> OpName:
         return OpName("", full, "")
     if name == "Iterator":
         return OpName("dataset", full, "Dataset")
-    given = kind or re.sub(r"_\d+\Z", "", name.rpartition("/")[2])
-    if _JAX_TYPE.match(given):
-        return OpName("jax", name, given.partition("[")[0])
+    type_name = kind or re.sub(r"_\d+\Z", "", name.rpartition("/")[2])
+    if _JAX_TYPE.match(type_name):
+        return OpName("jax", name, type_name.partition("[")[0])
     if not kind:
-        return OpName("tf", name, given)
+        return OpName("tf", name, type_name)
     return OpName("", full, "")

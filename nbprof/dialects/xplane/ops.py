@@ -1,16 +1,16 @@
-"""Runs of framework ops on the GPUs of an XSpace file: each kernel counts for the op that launched
-it.
+"""Runs of framework ops on the GPUs of an XSpace file: kernels count for the launching op.
 
-Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO
-op (`hlo_op`, looked up in the program; where that is a CUDA graph of many ops, the one that the
-kernel is named after); else the `tf_op` that the event states (`level 0` in files of TensorFlow
-2.3/2.4); else the op on the host around the call that launched it.
+For a kernel of a compiled XLA program this is the op that the compiler noted for its HLO op
+(`hlo_op`, looked up in the program; in a CUDA graph of many ops, the one that the kernel is named
+after). Otherwise it is the stated `tf_op` (`level 0` in files of TensorFlow 2.3/2.4), or the op on
+the host around the launching call.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +34,7 @@ _FILLS = re.compile(r"memcpy|memset", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class HloOp:
-    """An op of a compiled program that ran: the program's ident, the op's name there, and what the
-    program says of it (None: unknown).
-    """
+    """An op of a compiled program that ran; `instruction` is None if it is not in the file."""
 
     host: int
     program: int
@@ -51,8 +49,8 @@ class HloOp:
     @property
     def op(self) -> OpName:
         """The framework's op taken apart."""
-        stated = self.instruction.framework_op if self.instruction else ""
-        return opnames.parse(stated) if stated else OpName("", self.name, "")
+        framework_op = self.instruction.framework_op if self.instruction else ""
+        return opnames.parse(framework_op) if framework_op else OpName("", self.name, "")
 
 
 class OpTexts:
@@ -65,7 +63,7 @@ class OpTexts:
         number of names more, a name of an event; then an HLO op.
     """
 
-    def __init__(self, placed: Placed, out: act.Activity, programs: Programs) -> None:
+    def __init__(self, placed: Placed, activity: act.Activity, programs: Programs) -> None:
         trace = placed.trace
         self._trace = trace
         self._first_hlo = len(trace.strings) + len(trace.names)
@@ -73,33 +71,31 @@ class OpTexts:
         self.codes = np.full(len(trace.events), -1, np.int64)
         for key in ("tf_op", "level 0"):
             if key in trace.args:
-                stated = _not_empty(placed, key)
-                np.copyto(self.codes, stated, where=self.codes < 0)
+                codes = _not_empty(placed, key)
+                np.copyto(self.codes, codes, where=self.codes < 0)
         self.programs = programs
         if "hlo_op" in trace.args:
             self._look_up(placed, programs)
         bare = placed.on_gpu & (self.codes < 0) & trace.above("kernel_details", -1, text=True)
         if bare.any():
-            launches = out.launches.frame()
-            known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
-            target = known["target"].to_numpy(np.int64)
+            launches = activity.launches.frame()
+            with_op = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
+            target = with_op["target"].to_numpy(np.int64)
             fits = bare[target]
             self.codes[target[fits]] = (
-                len(trace.strings) + trace.events.name[known["op"].to_numpy(np.int64)[fits]]
+                len(trace.strings) + trace.events.name[with_op["op"].to_numpy(np.int64)[fits]]
             )
 
     def _look_up(self, placed: Placed, programs: Programs) -> None:
-        """Events of compiled programs: their `tf_op`, if any, only says that it is some XLA
-        module.
-        """
+        """Finds the op of events of compiled programs; their `tf_op` only names some XLA module."""
         trace = self._trace
-        stated = _not_empty(placed, "hlo_op")
-        rows = np.flatnonzero((stated >= 0) & placed.on_gpu)
+        hlo_op = _not_empty(placed, "hlo_op")
+        rows = np.flatnonzero((hlo_op >= 0) & placed.on_gpu)
         if not len(rows):
             return
-        used, name = used_codes(stated[rows], len(trace.strings))
+        used, name = used_codes(hlo_op[rows], len(trace.strings))
         # `outer::inner` where a kernel belongs to a nested computation.
-        texts = [trace.strings[at].rpartition("::")[2] for at in used.tolist()]
+        texts = [trace.strings[code].rpartition("::")[2] for code in used.tolist()]
         name = _within_graphs(placed, programs, rows, texts, name)
         idents, ident = np.unique(trace.arg("program_id", 0, rows), return_inverse=True)
         hosts = len(trace.hosts)
@@ -110,8 +106,8 @@ class OpTexts:
         number = np.empty(len(seen), np.int64)
         for i, key in enumerate(seen.tolist()):
             rest, host = divmod(key, hosts)
-            at, which = divmod(rest, len(idents))
-            program, hlo = int(idents[which]), texts[at]
+            text_index, ident_index = divmod(rest, len(idents))
+            program, hlo = int(idents[ident_index]), texts[text_index]
             op = HloOp(host, program, hlo, programs.find(host, program, hlo))
             number[i] = numbers.setdefault(
                 (programs.home(host, program), program, hlo, op.text), len(numbers)
@@ -133,54 +129,56 @@ class OpTexts:
 
     def op(self, code: int) -> OpName:
         """The op of a code."""
-        return (
-            self._hlo[code - self._first_hlo].op
-            if code >= self._first_hlo
-            else opnames.parse(self.text(code))
-        )
+        if code >= self._first_hlo:
+            return self._hlo[code - self._first_hlo].op
+        return opnames.parse(self.text(code))
 
 
 def _within_graphs(
     placed: Placed, programs: Programs, rows: Int64s, texts: list[str], name: Int64s
 ) -> Int64s:
-    """The op of each of some events, by its place in `texts`, to which the ops of CUDA graphs are
-    added.
+    """Index in `texts` of the op of each event; ops of CUDA graphs are added to `texts`.
 
     XLA launches the kernels of many ops as one graph, and all of them state that as their op
-    (`command_buffer_1`). Those that it compiled are called as their op, `loop_add_fusion_2`, or as
-    another one of the same code. A kernel of a library is called as it likes: it is of the one call
-    of a library in the program, or else an op of its own, for graphs run ops in another order than
-    the program lists them.
+    (`command_buffer_1`). Kernels that it compiled are named after their op, `loop_add_fusion_2`, or
+    after another one of the same code. Names of a library's kernels are arbitrary: the op is the
+    only library call in the program, if there is one, or else the kernel itself, because graphs run
+    ops in another order than the program lists them.
     """
     trace = placed.trace
     of_graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
-    inside = np.flatnonzero(of_graph)
+    in_graph = np.flatnonzero(of_graph)
     program = trace.arg("program_id", 0, rows)
     kernel, host = (codes[rows].astype(np.int64) for codes in (trace.events.name, placed.host))
-    first, pair = unique_rows(host[inside], program[inside], kernel[inside])
-    found, places = name[inside[first]], {text: at for at, text in enumerate(texts)}
-    known: dict[tuple[int, int], tuple[dict[str, str], list[str]]] = {}
-    for i, row in enumerate(inside[first].tolist()):
+    first, pair = unique_rows(host[in_graph], program[in_graph], kernel[in_graph])
+    op_of_pair, places = name[in_graph[first]], {text: index for index, text in enumerate(texts)}
+    by_program: dict[tuple[int, int], tuple[dict[str, str], list[str]]] = {}
+    for i, row in enumerate(in_graph[first].tolist()):
         key = int(host[row]), int(program[row])
-        if key not in known:
-            one = programs.program(*key)
+        if key not in by_program:
+            compiled = programs.program(*key)
             # Those outside of graphs state their op.
-            mine = (host == key[0]) & (program == key[1]) & ~of_graph
-            stated = {texts[code] for code in np.unique(name[mine]).tolist()}
-            ops = [] if one is None else list(zip(one.names, one.opcodes, strict=True))
-            calls = [text for text, opcode in ops if opcode == "custom-call" and text not in stated]
-            known[key] = {_SIGN.sub("_", text): text for text, _ in ops}, calls
-        by_kernel, calls = known[key]
+            outside = (host == key[0]) & (program == key[1]) & ~of_graph
+            outside_ops = {texts[code] for code in np.unique(name[outside]).tolist()}
+            if compiled is None:
+                ops = []
+            else:
+                ops = list(zip(compiled.names, compiled.opcodes, strict=True))
+            calls = [
+                text for text, opcode in ops if opcode == "custom-call" and text not in outside_ops
+            ]
+            by_program[key] = {_SIGN.sub("_", text): text for text, _ in ops}, calls
+        by_kernel, calls = by_program[key]
         called = str(trace.names[kernel[row]])
         if by_kernel and not _FILLS.match(called):
             op = by_kernel.get(called) or (calls[0] if len(calls) == 1 else called)
             if op not in places:
                 places[op] = len(texts)
                 texts.append(op)
-            found[i] = places[op]
-    out = name.copy()
-    out[inside] = found[pair]
-    return out
+            op_of_pair[i] = places[op]
+    result = name.copy()
+    result[in_graph] = op_of_pair[pair]
+    return result
 
 
 def _not_empty(placed: Placed, key: str) -> Int64s:
@@ -191,7 +189,21 @@ def _not_empty(placed: Placed, key: str) -> Int64s:
     return codes
 
 
-def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceOps, OpParts]:
+class _Facts(NamedTuple):
+    """Facts on a part of an op: a kernel by its name, or an HLO op."""
+
+    program: int
+    name: str
+    category: str
+    source: str = ""
+    duplicate: str = ""
+    xprof: bool = False
+    module: str = ""
+    framework_op: str = ""
+    hlo: bool = False
+
+
+def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of GPUs.
 
     An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was
@@ -203,51 +215,31 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
     if not len(rows):
         return DeviceOps.empty(), OpParts.empty()
     codes = ops.codes[rows]
-    known = np.unique(codes)
-    of_hlo = np.array([ops.hlo(c) is not None for c in known.tolist()], np.bool_)[
-        np.searchsorted(known, codes)
-    ]
+    used_ops = np.unique(codes)
+    is_hlo = np.array([ops.hlo(code) is not None for code in used_ops.tolist()], np.bool_)
+    of_hlo = is_hlo[np.searchsorted(used_ops, codes)]
     width = len(trace.names) + 1
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
-    # What XProf counts: kernels that state their op as it does today, and those that state one of a
-    # program in the file.
-    stated, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
+    # XProf counts kernels that state their op as `tf_op`, or one of a program in the file.
+    tf_op, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
+    module = trace.text_arg("hlo_module", first)
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
-    facts: list[tuple[int | str | bool, ...]] = []
-    named = trace.text_arg("hlo_module", first)
-    in_module = named >= 0
+    facts: list[_Facts] = []
+    hlo_ops: list[HloOp | None] = []
     for i, key in enumerate(seen.tolist()):
         code, name = divmod(key, width)
         parsed, hlo = ops.op(code), ops.hlo(code)
-        op[i] = out.ops.code(parsed.name)
-        kind[i] = out.types.code(parsed.type or "Unknown")
+        hlo_ops.append(hlo)
+        op[i] = activity.ops.code(parsed.name)
+        kind[i] = activity.types.code(parsed.type or "Unknown")
         if hlo is None:
-            facts.append(
-                (
-                    0,
-                    str(trace.names[name - 1]),
-                    parsed.type,
-                    "",
-                    "",
-                    bool(stated[i] == code),
-                    "",
-                    "",
-                    False,
-                )
-            )
+            kernel = str(trace.names[name - 1])
+            facts.append(_Facts(0, kernel, parsed.type, xprof=bool(tf_op[i] == code)))
         else:
-            module = str(trace.strings[int(named[i])]) if in_module[i] else ""
-            framework = hlo.text if hlo.instruction and hlo.instruction.framework_op else ""
-            counts = bool(
-                in_module[i]
-                and hlo.instruction
-                and not trace.strings[int(hlo_op[i])].startswith(_GRAPH)
-            )
-            facts.append(
-                (hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True)
-            )
+            names = (trace.strings[c] if c >= 0 else None for c in (int(module[i]), int(hlo_op[i])))
+            facts.append(_facts(ops.programs, hlo, *names))
     duration = events.duration[rows]
     table = DeviceOps(
         event=rows,
@@ -262,42 +254,48 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceO
         part=part.astype(np.int32),
         tensor_core=_tensor_cores(placed, rows),
     )
-    parts = pd.DataFrame(
-        facts,
-        columns=[
-            "program",
-            "name",
-            "category",
-            "source",
-            "duplicate",
-            "xprof",
-            "module",
-            "framework_op",
-            "hlo",
-        ],
+    flops, moved = (_sums(placed, s, rows, part, len(seen)) for s in ("flops", "bytes_accessed"))
+    parts = pd.DataFrame(facts, columns=_Facts._fields).assign(
+        expression="",
+        flops=flops,
+        bytes=moved,
+        normalized_flops=flops,
+        memory_bytes=moved,
+        xprof_runs=1.0,
+        xprof_flops=flops,
+        host=placed.host[first],
+        runs=np.bincount(part, minlength=len(seen)).astype(np.float64),
     )
-    parts["expression"] = ""
-    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
-        parts[column] = _sums(placed, stat, rows, part, len(seen))
-    parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = (
-        parts["flops"],
-        parts["bytes"],
-        1.0,
-    )
-    parts["xprof_flops"] = parts["flops"]
-    parts["host"], parts["runs"] = (
-        placed.host[first],
-        np.bincount(part, minlength=len(parts)).astype(np.float64),
-    )
-    _count(placed, parts, ops, [ops.hlo(key // width) for key in seen.tolist()], part, rows)
+    _count(placed, parts, ops, hlo_ops, part, rows)
     return table, OpParts.of(parts)
+
+
+def _facts(programs: Programs, hlo: HloOp, module: str | None, stated: str | None) -> _Facts:
+    """Facts on an HLO op, whose event states a module and an op."""
+    instruction = hlo.instruction
+    if instruction is None:
+        return _Facts(hlo.program, hlo.name, "", module=module or "", hlo=True)
+    source = ""
+    if instruction.source_file:
+        source = f"{instruction.source_file}:{instruction.source_line}"
+    return _Facts(
+        hlo.program,
+        hlo.name,
+        programs.category(hlo.host, hlo.program, hlo.name),
+        source,
+        instruction.duplicate,
+        module is not None and not str(stated).startswith(_GRAPH),
+        module or "",
+        hlo.text if instruction.framework_op else "",
+        hlo=True,
+    )
 
 
 def _count(
     placed: Placed,
     parts: pd.DataFrame,
     ops: OpTexts,
-    found: list[HloOp | None],
+    hlo_ops: list[HloOp | None],
     part: Int64s,
     rows: Int64s,
 ) -> None:
@@ -305,7 +303,7 @@ def _count(
 
     An op may be several kernels; on a device it ran as often as the one of them that ran most.
     """
-    if not any(found):
+    if not any(hlo_ops):
         return
     on = pd.DataFrame(
         {
@@ -315,10 +313,10 @@ def _count(
             "kernel": placed.trace.events.name[rows],
         }
     )
-    most = (
+    most_runs = (
         on.groupby(list(on)).size().groupby(["part", "host", "device"]).max().groupby("part").sum()
     )
-    runs = most.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
+    runs = most_runs.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
     events = np.bincount(part, minlength=len(parts))
     filled = (
         "flops",
@@ -330,14 +328,13 @@ def _count(
         "xprof_flops",
     )
     columns = {name: parts[name].to_numpy(np.float64, copy=True) for name in filled}
-    for i, hlo in enumerate(found):
+    for i, hlo in enumerate(hlo_ops):
         if hlo is not None:
             columns["runs"][i] = runs[i]
-        if (
-            hlo is None
-            or not np.isnan(columns["flops"][i])
-            or (cost := ops.programs.cost(hlo.host, hlo.program, hlo.name)) is None
-        ):
+        if hlo is None or not np.isnan(columns["flops"][i]):
+            continue
+        cost = ops.programs.cost(hlo.host, hlo.program, hlo.name)
+        if cost is None:
             continue
         columns["flops"][i], columns["normalized_flops"][i] = (
             cost.flops * runs[i],
@@ -353,21 +350,10 @@ def _count(
         parts[name] = values
 
 
-def _said(programs: Programs, hlo: HloOp) -> tuple[str, str, str]:
-    """Category and line of code of an HLO op, and the name that it shares with its duplicates."""
-    one = hlo.instruction
-    if one is None:
-        return "", "", ""
-    source = f"{one.source_file}:{one.source_line}" if one.source_file else ""
-    return programs.category(hlo.host, hlo.program, hlo.name), source, one.duplicate
-
-
 def _sums(
     placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int
 ) -> npt.NDArray[np.float64]:
-    """The sum of a number that events state, by part; NaN where one of its runs does not state
-    it.
-    """
+    """Sum of a stated number by part; NaN if one of the runs does not state it."""
     column = placed.trace.args.get(stat)
     if column is None:
         return np.full(count, np.nan)
@@ -377,11 +363,9 @@ def _sums(
 
 
 def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
-    """Whether each event is a kernel that uses Tensor Cores: 1 yes, 0 no, -1 where its name does
-    not tell or it is no kernel.
-    """
+    """1 for kernels that use Tensor Cores, 0 for others, -1 if unknown or not a kernel."""
     trace = placed.trace
-    out = np.full(len(rows), -1, np.int8)
+    result = np.full(len(rows), -1, np.int8)
     kernels = np.flatnonzero(trace.above("kernel_details", -1, text=True)[rows])
     planes = max(len(trace.planes), 1)
     plane_of = trace.lanes["plane"].to_numpy(np.int64)[trace.events.lane[rows[kernels]]]
@@ -392,5 +376,5 @@ def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
         uses[i] = tensorcores.uses_tensor_core(
             str(trace.names[name]), trace.planes[plane].stats.get("device_vendor") == "AMD"
         )
-    out[kernels] = uses[code]
-    return out
+    result[kernels] = uses[code]
+    return result

@@ -1,6 +1,4 @@
-"""Where the events of a trace are: host, device, group. Each column is made once, when a table
-first needs it.
-"""
+"""Host, device and group of the events of a trace, each column computed when first needed."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
 from nbprof.dialects.iterations import Placed as Iterations
 from nbprof.dialects.iterations import placed as placed_iterations
+from nbprof.dialects.lookups import host_of_lanes
 from nbprof.dialects.xplane import ahead, units
 from nbprof.dialects.xplane.grouping import Groups, group, of_callers
 from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
@@ -46,12 +45,7 @@ class Placed:
     @cached_property
     def host(self) -> Int32s:
         """int32[events]: index into `trace.hosts`."""
-        of_lane = (
-            self.trace.lanes["host"]
-            .map({h: i for i, h in enumerate(self.trace.hosts)})
-            .to_numpy(np.int32)
-        )
-        return np.asarray(of_lane[self.trace.events.lane], np.int32)
+        return host_of_lanes(self.trace)[self.trace.events.lane]
 
     @cached_property
     def device(self) -> Int32s:
@@ -84,38 +78,36 @@ class Placed:
 
     @cached_property
     def program_steps(self) -> ProgramSteps | None:
-        """Steps that no program marked, or that end later than marked, found by runs of compiled
-        programs; None where there are none.
-        """
+        """Steps by runs of compiled programs, unmarked or with later ends than marked; or None."""
         return self._units[0]
 
     @property
     def unit(self) -> Unit:
-        """What the steps are."""
+        """The unit of the steps."""
         return self._units[1]
 
     @cached_property
     def _units(self) -> tuple[ProgramSteps | None, Unit]:
-        given = self.trace, self.groups, self.host, self.lane_kind
-        found, dispatched = find(*given), ahead.find(*given)
-        steps = dispatched if found is None else found.beside(dispatched)
+        arguments = self.trace, self.groups, self.host, self.lane_kind
+        program_steps, dispatched = find(*arguments), ahead.find(*arguments)
+        steps = dispatched if program_steps is None else program_steps.with_hosts(dispatched)
         iterations = self.iterations
         if iterations is not None and dispatched is None and not self._marked:
-            if not _same_loop(found, iterations):
+            if not _same_loop(program_steps, iterations):
                 return units.of_iterations(self.trace, self.groups, iterations), iterations.unit
-            steps = from_the_loop(found, iterations)
+            steps = from_the_loop(program_steps, iterations)
         if steps is not None or self.trace.units == NONE or self._marked:
             return steps, MARKED
-        return units.find(*given)
+        return units.find(*arguments)
 
     @cached_property
     def iterations(self) -> Iterations | None:
-        """Iterations of a notebook's loop that were recorded beside the trace."""
+        """Iterations of a notebook's loop that were recorded next to the trace."""
         return placed_iterations(self.trace)
 
     @property
     def waits_of_iterations(self) -> bool:
-        """Whether the units are iterations that wait for items."""
+        """True if the units are iterations that wait for items."""
         return (
             self.iterations is not None
             and self.unit is self.iterations.unit
@@ -124,19 +116,15 @@ class Placed:
 
     @property
     def _marked(self) -> bool:
-        """Whether the file marks a step on a device or a host; runs of eager ops and of functions
-        on a CPU mark none.
-        """
+        """True if the file marks a step; runs of eager ops and of CPU functions do not count."""
         in_step = self.groups.group >= 0
         on_device = (self.lane_kind == "steps")[self.trace.events.lane] | self.on_gpu
         if (in_step & on_device).any():
             return True
-        stated = (
-            self.trace.text_arg("step_name")[in_step]
-            if "step_name" in self.trace.args
-            else np.zeros(0, np.int64)
-        )
-        texts = [*self.groups.names.values(), *self.trace.texts(np.unique(stated))]
+        mended = np.zeros(0, np.int64)
+        if "step_name" in self.trace.args:
+            mended = self.trace.text_arg("step_name")[in_step]
+        texts = [*self.groups.names.values(), *self.trace.texts(np.unique(mended))]
         named = any(text and not text.isdigit() and not text.startswith(EAGER_OP) for text in texts)
         return named or bool(
             np.isin(
@@ -147,20 +135,14 @@ class Placed:
 
     @cached_property
     def step_group(self) -> Int32s:
-        """int32[events]: the step that each event belongs to, whether marked or found; -1 for
-        none.
-        """
-        return (
-            self.marked_group
-            if self.program_steps is None
-            else self.program_steps.place(self.trace, self.groups.group, self.host)
-        )
+        """int32[events]: the marked or found step of each event, -1 for none."""
+        if self.program_steps is None:
+            return self.marked_group
+        return self.program_steps.assign(self.trace, self.groups.group, self.host)
 
     @cached_property
     def empty_text(self) -> int:
-        """The code of the empty text among `trace.strings`, where each text is once; -2 where it is
-        none of them.
-        """
+        """Code of the empty text in `trace.strings`, whose texts are unique; -2 if it has none."""
         strings = self.trace.strings
         return strings.index("") if "" in strings else -2
 
@@ -173,22 +155,21 @@ class Placed:
         return heads(self.trace.names)
 
 
-def from_the_loop(found: ProgramSteps | None, iterations: Iterations) -> ProgramSteps | None:
-    """The same steps, the first one from where its iteration began: what the host did before its
-    program ran is a part of it.
-    """
-    if found is None:
+def from_the_loop(
+    program_steps: ProgramSteps | None, iterations: Iterations
+) -> ProgramSteps | None:
+    """The same steps, the first beginning with its iteration: earlier host work is part of it."""
+    if program_steps is None:
         return None
-    begin = found.table["begin"].to_numpy(np.int64).copy()
+    begin = program_steps.table["begin"].to_numpy(np.int64).copy()
     first = int(begin.argmin())
     if iterations.start[0] <= begin[first] < iterations.end[0]:
         begin[first] = iterations.start[0]
-    return replace(found, table=found.table.assign(begin=begin))
+    return replace(program_steps, table=program_steps.table.assign(begin=begin))
 
 
-def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
-    """Whether the runs of a program are those of a loop: then these tell more, as each ends when
-    the device is done.
+def _same_loop(program_steps: ProgramSteps | None, iterations: Iterations) -> bool:
+    """True if runs of a program are those of a loop: they are more exact, by the device's end.
 
     They do not tell how long the loop waits for its items, where that is a part of it worth
     knowing.
@@ -196,8 +177,8 @@ def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
     waited = (iterations.item - iterations.start).sum() / max(
         int((iterations.end - iterations.start).sum()), 1
     )
-    if found is None or (iterations.waits and waited >= _WAITING):
+    if program_steps is None or (iterations.waits and waited >= _WAITING):
         return False
-    programs = found.table["name"].str.rpartition(" ")[0].value_counts()
+    programs = program_steps.table["name"].str.rpartition(" ")[0].value_counts()
     # An iteration that was interrupted may have run its program.
     return 0 <= int(programs.iloc[0]) - len(iterations.start) <= 1

@@ -1,14 +1,12 @@
-"""Steps of JAX programs that mark none: the runs of the compiled program that takes most of the
-time.
+"""Steps of JAX programs without step markers: runs of the program that takes most of the time.
 
-A loop of training or evaluation in JAX runs one compiled program again and again. Its n-th step
-goes from the end of the run before to the end of its own run on the device (with several devices:
-on the last of them). So waiting for input, and what the host does between, lie in the step that
-waits; and a step ends when the device is done, not when the call that started it returns. What a
-loop does before its first run nothing in the file tells from what was done before the loop: the
-first step begins at its call, and is left out of averages.
+A loop of training or evaluation in JAX runs one compiled program again and again. A step goes from
+the end of the previous run to the end of the next one on the device (with several devices, on the
+last of them). A step therefore includes waiting for its input and the host's work between runs, and
+it ends when the device is done, not when the call that started it returns. The file does not show
+when the loop began: the first step begins at its call, and is left out of averages.
 
-XProf has no steps for such files. A program that marks any step itself has those alone.
+XProf has no steps for such files. A program that marks any step itself has only those.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.tables import Markers
-from nbprof.core import clip_to_steps
+from nbprof.activity.tables import Markers, Work
 from nbprof.core.factorize import heads, starting, unique_rows
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.event_links import match
@@ -33,42 +31,43 @@ from nbprof.dialects.xplane.grouping import Groups, inherit
 _RUN = ["host", "module", "run"]
 LEAST_RUNS = 2
 LEAST_SHARE = 0.2
-"""The least share of the time of all programs for the one whose runs are steps."""
+"""Least share of the time of all programs that the program whose runs are steps takes."""
 OWN_LOOP_SHARE = 0.1
-"""Another program that is run in a loop of its own (evaluation) has steps of its own, where its
-runs take so much of the main one's.
-"""
+"""Least time of a run, as a share of the main program's, for a second loop (evaluation)."""
 PART_OF_STEP = 0.5
-"""A program that runs with so many runs of the main one is part of its steps."""
+"""A program that runs with this share of the main one's runs is part of its steps."""
 ALIKE = 0.8
-"""Of the stretches between the runs of a program that closes steps, with equally many runs of
-another.
-"""
+"""Share of the intervals between runs of a closing program that hold equally many other runs."""
 
-# What `jnp.add(a, b)` outside of `jit` runs is a program too, named after the function. Steps are
-# never runs of these.
-_OF_CALLS = re.compile(
-    "(?:add|subtract|multiply|divide|true_divide|floor_divide|power|integer_pow|float_power|square|sqrt|rsqrt|cbrt|exp|exp2|expm1|log|log2|"
-    "log10|log1p|logaddexp|sin|cos|tan|tanh|sinh|cosh|arctan2?|negative|abs|absolute|sign|floor|ceil|round|clip|maximum|minimum|mod|"
-    "remainder|matmul|dot|dot_general|vdot|inner|outer|tensordot|einsum|_einsum|transpose|swapaxes|moveaxis|reshape|ravel|squeeze|"
-    "expand_dims|broadcast_in_dim|broadcast_to|concatenate|stack|split|_split|tile|repeat|pad|_pad|flip|roll|_roll.*|where|_where|select_n|"
-    "select|equal|not_equal|less|less_equal|greater|greater_equal|logical_.*|bitwise_.*|isnan|isinf|isfinite|any|all|convert_element_type|"
-    "_astype|astype|copy|iota|arange|_linspace|linspace|eye|_eye|tril|triu|diag|ones_like|zeros_like|full_like|_mean|mean|_var|var|_std|std|"
-    "_?reduce_.*|_cum.*|cumsum|cumprod|argmax|argmin|_argmax|_argmin|sort|argsort|_sort|top_k|gather|scatter.*|dynamic_slice|"
-    "dynamic_update_slice|_?multi_slice|slice|_take|take|take_along_axis|_threefry.*|threefry.*|_random_.*|random_.*|_uniform|_normal.*|"
-    "_randint|_bernoulli|_shuffle|_permutation|relu|silu|gelu|sigmoid|logistic|softmax|_softmax|log_softmax|_one_hot|one_hot|fn|"
-    "_unstack|unstack|_psum|_identity_fn|identity|_?conv(?:_general_dilated|olve)?|_?reduce_window.*|select_and_.*|ragged_dot.*|"
-    "add_any|sub|mul|div|rem|neg|pow|conj|real|imag|rev|and|or|not|xor|eq|ne|ge|gt|le|lt|max|min|clamp|erf.*|is_finite|nan_to_num|"
-    "cum(?:max|min|logsumexp)|bitcast_convert_type|reduce|rng_.*|empty|stop_gradient|cholesky|qr|svd|eigh?|lu|fft|inv|solve|det|norm|"
-    "triangular_solve|softplus|elu|leaky_relu|_power|_flip|_diag|_broadcast_arrays|_linalg.*|median|quantile|allclose|isclose|trace)"
+# `jnp.add(a, b)` outside of `jit` runs a program as well, named after the function. Its runs are
+# never steps.
+_EAGER_FUNCTION = re.compile(
+    "(?:add|subtract|multiply|divide|true_divide|floor_divide|power|integer_pow|float_power|square|"
+    "sqrt|rsqrt|cbrt|exp|exp2|expm1|log|log2|log10|log1p|logaddexp|sin|cos|tan|tanh|sinh|cosh|"
+    "arctan2?|negative|abs|absolute|sign|floor|ceil|round|clip|maximum|minimum|mod|remainder|"
+    "matmul|dot|dot_general|vdot|inner|outer|tensordot|einsum|_einsum|transpose|swapaxes|moveaxis|"
+    "reshape|ravel|squeeze|expand_dims|broadcast_in_dim|broadcast_to|concatenate|stack|split|"
+    "_split|tile|repeat|pad|_pad|flip|roll|_roll.*|where|_where|select_n|select|equal|not_equal|"
+    "less|less_equal|greater|greater_equal|logical_.*|bitwise_.*|isnan|isinf|isfinite|any|all|"
+    "convert_element_type|_astype|astype|copy|iota|arange|_linspace|linspace|eye|_eye|tril|triu|"
+    "diag|ones_like|zeros_like|full_like|_mean|mean|_var|var|_std|std|_?reduce_.*|_cum.*|cumsum|"
+    "cumprod|argmax|argmin|_argmax|_argmin|sort|argsort|_sort|top_k|gather|scatter.*|dynamic_slice|"
+    "dynamic_update_slice|_?multi_slice|slice|_take|take|take_along_axis|_threefry.*|threefry.*|"
+    "_random_.*|random_.*|_uniform|_normal.*|_randint|_bernoulli|_shuffle|_permutation|relu|silu|"
+    "gelu|sigmoid|logistic|softmax|_softmax|log_softmax|_one_hot|one_hot|fn|_unstack|unstack|_psum|"
+    "_identity_fn|identity|_?conv(?:_general_dilated|olve)?|_?reduce_window.*|select_and_.*|"
+    "ragged_dot.*|add_any|sub|mul|div|rem|neg|pow|conj|real|imag|rev|and|or|not|xor|eq|ne|ge|gt|le|"
+    "lt|max|min|clamp|erf.*|is_finite|nan_to_num|cum(?:max|min|logsumexp)|bitcast_convert_type|"
+    "reduce|rng_.*|empty|stop_gradient|cholesky|qr|svd|eigh?|lu|fft|inv|solve|det|norm|"
+    "triangular_solve|softplus|elu|leaky_relu|_power|_flip|_diag|_broadcast_arrays|_linalg.*|"
+    "median|quantile|allclose|isclose|trace)"
 )
-# A program that updates what is trained closes a step, however little of its time is its own; one
-# that measures does not.
+# A program that updates parameters closes a step, however short it is; one that evaluates does not.
 _UPDATES = re.compile(r"(?:\A|_)(?:train|step|update|fit|optimi[sz]er?|apply)", re.IGNORECASE)
 _MEASURES = re.compile(r"eval|valid|test|predict|infer|metric|accuracy|\Aloss|_loss", re.IGNORECASE)
 EAGER_OP = "EagerKernelExecute "
-"""How the name of a group begins that is a single op of TensorFlow."""
-# What runs one program on one device; kernels are launched inside.
+"""Prefix of the names of groups that are a single op of TensorFlow."""
+# Calls that run one program on one device; kernels are launched inside.
 _EXECUTES = (
     "PjRtStreamExecutorLoadedExecutab",
     "CommonPjRtLoadedExecutable::Execu",
@@ -81,24 +80,29 @@ _LOOP = b"\x12\x05while"
 
 @dataclass
 class ProgramSteps:
-    """Steps that were found, in time order on each host.
+    """Steps that are runs of programs, in time order on each host.
 
     Attributes
     ----------
     table : DataFrame
-        ``host group event begin end name``: where the step lies, ps, the first event of its run,
-        and what the step is called.
+        ``host group event begin end name``: begin and end in ps, the first event of the run, and
+        the name of the step.
     notes : list of str
-        How they were found.
+        Sentences on how the steps were found.
     on_device : frozenset of int
-        Hosts whose runs were seen on GPUs.
+        Hosts whose runs were recorded on GPUs.
+    of_cores : DataFrame
+        The steps of each core of a TPU: ``host device group event start end``. Cores drift apart
+        unless something makes them wait for each other.
     runs : DataFrame
         ``host module start end`` of every run of a program on these hosts.
     marked : frozenset of int
-        Hosts that mark their steps; here is when these really ended.
-    of_cores : DataFrame
-        The same of each core of a TPU: ``host device group event start end``. Cores run apart where
-        nothing makes them wait for each other.
+        Hosts that mark their steps; `table` has their actual ends.
+    taken_over : frozenset of (int, int)
+        (host, group) of steps with which another compiled program took over for good: time between
+        two loops may lie in them.
+    complete : bool
+        The steps contain all of their work: they are units of a recording, not runs of a program.
     """
 
     table: pd.DataFrame
@@ -114,54 +118,40 @@ class ProgramSteps:
             {name: [] for name in ("host", "module", "start", "end")}
         )
     )
-
     marked: frozenset[int] = frozenset()
     taken_over: frozenset[tuple[int, int]] = frozenset()
-    """(host, group) of steps with which another compiled program took over for good: time between
-    two loops may lie in them.
-    """
     complete: bool = False
-    """Whether all that these steps did is known and is theirs: units of a recording rather than
-    runs of a program.
-    """
 
     @property
     def first(self) -> set[tuple[int, int]]:
-        """(host, group) of the first step of each loop, of which it is not known what the loop did
-        before its run.
-        """
+        """(host, group) of the first step of each loop, whose beginning is unknown."""
         if self.complete:
             return set()
         several = self.table.groupby("host")["group"].transform("size") > 1
-        begins = self.table[several & ~self.table["host"].isin(list(self.marked))].drop_duplicates(
-            "host"
-        )
-        return {
-            *zip(begins["host"].tolist(), begins["group"].tolist(), strict=True),
-            *self.taken_over,
-        }
+        unmarked = ~self.table["host"].isin(list(self.marked))
+        begins = self.table[several & unmarked].drop_duplicates("host")
+        keys = zip(begins["host"].tolist(), begins["group"].tolist(), strict=True)
+        return {*keys, *self.taken_over}
 
     @property
     def hosts(self) -> Int64s:
         """The hosts that have such steps."""
         return np.asarray(self.table["host"].unique(), np.int64)
 
-    def place(self, trace: Trace, marked: Int32s, host: npt.NDArray[np.integer]) -> Int32s:
-        """int32[events]: on the hosts that have such steps the one in which each event begins, on
-        others `marked`.
-        """
-        out = marked.copy()
-        for at in self.hosts.tolist():
-            begin, end, group = self._of(at)
-            rows = np.flatnonzero(host == at)
+    def assign(self, trace: Trace, marked: Int32s, host: npt.NDArray[np.integer]) -> Int32s:
+        """int32[events]: the step in which each event begins; `marked` on hosts without steps."""
+        step_of_event = marked.copy()
+        for host_index in self.hosts.tolist():
+            begin, end, group = self._spans(host_index)
+            rows = np.flatnonzero(host == host_index)
             start = trace.events.start[rows]
             step = np.searchsorted(end, start, side="right")
-            inside = (step < len(end)) & (start >= np.append(begin, 0)[step])
-            out[rows] = np.where(inside, np.append(group, -1)[step], -1)
-        return out
+            in_step = (step < len(end)) & (start >= np.append(begin, 0)[step])
+            step_of_event[rows] = np.where(in_step, np.append(group, -1)[step], -1)
+        return step_of_event
 
-    def beside(self, other: ProgramSteps | None) -> ProgramSteps:
-        """These, and those of other hosts."""
+    def with_hosts(self, other: ProgramSteps | None) -> ProgramSteps:
+        """These steps and those of other hosts."""
         if other is None:
             return self
         return ProgramSteps(
@@ -176,27 +166,28 @@ class ProgramSteps:
             taken_over=self.taken_over | other.taken_over,
         )
 
-    def _of(self, host: int) -> tuple[Int64s, Int64s, Int64s]:
-        mine = self.table[self.table["host"] == host]
+    def _spans(self, host: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Begin, end and group of the steps of a host."""
+        rows = self.table[self.table["host"] == host]
         return (
-            mine["begin"].to_numpy(np.int64),
-            mine["end"].to_numpy(np.int64),
-            mine["group"].to_numpy(np.int64),
+            rows["begin"].to_numpy(np.int64),
+            rows["end"].to_numpy(np.int64),
+            rows["group"].to_numpy(np.int64),
         )
 
-    def cut(self, work: pd.DataFrame) -> pd.DataFrame:
-        """Pieces of work that reach over the end of a step, once for each step that they reach
-        into.
+    def split(self, work: Work) -> Work:
+        """Splits pieces of work that reach over the end of a step, one row per step.
 
-        The host runs ahead of the device: what it does belongs to each step in whose time it is
-        done.
+        The host runs ahead of the device: its work belongs to each step in whose time it is done.
         """
-        of_host = work["host"].to_numpy()
-        others = ~np.isin(of_host, self.hosts)
-        parts = [work[others]] if others.any() else []
+        elsewhere = ~np.isin(work.host, self.hosts)
+        parts = [work.take(elsewhere)] if elsewhere.any() else []
         for host in self.hosts.tolist():
-            parts.append(clip_to_steps.cut(work, *self._of(host), np.flatnonzero(of_host == host)))
-        return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+            begin, end, group = self._spans(host)
+            rows = np.flatnonzero(work.host == host)
+            piece, step = Intervals(begin, end).overlapping(work.start[rows], work.end[rows])
+            parts.append(work.take(rows[piece]).with_(group=group[step]))
+        return Work.concat(parts)
 
 
 def find(
@@ -208,7 +199,7 @@ def find(
     ----------
     trace : Trace
     groups : Groups
-        What the marks in the file say.
+        The groups by the markers in the file.
     host : int[events]
     lane_kind : object[lanes]
     """
@@ -220,32 +211,31 @@ def find(
         return None
     cores = _runs_of_cores(trace, host, lanes)
     of_cores = _of_all_cores(cores)
-    others = sorted(set(open_) - set(of_cores["host"].tolist()))
-    runs, on_device = (
-        runs_of_programs(trace, host, lane_kind, others)
-        if "hlo_module" in trace.args and others
-        else (of_cores.iloc[:0], set())
-    )
+    other_hosts = sorted(set(open_) - set(of_cores["host"].tolist()))
+    runs = of_cores.iloc[:0]
+    on_device: set[int] = set()
+    if "hlo_module" in trace.args and other_hosts:
+        runs, on_device = runs_of_programs(trace, host, lane_kind, other_hosts)
     runs = pd.concat([runs, of_cores], ignore_index=True)
     parts, notes = [], []
     taken_over: set[tuple[int, int]] = set()
-    for at in open_:
-        mine = runs[runs["host"] == at]
-        if not len(mine):
+    for host_index in open_:
+        host_runs = runs[runs["host"] == host_index]
+        if not len(host_runs):
             continue
         # Groups of eager ops (TensorFlow's, that feed the program) keep their numbers.
-        above = int(groups.group[host == at].max(initial=-1)) + 1
+        above = int(groups.group[host == host_index].max(initial=-1)) + 1
         steps, how, again = _steps(
-            mine.reset_index(drop=True),
-            _first_call(trace, host, at),
+            host_runs.reset_index(drop=True),
+            _first_call(trace, host, host_index),
             above,
-            partial(_may_loop, trace, at),
+            partial(_may_loop, trace, host_index),
         )
         if steps is None:
             continue
         parts.append(steps)
-        taken_over |= {(at, group) for group in again}
-        notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[at]}: {how}")
+        taken_over |= {(host_index, group) for group in again}
+        notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[host_index]}: {how}")
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)
@@ -263,11 +253,14 @@ def find(
 
 def marked_hosts(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
     """Hosts on which anything but an eager op of TensorFlow is the root of a group."""
-    named = {at for at, _ in groups.names}
     grouped = set(np.flatnonzero(np.bincount(host[groups.group >= 0], minlength=1)).tolist())
-    return (grouped - named) | {
-        at for (at, _), name in groups.names.items() if not name.startswith(EAGER_OP)
-    }
+    named: set[int] = set()
+    marked: set[int] = set()
+    for (host_index, _), name in groups.names.items():
+        named.add(host_index)
+        if not name.startswith(EAGER_OP):
+            marked.add(host_index)
+    return (grouped - named) | marked
 
 
 def called(launch: str) -> str:
@@ -276,16 +269,12 @@ def called(launch: str) -> str:
 
 
 def plain(function: str) -> str:
-    """A function's name without what XLA cannot have in the name of its program: `<lambda>` is
-    `jit__lambda` there.
-    """
+    """A function's name as XLA writes it in the name of a program: `<lambda>` is `lambda`."""
     return re.sub(r"\W", "_", function).strip("_")
 
 
 def function_of(module: str) -> str:
-    """What the function of a compiled program is called: ``jit_train_step`` and ``pmap_train_step``
-    are ``train_step``.
-    """
+    """Name of a compiled program's function: ``train_step`` for ``jit_train_step``."""
     return re.sub(r"\A(?:jit|pmap|pjit|xmap)_(?=.)", "", module)
 
 
@@ -295,11 +284,11 @@ def runs_of_programs(
     lane_kind: npt.NDArray[np.object_],
     hosts: list[int],
 ) -> tuple[pd.DataFrame, set[int]]:
-    """Runs of programs on some hosts, by end: ``host module run event start end turns``; and the
-    hosts where devices recorded them.
+    """Runs of programs on some hosts, and the hosts whose devices recorded them.
 
-    `turns` is how often the second most frequent op of the run was run on one device: more than
-    once, the program loops. (One op alone may be several kernels.)
+    The columns are ``host module run event start end program turns``, in order of the end. `turns`
+    is how often the second most frequent op of the run ran on one device: if more than once, the
+    program loops. (A single op may be several kernels.)
     """
     events = trace.events
     used = np.isin(lane_kind, ("device", "host"))[events.lane]
@@ -337,38 +326,37 @@ def runs_of_programs(
     on_device, part = unique_rows(run, device)
     turns = np.ones(len(first), np.int64)
     np.maximum.at(turns, run[on_device], _second_most(part, op))
-    out = table.iloc[first][["host", "module", "event", "start", "program"]].assign(
+    result = table.iloc[first][["host", "module", "event", "start", "program"]].assign(
         run=number[first], end=last, turns=turns
     )
-    out = out[[*_RUN, "event", "start", "end", "program", "turns"]]
-    out["module"] = trace.texts(out["module"].to_numpy(np.int64))
-    return out.sort_values(["host", "end"], kind="stable", ignore_index=True), with_device
+    result = result[[*_RUN, "event", "start", "end", "program", "turns"]]
+    result["module"] = trace.texts(result["module"].to_numpy(np.int64))
+    return result.sort_values(["host", "end"], kind="stable", ignore_index=True), with_device
 
 
 def _second_most(part: Int64s, op: Int64s) -> Int64s:
-    """By part: how often its second most frequent op is there, 0 where it has one op."""
-    first, one = unique_rows(part, op)
-    often, of_part = np.bincount(one), part[first]
+    """By part: how often its second most frequent op occurs, 0 if it has only one op."""
+    first, pair = unique_rows(part, op)
+    often, of_part = np.bincount(pair), part[first]
     order = np.lexsort((-often, of_part))
     begins = np.flatnonzero(np.diff(of_part[order], prepend=-1))
     several = np.diff(np.append(begins, len(order))) > 1
-    out = np.zeros(len(begins), np.int64)
-    out[several] = often[order[begins[several] + 1]]
-    return out
+    second = np.zeros(len(begins), np.int64)
+    second[several] = often[order[begins[several] + 1]]
+    return second
 
 
 def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -> pd.DataFrame:
     """Runs of programs on each core of the TPUs: ``host device module run event start end``.
 
-    Each core counts its runs by itself, so that the n-th run of a program on each core is taken for
-    one run.
+    Each core counts its runs by itself: the n-th runs of a program on all cores are one run.
     """
     events = trace.events
     rows = np.flatnonzero(np.isin(events.lane, lanes) & (events.duration > 0))
     # The name ends in the program's fingerprint: "jit_f(12190760917235803885)".
     code, seen = pd.factorize(events.name[rows])
     called = np.array(
-        [re.sub(r"\(\d+\)\Z", "", str(trace.names[one])) for one in seen.tolist()], object
+        [re.sub(r"\(\d+\)\Z", "", str(trace.names[name])) for name in seen.tolist()], object
     )
     table = pd.DataFrame(
         {
@@ -381,58 +369,60 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
         }
     )
     if not len(rows):
-        # Most programs run on no TPU.
         return table.assign(run=np.zeros(0, np.int64))
     table["run"] = table.groupby(["host", "device", "module"], sort=False).cumcount()
-    # A run that the recording has of some cores alone was cut off on the others.
-    most = table.groupby(["host", "module"])["device"].transform("nunique")
-    return table[table.groupby(_RUN)["device"].transform("nunique") == most].reset_index(drop=True)
+    # A run that only some cores recorded was cut off on the others.
+    core_count = table.groupby(["host", "module"])["device"].transform("nunique")
+    return table[table.groupby(_RUN)["device"].transform("nunique") == core_count].reset_index(
+        drop=True
+    )
 
 
 def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
-    """Runs on all cores of a host, from the first that begins to the last that ends: as
-    `runs_of_programs`.
-    """
+    """Runs on all cores of a host, from the first begin to the last end, as `runs_of_programs`."""
     if not len(cores):
         return cores[[*_RUN, "event", "start", "end"]].assign(program=-1, turns=1)
-    out = (
+    runs = (
         cores.groupby(_RUN, sort=False)
         .agg(event=("event", "first"), start=("start", "min"), end=("end", "max"))
         .reset_index()
     )
-    return out.assign(program=-1, turns=1).sort_values(
+    return runs.assign(program=-1, turns=1).sort_values(
         ["host", "end"], kind="stable", ignore_index=True
     )
 
 
 def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
-    """The steps of each core: from the end of its run before to the end of its own; the first
-    begins with that of the host.
+    """Steps of each core, from the end of its previous run to the end of this run.
+
+    The first step begins with that of the host.
     """
     if not len(cores):
         return pd.DataFrame({name: np.zeros(0, np.int64) for name in Markers.columns})
     keys = cores.merge(steps[["event", "group"]], on="event")[[*_RUN, "group"]]
-    mine = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
-    before = mine.groupby(["host", "device"])["end"].shift()
-    first = mine["host"].map(steps.groupby("host")["begin"].min()) if len(mine) else before
+    core_runs = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
+    before = core_runs.groupby(["host", "device"])["end"].shift()
+    first = before
+    if len(core_runs):
+        first = core_runs["host"].map(steps.groupby("host")["begin"].min())
     return (
-        mine.assign(start=before.fillna(first))[list(Markers.columns)]
+        core_runs.assign(start=before.fillna(first))[list(Markers.columns)]
         .astype(np.int64)
         .reset_index(drop=True)
     )
 
 
 def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFrame) -> Int64s:
-    """Which run of its program an op belongs to: as the recorder states it, else the n-th on its
-    device.
-    """
+    """Number of the run that each op belongs to: `run_id` if recorded, else counted per device."""
     rows = table["event"].to_numpy(np.int64)
-    stated = trace.args.get("run_id")
-    known = np.isin(rows, stated.event) if stated is not None else np.zeros(len(rows), np.bool_)
-    if known.all():
+    run_id = trace.args.get("run_id")
+    has_run_id = np.zeros(len(rows), np.bool_)
+    if run_id is not None:
+        has_run_id = np.isin(rows, run_id.event)
+    if has_run_id.all():
         return np.asarray(trace.arg("run_id", rows=rows), np.int64)
-    # GPUs state none: a run is what one call to execute launched; where such calls are not known, a
-    # run begins with the program's first op.
+    # GPUs state none: one call to execute launches a run. If such calls are unknown, a run begins
+    # with the first op of its program.
     call = _execute_calls(trace, host, rows)
     of_program = table.groupby(["host", "module", "device"], sort=False)
     begins = table["op"] == of_program["op"].transform("first")
@@ -446,17 +436,15 @@ def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFram
 
 
 def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) -> Int64s:
-    """int64[rows]: the call on the host that executed the program for one device, by the launch of
-    each kernel; -1 where not known.
-    """
+    """int64[rows]: the call that executed the program of each kernel; -1 if unknown."""
     events, correlation, machine = trace.events, trace.arg("correlation_id"), host.astype(np.int64)
     table = starting(heads(trace.names), *(text[:32] for text in _EXECUTES))
     executes = np.flatnonzero(table[events.name])
     if not len(executes):
         return np.full(len(rows), -1, np.int64)
-    own = np.full(len(events), -1, np.int64)
-    own[executes] = executes
-    call = inherit(events.parent, events.depth, own)
+    call_of_event = np.full(len(events), -1, np.int64)
+    call_of_event[executes] = executes
+    call = inherit(events.parent, events.depth, call_of_event)
     launches = np.flatnonzero((correlation > 0) & (call >= 0))
     up, down = match(
         launches,
@@ -469,11 +457,11 @@ def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) ->
     return of_event[rows]
 
 
-def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[str, int]:
-    """By function: when it was first called on a host, ps."""
+def _first_call(trace: Trace, host: npt.NDArray[np.integer], host_index: int) -> dict[str, int]:
+    """Time of the first call on a host by function, ps."""
     events = trace.events
     calls = starting(heads(trace.names), LAUNCH)
-    rows = np.flatnonzero(calls[events.name] & (host == at))
+    rows = np.flatnonzero(calls[events.name] & (host == host_index))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     code, first = np.unique(events.name[rows], return_index=True)
     return {
@@ -485,36 +473,29 @@ def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[st
 def _steps(
     runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Callable[[str], bool]
 ) -> tuple[pd.DataFrame | None, str, list[int]]:
-    """The steps of one host from its runs in order of their ends, a sentence on them, and with
-    which of them another loop begins.
+    """Steps of one host, a sentence on them, and the groups with which another loop begins.
 
-    There are none where no program can be what is looped.
+    There are none if no program can be that of a loop.
 
-    `may_loop` tells of a program whether it may loop inside. Where it does not, an op that ran
-    several times was several kernels.
+    Parameters
+    ----------
+    runs : DataFrame
+        The runs of the host in order of their ends.
+    called : dict of str to int
+        Time of the first call of each function, ps.
+    above : int
+        The first free group of the host.
+    may_loop : callable
+        False if a program has no loop inside: an op that ran several times was several kernels.
     """
-    spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
-    total = {name: int(of.sum()) for name, of in spans.items()}
-    able = [
-        name
-        for name, of in spans.items()
-        if len(of) >= LEAST_RUNS and not _OF_CALLS.fullmatch(function_of(name))
-    ]
-    main = max(able, key=total.__getitem__, default="")
-    if not main or total[main] < LEAST_SHARE * sum(total.values()):
+    programs = _programs_of_loop(runs)
+    if not programs:
         return None, "", []
-    main = _closing(runs["module"], main, able)
-    names = [
-        main,
-        *_loops(runs["module"], main, able, {name: float(spans[name].median()) for name in able}),
-    ]
-    used = runs[runs["module"].isin(names)].reset_index(drop=True)
+    used = runs[runs["module"].isin(programs)].reset_index(drop=True)
     end = used["end"].to_numpy(np.int64)
-    first = min(
-        int(used["start"].iloc[0]),
-        called.get(plain(function_of(str(used["module"].iloc[0]))), int(used["start"].iloc[0])),
-    )
-    begin = np.append(first, end[:-1])
+    started = int(used["start"].iloc[0])
+    call = called.get(plain(function_of(str(used["module"].iloc[0]))), started)
+    begin = np.append(min(started, call), end[:-1])
     steps = pd.DataFrame(
         {
             "host": used["host"],
@@ -525,57 +506,80 @@ def _steps(
         }
     )
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
-    several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
-    how = f"steps: runs of {several}, each from the end of the previous run to its own end"
-    if len(used) > 1:
+    taken_over = _taken_over(used)
+    how = _explanation(used, programs, taken_over, may_loop)
+    return steps, how, [above + row for row in taken_over]
+
+
+def _programs_of_loop(runs: pd.DataFrame) -> list[str]:
+    """Programs whose runs end steps, the main one first; empty if there is none."""
+    spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
+    total = {name: int(durations.sum()) for name, durations in spans.items()}
+    candidates = [
+        name
+        for name, durations in spans.items()
+        if len(durations) >= LEAST_RUNS and not _EAGER_FUNCTION.fullmatch(function_of(name))
+    ]
+    main = max(candidates, key=total.__getitem__, default="")
+    if not main or total[main] < LEAST_SHARE * sum(total.values()):
+        return []
+    main = _closing(runs["module"], main, candidates)
+    usual = {name: float(spans[name].median()) for name in candidates}
+    return [main, *_loops(runs["module"], main, candidates, usual)]
+
+
+def _explanation(
+    runs: pd.DataFrame, programs: list[str], taken_over: list[int], may_loop: Callable[[str], bool]
+) -> str:
+    """A sentence on how the steps of a host were found."""
+    main = programs[0]
+    named = f"the program {main}"
+    if len(programs) > 1:
+        named = "the programs " + " and ".join(programs)
+    how = f"steps: runs of {named}, each from the end of the previous run to its own end"
+    if len(runs) > 1:
         how += (
             "; the first is shown but not averaged, because what the loop did before that run was"
             " not recorded"
         )
-    again = [above + at for at in _taken_over(used)]
-    if again:
+    if taken_over:
         how += (
-            f"; nor is step {again[0] - above + 1}, with which another compiled program took over:"
+            f"; nor is step {taken_over[0] + 1}, with which another compiled program took over:"
             " time between two loops may lie in it"
         )
     if function_of(main) == "_fun":
         how += "; JAX gives pmap programs this name"
-    if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5 and may_loop(main):
+    if (runs.loc[runs["module"] == main, "turns"] > 1).mean() > 0.5 and may_loop(main):
         how += "; the program contains a loop, so one step here may be several training steps"
-    return steps, how, again
+    return how
 
 
 def _taken_over(runs: pd.DataFrame) -> list[int]:
-    """The run with which one compiled program takes the place of another for good, where there is
-    one such change alone.
+    """The run with which one compiled program replaces another for good, if it is the only one.
 
-    A new batch size may do that too; what changes more often is the loop's own way of working.
+    A new batch size may do that too; if programs change more often, that is how the loop works.
     """
     program, module = runs["program"].to_numpy(np.int64), pd.factorize(runs["module"])[0]
     changed = np.flatnonzero((np.diff(program) != 0) | (np.diff(module) != 0)) + 1
-    if (
-        len(changed) != 1
-        or not LEAST_RUNS <= changed[0] <= len(runs) - LEAST_RUNS
-        or (program < 0).any()
-    ):
+    if len(changed) != 1 or (program < 0).any():
+        return []
+    if not LEAST_RUNS <= changed[0] <= len(runs) - LEAST_RUNS:
         return []
     return [int(changed[0])]
 
 
 def _may_loop(trace: Trace, host: int, name: str) -> bool:
-    """Whether a program of a name has a loop, as far as the file has it."""
+    """True if a program of this name contains a loop, or is not in the file."""
     alike = [
-        one
-        for one in trace.modules
-        if one.host == host and name in (one.name, one.name.rpartition("(")[0])
+        module
+        for module in trace.modules
+        if module.host == host and name in (module.name, module.name.rpartition("(")[0])
     ]
-    return not alike or any(_LOOP in one.data for one in alike)
+    return not alike or any(_LOOP in module.data for module in alike)
 
 
 def _closing(module: pd.Series, main: str, able: list[str]) -> str:
-    """The program that closes each step, where that is not the one with the most time: an update
-    after several runs that make gradients.
-    """
+    """The program that closes each step: `main`, or an update after several runs of it."""
     if _UPDATES.search(function_of(main)):
         return main
     for name in able:
@@ -590,17 +594,15 @@ def _closing(module: pd.Series, main: str, able: list[str]) -> str:
 
 
 def _loops(module: pd.Series, main: str, able: list[str], usual: dict[str, float]) -> list[str]:
-    """Other programs that are run again and again without the main one between, as an evaluation
-    is.
-    """
-    out = []
+    """Other programs that run again and again without the main one between, as an evaluation."""
+    loops = []
     for name in able:
         if name == main or usual[name] < OWN_LOOP_SHARE * usual[main]:
             continue
         order = module[module.isin([main, name])].to_numpy()
-        mine = order == name
-        stretches = int(mine[0]) + int((mine[1:] & ~mine[:-1]).sum())
-        part = stretches > max(PART_OF_STEP * (~mine).sum(), 1)
-        if mine.sum() >= LEAST_RUNS * stretches and not part:
-            out.append(name)
-    return out
+        is_other = order == name
+        series = int(is_other[0]) + int((is_other[1:] & ~is_other[:-1]).sum())
+        part_of_step = series > max(PART_OF_STEP * (~is_other).sum(), 1)
+        if is_other.sum() >= LEAST_RUNS * series and not part_of_step:
+            loops.append(name)
+    return loops

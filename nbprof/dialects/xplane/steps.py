@@ -30,6 +30,7 @@ from nbprof.dialects.xplane.grouping import group as grouped
 from nbprof.dialects.xplane.placed import Flags, Placed
 from nbprof.dialects.xplane.tpu_work import core_work
 from nbprof.dialects.xplane.waiting import waiting
+from nbprof.dialects.xplane.work_spans import classified
 
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
@@ -40,7 +41,7 @@ _ENCLOSING = (
     "FunctionRun",
     "ThreadpoolListener::",
 )
-# Around a task that waited for an array; what the task does is in events of its own, and often it
+# Around a task that waited for an array; the work of the task has separate events, and often it
 # only waits.
 _AFTER_WAIT = "BufferSequencingEvent::Execute"
 _STAGE = "_ipl_stage_name"
@@ -50,44 +51,43 @@ _RUN = "ThunkExecutor::Execute"
 
 
 def markers(
-    placed: Placed, out: act.Activity
+    placed: Placed, activity: act.Activity
 ) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
-    """Step markers of devices and of hosts, the names of the steps by (host, group), which are not
-    whole, and which XProf does not make.
+    """Step markers, names of the steps, and incomplete ones by (host, group); and derived markers.
+
+    The last are event rows of markers that XProf does not have.
     """
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     names: dict[tuple[int, int], str] = {}
-    parts = [_device_markers(placed, placed.marked_group, names)] if out.has_device else []
+    parts = [_device_markers(placed, placed.marked_group, names)] if activity.has_device else []
     in_group = placed.on_host & (groups.group >= 0)
     marks = placed.named("train", "test", "TraceContext")
     for code in np.flatnonzero(marks).tolist():
         marks[code] = bool(_MARKER.match(trace.names[code]))
-    marker = (marks[events.name] | _stated(placed, "step_name")) & in_group
+    marker = (marks[events.name] | _has_text(placed, "step_name")) & in_group
     for key, root in groups.roots.items():
-        # A root without a name of its own is no marker that a program set.
+        # A root whose name is only its number was not marked by the program.
         if not groups.names[key].isdigit():
             marker[root] = True
     rows = np.flatnonzero(marker)
     parts.append(tables.marked(events, rows, host, groups.group).frame())
-    texts = (
-        trace.texts(trace.text_arg("step_name", rows))
-        if "step_name" in trace.args
-        else [""] * len(rows)
-    )
-    for at, ident, text in zip(
+    texts = [""] * len(rows)
+    if "step_name" in trace.args:
+        texts = trace.texts(trace.text_arg("step_name", rows))
+    for host_index, ident, text in zip(
         host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True
     ):
-        name = groups.names.get((at, ident)) or text
+        name = groups.names.get((host_index, ident)) or text
         if name:
-            names[at, ident] = name
-    found = _program_markers(placed)
-    table = pd.concat([*parts, found], ignore_index=True)
+            names[host_index, ident] = name
+    of_programs = _program_markers(placed)
+    table = pd.concat([*parts, of_programs], ignore_index=True)
     # XProf makes markers for the files alone that it groups itself.
-    made = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
-    made = made[(placed.lane_kind != "steps")[events.lane[made]]]
-    by_us = {at for at, _ in groups.roots}
-    made = made[~np.isin(host[made], list(by_us))]
+    derived = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
+    derived = derived[(placed.lane_kind != "steps")[events.lane[derived]]]
+    by_us = {host_index for host_index, _ in groups.roots}
+    derived = derived[~np.isin(host[derived], list(by_us))]
     over = table["event"].to_numpy(np.int64)[
         np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))
     ]
@@ -100,23 +100,21 @@ def markers(
                 strict=True,
             )
         )
-    cut = placed.program_steps.first if placed.program_steps is not None else set()
+    truncated = placed.program_steps.first if placed.program_steps is not None else set()
     table = _until_run(placed, table)
     return (
         Markers.of(table),
         names,
-        cut,
-        np.concatenate([made, over, found["event"].to_numpy(np.int64)]),
+        truncated,
+        np.concatenate([derived, over, of_programs["event"].to_numpy(np.int64)]),
     )
 
 
-def marks(placed: Placed, out: act.Activity) -> Markers:
-    """The marks of steps that end later than marked, as the file has them; and of GPUs whose work
-    XProf takes to be of other steps.
-    """
+def marks(placed: Placed, activity: act.Activity) -> Markers:
+    """The original marks of steps that end later, and of GPUs that XProf groups differently."""
     steps, groups = placed.program_steps, placed.groups
     moved = np.unique(placed.host[placed.marked_group != groups.group])
-    if len(moved) and out.has_device:
+    if len(moved) and activity.has_device:
         as_filled = _device_markers(placed, groups.group, {})
         return Markers.of(as_filled[as_filled["host"].isin(moved)])
     if steps is None or not steps.marked:
@@ -133,19 +131,17 @@ def _until_run(placed: Placed, table: pd.DataFrame) -> pd.DataFrame:
     if steps is None or not steps.marked:
         return table
     times = steps.table.set_index(["host", "group"])[["begin", "end"]]
-    found = times.reindex(pd.MultiIndex.from_frame(table[["host", "group"]]))
-    moved = found["end"].notna().to_numpy() & table["host"].isin(list(steps.marked)).to_numpy()
+    actual = times.reindex(pd.MultiIndex.from_frame(table[["host", "group"]]))
+    moved = actual["end"].notna().to_numpy() & table["host"].isin(list(steps.marked)).to_numpy()
     for column, key in (("start", "begin"), ("end", "end")):
         values = table[column].to_numpy(np.int64).copy()
-        values[moved] = found[key].to_numpy()[moved].astype(np.int64)
+        values[moved] = actual[key].to_numpy()[moved].astype(np.int64)
         table = table.assign(**{column: values})
     return table
 
 
 def _program_markers(placed: Placed) -> pd.DataFrame:
-    """Steps that are runs of a compiled program; on hosts whose devices recorded those, on the
-    first device.
-    """
+    """Steps that are runs of a compiled program, on the first device if devices recorded them."""
     steps = placed.program_steps
     if steps is None:
         return Markers.empty().frame()
@@ -156,41 +152,36 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
         return Markers.of(
             table.assign(device=np.where(table["host"].isin(list(steps.on_device)), 0, -1))
         ).frame()
-    # Each core has the steps of its host, so that what it did in them can be told from what the
-    # others did.
+    # Each core has the steps of its host, to tell its work in them from that of the others.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
-    others = table[~table["host"].isin(cores["host"])]
-    found = [
+    other_hosts = table[~table["host"].isin(cores["host"])]
+    parts = [
         table.merge(cores, on="host"),
-        others.assign(device=np.where(others["host"].isin(list(steps.on_device)), 0, -1)),
+        other_hosts.assign(device=np.where(other_hosts["host"].isin(list(steps.on_device)), 0, -1)),
     ]
-    return Markers.of(*found).frame()
+    return Markers.of(*parts).frame()
 
 
 def core_markers(placed: Placed) -> Markers:
-    """The steps that each core of a TPU has by itself, where those of its host were found by the
-    runs of a program.
-    """
+    """The steps of each core of a TPU, if those of its host were found by runs of a program."""
     steps = placed.program_steps
     return Markers.empty() if steps is None else Markers.of(steps.of_cores)
 
 
-def _stated(placed: Placed, key: str) -> Flags:
+def _has_text(placed: Placed, key: str) -> Flags:
     """bool[events]: whether a text arg is there and not empty."""
     trace = placed.trace
-    out = np.zeros(len(trace.events), np.bool_)
+    has_text = np.zeros(len(trace.events), np.bool_)
     if key in trace.args:
         event, codes = trace.args[key].of(TEXT)
-        out[event] = codes != placed.empty_text
-    return out
+        has_text[event] = codes != placed.empty_text
+    return has_text
 
 
 def _device_markers(
     placed: Placed, group: Int32s, names: dict[tuple[int, int], str]
 ) -> pd.DataFrame:
-    """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host,
-    group).
-    """
+    """Steps of GPUs and of TPU cores; stated names go into `names`, by (host, group)."""
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
@@ -201,12 +192,10 @@ def _device_markers(
         if name:
             names[int(host[row]), int(group[row])] = name
     # Events of a lane are in time order. What a TPU core did for one step is one step.
-    core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
-    of_lane = (
-        core[trace.lanes["plane"].to_numpy(np.int64)]
-        if len(core)
-        else np.zeros(len(trace.lanes), np.bool_)
-    )
+    core = xplane_tpu.is_core(trace)
+    of_lane = np.zeros(len(trace.lanes), np.bool_)
+    if len(core):
+        of_lane = core[trace.lanes["plane"].to_numpy(np.int64)]
     is_core = of_lane[events.lane[rows]]
     spans = tables.marked(events, rows, host, group, placed.device).frame()
     parts = [spans[~is_core], _runs(spans[is_core], events.lane[rows[is_core]])]
@@ -221,33 +210,27 @@ def _device_markers(
 
 
 def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
-    """Neighbours on a line that have the same group as one span; `spans` are in order of the lines
-    and of time.
-    """
+    """Merges neighbours of the same group on a line; `spans` are in order of lines and time."""
     if not len(spans):
         return spans
     group = spans["group"].to_numpy()
     begins = run_starts(group, line)
-    out = spans.iloc[begins].copy()
-    out["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
-    out["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)
-    return out
+    merged = spans.iloc[begins].copy()
+    merged["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
+    merged["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)
+    return merged
 
 
-def notes(placed: Placed, out: act.Activity) -> list[Note]:
-    """What the receipt says of steps: how they were found, where nothing marks them, and which
-    markers are empty.
-    """
-    markers = out.markers.frame()
-    how = (
-        [Note("info", text) for text in placed.program_steps.notes]
-        if placed.program_steps is not None
-        else []
-    )
+def notes(placed: Placed, activity: act.Activity) -> list[Note]:
+    """Notes on steps: how unmarked ones were found, and which markers are empty."""
+    markers = activity.markers.frame()
+    how = []
+    if placed.program_steps is not None:
+        how = [Note("info", text) for text in placed.program_steps.notes]
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
-    what = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
-    return how + ([Note("warning", f"{what} no time: not shown.")] if empty else [])
+    count = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
+    return how + ([Note("warning", f"{count} no time: not shown.")] if empty else [])
 
 
 def classify(name: str, shape: str) -> int:
@@ -262,18 +245,14 @@ def classify(name: str, shape: str) -> int:
     if name[:4].upper() in ("NCCL", "RCCL"):
         return act.DEVICE_COLLECTIVES
     if shape:
-        return (
-            act.DEVICE_COMPUTE_16
-            if "half" in shape or "bf16" in shape or "bfloat16" in shape
-            else act.DEVICE_COMPUTE_32
-        )
+        if "half" in shape or "bf16" in shape or "bfloat16" in shape:
+            return act.DEVICE_COMPUTE_16
+        return act.DEVICE_COMPUTE_32
     return act.COMPUTE_OF_BITS[kernel_precision(name)]
 
 
 def classify_as_xprof(name: str, shape: str) -> int:
-    """The step class of one event of a GPU in XProf 2.24: copies by today's names alone, NCCL
-    alone, no bfloat16.
-    """
+    """The step class of an event of a GPU in XProf 2.24: today's names of copies, NCCL only."""
     upper = name[:10].upper()
     for prefix, cls in (
         ("MEMCPYHTOD", act.HOST_TO_DEVICE),
@@ -288,156 +267,139 @@ def classify_as_xprof(name: str, shape: str) -> int:
     return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
 
 
-def work(placed: Placed, out: act.Activity) -> Work:
+def work(placed: Placed, activity: act.Activity) -> Work:
     """Spans by step class, of devices and of host threads."""
-    return Work.of(_work_frame(placed, out))
-
-
-def _work_frame(placed: Placed, out: act.Activity) -> pd.DataFrame:
-    table = _work(placed, out, classify, placed.step_group)
-    if placed.program_steps is not None:
-        table = placed.program_steps.cut(table)
-        table = table if placed.program_steps.complete else waited(placed, table)
+    steps = placed.program_steps
+    spans = _work(placed, activity, classify, placed.step_group)
+    if steps is not None:
+        spans = steps.split(spans)
+        if not steps.complete:
+            spans = waited(placed, spans)
         if placed.iterations is not None and placed.waits_of_iterations:
-            table = Work.of(
-                table, xplane_units.waits(placed.program_steps, placed.iterations)
-            ).frame()
-    elif not out.has_device:
-        table = Work.of(table, _compiled_work(placed, out)).frame()
-    if out.has_device:
-        return waiting(placed, table)
-    table = cpu_copies.waited(placed, table)
-    return table if placed.program_steps is not None else unmade.waited(placed, out, table)
+            spans = Work.concat([spans, xplane_units.waits(steps, placed.iterations)])
+    elif not activity.has_device:
+        spans = Work.concat([spans, _compiled_work(placed, activity)])
+    if activity.has_device:
+        return waiting(placed, spans)
+    spans = cpu_copies.waited(placed, spans)
+    return spans if steps is not None else unmade.waited(placed, activity, spans)
 
 
 def _work(
-    placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
-) -> pd.DataFrame:
-    """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the
-    shapes that it states.
-    """
-    parts = (
-        [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
+    placed: Placed, activity: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s
+) -> Work:
+    """Spans by step class; `of_gpu_event` is the class of a GPU event by name and shapes."""
+    host_work = _host_work(placed, activity, group, compiling=of_gpu_event is classify)
+    if not activity.has_device:
+        return host_work
+    return Work.concat(
+        [_gpu_work(placed, of_gpu_event, group), core_work(placed, group), host_work]
     )
-    return Work.of(
-        *parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)
-    ).frame()
 
 
-def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
-    """Runs of XLA's ops on the CPU, copies for them, and what ends a run, that nothing groups, in
-    the step in whose time they begin.
+def _compiled_work(placed: Placed, activity: act.Activity) -> Work:
+    """Ungrouped runs of XLA's ops on the CPU and their copies, in the step at their begin.
 
-    The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf
-    such a step does nothing meanwhile.
+    The runtime hands most of them to threads of a pool without stating the caller. In XProf such a
+    step does nothing meanwhile.
     """
-    marks = (
-        out.markers.take(out.markers.device < 0)
-        .frame()
-        .sort_values(["host", "start"], kind="stable")
-    )
+    marks = activity.markers.take(activity.markers.device < 0)
+    marks = marks.take(np.lexsort((marks.start, marks.host)))
     runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
     rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
     rows = rows[placed.step_group[rows] < 0]
     copied = cpu_copies.named(placed)
     if not len(rows) or not len(marks):
-        return Work.empty().frame()
-    events, host = placed.trace.events, placed.host.astype(np.int64)
+        return Work.empty()
+    events = placed.trace.events
     parts = []
-    for on, mine in marks.groupby("host", sort=False):
-        own = rows[host[rows] == on]
-        at = np.searchsorted(mine["start"].to_numpy(np.int64), events.start[own], side="right") - 1
-        end = mine["end"].to_numpy(np.int64)[at]
-        inside = (at >= 0) & (events.start[own] < end)
-        group = placed.step_group.copy()
-        group[own[inside]] = mine["group"].to_numpy(np.int64)[at[inside]]
-        spans = tables.marked(events, own[inside], placed.host, group).frame()
-        cls = np.where(copied[events.name[own[inside]]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
-        parts.append(
-            spans.assign(end=np.minimum(spans["end"], end[inside]), cls=cls.astype(np.int16))
-        )
-    return Work.of(*parts).frame()
+    for host in np.unique(marks.host).tolist():
+        of_host = marks.take(marks.host == host)
+        host_rows = rows[placed.host[rows] == host]
+        mark = np.searchsorted(of_host.start, events.start[host_rows], side="right") - 1
+        in_mark = (mark >= 0) & (events.start[host_rows] < of_host.end[mark])
+        host_rows, mark = host_rows[in_mark], mark[in_mark]
+        cls = np.where(copied[events.name[host_rows]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
+        spans = tables.marked(events, host_rows, placed.host, placed.step_group)
+        end = np.minimum(spans.end, of_host.end[mark])
+        parts.append(classified(spans, cls).with_(group=of_host.group[mark], end=end))
+    return Work.concat(parts)
 
 
-def work_as_xprof(placed: Placed, out: act.Activity) -> Work:
+def work_as_xprof(placed: Placed, activity: act.Activity) -> Work:
     """The spans of `work` by the rules of XProf 2.24.
 
-    Beside the classes of GPU events and compiling, two things differ in files that it groups
-    itself: what made an element of tf.data on another thread is in no step, and the instant at
-    which a thread pool begins what a step gave it is host compute, of no length.
+    Besides the classes of GPU events and compiling, two things differ in files that XProf groups
+    itself: events of another thread that produced an element of tf.data are in no step, and the
+    instant at which a thread pool begins a task of a step is host compute without length.
     """
-    table = _work(placed, out, classify_as_xprof, placed.groups.group)
+    spans = _work(placed, activity, classify_as_xprof, placed.groups.group)
     if "group_id" in placed.trace.args:
-        return Work.of(table)
+        return spans
     if len(placed.groups.links):
-        known = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
-        table = table[known[table["event"].to_numpy(np.int64)] | (table["device"] >= 0).to_numpy()]
-    return Work.of(table, _pool_starts(placed))
+        without_elements = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
+        spans = spans.take(without_elements[spans.event] | (spans.device >= 0))
+    return Work.concat([spans, _pool_starts(placed)])
 
 
-def _pool_starts(placed: Placed) -> pd.DataFrame:
-    """The instants at which thread pools begin what an event of a step gave them."""
+def _pool_starts(placed: Placed) -> Work:
+    """The instants at which thread pools begin tasks of an event in a step."""
     trace, host = placed.trace, placed.host.astype(np.int64)
     events = trace.events
-    made, taken = trace.arg("_p"), trace.arg("_c")
+    produced, taken = trace.arg("_p"), trace.arg("_c")
     gave = np.flatnonzero(
         (trace.arg("_pt") == THREADPOOL_CONTEXT) & placed.on_host & (events.parent >= 0)
     )
     begun = np.flatnonzero((trace.arg("_ct") == THREADPOOL_CONTEXT) & placed.on_host)
-    giver, start = match(gave, [made[gave], host[gave]], begun, [taken[begun], host[begun]])
-    of = placed.groups.group.copy()
-    of[start] = of[events.parent[giver]]
-    rows = start[of[start] >= 0]
-    spans = tables.marked(events, rows, placed.host, of).frame()
-    return spans.assign(end=spans["start"], cls=np.int16(act.HOST_COMPUTE))
+    giver, start = match(gave, [produced[gave], host[gave]], begun, [taken[begun], host[begun]])
+    group = placed.groups.group.copy()
+    group[start] = group[events.parent[giver]]
+    rows = start[group[start] >= 0]
+    spans = tables.marked(events, rows, placed.host, group)
+    return classified(spans, act.HOST_COMPUTE).with_(end=spans.start)
 
 
-def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
+def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s) -> Work:
     trace = placed.trace
     events = trace.events
     rows = np.flatnonzero(placed.on_gpu & (group >= 0) & trace.above("correlation_id", -1))
     if not len(rows):
-        return Work.empty().frame()
+        return Work.empty()
     shape = trace.text_arg("shape", rows)
     pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
     code, seen = pd.factorize(pair)
-    table = np.empty(len(seen), np.int16)
+    classes = np.empty(len(seen), np.int16)
     for i, key in enumerate(seen.tolist()):
         name, text = divmod(key, len(trace.strings) + 1)
-        table[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
-    return (
-        tables.marked(events, rows, placed.host, group, placed.device)
-        .frame()
-        .assign(cls=table[code])
-    )
+        classes[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
+    spans = tables.marked(events, rows, placed.host, group, placed.device)
+    return classified(spans, classes[code])
 
 
-def _host_work(
-    placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool
-) -> pd.DataFrame:
-    """What host threads did in steps; the first rule that fits an event wins.
+def _host_work(placed: Placed, activity: act.Activity, group: Int32s, *, compiling: bool) -> Work:
+    """Work of host threads in steps; the first rule that fits an event wins.
 
-    XProf has no rule for `compiling`, nor for copies on the CPU, and takes what lies around a task
-    for the task.
+    XProf has no rule for `compiling`, nor for copies on the CPU, and counts the event around a task
+    as the task.
     """
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
     marker = np.zeros(len(events), np.bool_)
-    marks = out.markers.event[out.markers.device < 0]
+    marks = activity.markers.event[activity.markers.device < 0]
     if placed.program_steps is not None:
-        # The first op of a run stands for its step, but is no marker.
+        # The first op of a run is the event of its step, but not a marker.
         marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
     marker[marks] = True
     enclosing = (*_ENCLOSING, _AFTER_WAIT) if compiling else _ENCLOSING
     rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*enclosing)[code] & ~marker)
     # Few names begin like one that is asked for, in whatever case.
     upper = {
-        at: trace.names[at][:24].upper()
-        for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()
+        code: trace.names[code][:24].upper()
+        for code in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()
     }
 
     def starts(*texts: str) -> list[int]:
-        return [at for at, name in upper.items() if name.startswith(texts)]
+        return [code for code, name in upper.items() if name.startswith(texts)]
 
     # From the last rule to the first.
     by_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)
@@ -461,7 +423,7 @@ def _host_work(
     copies = np.zeros(len(trace.names), np.int16)
     copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
     copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
-    if compiling and not out.has_device:
+    if compiling and not activity.has_device:
         copies[cpu_copies.named(placed)] = act.HOST_TO_DEVICE
     elif compiling and placed.gpu_planes:
         # JAX first copies an array into memory that a GPU can read from, which takes longer than
@@ -469,17 +431,15 @@ def _host_work(
         copies[placed.named(*_STAGING)] = act.HOST_TO_DEVICE
     copied = copies[code[rows]]
     cls = np.where(copied > 0, copied, cls)
-    return tables.marked(events, rows, host, group).frame().assign(cls=cls)
+    return classified(tables.marked(events, rows, host, group), cls)
 
 
 def _root_stages(placed: Placed) -> Flags:
-    """bool[events]: stages of an input pipeline that no other stage runs, on their thread or from
-    another one.
-    """
+    """bool[events]: outermost stages of an input pipeline, on their thread and across threads."""
     trace = placed.trace
     events = trace.events
-    stage = _stated(placed, _STAGE)
-    # 1 for an event that is a stage or lies in one.
+    stage = _has_text(placed, _STAGE)
+    # 1 for events that are a stage or inside one.
     within = inherit(events.parent, events.depth, np.where(stage, 1, -1).astype(np.int64))
     parent = events.parent
     inner = stage & (parent >= 0) & (within[parent] == 1)

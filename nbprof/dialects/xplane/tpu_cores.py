@@ -1,8 +1,7 @@
-"""What each core of a TPU does: ops of Tensor Cores and of SparseCores by kind, and the steps of
-SparseCores.
+"""Work of each TPU core: ops of Tensor Cores and SparseCores, and steps of SparseCores.
 
-A SparseCore works beside the TensorCore of its chip (embeddings, collectives), with a plane, steps
-and ops of its own.
+A SparseCore works next to the TensorCore of its chip (embeddings, collectives), with a separate
+plane, steps and ops.
 """
 
 from __future__ import annotations
@@ -27,54 +26,50 @@ _SPARSE_OPS = ("Sparse Core Ops", OPS)
 
 
 def cores(trace: Trace) -> Int64s:
-    """int64[planes]: -1 for the plane of a TensorCore, the number of a SparseCore, -2 for any other
-    plane.
-    """
-    out = np.full(len(trace.planes), -2, np.int64)
+    """int64[planes]: -1 for a TensorCore, the number of a SparseCore, -2 for other planes."""
+    core_of_plane = np.full(len(trace.planes), -2, np.int64)
     for number, plane in enumerate(trace.planes):
         if xplane_tpu.CORE.match(plane.name):
-            out[number] = -1
-        elif found := SPARSE.match(plane.name):
-            out[number] = int(found.group(1))
-    return out
+            core_of_plane[number] = -1
+        elif sparse := SPARSE.match(plane.name):
+            core_of_plane[number] = int(sparse.group(1))
+    return core_of_plane
 
 
 def sparse_cores(trace: Trace) -> pd.DataFrame:
     """The SparseCores that recorded: ``host device core``, in order."""
     number = cores(trace)
-    found = [
-        (plane.host, int(re.findall(r"TPU:(\d+)", plane.name)[0]), int(number[at]))
-        for at, plane in enumerate(trace.planes)
-        if number[at] >= 0
+    lane_cores = [
+        (plane.host, int(re.findall(r"TPU:(\d+)", plane.name)[0]), int(number[plane_number]))
+        for plane_number, plane in enumerate(trace.planes)
+        if number[plane_number] >= 0
     ]
-    out = pd.DataFrame(found, columns=["host", "device", "core"]).drop_duplicates()
-    return out.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
+    table = pd.DataFrame(lane_cores, columns=["host", "device", "core"]).drop_duplicates()
+    return table.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
 
 
-class Place(NamedTuple):
-    """Where a TensorCore is: the number of its chip on its host, and its own on that chip; None
-    where its plane states none.
-    """
+class Position(NamedTuple):
+    """Position of a TensorCore: its chip on the host, and its number on it; None if not stated."""
 
     chip: int | None = None
     core: int | None = None
 
 
-def place(stats: dict[str, object]) -> Place:
-    """Where a core is, by the `core_details` of its plane.
+def position(stats: dict[str, object]) -> Position:
+    """Position of a core by the `core_details` of its plane.
 
     Source: CoreDetails of XProf's op_stats.proto, whose field 3 is the core on the chip and field 4
     the chip on the host (left out for 0).
     """
     details = stats.get("core_details")
     if not isinstance(details, bytes) or not details:
-        return Place()
+        return Position()
     fields = {
         number: value
         for number, kind, value, _ in wire.fields(details, 0, len(details))
         if kind == wire.VARINT
     }
-    return Place(int(fields.get(4, 0)), int(fields.get(3, 0)))
+    return Position(int(fields.get(4, 0)), int(fields.get(3, 0)))
 
 
 def core_spans(placed: Placed) -> CoreSpans:
@@ -86,16 +81,16 @@ def core_spans(placed: Placed) -> CoreSpans:
         return CoreSpans.empty()
     of_event = np.full(len(events), -2, np.int64)
     of_event[rows] = core
-    at, start, end = self_spans(trace, rows)
-    code, seen = pd.factorize(events.name[at])
+    owner, start, end = self_spans(trace, rows)
+    code, seen = pd.factorize(events.name[owner])
     kind = np.array([_kind(trace, int(name)) for name in seen.tolist()], np.int8)
     # The same program has other name codes on each core.
     op, _ = pd.factorize(np.array([str(trace.names[name]) for name in seen.tolist()], object))
     return CoreSpans(
-        event=at,
-        host=placed.host[at],
-        device=placed.device[at],
-        core=of_event[at],
+        event=owner,
+        host=placed.host[owner],
+        device=placed.device[owner],
+        core=of_event[owner],
         start=start,
         end=end,
         kind=kind[code] if len(seen) else np.zeros(0, np.int8),
@@ -120,9 +115,7 @@ def sparse_steps(placed: Placed) -> SparseSteps:
 def _rows(
     placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]
 ) -> tuple[Int64s, Int64s]:
-    """The events of some lines of Tensor Cores and of SparseCores, and the core of each as `cores`
-    has it.
-    """
+    """Events of some lines of Tensor Cores and SparseCores, and the core of each in `cores`."""
     lanes = placed.trace.lanes
     if "line" not in lanes:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -148,7 +141,7 @@ def _kind(trace: Trace, code: int) -> int:
     elif any(kind in COPIES for kind in kinds):
         name = "compute" if copied(full) == act.DEVICE_TO_DEVICE else "host_transfer"
     else:
-        for one in ("infeed", "outfeed", "send", "recv"):
-            if is_a(one):
-                name = "host_transfer" if of_host and one in ("send", "recv") else one
+        for start in ("infeed", "outfeed", "send", "recv"):
+            if is_a(start):
+                name = "host_transfer" if of_host and start in ("send", "recv") else start
     return act.CORE_KINDS.index(name)

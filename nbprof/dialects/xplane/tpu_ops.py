@@ -1,12 +1,13 @@
 """Runs of ops on the TPUs of an XSpace file: the `XLA Ops` line of each core.
 
-What an op is stands once with its name: the framework's op (`tf_op`), its category, FLOPs and bytes
-of one run. Ops of control flow lie around those that they run.
+The facts on an op are stated once with its name: the framework's op (`tf_op`), its category, FLOPs
+and bytes of one run. Ops of control flow contain those that they run.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,23 +18,18 @@ from nbprof.activity import tables
 from nbprof.activity.tables import DeviceOps, Extents, OpParts
 from nbprof.core import nesting, wire
 from nbprof.core.errors import ReadError
-from nbprof.core.trace import Int64s, Trace
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.corrupt import RECORDED
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.tpu import core_planes as core_planes
 
 _MAIN_MEMORY, _WRITE = 1, 2
 _ON_CHIP = {2: "cmem", 3: "vmem"}
 OPS_LINE = "XLA Ops"
 _STEPS_LINE = "Steps"
-_CORE = re.compile(r"/device:TPU:\d+\Z")
 _EXPRESSION = re.compile(r"%?([\w.\-]+) = ")
-
-
-def core_planes(trace: Trace) -> list[int]:
-    """The planes of TPU Tensor Cores."""
-    return [number for number, plane in enumerate(trace.planes) if _CORE.match(plane.name)]
 
 
 def _rows(placed: Placed, *lines: str) -> Int64s:
@@ -45,14 +41,12 @@ def _rows(placed: Placed, *lines: str) -> Int64s:
 
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Start and duration of events, ps: as the device measured them where it says so, else as they
-    are on the host's clock.
-    """
+    """Start and duration of events, ps: as the device measured them, else on the host's clock."""
     offset, lasted = (
         trace.arg("device_offset_ps", rows=rows),
         trace.arg("device_duration_ps", rows=rows),
     )
-    # Where the duration cannot be, nor can what the device measured.
+    # If the duration is impossible, so is the measurement of the device.
     replaced = trace.args.get(RECORDED)
     measured = (
         (offset >= 0) & (lasted >= 0) & ~np.isin(rows, () if replaced is None else replaced.event)
@@ -70,7 +64,21 @@ def extents(placed: Placed) -> Extents:
     return tables.extents(placed.host[rows], placed.device[rows], start, start + duration)
 
 
-def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
+class _Facts(NamedTuple):
+    """Facts on an op of a compiled program that its name states."""
+
+    program: int
+    name: str
+    category: str
+    source: str
+    framework_op: str
+    duplicate: str
+    expression: str
+    hlo: bool
+    xprof: bool
+
+
+def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of TPUs; a part is an op of a compiled program."""
     trace = placed.trace
     events = trace.events
@@ -81,38 +89,22 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
     lane = events.lane[rows]
     order = np.lexsort((-duration, start, lane))
     rows, start, duration, lane = rows[order], start[order], duration[order], lane[order]
-    own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    self_time = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     name, seen = pd.factorize(events.name[rows].astype(np.int64))
     parts: dict[tuple[object, ...], int] = {}
-    facts: list[tuple[int | str | bool, ...]] = []
+    facts: list[_Facts] = []
     part, op, kind = (np.zeros(len(seen), np.int32) for _ in range(3))
     for i, code in enumerate(seen.tolist()):
         program, symbol = _number(trace, "program_id", code), _number(trace, "symbol_id", code)
         hlo = _hlo_name(trace, code)
         parsed = _framework_op(trace, code) or OpName("", hlo, "")
-        op[i] = out.ops.code(parsed.name)
-        kind[i] = out.types.code(parsed.type or "Unknown")
+        op[i] = activity.ops.code(parsed.name)
+        kind[i] = activity.types.code(parsed.type or "Unknown")
         # The same program has other name codes on each core.
-        part[i] = parts.setdefault(
-            (program, hlo if symbol is None else symbol, parsed.name), len(parts)
-        )
+        key = (program, hlo if symbol is None else symbol, parsed.name)
+        part[i] = parts.setdefault(key, len(parts))
         if part[i] == len(facts):
-            ident = -1 if program is None else program
-            said = (
-                str(_fact(trace, key, code) or "")
-                for key in ("hlo_category", "source", "tf_op", "deduplicated_name")
-            )
-            text = str(trace.names[code])
-            facts.append(
-                (
-                    ident,
-                    hlo,
-                    *said,
-                    text if _EXPRESSION.match(text) else "",
-                    program is not None,
-                    True,
-                )
-            )
+            facts.append(_facts(trace, code, program, hlo))
     table = DeviceOps(
         event=rows,
         host=placed.host[rows],
@@ -122,122 +114,142 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
         op=op[name],
         type=kind[name],
         eager=np.zeros(len(rows), np.bool_),
-        own=own,
+        own=self_time,
         part=part[name],
         tensor_core=np.full(len(rows), -1, np.int8),
     )
-    known = [
-        "program",
-        "name",
-        "category",
-        "source",
-        "framework_op",
-        "duplicate",
-        "expression",
-        "hlo",
-        "xprof",
-    ]
-    made = pd.DataFrame(facts, columns=known)
-    made["module"] = ""
-    made["program"] = [_signed(p) for p in made["program"].tolist()]
-    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
-        made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
-    made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
-    # XProf 2.24 counts what stands with the name alone.
-    named = np.bincount(
-        part[name],
-        np.nan_to_num(_stated(trace, "flops", rows, name, seen, of_events=False)),
-        len(made),
+    frame = pd.DataFrame(facts, columns=_Facts._fields).assign(module="")
+    frame["program"] = [_signed(p) for p in frame["program"].tolist()]
+    frame["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
+    _add_costs(trace, frame, rows, name, seen, part)
+    _count_custom_calls(frame, activity)
+    frame["xprof_flops"] = frame["flops"]
+    return table, OpParts.of(frame)
+
+
+def _facts(trace: Trace, code: int, program: int | None, hlo: str) -> _Facts:
+    category, source, framework_op, duplicate = (
+        str(_fact(trace, key, code) or "")
+        for key in ("hlo_category", "source", "tf_op", "deduplicated_name")
     )
-    made["xprof_runs"] = np.divide(
-        named, made["flops"], out=np.ones(len(made)), where=made["flops"].to_numpy(np.float64) > 0
+    text = str(trace.names[code])
+    return _Facts(
+        -1 if program is None else program,
+        hlo,
+        category,
+        source,
+        framework_op,
+        duplicate,
+        text if _EXPRESSION.match(text) else "",
+        hlo=program is not None,
+        xprof=True,
     )
-    by_memory = _by_memory(trace, seen)
-    for column, each in by_memory.items():
-        made[column] = np.bincount(part[name], each[name], len(made))
-    made["runs"] = np.bincount(part[name], minlength=len(made)).astype(np.float64)
-    made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
-    _count_custom_calls(made, out)
-    made["xprof_flops"] = made["flops"]
-    return table, OpParts.of(made)
 
 
-def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:
-    """Fills in what custom calls do of which nobody counted it: what their program tells, else NaN.
+def _add_costs(
+    trace: Trace, frame: pd.DataFrame, rows: Int64s, name: Int64s, seen: Int64s, part: Int32s
+) -> None:
+    """Adds the runs, FLOPs and bytes of all runs to the parts.
 
-    Every kernel reads or writes something: where a custom call states 0 bytes, its FLOPs are no
-    count of it either.
+    `name` are the names of `rows` as indices into the codes `seen`; `part` is by these indices.
     """
-    rows = np.flatnonzero((made["category"] == "custom-call") & (made["bytes"] == 0))
+    part_of_row, count = part[name], len(frame)
+    for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
+        values = _per_run(trace, stat, rows, name, seen)
+        frame[column] = np.bincount(part_of_row, values, count)
+    frame["normalized_flops"] = frame["flops"]
+    # XProf 2.24 counts only the FLOPs that are stated with the name.
+    named = np.nan_to_num(_per_run(trace, "flops", rows, name, seen, of_events=False))
+    frame["xprof_runs"] = np.divide(
+        np.bincount(part_of_row, named, count),
+        frame["flops"],
+        out=np.ones(count),
+        where=frame["flops"].to_numpy(np.float64) > 0,
+    )
+    for column, per_run in _by_memory(trace, seen).items():
+        frame[column] = np.bincount(part_of_row, per_run[name], count)
+    frame["runs"] = np.bincount(part_of_row, minlength=count).astype(np.float64)
+
+
+def _count_custom_calls(parts: pd.DataFrame, activity: act.Activity) -> None:
+    """Fills in uncounted operations and bytes of custom calls from their program, else NaN.
+
+    Every kernel reads or writes something: if a custom call states 0 bytes, its FLOPs are not
+    counted either.
+    """
+    rows = np.flatnonzero((parts["category"] == "custom-call") & (parts["bytes"] == 0))
     columns = ("flops", "normalized_flops", "bytes", "memory_bytes")
-    values = {name: made[name].to_numpy(np.float64, copy=True) for name in (*columns, "xprof_runs")}
+    values = {
+        name: parts[name].to_numpy(np.float64, copy=True) for name in (*columns, "xprof_runs")
+    }
     keys = zip(
-        *(made[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")), strict=True
+        *(parts[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")),
+        strict=True,
     )
     for row, (host, program, name, runs) in zip(rows.tolist(), keys, strict=True):
-        cost = out.programs.cost(host, program, name)
+        cost = activity.programs.cost(host, program, name)
         for column in columns:
             values[column][row] = np.nan if cost is None else getattr(cost, column) * runs
         values["xprof_runs"][row] = 0.0
     for column, counted in values.items():
-        made[column] = counted
+        parts[column] = counted
 
 
 def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:
-    """By name the bytes that a run moved in each memory: what stands there by memory; NaN where
-    nothing stands there.
+    """Bytes that a run of each name moved per memory; NaN if not stated.
 
     Source: OpMetrics.MemoryAccessed of XProf's op_metrics.proto (operation_type, memory_space,
     bytes_accessed), the content of `memory_access_breakdown`.
     """
-    known = trace.name_args.get("memory_access_breakdown", {})
+    breakdowns = trace.name_args.get("memory_access_breakdown", {})
     columns = (
         "memory_bytes",
         *(f"{memory}_{way}" for memory in _ON_CHIP.values() for way in ("read", "write")),
     )
-    out = {column: np.full(len(seen), np.nan) for column in columns}
+    bytes_by_column = {column: np.full(len(seen), np.nan) for column in columns}
     for i, code in enumerate(seen.tolist()):
-        data = known.get(code)
+        data = breakdowns.get(code)
         if not isinstance(data, bytes):
             continue
         sums = dict.fromkeys(columns, 0.0)
         try:
             for number, kind, start, end in wire.fields(data, 0, len(data)):
                 if number == 1 and kind == wire.LENGTH:
-                    fields = {
-                        key: value
-                        for key, form, value, _ in wire.fields(data, start, end, 1)
-                        if form == wire.VARINT
-                    }
-                    space, way = fields.get(2, 0), "write" if fields.get(1, 0) == _WRITE else "read"
-                    column = (
-                        "memory_bytes"
-                        if space == _MAIN_MEMORY
-                        else f"{_ON_CHIP.get(space, '')}_{way}"
-                    )
+                    column, size = _accessed(data, start, end)
                     if column in sums:
-                        sums[column] += fields.get(3, 0)
+                        sums[column] += size
         except ReadError:
             continue
         for column, moved in sums.items():
-            out[column][i] = moved
-    return out
+            bytes_by_column[column][i] = moved
+    return bytes_by_column
 
 
-def _stated(
+def _accessed(data: bytes, start: int, end: int) -> tuple[str, int]:
+    """The column of a MemoryAccessed message, and its bytes."""
+    fields: dict[int, int] = {}
+    for number, kind, value, _ in wire.fields(data, start, end, 1):
+        if kind == wire.VARINT:
+            fields[number] = value
+    size, space = fields.get(3, 0), fields.get(2, 0)
+    if space == _MAIN_MEMORY:
+        return "memory_bytes", size
+    way = "write" if fields.get(1, 0) == _WRITE else "read"
+    return f"{_ON_CHIP.get(space, '')}_{way}", size
+
+
+def _per_run(
     trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s, *, of_events: bool = True
 ) -> npt.NDArray[np.float64]:
-    """A number of each run: what the event states itself, as custom calls do, else what stands with
-    its name; NaN for neither.
-    """
-    known = trace.name_args.get(stat, {})
-    each = [known.get(code) for code in seen.tolist()]
+    """A number per run: stated by the event (custom calls), else with its name; else NaN."""
+    of_name = trace.name_args.get(stat, {})
+    each = [of_name.get(code) for code in seen.tolist()]
     values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
     column = trace.args.get(stat)
     if column is not None and of_events:
-        own = np.full(len(trace.events), np.nan)
-        own[column.event] = column.floats()
-        values = np.where(np.isnan(own[rows]), values, own[rows])
+        of_event = np.full(len(trace.events), np.nan)
+        of_event[column.event] = column.floats()
+        values = np.where(np.isnan(of_event[rows]), values, of_event[rows])
     return np.asarray(values, np.float64)
 
 
@@ -260,11 +272,9 @@ def _framework_op(trace: Trace, code: int) -> OpName | None:
 
 
 def _hlo_name(trace: Trace, code: int) -> str:
-    """The op's name in its program: the short name of the event, else the left side of its
-    expression.
-    """
+    """The op's name in its program: short name of the event, or left side of its expression."""
     full, short = str(trace.names[code]), str(trace.display[code])
     if short and short != full:
         return short
-    found = _EXPRESSION.match(full)
-    return found.group(1) if found else full
+    match = _EXPRESSION.match(full)
+    return match.group(1) if match else full

@@ -1,4 +1,4 @@
-"""What the ops of TPU cores count for in the step breakdown: the `XLA Ops` line, by self time."""
+"""The step breakdown of TPU cores: ops of the `XLA Ops` line, by self time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nbprof.activity.tables import Work, marked
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.dialects.xplane.work_spans import classified
 
 OPS = "XLA Ops"
 _NUMBER = re.compile(r"(\.\d+)+\Z")
@@ -32,31 +33,26 @@ _HOST_MEMORY = "S(5)"
 _HALF = re.compile(r"\b(bf16|f16)\[|half|bfloat16|float16")
 
 
-def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
-    """Spans of the ops of TPU cores by step class; an op counts where no op within it runs. `group`
-    is the step of each event (-1).
-    """
+def core_work(placed: Placed, group: Int32s) -> Work:
+    """Spans of ops of TPU cores by step class, without inner ops; `group` is the step (-1)."""
     trace = placed.trace
     events, lanes = trace.events, trace.lanes
-    core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
+    core = xplane_tpu.is_core(trace)
     if not core.any():
-        return Work.empty().frame()
+        return Work.empty()
     of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
     rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.misplaced)
-    at, start, end = self_spans(trace, rows)
-    code, seen = pd.factorize(events.name[at])
-    table = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
-    out = (
-        marked(events, at, placed.host, group, placed.device)
-        .frame()
-        .assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
-    )
-    return out.assign(start=start, end=end)
+    owner, start, end = self_spans(trace, rows)
+    code, seen = pd.factorize(events.name[owner])
+    if not len(seen):
+        return Work.empty()
+    classes = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
+    spans = marked(events, owner, placed.host, group, placed.device)
+    return classified(spans, classes[code]).with_(start=start, end=end)
 
 
 def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Where events run without those directly in them: (event, start, end), several pieces for an
-    event with others in it.
+    """Intervals of events without their direct children: (event, start, end), several per event.
 
     Parameters
     ----------
@@ -76,18 +72,16 @@ def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     reached = np.where(first, events.start[above], np.append(0, end[child[:-1]])[: len(child)])
     has_child = np.zeros(len(events), np.bool_)
     has_child[above] = True
-    whole = ~has_child[rows]
-    event = np.concatenate([rows[whole], above, above[last]])
-    low = np.concatenate([start[whole], reached, end[child[last]]])
-    high = np.concatenate([end[whole], start[child], events.end[above[last]]])
+    innermost = ~has_child[rows]
+    event = np.concatenate([rows[innermost], above, above[last]])
+    low = np.concatenate([start[innermost], reached, end[child[last]]])
+    high = np.concatenate([end[innermost], start[child], events.end[above[last]]])
     keep = high > low
     return event[keep], low[keep], high[keep]
 
 
 def kinds_of(trace: Trace, code: int) -> tuple[str, tuple[str, str]]:
-    """The expression of an op, and what it is by its name in the program and by its category, in
-    small letters.
-    """
+    """The expression of an op, and its name and category in lower case."""
     full, short = str(trace.names[code]), str(trace.display[code])
     name = (short if short and short != full else full.partition(" = ")[0]).lstrip("%").lower()
     return full, (
@@ -122,8 +116,7 @@ def classify(trace: Trace, code: int) -> int:
 
 
 def copied(expression: str) -> int:
-    """The step class of a copy: from the host's memory, to it, or within the device. The first
-    shape is where to, the second where from.
+    """The step class of a copy by the memories of its first (to) and second (from) shape.
 
     That holds for ``dest copy(src)``, ``(dest, src, context) copy-start(src)`` and ``dest
     copy-done((dest, src, context))``.
@@ -131,9 +124,9 @@ def copied(expression: str) -> int:
     shapes = _SHAPE.findall(expression)
     if "copy-done(" in expression:
         shapes = shapes[1:]
-    to, origin = (
-        (_HOST_MEMORY in shape for shape in shapes[:2]) if len(shapes) > 1 else (False, False)
-    )
+    if len(shapes) < 2:
+        return act.DEVICE_TO_DEVICE
+    to, origin = (_HOST_MEMORY in shape for shape in shapes[:2])
     if to == origin:
         return act.DEVICE_TO_DEVICE
     return act.DEVICE_TO_HOST if to else act.HOST_TO_DEVICE

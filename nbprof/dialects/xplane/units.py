@@ -1,5 +1,4 @@
-"""The unit of a recording in which no program marks a step and no compiled program repeats:
-iterations, repeats, or the recording.
+"""The unit of a recording without steps and repeating programs: iterations, repeats, or all.
 
 In this order: iterations of the loop of a recorded cell; calls of one compiled function, if the
 calls between their begins repeat; the repeating sequence of kernels of the busiest stream; that of
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Work
 from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
@@ -42,9 +42,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True)
 class Found:
-    """The units of one host: what they are, the event that begins each, and their begin and end in
-    ps.
-    """
+    """The units of one host: kind, first event, begin and end (ps)."""
 
     kind: str
     how: str
@@ -57,8 +55,7 @@ class Found:
 def find(
     trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
 ) -> tuple[ProgramSteps | None, Unit]:
-    """The units of all hosts with work, as steps that are found by time, and what they are; None
-    where there is no work.
+    """The units of all hosts with work as steps, and their kind; None without work.
 
     Of several hosts they are their recordings.
 
@@ -81,9 +78,9 @@ def find(
     if len(by_host) == 1:
         [(number, rows)] = by_host.items()
         for search in searches:
-            found = search(trace, rows, lane_kind)
-            if found is not None and _covers(trace, rows, found):
-                return _steps(groups, host, {number: found}), _unit(found)
+            candidate = search(trace, rows, lane_kind)
+            if candidate is not None and _covers(trace, rows, candidate):
+                return _steps(groups, host, {number: candidate}), _unit(candidate)
     recordings = {number: _recording(trace, rows) for number, rows in by_host.items()}
     how = (
         f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
@@ -106,71 +103,69 @@ def of_iterations(trace: Trace, groups: Groups, iterations: Placed) -> ProgramSt
     return ProgramSteps(pd.DataFrame(columns), complete=True)
 
 
-def waits(steps: ProgramSteps, iterations: Placed) -> pd.DataFrame:
+def waits(steps: ProgramSteps, iterations: Placed) -> Work:
     """Rows of the `work` table: the time that iterations wait for their items."""
     table = steps.table
-    spans = {
-        "event": table["event"],
-        "host": table["host"],
-        "group": table["group"],
-        "start": iterations.start,
-        "end": iterations.item,
-    }
-    return pd.DataFrame(spans).assign(device=-1, cls=act.HOST_WAIT_INPUT)
+    return Work(
+        event=table["event"],
+        host=table["host"],
+        group=table["group"],
+        device=-1,
+        start=iterations.start,
+        end=iterations.item,
+        cls=act.HOST_WAIT_INPUT,
+    )
 
 
-def _covers(trace: Trace, rows: Int64s, found: Found) -> bool:
-    """Whether units take most of the time in which a host worked."""
+def _covers(trace: Trace, rows: Int64s, units: Found) -> bool:
+    """True if units take most of the time in which a host worked."""
     events = trace.events
     recorded = events.end[rows].max() - events.start[rows].min()
-    return bool((found.end - found.begin).sum() >= repeats.MOST_OF * recorded)
+    return bool((units.end - units.begin).sum() >= repeats.MOST_OF * recorded)
 
 
 def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
-    """What the program did on devices and threads of the host."""
+    """Events of the program on devices and threads of the host."""
     events = trace.events
     of_lane = np.isin(lane_kind, ("device", "host"))
     left_out = starting(heads(trace.names), *_PROFILER)
-    aside = (
-        trace.lanes["aside"].to_numpy(np.bool_)
-        if "aside" in trace.lanes
-        else np.zeros(len(trace.lanes), np.bool_)
-    )
+    aside = np.zeros(len(trace.lanes), np.bool_)
+    if "aside" in trace.lanes:
+        aside = trace.lanes["aside"].to_numpy(np.bool_)
     return np.flatnonzero((of_lane & ~aside)[events.lane] & ~left_out[events.name])
 
 
-def _steps(groups: Groups, host: npt.NDArray[np.integer], found: dict[int, Found]) -> ProgramSteps:
+def _steps(groups: Groups, host: npt.NDArray[np.integer], units: dict[int, Found]) -> ProgramSteps:
     tables = []
-    for number, one in found.items():
+    for number, host_units in units.items():
         above = int(groups.group[host == number].max(initial=-1)) + 1
-        count = len(one.begin)
-        names = (
-            [RECORDING]
-            if one.kind == RECORDING
-            else [f"{one.kind} {index}" for index in range(count)]
-        )
+        count = len(host_units.begin)
+        if host_units.kind == RECORDING:
+            names = [RECORDING]
+        else:
+            names = [f"{host_units.kind} {index}" for index in range(count)]
         group = above + np.arange(count)
         columns = {
             "host": number,
             "group": group,
-            "event": one.event,
-            "begin": one.begin,
-            "end": one.end,
+            "event": host_units.event,
+            "begin": host_units.begin,
+            "end": host_units.end,
             "name": names,
         }
         tables.append(pd.DataFrame(columns))
     return ProgramSteps(pd.concat(tables, ignore_index=True), complete=True)
 
 
-def _unit(found: Found) -> Unit:
-    if found.agreement is None:
-        return Unit(found.kind, f"No steps are marked. The {found.how}. {CHOOSE}")
-    share = f"{100 * found.agreement:.0f}%"
+def _unit(units: Found) -> Unit:
+    if units.agreement is None:
+        return Unit(units.kind, f"No steps are marked. The {units.how}. {CHOOSE}")
+    share = f"{100 * units.agreement:.0f}%"
     how = (
-        f"No steps are marked. The {found.how}: an estimate that fits {share} of the events."
+        f"No steps are marked. The {units.how}: an estimate that fits {share} of the events."
         f" {CHOOSE}"
     )
-    return Unit(found.kind, how, found.agreement)
+    return Unit(units.kind, how, units.agreement)
 
 
 def _recording(trace: Trace, rows: Int64s) -> Found:
@@ -224,52 +219,49 @@ def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]
 
 
 def _signatures(trace: Trace, rows: Int64s) -> Int64s:
-    """A code for each event by its name and those of the first events in it: wrappers of all ops
-    have the same name.
-    """
+    """A code per event by its name and its first children's: wrappers of all ops share a name."""
     events = trace.events
     code = events.name[rows].astype(np.int64)
     inner = rows
     for _ in range(_DEEPEST):
         child = np.minimum(inner + 1, len(events) - 1)
-        inside = events.parent[child] == inner
-        inner = np.where(inside, child, inner)
-        name = np.where(inside, events.name[child].astype(np.int64) + 1, 0)
+        in_inner = events.parent[child] == inner
+        inner = np.where(in_inner, child, inner)
+        name = np.where(in_inner, events.name[child].astype(np.int64) + 1, 0)
         code = np.unique(code * (len(trace.names) + 1) + name, return_inverse=True)[1].reshape(-1)
     return code
 
 
 def _by_thread(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
-    """The repeating sequence of outermost events of the thread that is in events for the
-    longest.
-    """
+    """The repeating sequence of outermost events of the busiest thread."""
     events = trace.events
     outer = rows[(lane_kind == "host")[events.lane[rows]] & (events.parent[rows] < 0)]
     python = (
         trace.lanes["thread"].astype(str).str.startswith("python").to_numpy()[events.lane[outer]]
     )
     if int(python.sum()) >= repeats.FEWEST:
-        # What the program asks for; threads of a pool run pieces of it.
+        # Calls of the program; threads of a pool run pieces of them.
         outer = outer[python]
     return _repeating(trace, outer, "event", "thread")
 
 
-def _repeating(trace: Trace, rows: Int64s, what: str, lane: str) -> Found | None:
+def _repeating(trace: Trace, rows: Int64s, event_kind: str, lane: str) -> Found | None:
     events = trace.events
     rows = rows[events.duration[rows] > 0]
     if not len(rows):
         return None
     rows = repeats.on_busiest_lane(events, rows)
-    found = repeats.find(_signatures(trace, rows))
-    if found is None:
+    repeated = repeats.find(_signatures(trace, rows))
+    if repeated is None:
         return None
-    first = rows[found.first]
+    first = rows[repeated.first]
     begin = events.start[first]
-    end = np.append(begin[1:], events.end[rows[found.end - 1]])
+    end = np.append(begin[1:], events.end[rows[repeated.end - 1]])
     if (end <= begin).any():
         return None
-    sequence = (
-        f"a single {what}" if found.length == 1 else f"the sequence of {found.length:,} {what}s"
-    )
+    if repeated.length == 1:
+        sequence = f"a single {event_kind}"
+    else:
+        sequence = f"the sequence of {repeated.length:,} {event_kind}s"
     how = f"{len(first):,} iterations are repeats of {sequence} on the busiest {lane}"
-    return Found(ITERATION, how, found.agreement, first, begin, end)
+    return Found(ITERATION, how, repeated.agreement, first, begin, end)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,7 @@ from nbprof.dialects.xplane.host_ops import (
 from nbprof.dialects.xplane.memory import allocations, has_allocations
 from nbprof.dialects.xplane.named_ranges import ranges
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.display import wording
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import JAX, TENSORFLOW, UNKNOWN
 from nbprof.hlo.programs import Programs
@@ -75,70 +77,72 @@ _NO_STEPS_OF_TPU = (
 
 
 def interpret(trace: Trace) -> act.Activity:
-    """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is
-    first asked for.
+    """The activity of one profile; fills the kinds of `trace.lanes`.
+
+    Each table is computed when it is first asked for.
     """
     _name_lanes(trace)
     activity = act.Activity(hosts=trace.hosts)
     # The activity holds what makes its tables. Held by that in turn, it would stay in memory, and
     # the trace with it, until Python looks for circles: for minutes.
-    out: act.Activity = weakref.proxy(activity)
-    gpus = devices(trace, out)
+    tables: act.Activity = weakref.proxy(activity)
+    gpus = devices(trace, tables)
     placed = Placed(trace, gpus)
     mended = corrupt.mend(placed)
-    out.xprof = True
-    out.has_device = bool(gpus) or bool(xplane_tpu_ops.core_planes(trace))
+    tables.xprof = True
+    tables.has_device = bool(gpus) or bool(xplane_tpu_ops.core_planes(trace))
     with_ops = trace.lanes.loc[
         (trace.lanes["kind"] == "host") & (trace.lanes["events"] > 0), "host"
     ].unique()
-    out.set_hosts_with_ops(trace.hosts.index(str(host)) for host in with_ops)
+    tables.set_hosts_with_ops(trace.hosts.index(str(host)) for host in with_ops)
     if gpus:
-        device_activity(placed, out)
+        device_activity(placed, tables)
     elif xplane_tpu_ops.core_planes(trace):
-        out.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, out))
-        out.later("programs", lambda: Programs(trace.modules, trace.hosts))
-        out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
+        tables.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, tables))
+        tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
+        tables.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     else:
-        out.later("programs", lambda: Programs(trace.modules, trace.hosts))
-        out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
-    out.later(
-        ("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out)
+        tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
+        tables.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, tables))
+    tables.later(
+        ("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, tables)
     )
-    out.later("unit", lambda: placed.unit)
-    out.later("xprof_markers", lambda: xplane_steps.marks(placed, out))
-    out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
-    out.later(
-        "reads_infeed", lambda: bool((out.core_spans.kind == act.CORE_KINDS.index("infeed")).any())
+    tables.later("unit", lambda: placed.unit)
+    tables.later("xprof_markers", lambda: xplane_steps.marks(placed, tables))
+    tables.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
+    tables.later(
+        "reads_infeed",
+        lambda: bool((tables.core_spans.kind == act.CORE_KINDS.index("infeed")).any()),
     )
-    out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
-    out.later("core_markers", lambda: xplane_steps.core_markers(placed))
-    out.later("work", lambda: xplane_steps.work(placed, out))
-    out.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, out))
-    out.later("host_ops", lambda: with_stages(placed, out, host_ops(placed, out)))
-    out.later("eager_calls", lambda: eager_calls(placed, out))
-    out.later("eager_runs", lambda: eager_runs(placed, out))
-    out.later("tagged_calls", lambda: tagged_calls(placed, out))
-    out.later("iterators", lambda: xplane_iterators.iterators(placed, out))
-    out.later("iterator_links", lambda: xplane_iterators.links(placed))
-    out.later("iterator_params", lambda: xplane_iterators.params(placed))
-    out.later("iterator_functions", lambda: xplane_iterators.functions(placed, out))
-    out.later("functions", lambda: functions(placed, out))
-    out.later("environment", lambda: environment(trace))
-    out.later("allocations", lambda: allocations(placed, out))
-    out.later("framework", lambda: _framework(placed))
-    out.later("name_category", lambda: _name_categories(trace))
-    out.later("missing", lambda: _missing(placed, out))
-    out.later("launches", lambda: launches(placed, out))
-    out.later("ranges", lambda: ranges(placed, out))
-    out.later("traits", lambda: _traits(placed))
-    out.later(
+    tables.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
+    tables.later("core_markers", lambda: xplane_steps.core_markers(placed))
+    tables.later("work", lambda: xplane_steps.work(placed, tables))
+    tables.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, tables))
+    tables.later("host_ops", lambda: with_stages(placed, tables, host_ops(placed, tables)))
+    tables.later("eager_calls", lambda: eager_calls(placed, tables))
+    tables.later("eager_runs", lambda: eager_runs(placed, tables))
+    tables.later("tagged_calls", lambda: tagged_calls(placed, tables))
+    tables.later("iterators", lambda: xplane_iterators.iterators(placed, tables))
+    tables.later("iterator_links", lambda: xplane_iterators.links(placed))
+    tables.later("iterator_params", lambda: xplane_iterators.params(placed))
+    tables.later("iterator_functions", lambda: xplane_iterators.functions(placed, tables))
+    tables.later("functions", lambda: functions(placed, tables))
+    tables.later("environment", lambda: environment(trace))
+    tables.later("allocations", lambda: allocations(placed, tables))
+    tables.later("framework", lambda: _framework(placed))
+    tables.later("name_category", lambda: _name_categories(trace))
+    tables.later("missing", lambda: _missing(placed, tables))
+    tables.later("launches", lambda: launches(placed, tables))
+    tables.later("ranges", lambda: ranges(placed, tables))
+    tables.later("traits", lambda: _traits(placed))
+    tables.later(
         "notes",
         lambda: [
             *_unit_notes(placed),
             *mended,
-            *notes(placed, out),
-            *xplane_steps.notes(placed, out),
-            *eager_notes(out),
+            *notes(placed, tables),
+            *xplane_steps.notes(placed, tables),
+            *eager_notes(tables),
         ],
     )
     return activity
@@ -155,74 +159,84 @@ def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
     return np.asarray(low | high, np.bool_)
 
 
+class _Lane(NamedTuple):
+    """The columns of a lane; lanes are drawn in ascending `order`."""
+
+    kind: str
+    device: int
+    process: str
+    thread: str
+    note: str
+    order: tuple[int, ...]
+
+
 def _name_lanes(trace: Trace) -> None:
+    """Fills `kind device process thread note order plane_name` of the lanes."""
     if not len(trace.lanes):
         return
     _split(trace)
     lanes = trace.lanes
     row = lanes["row"].tolist() if "row" in lanes else list(range(len(lanes)))
-    around_it = [at != i for i, at in enumerate(row)]
-    raw = lanes["process"].to_numpy()
+    is_around = [row_index != i for i, row_index in enumerate(row)]
+    planes = lanes["process"].to_numpy()
     thread = lanes["thread"].astype(str)
     by_id = _is_derived(lanes["line_id"].to_numpy(np.int64))
     derived = by_id | thread.str.partition(" - from #")[0].isin(_DERIVED_NAMES).to_numpy()
-    kinds, devices, processes, notes, order = [], [], [], [], []
-    names = []
-    # Lists: of a series each value is looked up anew.
+    # Lists: each look-up of a value in a series is slow.
     texts, line_ids = thread.tolist(), lanes["line_id"].tolist()
-    for i, plane in enumerate(raw.tolist()):
-        found = _DEVICE.match(str(plane))
-        text = texts[i]
-        note = ""
-        if found or str(plane).startswith("#Chip"):
-            device = int(found.group(2) or 0) if found else 0
-            # Beside its cores a TPU has planes of helpers (SparseCore), with steps of their own.
-            helper = found.group(3) if found else ""
-            of_steps = text.partition(" - from #")[0] == "Steps" or line_ids[i] in (
-                STEPS_LINE,
-                DERIVED_FIRST,
-            )
-            kind = (
-                "steps"
-                if of_steps and found and not helper
-                else "derived"
-                if derived[i]
-                else "device"
-            )
-            process = f"{found.group(1)} {device}{helper}" if found else str(plane)
-            stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
-            if stream:
-                text, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
-            rank = (0, device, 0 if kind == "steps" else 1 if kind == "derived" else 2, i, i)
+    rows = []
+    for i, plane in enumerate(map(str, planes.tolist())):
+        if _DEVICE.match(plane) or plane.startswith("#Chip"):
+            lane = _device_lane(plane, texts[i], line_ids[i], bool(derived[i]), i)
         else:
-            # Lines that a profiler made of others say the same again.
-            device, kind = -1, "derived" if by_id[i] or around_it[i] else "host"
-            note = around.NOTE if around_it[i] else ""
-            process = "Host" if str(plane) == "/host:CPU" else str(plane)
-            text = re.sub(r"/-?\d{6,}\Z", "", text)
-            rank = (
-                1 if process == "Host" else 2,
-                0,
-                0 if text.startswith("python") else 1,
-                row[i],
-                i,
-            )
-        kinds.append(kind)
-        devices.append(device)
-        processes.append(process)
+            lane = _host_lane(plane, texts[i], bool(by_id[i]), is_around[i], (row[i], i))
+        # A larger number is not the number of a thread, but a hash.
         number = line_ids[i]
-        # What is larger is no number of a thread, but a hash that says nothing.
-        names.append(text or (f"thread {number}" if 0 <= number < 1 << 31 else "thread"))
-        notes.append(note)
-        order.append(rank)
-    lanes["kind"], lanes["device"], lanes["note"] = kinds, devices, notes
-    lanes["plane_name"] = raw
-    lanes["process"] = processes
-    recorded = ~np.array(around_it, np.bool_)
-    threads = _unique_threads(pd.Series(names)[recorded], lanes[recorded])
-    lanes["thread"] = [threads[at] for at in row]
-    place = {i: n for n, i in enumerate(sorted(range(len(order)), key=order.__getitem__))}
-    lanes["order"] = [place[i] for i in range(len(order))]
+        unnamed = f"thread {number}" if 0 <= number < 1 << 31 else "thread"
+        rows.append(lane._replace(thread=lane.thread or unnamed))
+    lanes["kind"] = [lane.kind for lane in rows]
+    lanes["device"] = [lane.device for lane in rows]
+    lanes["note"] = [lane.note for lane in rows]
+    lanes["plane_name"] = planes
+    lanes["process"] = [lane.process for lane in rows]
+    recorded = ~np.array(is_around, np.bool_)
+    names = pd.Series([lane.thread for lane in rows])
+    threads = _unique_threads(names[recorded], lanes[recorded])
+    lanes["thread"] = [threads[row_index] for row_index in row]
+    position = np.empty(len(rows), np.int64)
+    position[sorted(range(len(rows)), key=lambda i: rows[i].order)] = np.arange(len(rows))
+    lanes["order"] = position.tolist()
+
+
+def _device_lane(plane: str, line: str, line_id: int, derived: bool, i: int) -> _Lane:
+    """The columns of lane `i`, a line of a device plane."""
+    match = _DEVICE.match(plane)
+    device, process, helper = 0, plane, ""
+    if match:
+        # Besides its cores a TPU has planes of helpers (SparseCore), with separate steps.
+        device, helper = int(match.group(2) or 0), match.group(3)
+        process = f"{match.group(1)} {device}{helper}"
+    kind = "derived" if derived else "device"
+    of_steps = line.partition(" - from #")[0] == "Steps" or line_id in (STEPS_LINE, DERIVED_FIRST)
+    if of_steps and match and not helper:
+        kind = "steps"
+    note = ""
+    stream = re.match(r"Stream #(\d+)\((.*)\)\Z", line)
+    if stream:
+        line, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
+    order = (0, device, ("steps", "derived", "device").index(kind), i, i)
+    return _Lane(kind, device, process, line, note, order)
+
+
+def _host_lane(
+    plane: str, line: str, derived: bool, is_around: bool, order: tuple[int, int]
+) -> _Lane:
+    """The columns of a line of a host plane; derived lines repeat events of others."""
+    kind = "derived" if derived or is_around else "host"
+    process = "Host" if plane == "/host:CPU" else plane
+    line = re.sub(r"/-?\d{6,}\Z", "", line)
+    rank = (1 if process == "Host" else 2, 0, 0 if line.startswith("python") else 1)
+    return _Lane(kind, -1, process, line, around.NOTE if is_around else "", (*rank, *order))
 
 
 def _split(trace: Trace) -> None:
@@ -283,21 +297,19 @@ def _framework(placed: Placed) -> Framework:
 
 
 def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
-    """By name code: the step-time category whose colour a slice of that name takes in the trace (0:
-    none).
-    """
+    """By name code: the step-time category whose colour its slices have in the trace (0: none)."""
     index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
-    out = np.zeros(len(trace.names), np.uint8)
+    category = np.zeros(len(trace.names), np.uint8)
     for code, name in enumerate(trace.names):
         upper = name[:16].upper()
         if upper.startswith("ITERATORGETNEXT") or name in act.WAITS_FOR_ITEMS:
-            out[code] = index["input"]
+            category[code] = index["input"]
         elif (copied := copies.CLASS.get(copies.kind(name))) is not None or copies.blit(name):
-            out[code] = index[
+            category[code] = index[
                 act.CATEGORY_OF_CLASS[act.DEVICE_TO_DEVICE if copied is None else copied]
             ]
         elif upper.startswith(("NCCL", "RCCL")):
-            out[code] = index["device_collectives"]
+            category[code] = index["device_collectives"]
         elif name.startswith(
             (
                 "cuLaunch",
@@ -308,48 +320,50 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
                 "cuGraphLaunch",
             )
         ):
-            out[code] = index["kernel_launch"]
+            category[code] = index["kernel_launch"]
         elif name.startswith(COMPILES):
-            out[code] = index["compile"]
-    return out
+            category[code] = index["compile"]
+    return category
 
 
-def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
+def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
     """A sentence for each kind of data that this profile lacks, by view."""
     missing: dict[str, str] = {}
     if lost := _lost_kernels(placed):
-        launched = f"{lost:,} {'launch was' if lost == 1 else 'launches were'}"
+        launched = wording.plural(lost, "launch was", "launches were")
         missing["kernels"] = (
             f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
         )
-    elif not (out.devices["kind"] == "GPU").any():
-        other = ", ".join(sorted(set(out.devices["kind"].astype(str))))
+    elif not (activity.devices["kind"] == "GPU").any():
         missing["kernels"] = (
-            f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
-            if other
-            else (
-                "This profile has no GPU plane: the run used only the CPU, or the GPU was not"
-                " traced."
-            )
+            "This profile has no GPU plane: the run used only the CPU, or the GPU was not traced."
         )
-    elif not len(out.kernels):
+        other = ", ".join(sorted(set(activity.devices["kind"].astype(str))))
+        if other:
+            missing["kernels"] = (
+                f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
+            )
+    elif not len(activity.kernels):
         missing["kernels"] = (
             "This profile names a device, but no kernels with launch details were recorded on it."
         )
-    # A run of an eager op is no step that a program marked.
-    eager = not (out.markers.device >= 0).any() and all(
-        name.startswith("EagerKernelExecute ") for name in out.group_names.values()
+    # Runs of eager ops are not steps that a program marked.
+    eager = not (activity.markers.device >= 0).any() and all(
+        name.startswith("EagerKernelExecute ") for name in activity.group_names.values()
     )
-    if not len(out.markers) or eager:
-        on_tpu = (out.devices["kind"] == "TPU").any()
-        missing["steps"] = _NO_STEPS_OF_TPU if on_tpu else out.framework.words.no_steps or _NO_STEPS
+    if not len(activity.markers) or eager:
+        on_tpu = (activity.devices["kind"] == "TPU").any()
+        if on_tpu:
+            missing["steps"] = _NO_STEPS_OF_TPU
+        else:
+            missing["steps"] = activity.framework.words.no_steps or _NO_STEPS
     # Asked of the events, so that the table need not be made for it.
     if not has_allocations(placed):
         missing["memory"] = (
             "This profile has no allocator events. TensorFlow records those of its GPU allocator,"
             " and on the CPU only large ones; XLA programs allocate once, ahead of time."
         )
-    if not len(out.iterators):
+    if not len(activity.iterators):
         missing["input"] = _no_tf_data(set(map(str, placed.trace.names)))
     return missing
 
@@ -362,10 +376,7 @@ def _no_tf_data(names: set[str]) -> str:
             " input pipeline."
         )
     if act.NEXT_BATCH in names:
-        return (
-            "The input comes from what the loop of Keras was given, not from tf.data: see the input"
-            " pipeline."
-        )
+        return "The input of the Keras loop does not come from tf.data: see the input pipeline."
     return (
         "This profile has no calls of tf.data iterators: the input does not come from a tf.data"
         " pipeline, or it ran before the capture."
@@ -380,9 +391,7 @@ _LOST = (
 
 
 def _lost_kernels(placed: Placed) -> int:
-    """How many kernels and graphs were launched if nothing was recorded on a GPU; 0 if anything
-    was.
-    """
+    """Number of launched kernels and graphs if nothing was recorded on a GPU; else 0."""
     if placed.on_gpu.any():
         return 0
     launched = placed.named(*"ch")
@@ -392,18 +401,16 @@ def _lost_kernels(placed: Placed) -> int:
 
 
 def _traits(placed: Placed) -> set[str]:
-    found = {act.PYTHON_CALLS} if "aside" in placed.trace.lanes else set()
+    traits = {act.PYTHON_CALLS} if "aside" in placed.trace.lanes else set()
     if placed.waits_of_iterations:
-        found.add(act.WAITS)
+        traits.add(act.WAITS)
     if _lost_kernels(placed):
-        found.add(act.LOST_KERNELS)
-    return found
+        traits.add(act.LOST_KERNELS)
+    return traits
 
 
-def launches(placed: Placed, out: act.Activity) -> Launches:
-    """Calls on a host that carry a correlation id, with the device event that has the same and the
-    op around them.
-    """
+def launches(placed: Placed, activity: act.Activity) -> Launches:
+    """Calls on a host with a correlation id, their device event, and the op around them."""
     trace, host = placed.trace, placed.host
     events = trace.events
     correlation = trace.arg("correlation_id", 0)
@@ -415,14 +422,14 @@ def launches(placed: Placed, out: act.Activity) -> Launches:
         work,
         [correlation[work], host[work].astype(np.int64)],
     )
-    found = np.zeros(len(events), np.bool_)
-    found[up] = True
-    lost = calls[~found[calls]]
+    answered = np.zeros(len(events), np.bool_)
+    answered[up] = True
+    lost = calls[~answered[calls]]
     event = np.concatenate([up, lost])
     target = np.concatenate([down, np.full(len(lost), -1, np.int64)])
     order = np.lexsort((target, event))
     is_op = np.zeros(len(events) + 1, np.bool_)
-    is_op[out.host_ops.event] = True
+    is_op[activity.host_ops.event] = True
     op = event.copy()
     # Outwards from each call to the first op around it.
     open_ = np.flatnonzero(~is_op[op])
@@ -436,26 +443,24 @@ def launches(placed: Placed, out: act.Activity) -> Launches:
 _STARTS_WORK = re.compile(r"(cu|cuda|hip|Mod|hipMod)\w*(Launch|Memcpy|Memset)", re.IGNORECASE)
 
 
-def notes(placed: Placed, out: act.Activity) -> list[Note]:
-    """What looks wrong: for the receipt."""
+def notes(placed: Placed, activity: act.Activity) -> list[Note]:
+    """Notes for the receipt on everything that looks wrong."""
     trace = placed.trace
-    found: list[Note] = []
+    lines: list[Note] = []
     if lost := _lost_kernels(placed):
-        launched = (
-            f"{lost:,} {'launch was' if lost == 1 else 'launches were'} recorded, but no kernel"
-        )
-        found.append(Note("warning", f"{launched}, so what the device did is unknown: {_LOST}"))
-    elif out.has_device:
+        launched = f"{wording.plural(lost, 'launch was', 'launches were')} recorded, but no kernel"
+        lines.append(Note("warning", f"{launched}, so what the device did is unknown: {_LOST}"))
+    elif activity.has_device:
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
             starts[code] = bool(_STARTS_WORK.match(trace.names[code]))
-        calls = out.launches.frame()
-        found += sanity.lost_launches(
+        calls = activity.launches.frame()
+        lines += sanity.lost_launches(
             calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]]
         )
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
         is_launched = np.zeros(len(trace.events) + 1, np.bool_)
         is_launched[calls["target"].to_numpy(np.int64)] = True
-        found += sanity.unlaunched(int((~is_launched[work]).sum()), len(work))
-        found += sanity.overlaps(trace, ("device",), "device event")
-    return found
+        lines += sanity.unlaunched(int((~is_launched[work]).sum()), len(work))
+        lines += sanity.overlaps(trace, ("device",), "device event")
+    return lines
