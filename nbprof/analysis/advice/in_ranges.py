@@ -26,7 +26,9 @@ PLACE_OF_RULE = {
         "input",
     ),
 }
-"""The kind of time that a finding is about, by rule: one of `nbprof.analysis.ranges.threads.PLACES`."""
+"""The kind of time that a finding is about, by rule: one of
+`nbprof.analysis.ranges.threads.PLACES`.
+"""
 LEAST = 0.5
 """The part of that time that a range must have to be named."""
 
