@@ -27,9 +27,7 @@ from nbprof.cli.progress import shown
 )
 @source.redacted
 def command(against: str | None, tokens: int, redact: bool, **options: Any) -> None:
-    """What matters most, as Markdown for a language model; each figure with the call that gives
-    it.
-    """
+    """What matters most, as Markdown for a language model; each figure with its call."""
     with shown() as tell:
         profile = source.opened(tell, **options)
         from nbprof.profiles.brief import brief

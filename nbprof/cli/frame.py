@@ -71,9 +71,7 @@ def command(
     target: Path | None,
     **options: Any,
 ) -> None:
-    """Print a frame by its name, such as kernels.by_name; without a name, list those that the
-    profile has.
-    """
+    """Print a frame by its name, such as kernels.by_name; without a name, list all."""
     condition, sort, columns = options.pop("where"), options.pop("sort"), options.pop("columns")
     with shown() as tell:
         from nbprof.profiles import named

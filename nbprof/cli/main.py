@@ -24,14 +24,8 @@ from nbprof.core.version import __version__
 COMMANDS = {
     "summary": "What bounds the step, with the supporting figures.",
     "advice": "What to change, largest gain first, with the evidence and the code.",
-    "brief": (
-        "What matters most, as Markdown for a language model; each figure with the call that"
-        " gives it."
-    ),
-    "frame": (
-        "Print a frame by its name, such as kernels.by_name; without a name, list those that the"
-        " profile has."
-    ),
+    "brief": "What matters most, as Markdown for a language model; each figure with its call.",
+    "frame": "Print a frame by its name, such as kernels.by_name; without a name, list all.",
     "compare": "Compare two runs: is the second one faster, and is the difference significant?",
     "report": "Write the dashboard to one HTML file that needs no network.",
     "trace": "Write the trace in Chrome's JSON, for Perfetto.",

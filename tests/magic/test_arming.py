@@ -320,7 +320,7 @@ class Info:
 
 def test_a_cell_that_comes_too_late_is_not_recorded():
     waiting = profile_button.Waiting()
-    waiting.add(profile_button.Request("1", at=time.monotonic() - profile_button.LIFE_S - 1))
+    waiting.add(profile_button.Request("1", created=time.monotonic() - profile_button.LIFE_S - 1))
     assert waiting.take(Info("1")) is None
     waiting.add(profile_button.Request("1"))
     assert waiting.take(Info("1")) is not None

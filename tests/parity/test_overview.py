@@ -19,6 +19,7 @@ from nbprof.activity.activity import (
     DEVICE_COMPUTE_16,
     DEVICE_COMPUTE_32,
 )
+from nbprof.activity.tables import Work
 from nbprof.analysis import overview
 from nbprof.analysis.advice import checks
 from nbprof.analysis.steps.steps import flatten
@@ -522,10 +523,18 @@ def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
     """Against a count of whole picoseconds, one by one."""
     work = pd.DataFrame(
         [
-            {"host": 0, "device": d, "group": 0, "start": s, "end": s + n, "cls": DEVICE_COMPUTE_32}
+            {
+                "event": 0,
+                "host": 0,
+                "device": d,
+                "group": 0,
+                "start": s,
+                "end": s + n,
+                "cls": DEVICE_COMPUTE_32,
+            }
             for s, n, d in spans
         ],
-        columns=["host", "device", "group", "start", "end", "cls"],
+        columns=["event", "host", "device", "group", "start", "end", "cls"],
     ).astype(np.int64)
     frame = pd.DataFrame(
         {
@@ -541,9 +550,7 @@ def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
         ran = {at for s, n, d in spans if d == device for at in range(s, s + n)}
         shares.append(100 * len(ran & inside) / len(inside))
     busy = overview.busy(
-        overview.busy_shares(
-            SimpleNamespace(hosts=["h"], work=SimpleNamespace(frame=lambda: work)), frame
-        )
+        overview.busy_shares(SimpleNamespace(hosts=["h"], work=Work.of(work)), frame)
     )
     if not spans:
         assert busy is None

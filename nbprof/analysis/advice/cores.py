@@ -486,11 +486,11 @@ def _cores_of_step(load: Load, machine: Machine, unit: Unit) -> str:
 def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str:
     """The call with a number of workers, with the arguments that the loader has."""
     if loader is not None and loader.kind == PY_DATASET:
-        arguments = f"workers={loader.workers}" if loader.workers is not None else ""
+        present = f"workers={loader.workers}" if loader.workers is not None else ""
         if loader.processes:
-            arguments += ", use_multiprocessing=True"
+            present += ", use_multiprocessing=True"
         return (
-            f"-model.fit(Batches({arguments}))\n"
+            f"-model.fit(Batches({present}))\n"
             f"+model.fit(Batches(workers={workers}, use_multiprocessing=True))"
         )
     if loader is None or times.keras:
@@ -512,10 +512,10 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
     # Starting workers takes a second of each epoch.
     if loader.iterations > 1 and not loader.persistent_workers:
         last.append("persistent_workers=True")
-    after = ", ".join([*first, f"num_workers={workers}"])
+    arguments = ", ".join([*first, f"num_workers={workers}"])
     if last:
-        after += ",\n+                    " + ", ".join(last)
+        arguments += ",\n+                    " + ", ".join(last)
     return (
         f"-loader = DataLoader(dataset, {', '.join(before)})\n"
-        f"+loader = DataLoader(dataset, {after})"
+        f"+loader = DataLoader(dataset, {arguments})"
     )

@@ -91,11 +91,11 @@ def _alignment(facts: Facts, limit: Threshold) -> Found | None:
         return None
     # The text is about the kind with more time.
     if eight_bit_us >= sixteen_bit_us:
-        rows, multiple, dtype = eight_bit, 16, "jnp.int8"
+        rows, multiple, jax_dtype = eight_bit, 16, "jnp.int8"
         loads = "fewer values at a time than they could (align1 to align8 in the name)"
         cause = "a size is not a multiple of 16 (of 8-bit values)"
     else:
-        rows, multiple, dtype = sixteen_bit, 8, "jnp.bfloat16"
+        rows, multiple, jax_dtype = sixteen_bit, 8, "jnp.bfloat16"
         loads = "one or two values at a time (align1, align2 in the name)"
         cause = "a size is not a multiple of 8 (4 for TF32)"
     worst = longest_kernel(rows)
@@ -109,8 +109,8 @@ def _alignment(facts: Facts, limit: Threshold) -> Found | None:
         fix = f"-head = nn.Linear(768, 30522)\n+head = nn.Linear(768, 30528)  {comment}"
     elif facts.jax:
         fix = (
-            f"-w = jnp.zeros((768, 30522), {dtype})\n"
-            f"+w = jnp.zeros((768, 30528), {dtype})  {comment}"
+            f"-w = jnp.zeros((768, 30522), {jax_dtype})\n"
+            f"+w = jnp.zeros((768, 30528), {jax_dtype})  {comment}"
         )
     else:
         fix = f"-x = layers.Dense(30522)(x)\n+x = layers.Dense(30528)(x)  {comment}"
@@ -420,17 +420,25 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
             f" and **{100 * share:.0f}%** of that is not in use: it may be too fragmented to be"
             " usable."
         )
-        variable = 'os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"'
-        fix = f"+import os\n+{variable}  # before the first use"
+        fix = (
+            '+import os\n+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"'
+            "  # before the first use"
+        )
         return Found(text, fix=fix)
     text = (
         f"At the peak, {full} is in use, and **{100 * share:.0f}%** of the free memory is outside"
         " the largest free block: an allocation may fail although enough memory is free."
     )
-    variable = "os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'  # before TensorFlow starts"
+    fix = (
+        "+import os\n+os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'"
+        "  # before TensorFlow starts"
+    )
     if facts.jax:
-        variable = "os.environ['XLA_PYTHON_CLIENT_ALLOCATOR'] = 'cuda_async'  # before JAX starts"
-    return Found(text, fix=f"+import os\n+{variable}")
+        fix = (
+            "+import os\n+os.environ['XLA_PYTHON_CLIENT_ALLOCATOR'] = 'cuda_async'"
+            "  # before JAX starts"
+        )
+    return Found(text, fix=fix)
 
 
 def _straggler(facts: Facts, limit: Threshold) -> Found | None:
@@ -561,8 +569,8 @@ def _less_between_steps(facts: Facts) -> str:
     )
 
 
-def _every_hundredth(call: str) -> str:
-    return f"-    {call}\n+    if i % 100 == 0:\n+        {call}"
+def _every_hundredth(output: str) -> str:
+    return f"-    {output}\n+    if i % 100 == 0:\n+        {output}"
 
 
 RULES: tuple[AdviceRule, ...] = (

@@ -551,17 +551,29 @@ def _fix_of_category(category: str, *, jax: bool) -> str:
     if any(
         word in category for word in ("gather", "scatter", "dynamic-slice", "dynamic-update-slice")
     ):
-        comment = "  # for small tables"
         if jax:
-            one_hot = "jax.nn.one_hot(ids, len(table), dtype=table.dtype) @ table"
-            return f"-y = table[ids]\n+y = {one_hot}{comment}"
-        one_hot = "tf.one_hot(ids, table.shape[0], dtype=table.dtype) @ table"
-        return f"-y = tf.gather(table, ids)\n+y = {one_hot}{comment}"
+            return (
+                "-y = table[ids]\n"
+                "+y = jax.nn.one_hot(ids, len(table), dtype=table.dtype) @ table"
+                "  # for small tables"
+            )
+        return (
+            "-y = tf.gather(table, ids)\n"
+            "+y = tf.one_hot(ids, table.shape[0], dtype=table.dtype) @ table"
+            "  # for small tables"
+        )
     if any(word in category for word in ("convolution", "dot", "gemm", "output fusion")):
-        product = "tf.cast(x, tf.bfloat16) @ tf.cast(w, tf.bfloat16)"
         if jax:
-            product = "x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)"
-        return f"-y = x @ w\n+y = {product}  # and larger: batch, or combine several products"
+            return (
+                "-y = x @ w\n"
+                "+y = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)"
+                "  # and larger: batch, or combine several products"
+            )
+        return (
+            "-y = x @ w\n"
+            "+y = tf.cast(x, tf.bfloat16) @ tf.cast(w, tf.bfloat16)"
+            "  # and larger: batch, or combine several products"
+        )
     return _LARGER_BATCH
 
 

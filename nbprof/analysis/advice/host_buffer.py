@@ -111,8 +111,10 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
     default = "" if size else " by default"
     text += f". Its size is **{size_text(size or DEFAULT_BYTES)}**{default}. A larger one {PRICE}."
     proposed = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
-    threshold = "os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES']"
-    fix = f"{_SETTING.format(proposed)}\n+{threshold} = '{proposed}'"
+    fix = (
+        f"{_SETTING.format(proposed)}\n"
+        f"+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{proposed}'"
+    )
     return Found(text, severity="high", fix=fix)
 
 

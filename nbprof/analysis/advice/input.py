@@ -138,7 +138,7 @@ def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
     fix = (
         "+table = tf.constant(table)  # once: what is the same in each step\n"
         " for batch in batches:\n"
-        "     step(batch, table)"
+        "     train_step(batch, table)"
     )
     if facts.jax:
         fix = (

@@ -107,10 +107,11 @@ _GRAD_SCALER = (
 )
 
 
-_JAX_CAST = (
-    "+x, params = jax.tree.map(lambda a: a.astype(jnp.{}), (x, params))\n"
-    " loss = loss_fn(params, x, y)"
-)
+def _jax_cast(dtype: str) -> str:
+    return (
+        f"+x, params = jax.tree.map(lambda a: a.astype(jnp.{dtype}), (x, params))\n"
+        " loss = loss_fn(params, x, y)"
+    )
 
 
 _ASYNC_ALL_REDUCE = (
@@ -328,7 +329,7 @@ def _in_16_bit(facts: Facts) -> str:
     if facts.torch:
         return _GRAD_SCALER if facts.before_ampere else _AUTOCAST
     if facts.jax:
-        return _JAX_CAST.format(dtype)
+        return _jax_cast(dtype)
     if facts.keras:
         policy = "mixed_bfloat16" if facts.tpu else "mixed_float16"
         return f"+tf.keras.mixed_precision.set_global_policy('{policy}')"
@@ -388,7 +389,7 @@ def _use_cores(facts: Facts, op: str) -> Found:
     if facts.jax:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
         if facts.before_ampere or facts.matrix_units != TENSOR_CORES:
-            fix = _JAX_CAST.format("float16")
+            fix = _jax_cast("float16")
     elif is_convolution:
         fix = (
             "-x = layers.Conv2D(30, 3)(x)\n"

@@ -232,11 +232,12 @@ _READING = (
 )
 
 
-_INTERLEAVED = (
-    "-ds = {0}(paths)\n"
-    "+ds = tf.data.Dataset.from_tensor_slices(paths).interleave(\n"
-    "+    {0}, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
-)
+def _interleaved(reader: str) -> str:
+    return (
+        f"-ds = {reader}(paths)\n"
+        "+ds = tf.data.Dataset.from_tensor_slices(paths).interleave(\n"
+        f"+    {reader}, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
+    )
 
 
 _SLICING = (
@@ -397,7 +398,7 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
         fix = _PARALLEL_FIX.get(kind, _PARALLEL_FIX["Map"])
         return "It runs on a single thread: run it in parallel.", fix
     if kind in SOURCES:
-        return _READING, _INTERLEAVED.format(_FILES.get(kind, "tf.data.TFRecordDataset"))
+        return _READING, _interleaved(_FILES.get(kind, "tf.data.TFRecordDataset"))
     if kind in _IN_MEMORY:
         return _SLICING, _SLICED_BATCHES
     if kind in _REMOTE:

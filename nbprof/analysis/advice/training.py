@@ -104,10 +104,10 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     )
 
 
-def _optimizer_with(name: str, option: str) -> str:
+def _optimizer_with(name: str, argument: str) -> str:
     return (
         f"-optimizer = torch.optim.{name}(params, lr)\n"
-        f"+optimizer = torch.optim.{name}(params, lr, {option})"
+        f"+optimizer = torch.optim.{name}(params, lr, {argument})"
     )
 
 
