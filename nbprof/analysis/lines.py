@@ -54,7 +54,7 @@ class Lines:
         By column of `PARTS`, the µs of no line; NaN if the total is unknown.
     source : dict
         The text of the cells, by their name in `file`, the recorded one first.
-    cut : bool
+    truncated : bool
         Whether more lines ran than the recording keeps.
     sampled : bool
         Whether the host's time is an estimate from sampled stacks.
@@ -63,7 +63,7 @@ class Lines:
     frame: pd.DataFrame
     unattributed: dict[str, float]
     source: dict[str, str] = field(default_factory=dict)
-    cut: bool = False
+    truncated: bool = False
     sampled: bool = False
 
 

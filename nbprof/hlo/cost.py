@@ -109,10 +109,10 @@ class Costs:
 
     def of(self, name: str) -> Cost | None:
         """The cost of one run of an op; None if the op is unknown, damaged or has unknown types."""
-        index = self._program.place(name)
-        return None if index is None else self.at(index)
+        index = self._program.index_of_name(name)
+        return None if index is None else self.of_instruction(index)
 
-    def at(self, index: int) -> Cost | None:
+    def of_instruction(self, index: int) -> Cost | None:
         """The cost of one run of the instruction at an index; None as in `of`."""
         in_xprof = True
         try:
@@ -339,7 +339,7 @@ class Costs:
             return _NO_RUN
         opcodes = program.opcodes
         members = range(computation.first, computation.first + computation.count)
-        root = program.place_of(computation.root)
+        root = program.index_of_ident(computation.root)
         root = members[-1] if root is None or root not in members else root
         # How often each value is computed: once for each use by an op that is evaluated itself.
         users: dict[int, set[int]] = {member: set() for member in members}

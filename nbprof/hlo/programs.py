@@ -53,7 +53,7 @@ class Programs:
             try:
                 program = Program(module.data)
                 # Reads names and idents, so that later look-ups cannot fail.
-                program.place(""), program.place_of(0)
+                program.index_of_name(""), program.index_of_ident(0)
                 self._read[key] = program
             except ReadError as error:
                 self._damage(module.name, error)
@@ -107,7 +107,7 @@ class Programs:
         program = self.program(host, ident)
         if program is None:
             return ""
-        index = program.place(op)
+        index = program.index_of_name(op)
         return "" if index is None else hlo_category.category(program, index)
 
     def notes(self) -> list[Note]:

@@ -207,7 +207,7 @@ class Run(ReceiptFrames, TorchOpFrames):
 
     @property
     def _has_file_per_host(self) -> bool:
-        return self.files is not None and by_name(self.files.format).apart
+        return self.files is not None and by_name(self.files.format).separate_hosts
 
     @property
     def _stems(self) -> list[str]:

@@ -248,7 +248,7 @@ class Process:
         elif head["is"] == "failed":
             raw = head.get("raw")
             text = str(head["text"])
-            answer.set_exception(RawError(text, what=str(raw)) if raw else NbprofError(text))
+            answer.set_exception(RawError(text, recorder=str(raw)) if raw else NbprofError(text))
 
     def _has_ended(self, code: int) -> None:
         if not self.why:

@@ -188,7 +188,7 @@ def _category(name: str, a: Floats, b: Floats) -> dict[str, Any]:
 
 
 def _real(difference: Difference) -> Any:
-    return difference.real if difference.known else pd.NA
+    return difference.real if difference.has_interval else pd.NA
 
 
 def figures(before: Side, after: Side) -> pd.DataFrame:
@@ -198,7 +198,7 @@ def figures(before: Side, after: Side) -> pd.DataFrame:
     # Times of units that cannot be compared are of no figure, nor is the rate of recordings, of
     # which there is one.
     without = set() if comparable(before, after) else _OF_TIMES
-    without = without | (_RATES if unit_of(before, after).whole else set())
+    without = without | (_RATES if unit_of(before, after).is_recording else set())
     rows = [
         _figure(name, unit, read(before), read(after))
         for name, unit, read in _FIGURES
