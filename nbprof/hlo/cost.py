@@ -107,13 +107,13 @@ class Costs:
         self._widths: dict[int, int] = {}
         self._depth = 0
 
-    def of(self, name: str) -> Cost | None:
+    def of_name(self, name: str) -> Cost | None:
         """The cost of one run of an op; None if the op is unknown, damaged or has unknown types."""
         index = self._program.index_of_name(name)
         return None if index is None else self.of_instruction(index)
 
     def of_instruction(self, index: int) -> Cost | None:
-        """The cost of one run of the instruction at an index; None as in `of`."""
+        """The cost of one run of the instruction at an index; None as in `of_name`."""
         in_xprof = True
         try:
             run, factor = self._run(index), self._width_factor(index)

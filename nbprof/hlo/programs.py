@@ -74,7 +74,7 @@ class Programs:
     def cost(self, host: int, ident: int, op: str) -> Cost | None:
         """The cost of one run of an op; None if the op is unknown."""
         costs = self.costs(host, ident)
-        return None if costs is None else costs.of(op)
+        return None if costs is None else costs.of_name(op)
 
     def costs(self, host: int, ident: int) -> Costs | None:
         """The costs of the ops of a program; None if the program is unknown."""

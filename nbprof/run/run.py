@@ -196,8 +196,11 @@ class Run(ReceiptFrames, TorchOpFrames):
             return []
         has_stems = bool(self._stems)
         return [
-            (self.hosts[cut.host] if has_stems else stem(cut.file), Missing(cut.file, cut.what))
-            for cut in self.as_read.receipt.cut
+            (
+                self.hosts[partly_read.host] if has_stems else stem(partly_read.file),
+                Missing(partly_read.file, partly_read.what),
+            )
+            for partly_read in self.as_read.receipt.cut
         ]
 
     @property

@@ -241,8 +241,8 @@ class Process:
             return
         if head["is"] == "progress" and tell is not None:
             fraction = head.get("fraction")
-            known = fraction if isinstance(fraction, float) else None
-            tell(Progress(str(head["text"]), known, body))
+            share = fraction if isinstance(fraction, float) else None
+            tell(Progress(str(head["text"]), share, body))
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":

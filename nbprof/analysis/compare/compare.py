@@ -242,7 +242,7 @@ def _per_second(size: float, side: Side) -> float:
     return 1000 * size / step if step > 0 else np.nan
 
 
-def _stated(key: str, side: Side) -> float:
+def _overview_figure(key: str, side: Side) -> float:
     value = side.overview.get(key)
     return np.nan if value is None else float(value)
 
@@ -251,12 +251,12 @@ _RATES = {"examples_per_second", "steps_per_second"}
 _OF_TIMES = {"step_time", *_RATES}
 _FIGURES: list[tuple[str, str, Any]] = [
     ("step_time", "ms", _mean_step),
-    ("input", "percent", lambda side: _stated("input_percent", side)),
-    ("device_busy", "percent", lambda side: _stated("device_busy_percent", side)),
-    ("ops_on_device", "percent", lambda side: _stated("device_op_percent", side)),
+    ("input", "percent", lambda side: _overview_figure("input_percent", side)),
+    ("device_busy", "percent", lambda side: _overview_figure("device_busy_percent", side)),
+    ("ops_on_device", "percent", lambda side: _overview_figure("device_op_percent", side)),
     ("examples_per_second", "1/s", lambda side: _per_second(batch_size(side), side)),
     ("steps_per_second", "1/s", lambda side: _per_second(1.0, side)),
-    ("peak_memory", "bytes", lambda side: _stated("peak_memory_bytes", side)),
+    ("peak_memory", "bytes", lambda side: _overview_figure("peak_memory_bytes", side)),
 ]
 
 

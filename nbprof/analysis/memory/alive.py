@@ -166,11 +166,6 @@ def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:
     return merged.assign(memory_id=names[merged["_of"].to_numpy(np.int64)])[COLUMNS]
 
 
-def of(rows: pd.DataFrame, memory_id: object) -> pd.DataFrame:
-    """The events of one allocator."""
-    return rows.iloc[np.flatnonzero(rows["memory_id"].to_numpy(object) == memory_id)]
-
-
 def allocating(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Flags of the events that are allocations."""
     return np.asarray(rows["event"].to_numpy(object) == "allocation", np.bool_)
