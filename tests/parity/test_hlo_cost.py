@@ -112,7 +112,7 @@ def held_against(programs, folder, least):
     wrong = []
     found = asked(programs, folder)
     for (name, op), (theirs, category) in found.items():
-        cost = costs[name].of(op)
+        cost = costs[name].of_name(op)
         ours = [
             cost.xprof_flops,
             cost.bytes,
