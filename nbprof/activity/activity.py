@@ -313,7 +313,7 @@ class Activity:
     """Names of steps by (host, group)."""
     unit: Unit
     """The meaning of `markers`: steps, or what stands in their place where nothing marks any."""
-    cut: set[tuple[int, int]]
+    incomplete: set[tuple[int, int]]
     """(host, group) of steps whose begin, or the end of whose device work, was not recorded; they
     are shown, but not averaged.
     """

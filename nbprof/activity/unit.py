@@ -62,7 +62,7 @@ class Unit:
         return self.agreement is not None
 
     @property
-    def whole(self) -> bool:
+    def is_recording(self) -> bool:
         """True if the unit is the recording itself, so that there is only one and no average."""
         return self.kind == RECORDING
 
@@ -79,7 +79,7 @@ class Unit:
     @property
     def a(self) -> str:
         """With an article, as a subject: "a step", "an iteration", "the recording"."""
-        if self.whole:
+        if self.is_recording:
             return "the recording"
         return f"an {self.noun}" if self.noun[0] in "aeiou" else f"a {self.noun}"
 
@@ -93,31 +93,31 @@ class Unit:
         """The total of percentages: "step time", "iteration time", "call time"; for the recording
         "the recording".
         """
-        return "the recording" if self.whole else f"{self.noun} time"
+        return "the recording" if self.is_recording else f"{self.noun} time"
 
     @property
     def per(self) -> str:
         """The unit of figures: "per step", "per iteration", "per call"; for the recording "of the
         recording".
         """
-        return "of the recording" if self.whole else f"per {self.noun}"
+        return "of the recording" if self.is_recording else f"per {self.noun}"
 
     @property
     def counted(self) -> str:
         """The unit of counts: "12 times per step"; for a recording "12 times in the recording"."""
-        return "in the recording" if self.whole else self.per
+        return "in the recording" if self.is_recording else self.per
 
     @property
     def label(self) -> str:
         """The heading of its mean duration: "Average step time"; of the recording "Duration"."""
-        return "Duration" if self.whole else f"Average {self.time}"
+        return "Duration" if self.is_recording else f"Average {self.time}"
 
     @property
     def average(self) -> str:
         """The heading of the figure of its mean duration where there is little room: "Average
         step"; of the recording "Duration".
         """
-        return "Duration" if self.whole else f"Average {self.noun}"
+        return "Duration" if self.is_recording else f"Average {self.noun}"
 
     @property
     def words(self) -> dict[str, str]:
@@ -129,7 +129,7 @@ class Unit:
         """The heading or the tooltip of a column, which are written of steps, in the words of this
         unit.
         """
-        if self.whole:
+        if self.is_recording:
             for of_steps, instead in _OF_RECORDING:
                 text = of_steps.sub(instead, text)
             return text

@@ -42,11 +42,11 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = 
     if waited is None:
         if own_cores + other_cores < FULL * cores:
             return ""
-        timed = unit.the if unit.whole else unit.plural
+        timed = unit.the if unit.is_recording else unit.plural
         return f"{text}, and this one {own_cores:.1f}; {timed} may be faster on an idle machine."
     if waited < WAITED_PERCENT:
         return ""
-    faster = "a shorter recording" if unit.whole else f"faster {unit.plural}"
+    faster = "a shorter recording" if unit.is_recording else f"faster {unit.plural}"
     return (
         f"{text}, and this process waited for a free core {waited:.0f}% of its runnable time;"
         f" expect {faster} on an idle machine."

@@ -370,7 +370,7 @@ def _written(program: Program | None, name: str) -> tuple[str, str, str]:
     """The op as XLA writes it, its shape, and the layout of that in memory; '' if the program does
     not state them.
     """
-    position = None if program is None else program.place(name)
+    position = None if program is None else program.index_of_name(name)
     if program is None or position is None:
         return "", "", ""
     return written(program, position)

@@ -54,7 +54,7 @@ class Lines:
         By column of `PARTS`, the µs of no line; NaN if the total is unknown.
     source : dict
         The text of the cells, by their name in `file`, the recorded one first.
-    cut : bool
+    truncated : bool
         Whether more lines ran than the recording keeps.
     sampled : bool
         Whether the host's time is an estimate from sampled stacks.
@@ -63,7 +63,7 @@ class Lines:
     frame: pd.DataFrame
     unattributed: dict[str, float]
     source: dict[str, str] = field(default_factory=dict)
-    cut: bool = False
+    truncated: bool = False
     sampled: bool = False
 
 
@@ -129,7 +129,7 @@ def lines(
         table,
         {part: float(values[-1]) for part, values in sums.items()},
         {_name(cell, cells): source[cell] for cell in in_order},
-        times is not None and times.cut,
+        times is not None and times.truncated,
         sampled,
     )
 
@@ -204,7 +204,7 @@ def _of_times(activity: Activity, trace: Trace, times: LineTimes) -> _Ran:
     return _Ran(
         times.lines,
         np.bincount(reached, minlength=count).tolist(),
-        _divided(index[:-1], np.diff(times.at) * 1000, count),
+        _divided(index[:-1], np.diff(times.times) * 1000, count),
         _launched(activity, trace, times, index, count),
     )
 
@@ -318,7 +318,7 @@ def _launched(
     """Time of device work by the line that ran when it was launched; NaN without a device, or if
     the trace has another clock.
     """
-    events, changed = trace.events, times.at - origin_ns(trace)
+    events, changed = trace.events, times.times - origin_ns(trace)
     # In ns: the ps of a clock that began long before would exceed 64 bits.
     if (
         not activity.has_device

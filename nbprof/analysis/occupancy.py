@@ -90,7 +90,7 @@ def theoretical_percent(
     """
     return np.where(
         fits := warps(capability, threads, registers, shared_bytes), 100 * fits, np.nan
-    ) / _most(capability)
+    ) / _max_warps(capability)
 
 
 def achieved_percent(
@@ -113,10 +113,12 @@ def achieved_percent(
     """
     maximum = warps(capability, threads, registers, shared_bytes)
     warps_given = np.ceil(threads / WARP) * blocks / cores
-    return np.where(maximum > 0, 100 * np.minimum(maximum, warps_given), np.nan) / _most(capability)
+    return np.where(maximum > 0, 100 * np.minimum(maximum, warps_given), np.nan) / _max_warps(
+        capability
+    )
 
 
-def _most(capability: Sequence[object]) -> Floats:
+def _max_warps(capability: Sequence[object]) -> Floats:
     known_limits = [limits(c) for c in capability]
     return np.array([np.nan if k is None else k.warps for k in known_limits], np.float64)
 

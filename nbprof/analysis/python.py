@@ -193,7 +193,7 @@ class Python:
     @cached_property
     def lines(self) -> pd.DataFrame:
         """Time by line."""
-        samples, node_place = self.samples, self._place
+        samples, node_place = self.samples, self._line_of_node
         line = np.array([each.line for each in samples.places], np.int64)
         lines, key = self._keyed(
             self._function * (line.max(initial=0) + 1) + line[node_place]
@@ -378,7 +378,7 @@ class Python:
     def _sleeping(self) -> Flags:
         """By node: whether it is in `time.sleep`."""
         return np.array([line.call == "time.sleep" for line in self.samples.places], np.bool_)[
-            self._place
+            self._line_of_node
         ]
 
     @cached_property
@@ -391,7 +391,7 @@ class Python:
         by_framework = [
             called[i] or of_function[line.function] for i, line in enumerate(self.samples.places)
         ]
-        return np.array(by_framework, np.bool_)[self._place]
+        return np.array(by_framework, np.bool_)[self._line_of_node]
 
     @cached_property
     def _in_library(self) -> Flags:
@@ -403,7 +403,7 @@ class Python:
         installed = [bool(_INSTALLED.search(function.file)) for function in self.samples.functions]
         files = np.array([installed[line.function] for line in places], np.bool_)
         called = np.array([bool(line.call) for line in places], np.bool_)
-        return np.asarray((calls | (called & files))[self._place], np.bool_)
+        return np.asarray((calls | (called & files))[self._line_of_node], np.bool_)
 
     def top_function(self, kinds: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
         """The function with most of the time of the cell's thread, or of some rows of it; None if
@@ -417,7 +417,7 @@ class Python:
             return None
         functions = _sums(self._function[node], weight, len(samples.functions))
         function = int(functions.argmax())
-        node_place = self._place[node]
+        node_place = self._line_of_node[node]
         in_function = self._function[node] == function
         line = np.array([each.line for each in samples.places], np.int64)[node_place]
         lines = _sums(line[in_function], weight[in_function])
@@ -453,7 +453,7 @@ class Python:
         node, weight = in_cell[samples.node[rows]], self.weight[rows]
         seconds: dict[tuple[str, int], float] = {}
         for each, ns in zip(
-            self._place[node[node >= 0]].tolist(), weight[node >= 0].tolist(), strict=True
+            self._line_of_node[node[node >= 0]].tolist(), weight[node >= 0].tolist(), strict=True
         ):
             line = samples.places[each]
             key = stem(samples.functions[line.function].file), line.line
@@ -461,13 +461,15 @@ class Python:
         return seconds
 
     @property
-    def _place(self) -> Int64s:
+    def _line_of_node(self) -> Int64s:
         return self.samples.place.astype(np.int64)
 
     @cached_property
     def _function(self) -> Int64s:
         """The function of each node."""
-        return np.array([line.function for line in self.samples.places], np.int64)[self._place]
+        return np.array([line.function for line in self.samples.places], np.int64)[
+            self._line_of_node
+        ]
 
     @cached_property
     def _self(self) -> Floats:

@@ -117,7 +117,7 @@ def frame(activity: Activity, trace: Trace) -> pd.DataFrame:
             "gap_ms": _gaps(iterations, used),
             "busy_ms": _busy(used, count) if len(work) else np.full(count, np.nan),
             **figures,
-            "cut": [pair in activity.cut for pair in pairs],
+            "cut": [pair in activity.incomplete for pair in pairs],
         }
     )
     return frame[frames.names("serving.frame")].astype(frames.dtypes("serving.frame"))

@@ -316,7 +316,7 @@ def _outside_ops(breakdown: Breakdown) -> list[HostPart]:
 
 def _location_suffix(top: TopFunction | None) -> str:
     """The function or line with most of a part, as the end of its name."""
-    return f": {place(top)}" if top is not None else ""
+    return f": {location_text(top)}" if top is not None else ""
 
 
 def verdict(breakdown: Breakdown) -> Verdict:
@@ -359,7 +359,7 @@ def _unknown(breakdown: Breakdown) -> Verdict | None:
         detail = "See the receipt. Record again with fewer steps, in a fresh process."
         return Verdict(None, "Device work not recorded", fact, detail)
     if breakdown.bound == "other" and not _explains_other(breakdown):
-        if unit.whole:
+        if unit.is_recording:
             return _without_work(activity)
         fact = (
             "neither host ops nor device work was recorded, so what takes up the"
@@ -408,7 +408,7 @@ def _plain_trace(activity: Activity) -> Verdict:
 
 
 def _without_work(activity: Activity) -> Verdict:
-    if activity.unit.whole:
+    if activity.unit.is_recording:
         detail = activity.missing.get("ops", "")
         return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)
     detail = activity.missing.get(
@@ -534,7 +534,7 @@ def _explain_compute(breakdown: Breakdown, percent: float) -> tuple[str, str]:
         work = "compiled library code"
         if use is not None and use.top_library is not None:
             top = use.top_library
-            in_top = f", {100 * top.line_share:.0f}% of it in {place(top)}"
+            in_top = f", {100 * top.line_share:.0f}% of it in {location_text(top)}"
     fact = f"{percent:.0f}% of {breakdown.unit.time} is spent in {work}"
     return fact, f"{_time_of(breakdown, percent)}{in_top}.{_busy_cores(breakdown)}"
 
@@ -549,7 +549,10 @@ def _explain_overhead(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     )
     if use is not None and use.top_framework is not None and 2 * outside_ops >= percent:
         fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside ops"
-        return fact, f"{_time_of(breakdown, percent)}, most of it in {place(use.top_framework)}."
+        return (
+            fact,
+            f"{_time_of(breakdown, percent)}, most of it in {location_text(use.top_framework)}.",
+        )
     fact = (
         f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that"
         " compute"
@@ -568,7 +571,7 @@ def _explain_python(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     use = breakdown.unexplained
     in_top = ""
     if use is not None and use.top is not None:
-        in_top = f", {100 * use.top.share:.0f}% of it in {place(use.top)}"
+        in_top = f", {100 * use.top.share:.0f}% of it in {location_text(use.top)}"
     fact = f"{percent:.0f}% of {breakdown.unit.time} is Python code"
     return fact, f"{_time_of(breakdown, percent)}{in_top}."
 
@@ -578,7 +581,7 @@ def _explain_waiting(breakdown: Breakdown, percent: float) -> tuple[str, str]:
     use = breakdown.unexplained
     in_top = ""
     if use is not None and use.top_waiting is not None:
-        in_top = f", most of it in {place(use.top_waiting)}"
+        in_top = f", most of it in {location_text(use.top_waiting)}"
     fact = f"for {percent:.0f}% of {breakdown.unit.time} the program waits without using a core"
     return fact, f"{_time_of(breakdown, percent)}{in_top}."
 
@@ -591,7 +594,7 @@ _EXPLAIN_PART = {
 }
 
 
-def place(top: TopFunction) -> str:
+def location_text(top: TopFunction) -> str:
     """A line or function of the person's code, and the call in it."""
     function = _INNER.sub("", top.function)
     location = f"{function}, {top.file} line {top.line}"
@@ -690,7 +693,7 @@ def _detail(breakdown: Breakdown, bound: str, percent: float, why: str) -> str:
     # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
     time = wording.millis(step_ms * percent / 100)
     detail = f"{subject} is {time} of the {wording.millis(step_ms)} {unit.per}: {why}."
-    if unit.whole and breakdown.busy is not None:
+    if unit.is_recording and breakdown.busy is not None:
         detail = f"{_device_worked(breakdown.activity, step_ms, breakdown.busy)} {detail}"
     if few is not None:
         detail += _in_few_steps(few, len(steps), unit)
@@ -711,7 +714,7 @@ def _without_part(breakdown: Breakdown, bound: str, percent: float) -> str:
     unit, step_ms, shares = breakdown.unit, breakdown.mean_ms, breakdown.shares
     if bound == "other" and shares["input"] >= checks.INPUT_MODERATE and breakdown.works_ahead:
         subject, waits, they = f"The {unit.plural}", "wait", "they"
-        if unit.whole:
+        if unit.is_recording:
             subject, waits, they = "The recording", "waits", "it"
         return (
             f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without"
@@ -770,14 +773,14 @@ class Assessment(NamedTuple):
 
 def _assess(breakdown: Breakdown, bound: str, name: str = "") -> Assessment:
     """The evidence for the verdict that `bound` is the largest category, called `name` in it."""
-    if breakdown.unit.whole:
+    if breakdown.unit.is_recording:
         evidence = _evidence_of_recording(breakdown)
     else:
         evidence = _evidence_of_steps(breakdown, bound, name or label(bound).capitalize())
     evidence += _slowed(breakdown, bound) + _sampled(breakdown, bound)
     failed = sum(not supports for supports, _ in evidence)
     confidence = {0: "high", 1: "medium"}.get(failed, "low")
-    if breakdown.unit.whole:
+    if breakdown.unit.is_recording:
         return Assessment(evidence, confidence)
     uncovered = _uncovered(breakdown)
     if uncovered:
@@ -872,7 +875,7 @@ def _largest_in(steps: pd.DataFrame, bound: str, name: str, unit: Unit) -> tuple
 def _enough_steps(breakdown: Breakdown) -> tuple[bool, str]:
     """The number of steps, and whether it is enough for a mean."""
     unit, steps = breakdown.unit, breakdown.counted
-    recorded, longest = step_count.most(breakdown.steps), step_count.most(steps)
+    recorded, longest = step_count.longest(breakdown.steps), step_count.longest(steps)
     number = step_count.format_count(steps, unit=unit)
     if longest < recorded:
         number += f" counted of {recorded:,}"
@@ -885,7 +888,7 @@ def _steady(steps: pd.DataFrame, unit: Unit) -> tuple[bool, str]:
     """The spread of step time, and whether it is small."""
     # Steps of ranks that run side by side resemble each other: they say no more of the spread than
     # those of one.
-    if step_count.most(steps) <= 1:
+    if step_count.longest(steps) <= 1:
         return False, f"One {unit.noun} cannot show the spread of {unit.time}"
     time = steps["step_time_ms"].to_numpy()
     mean, sd = float(time.mean()), float(time.std(ddof=1))
@@ -964,7 +967,7 @@ def covered_by_steps(steps: pd.DataFrame) -> float | None:
 
     Gaps to steps of another kind are not part of a loop: there one ends and the next begins.
     """
-    if step_count.most(steps) < 2:
+    if step_count.longest(steps) < 2:
         return None
     kind = counted(steps)["kind"].iloc[0]
     in_steps = between = 0.0

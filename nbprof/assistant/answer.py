@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.plain_json import plain
-from nbprof.display.wording import UNSEEN, middle_cut, plural
+from nbprof.display.wording import UNSEEN, plural, shortened_middle
 from nbprof.profiles.named import selected
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 
@@ -119,7 +119,7 @@ def _reached(rows: int, query: Query, bounds: Bounds) -> str:
 
 def bounded(value: Any, longest: int = LONGEST_TEXT) -> Any:
     """Convert a value to JSON, with texts of at most `longest` characters."""
-    return plain(value, text=lambda text: middle_cut(text, longest), number=_rounded)
+    return plain(value, text=lambda text: shortened_middle(text, longest), number=_rounded)
 
 
 def _rounded(value: float) -> float:

@@ -23,7 +23,7 @@ from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.load import captured
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import redactor
-from nbprof.run.many import opened
+from nbprof.run.many import open_run
 from nbprof.run.run import Run
 from nbprof.run.stated import NeedsHostError
 from nbprof.timeline import select_events
@@ -126,7 +126,9 @@ class Reader:
         profile = self._open_profile(key)
         if profile is None:
             # Not by `nbprof.load`, which would export raw recordings and so write files.
-            complete = self._open_profile((stamp, None)) or Profile(opened(files, captured(files)))
+            complete = self._open_profile((stamp, None)) or Profile(
+                open_run(files, captured(files))
+            )
             profile = complete if host is None else complete.rank(host)
         ident = self._add(key, "p", profile)
         facts = profile.overview

@@ -58,8 +58,8 @@ class Roots:
             The path, or a file of the run, is outside of the folders; or there is no profile.
         """
         real = self.resolve(path)
-        ways = locate.Ways(confinement=self.confinement, budget=Budget)
-        runs, nothing = locate.survey(real, ways)
+        options = locate.OpenOptions(confinement=self.confinement, budget=Budget)
+        runs, nothing = locate.survey(real, options)
         if not runs:
             # The error lists the files that exist instead.
             raise nothing()
@@ -71,7 +71,7 @@ class Roots:
                 path=printable(real),
             )
         chosen = runs[0] if run is None else select_run.choose(runs, run, printable(real))
-        return locate.find(chosen, ways=ways), [each.name for each in runs]
+        return locate.find(chosen, options=options), [each.name for each in runs]
 
     def resolve(self, path: str) -> str:
         """The path with links resolved, or the URL.

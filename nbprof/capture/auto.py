@@ -265,7 +265,7 @@ class AutoBackend:
                 part.idle = part.failure == NOTHING_RAN
         failed = [part.error for part in self._parts if part.error is not None]
         for part in self._parts:
-            if part.error is not None and remedies.place(part.failure):
+            if part.error is not None and remedies.disk_remedy(part.failure):
                 # The disk is full: a smaller recording that fits on it would hide that.
                 raise part.error
         ran = [part for part in self._parts if not part.failure and _ran(part, self._home(part))]

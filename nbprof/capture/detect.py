@@ -60,8 +60,8 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
         further = tuple(name for name in expected if name != backend)
         return Choice((backend,), further, expected=(backend,))
     if expected:
-        first, *others = expected
-        return Choice((first,), tuple(others), expected=tuple(expected))
+        first, *less_preferred = expected
+        return Choice((first,), tuple(less_preferred), expected=tuple(expected))
     imported = tuple(name for name in BACKENDS if is_imported(name))
     if imported:
         return Choice(imported[:1], unnamed=imported[1:])

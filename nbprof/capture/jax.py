@@ -223,7 +223,7 @@ class JaxBackend:
                 choice.raise_error_on_start_failure = True
             self._call("start_trace", folder, **arguments)
         except Exception as error:
-            remedy = remedies.named([str(error)])
+            remedy = remedies.logged_remedy([str(error)])
             if not (strict and remedy):
                 self._failure = f"JAX's profiler did not start: {error}"
                 return

@@ -143,7 +143,7 @@ class TorchBackend:
             self._steps.recording_began()
         if options.memory:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
-        notes = remedies.named(lines) or self._devices(profiler)
+        notes = remedies.logged_remedy(lines) or self._devices(profiler)
         if options.host_level != 2:
             notes.append("PyTorch's profiler has no host levels: --host-level has no effect")
         if options.memory and not memory:
@@ -231,7 +231,7 @@ class TorchBackend:
             _add_rank(profile)
             with stderr_lines() as lines:
                 profile.stop()
-            self._note(*remedies.named(lines))
+            self._note(*remedies.logged_remedy(lines))
             note = torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks)
             if note:
                 self._note(note)

@@ -485,7 +485,7 @@ class Windows:
         message = str(error)
         if not isinstance(error, (CaptureError, OSError)):
             message = f"the recording failed: {type(error).__name__}: {error}"
-        self.failure = message + remedies.place(message)
+        self.failure = message + remedies.disk_remedy(message)
         if self.folder is not None:
             self.folder.discard()
             if not self.recordings:

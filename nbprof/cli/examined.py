@@ -188,9 +188,9 @@ def nvidia(root: Path) -> Iterator[Check]:
 def _cupti(root: Path) -> Check:
     """Check that the loader finds CUPTI; one of a toolkit outside of its path does not count."""
     libraries = _loaded("libcupti.so*", ("nvidia/*/lib", "torch/lib"))
-    found = str(libraries[0]) if libraries else ctypes.util.find_library("cupti")
-    if found:
-        return Check("CUPTI", OK, found)
+    library = str(libraries[0]) if libraries else ctypes.util.find_library("cupti")
+    if library:
+        return Check("CUPTI", OK, library)
     toolkits: list[Path] = []
     for folders in _TOOLKITS:
         toolkits += _newest_first(root, folders, "libcupti.so*")

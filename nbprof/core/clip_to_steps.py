@@ -9,7 +9,7 @@ from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 
 
-def cut(
+def split_at_steps(
     work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int64s | None = None
 ) -> pd.DataFrame:
     """Pieces of work, repeated for each step that they overlap, with the group of that step.

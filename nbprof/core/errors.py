@@ -41,7 +41,7 @@ class RawError(ReadError):
         Description of the recording, and how to export it.
     path : str
         Its folder.
-    what : str
+    recorder : str
         The recorder, in a few words.
     recordings : sequence of str
         Folders or files to export.
@@ -54,12 +54,12 @@ class RawError(ReadError):
         message: str,
         *,
         path: str = "",
-        what: str = "",
+        recorder: str = "",
         recordings: Sequence[str] = (),
         tool: str = "",
     ) -> None:
         super().__init__(message, path=path)
-        self.what = what
+        self.recorder = recorder
         self.tool = tool
         self.recordings = tuple(recordings)
 

@@ -27,31 +27,32 @@ class LineTimes:
         The text of each cell, by the stem of its file.
     lines : list of (str, int)
         The cell, by its stem, and the number of the line in it.
-    at : int64[n]
+    times : int64[n]
         Times of the changes, in ns since 1970; the last is the end of the recording.
     line : int32[n]
         The number of the line among `lines`, from 1: reached anew if positive, returned to from a
         function of a cell if negative. From 0 on no line of a cell runs.
-    cut : bool
+    truncated : bool
         True if there were more changes than are stored.
     """
 
     source: dict[str, str]
     lines: list[tuple[str, int]]
-    at: Int64s
+    times: Int64s
     line: Int32s
-    cut: bool = False
+    truncated: bool = False
 
     def packed(self) -> dict[str, Any]:
         """The same as plain values for JSON."""
         rows = (
-            np.diff(self.at, prepend=0).astype("<i8").tobytes() + self.line.astype("<i4").tobytes()
+            np.diff(self.times, prepend=0).astype("<i8").tobytes()
+            + self.line.astype("<i4").tobytes()
         )
         return {
             "source": self.source,
             "lines": [list(line) for line in self.lines],
             "changes": base64.b64encode(zlib.compress(rows)).decode("ascii"),
-            "cut": self.cut,
+            "cut": self.truncated,
         }
 
     @classmethod

@@ -362,9 +362,9 @@ def _outermost(times: LoopTimes, least_ns: float) -> int | None:
 def _inner(times: LoopTimes, outer: int) -> int | None:
     """The inner loop that takes most of an outer one, unless the outer one is the better unit."""
     around = times.loops[outer]
-    others = [index for index in range(len(times.loops)) if index != outer]
+    indices = [index for index in range(len(times.loops)) if index != outer]
     # The first of the longest ones.
-    inner = max(others, key=lambda index: times.loops[index].inside.get(outer, 0), default=None)
+    inner = max(indices, key=lambda index: times.loops[index].inside.get(outer, 0), default=None)
     if inner is None:
         return None
     if times.loops[inner].inside.get(outer, 0) < _INNER_SHARE * around.total_ns:

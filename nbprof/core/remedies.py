@@ -173,7 +173,7 @@ _LOGGED: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-def named(lines: list[str]) -> list[str]:
+def logged_remedy(lines: list[str]) -> list[str]:
     """The message for lines that a recorder logged; none for unknown lines."""
     text = "\n".join(lines)
     # The first cause explains those that follow from it.
@@ -183,7 +183,7 @@ def named(lines: list[str]) -> list[str]:
     return []
 
 
-def place(text: str) -> str:
+def disk_remedy(text: str) -> str:
     """The remedy for an error about a full disk or too many open files; else empty."""
     if re.search(r"Too many open files|EMFILE|ENFILE", text):
         return (

@@ -351,8 +351,8 @@ class Table:
     def first_ns(self) -> int | None:
         """Its earliest time; None without times."""
         earliest = [self.frame[name].min() for name in self.times]
-        known = [int(time) for time in earliest if pd.notna(time)]
-        return self.base_ns + min(known) // 1000 if known else None
+        recorded = [int(time) for time in earliest if pd.notna(time)]
+        return self.base_ns + min(recorded) // 1000 if recorded else None
 
 
 @dataclass

@@ -26,7 +26,7 @@ class Names:
     ----------
     starts : Pattern
         Calls that may lead to the program.
-    beside : Pattern
+    helpers : Pattern
         Calls that those make for themselves, which lead to nothing.
     built_in : Pattern
         Functions that have no Python code. They lead on to what is around them, or are called by
@@ -34,7 +34,7 @@ class Names:
     """
 
     starts: re.Pattern[str]
-    beside: re.Pattern[str]
+    helpers: re.Pattern[str]
     built_in: re.Pattern[str]
 
 
@@ -113,7 +113,7 @@ def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Fla
     )
     for code in pd.unique(name).tolist():
         text = trace.names[code]
-        next_to_start[code] = names.beside.match(text) is not None
+        next_to_start[code] = names.helpers.match(text) is not None
         starts[code] = not next_to_start[code] and (
             names.starts.match(text) is not None or names.built_in.match(text) is not None
         )

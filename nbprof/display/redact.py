@@ -80,7 +80,7 @@ class Redactor:
     key : bytes
         The same key gives the same pseudonyms. Without it, nobody can find the name of a pseudonym
         by trying.
-    own : iterable of str
+    allowed : iterable of str
         Texts that stay if they are complete texts, like those of nbprof's code, such as the names
         of columns.
 
@@ -90,11 +90,11 @@ class Redactor:
         Pseudonyms by name.
     """
 
-    def __init__(self, private: Iterable[str], key: bytes, own: Iterable[str] = ()) -> None:
+    def __init__(self, private: Iterable[str], key: bytes, allowed: Iterable[str] = ()) -> None:
         self.replaced: dict[str, str] = {}
         self._key = key
         self._seen: dict[str, str] = {}
-        self._allowed = own_texts().union(own) - _NEVER
+        self._allowed = own_texts().union(allowed) - _NEVER
         # A file with the name of a tab or a column: the page needs the word, which is not private.
         names = {name for name in private if len(name) >= _LEAST and name not in self._allowed}
         # Grouped by their first word, because there may be thousands.

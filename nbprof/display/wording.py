@@ -133,13 +133,13 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def cut(text: object, limit: int) -> str:
+def shortened(text: object, limit: int) -> str:
     """The text, or its beginning and an ellipsis, of at most `limit` characters."""
     text = str(text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def middle_cut(text: str, limit: int) -> str:
+def shortened_middle(text: str, limit: int) -> str:
     """The text, or its beginning, an ellipsis and its end, of at most `limit` characters."""
     if len(text) <= limit:
         return text
@@ -175,7 +175,7 @@ def kernel(name: str, limit: int = 60) -> str:
     text = text[: _arguments(text)] or text
     head, angle, rest = text.partition("<")
     text = head.rsplit("::", 1)[-1] + angle + rest
-    return cut(text, limit)
+    return shortened(text, limit)
 
 
 def _arguments(text: str) -> int:

@@ -316,7 +316,7 @@ class Format:
         The reader unpacks, and takes `limit_bytes`.
     unpacks : frozenset of str
         Packings that the reader takes as they are.
-    apart : bool
+    separate_hosts : bool
         Each file is a host of its own, and can be read without the others.
     slow : bool
         To read a file takes longer than all that is made of it, so that nothing is gained by
@@ -344,7 +344,7 @@ class Format:
     recordings: Recordings | None = None
     bounded: bool = False
     unpacks: frozenset[str] = frozenset()
-    apart: bool = False
+    separate_hosts: bool = False
     slow: bool = False
     says_decoded: bool = False
     framework: Callable[[Path], Framework] = _unknown

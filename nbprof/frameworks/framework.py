@@ -189,6 +189,6 @@ class Framework:
     xla: bool = False
 
     @property
-    def known(self) -> bool:
+    def is_supported(self) -> bool:
         """True if nbprof supports the framework."""
         return bool(self.name)

@@ -462,7 +462,7 @@ class Expectation:
     ) -> Outcome:
         unit = unit_of(self._runs)
         title = _time(unit)
-        if slowdown.of != "mean" and not unit.whole:
+        if slowdown.of != "mean" and not unit.is_recording:
             title = f"typical {title}"
         before, after = wording.millis(slowdown.before), wording.millis(slowdown.after)
         change = f"{100 * slowdown.change:+.1f} ± {100 * slowdown.margin:.1f} %".replace("-", "−")
@@ -511,11 +511,11 @@ class Expectation:
 
 def _time(unit: Unit) -> str:
     """The compared time: "step time", "call time", or "duration of the recording"."""
-    return "duration of the recording" if unit.whole else unit.time
+    return "duration of the recording" if unit.is_recording else unit.time
 
 
 def _times(unit: Unit) -> str:
-    return "durations" if unit.whole else f"{unit.time}s"
+    return "durations" if unit.is_recording else f"{unit.time}s"
 
 
 def _check_same_framework(profiles: list[Profile]) -> None:

@@ -40,7 +40,7 @@ class Kind(NamedTuple):
         """Its name when it is given per a unit."""
         title = unit.fill(self.template)
         # A recording that is the only unit includes the start of the program.
-        return title.removesuffix(" after warm-up") if unit.whole else title
+        return title.removesuffix(" after warm-up") if unit.is_recording else title
 
 
 def _number_text(value: float) -> str:

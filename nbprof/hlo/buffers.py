@@ -106,7 +106,7 @@ class HeapTrace:
     """
 
     allocation: int
-    whole: bool
+    is_whole_module: bool
     kind: Int64s
     buffer: Int64s
     shared: Int64s
@@ -215,7 +215,7 @@ def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffer
 
 
 def _index_of(program: Program, name: str) -> int:
-    index = program.place(name)
+    index = program.index_of_name(name)
     return -1 if index is None else index
 
 

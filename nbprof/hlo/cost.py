@@ -107,13 +107,13 @@ class Costs:
         self._widths: dict[int, int] = {}
         self._depth = 0
 
-    def of(self, name: str) -> Cost | None:
+    def of_name(self, name: str) -> Cost | None:
         """The cost of one run of an op; None if the op is unknown, damaged or has unknown types."""
-        index = self._program.place(name)
-        return None if index is None else self.at(index)
+        index = self._program.index_of_name(name)
+        return None if index is None else self.of_instruction(index)
 
-    def at(self, index: int) -> Cost | None:
-        """The cost of one run of the instruction at an index; None as in `of`."""
+    def of_instruction(self, index: int) -> Cost | None:
+        """The cost of one run of the instruction at an index; None as in `of_name`."""
         in_xprof = True
         try:
             run, factor = self._run(index), self._width_factor(index)
@@ -339,7 +339,7 @@ class Costs:
             return _NO_RUN
         opcodes = program.opcodes
         members = range(computation.first, computation.first + computation.count)
-        root = program.place_of(computation.root)
+        root = program.index_of_ident(computation.root)
         root = members[-1] if root is None or root not in members else root
         # How often each value is computed: once for each use by an op that is evaluated itself.
         users: dict[int, set[int]] = {member: set() for member in members}

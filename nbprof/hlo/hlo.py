@@ -319,11 +319,11 @@ class Program:
         first[odd] = -1
         return first.tolist(), last.tolist(), idents
 
-    def place(self, name: str) -> int | None:
+    def index_of_name(self, name: str) -> int | None:
         """The index of the instruction of a name."""
         return self._by_name.get(name)
 
-    def place_of(self, ident: int) -> int | None:
+    def index_of_ident(self, ident: int) -> int | None:
         """The index of the instruction of an ident."""
         return self._by_ident.get(ident)
 

@@ -53,7 +53,7 @@ class Programs:
             try:
                 program = Program(module.data)
                 # Reads names and idents, so that later look-ups cannot fail.
-                program.place(""), program.place_of(0)
+                program.index_of_name(""), program.index_of_ident(0)
                 self._read[key] = program
             except ReadError as error:
                 self._damage(module.name, error)
@@ -74,7 +74,7 @@ class Programs:
     def cost(self, host: int, ident: int, op: str) -> Cost | None:
         """The cost of one run of an op; None if the op is unknown."""
         costs = self.costs(host, ident)
-        return None if costs is None else costs.of(op)
+        return None if costs is None else costs.of_name(op)
 
     def costs(self, host: int, ident: int) -> Costs | None:
         """The costs of the ops of a program; None if the program is unknown."""
@@ -107,7 +107,7 @@ class Programs:
         program = self.program(host, ident)
         if program is None:
             return ""
-        index = program.place(op)
+        index = program.index_of_name(op)
         return "" if index is None else hlo_category.category(program, index)
 
     def notes(self) -> list[Note]:

@@ -117,7 +117,7 @@ class Shape:
             sizes = _tiled(sizes, tile)
         return tuple(sizes)
 
-    def at(self, index: Sequence[int]) -> Shape:
+    def part_at(self, index: Sequence[int]) -> Shape:
         """The part of nested tuples at an index per level.
 
         Raises

@@ -238,7 +238,7 @@ class _Writer(_Fields):
     def _wrapped(self) -> _Writer | None:
         called = self.numbers(_CALLED)
         computation = self.program.computation(called[0]) if called else None
-        root = None if computation is None else self.program.place_of(computation.root)
+        root = None if computation is None else self.program.index_of_ident(computation.root)
         return None if root is None else _Writer(self.program, root)
 
     def _operands(self) -> str:
@@ -285,7 +285,7 @@ class _Writer(_Fields):
         return self.text_at(fields[number][0][1:]) if number in fields else ""
 
     def _predecessors(self) -> list[str]:
-        indices = map(self.program.place_of, self.numbers(_PREDECESSORS))
+        indices = map(self.program.index_of_ident, self.numbers(_PREDECESSORS))
         names = [f"%{self.program.names[index]}" for index in indices if index is not None]
         return [f"control-predecessors={{{', '.join(names)}}}"] if names else []
 

@@ -76,7 +76,7 @@ def _read(run: Run, key: object) -> Profile:
     if isinstance(key, str) and key.startswith("folder-"):
         for neighbour in neighbours(run, registry.others(run)):
             if neighbour.key == key:
-                return read(neighbour.files, whole=True)
+                return read(neighbour.files, read_all=True)
     raise NbprofError(
         "That run is no longer in this kernel or in the folder of this run. Load it with"
         " nbprof.load(...) and try again."

@@ -113,7 +113,7 @@ def _with_short_names(text: str) -> str:
     """Shortens long code spans in the middle."""
 
     def shortened(span: re.Match[str]) -> str:
-        return f"`{wording.middle_cut(span[1], _NAME_CHARACTERS)}`"
+        return f"`{wording.shortened_middle(span[1], _NAME_CHARACTERS)}`"
 
     return re.sub("`([^`]*)`", shortened, text)
 
@@ -186,7 +186,7 @@ def _answer(profile: Profile) -> Iterator[Claim]:
     summary = profile.steps.summary
     rows = summary[summary["mean_ms"].gt(0)].to_dict("records")
     for row in rows[:1]:
-        time = "Duration" if unit.whole else unit.time.capitalize()
+        time = "Duration" if unit.is_recording else unit.time.capitalize()
         text = f"{time} {wording.millis(row['mean_ms'])}"
         sd = wording.real(row["sd_ms"])
         if sd is not None:
@@ -413,7 +413,7 @@ def _quoted(marked: str) -> str:
         .replace("”", '"')
         .strip()
     )
-    return f"“{_MARKDOWN.sub(_ESCAPED, wording.middle_cut(text, _SENTENCE_CHARACTERS))}”"
+    return f"“{_MARKDOWN.sub(_ESCAPED, wording.shortened_middle(text, _SENTENCE_CHARACTERS))}”"
 
 
 def _fitted(title: str, lines: list[Claim], tokens: int, name: str) -> str:

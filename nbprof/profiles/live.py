@@ -20,7 +20,7 @@ from nbprof.core.errors import NbprofError, ReadError
 from nbprof.run.cache.folder import Folder, enabled, location
 from nbprof.run.source import local_files
 from nbprof.sources.fingerprint import fingerprint
-from nbprof.sources.locate import Ways, find
+from nbprof.sources.locate import OpenOptions, find
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -200,16 +200,18 @@ class Registry:
 
 def _read(paths: list[Path], limit: int) -> Run | None:
     """The run in these files; None if they have none, or are an archive."""
-    from nbprof.run.many import opened
+    from nbprof.run.many import open_run
 
     limit_bytes = limit or max(
         _MOST_PACKED * sum(path.stat().st_size for path in paths), _LEAST_LIMIT
     )
     try:
-        run_files = find(paths[0] if len(paths) == 1 else paths, ways=Ways(limit_bytes=limit_bytes))
+        run_files = find(
+            paths[0] if len(paths) == 1 else paths, options=OpenOptions(limit_bytes=limit_bytes)
+        )
         if {path for path, _, _ in local_files(run_files.files)} != set(paths):
             return None
-        return opened(run_files)
+        return open_run(run_files)
     except (ReadError, OSError):
         return None
 

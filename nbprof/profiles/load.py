@@ -15,11 +15,11 @@ from nbprof.formats.chrome.runs import NAME as CHROME
 from nbprof.formats.msprof.export import exported
 from nbprof.profiles import live
 from nbprof.profiles.profile import Profile
-from nbprof.run.many import opened
+from nbprof.run.many import open_run
 from nbprof.run.parallel import Workers
 from nbprof.run.run import Run
 from nbprof.run.source import reader
-from nbprof.sources.locate import Source, Ways, find
+from nbprof.sources.locate import OpenOptions, Source, find
 from nbprof.sources.recording import CaptureInfo, Recording
 from nbprof.sources.runs_table import runs
 
@@ -149,23 +149,23 @@ def read(
     peaks: Mapping[str, float] | None = None,
     executor: Workers | None = None,
     graph_capture: Source | None = None,
-    whole: bool = False,
+    read_all: bool = False,
 ) -> Profile:
     """Like `load`, but `nbprof.last` does not change.
 
-    `whole` is for callers that draw the dashboard next, see `nbprof.run.many.opened`.
+    `read_all` is for callers that draw the dashboard next, see `nbprof.run.many.open_run`.
     """
     given_peaks = None if peaks is None else checked(peaks)
-    ways = Ways(storage_options or {}, limit_bytes, progress)
+    options = OpenOptions(storage_options or {}, limit_bytes, progress)
     try:
-        files = exported(lambda: find(source, run, ways), progress)
+        files = exported(lambda: find(source, run, options), progress)
     except RawError as raw:
         from nbprof.formats.nsys import export as nsys_export
 
         database = nsys_export.export(raw, progress)
         if database is None:
             raise
-        files = find(database, None, ways)
+        files = find(database, None, options)
     capture = captured(files)
     if graph_capture is not None and files.format != CHROME:
         raise NbprofError(
@@ -173,27 +173,27 @@ def read(
         )
     captures: list[Capture] = []
     if graph_capture is not None:
-        captures = _graph_captures(graph_capture, ways)
-    run_read = opened(
+        captures = _graph_captures(graph_capture, options)
+    run_read = open_run(
         files,
         capture,
         progress,
         workers=executor,
         given_peaks=given_peaks,
         graph_captures=captures,
-        whole=whole,
+        read_all=read_all,
     )
     return Profile(run_read)
 
 
-def _graph_captures(source: Source, ways: Ways) -> list[Capture]:
+def _graph_captures(source: Source, options: OpenOptions) -> list[Capture]:
     """The graphs that were captured in some traces."""
     from nbprof.dialects.chrome.chrome import graph_captures
 
-    files = find(source, None, ways)
+    files = find(source, None, options)
     captures: list[Capture] = []
     if files.format == CHROME:
-        trace = reader(files)(files.files, ways.progress)
+        trace = reader(files)(files.files, options.progress)
         programs, _ = inductor.read(inductor.beside(files))
         captures = graph_captures(trace, programs)
     if not captures:

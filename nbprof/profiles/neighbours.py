@@ -13,7 +13,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.files import RunFiles
 from nbprof.run.source import local_files
 from nbprof.sources.budget import Budget
-from nbprof.sources.locate import Ways, runs
+from nbprof.sources.locate import OpenOptions, runs
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import header
 
@@ -56,12 +56,12 @@ def neighbours(run: Run, loaded: list[Run]) -> list[Neighbour]:
         read_paths.update(path for path, _, _ in other.source.local)
     for folder in _folders(run):
         try:
-            ways = Ways(
+            options = OpenOptions(
                 limit_bytes=run.source.limit_bytes,
                 confinement=run.source.confinement,
                 budget=_BUDGET,
             )
-            folder_runs = runs(folder, ways)
+            folder_runs = runs(folder, options)
         except (NbprofError, OSError):
             continue
         unread = [files for files in folder_runs if _is_unread(files, read_paths)]

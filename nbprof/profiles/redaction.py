@@ -52,7 +52,7 @@ def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
     for declared in (*SCHEMA.values(), *WHERE_KNOWN.values()):
         columns.update(column.name for column in declared)
     # A rate in 10⁹ has a "g" in front.
-    return Redactor(private, _key(), own=columns.union(f"g{name}" for name in columns))
+    return Redactor(private, _key(), allowed=columns.union(f"g{name}" for name in columns))
 
 
 def redacted(payload: AnyPart, runs: Iterable[Run], redact: Redact) -> AnyPart:

@@ -126,7 +126,7 @@ class DashboardWidget(anywidget.AnyWidget):
             raise NbprofError(
                 f"selected goes from the first to the last step; {first} is after {last}"
             )
-        if unit_in(self._payload.meta).whole:
+        if unit_in(self._payload.meta).is_recording:
             raise NbprofError(
                 "this recording is not divided into steps, so there are none to select"
             )

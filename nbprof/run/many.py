@@ -147,7 +147,7 @@ class CombinedRun(Run):
         self.parts: Hosts | None = parts
 
     @classmethod
-    def read_apart(
+    def read_separately(
         cls,
         files: RunFiles,
         capture: CaptureInfo | None = None,
@@ -155,12 +155,12 @@ class CombinedRun(Run):
         *,
         workers: parallel.Workers | None = None,
         given_peaks: Mapping[str, float] | None = None,
-        whole: bool = False,
+        read_all: bool = False,
     ) -> CombinedRun:
         """Reads the files of one run, each by itself, in workers; none if the cache has all values.
 
         Of many files, those values come first that the overview needs, and the rest is read when a
-        frame needs it; with `whole` everything is read together, which takes less time in all.
+        frame needs it; with `read_all` everything is read together, which takes less time in all.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class CombinedRun(Run):
             files, {name: value for name, value in options.items() if value is not None}
         )
         readers, units = parallel.Readers(workers, read_hosts), Units()
-        at_once = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
+        at_once = read_all or len(files.files) <= _AT_ONCE or by_name(files.format).slow
 
         def arguments(phases: Sequence[Phase]) -> parallel.Arguments:
             return capture, given_peaks, tuple(phase.value for phase in phases), units.kind
@@ -205,7 +205,7 @@ class CombinedRun(Run):
                 units=units,
             )
 
-        parts = LazyParts(read_parts, drawn=whole)
+        parts = LazyParts(read_parts, drawn=read_all)
         trace = run_cache.trace(lambda: _without_events(parts.parts))
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
         run = cls(trace, parts, files, source, capture, run_cache, given_peaks)
@@ -282,13 +282,13 @@ def _without_events(parts: Parts) -> Trace:
     )
 
 
-def apart(files: RunFiles, workers: parallel.Workers | None = None) -> bool:
+def reads_separately(files: RunFiles, workers: parallel.Workers | None = None) -> bool:
     """The hosts of a run are read separately: more than a few, or with workers that were given."""
     limit = parallel.MANY if workers is None else 1
-    return by_name(files.format).apart and len(files.files) > limit
+    return by_name(files.format).separate_hosts and len(files.files) > limit
 
 
-def opened(
+def open_run(
     files: RunFiles,
     capture: CaptureInfo | None = None,
     progress: Callable[[str], None] | None = None,
@@ -297,12 +297,12 @@ def opened(
     write: bool = True,
     given_peaks: Mapping[str, float] | None = None,
     graph_captures: Sequence[Capture] = (),
-    whole: bool = False,
+    read_all: bool = False,
 ) -> Run:
     """The run in some files, whose hosts are read together or separately.
 
-    Without `write`, nothing of a run whose hosts are read together goes to the cache. `whole` is
-    for callers that draw the dashboard: see `CombinedRun.read_apart`.
+    Without `write`, nothing of a run whose hosts are read together goes to the cache. `read_all` is
+    for callers that draw the dashboard: see `CombinedRun.read_separately`.
 
     Raises
     ------
@@ -311,13 +311,13 @@ def opened(
     NbprofError
         The workers cannot work, or `graph_captures` are given for hosts that are read separately.
     """
-    if apart(files, workers):
+    if reads_separately(files, workers):
         if graph_captures:
             raise NbprofError(
                 "graph_capture is for hosts that are read together: up to eight, without executor."
             )
-        return CombinedRun.read_apart(
-            files, capture, progress, workers=workers, given_peaks=given_peaks, whole=whole
+        return CombinedRun.read_separately(
+            files, capture, progress, workers=workers, given_peaks=given_peaks, read_all=read_all
         )
     first_error: ReadError | None = None
     while True:
@@ -341,7 +341,7 @@ def opened(
 def _without(files: RunFiles, error: ReadError) -> RunFiles | None:
     """The files of a run but the one that cannot be read; None if no other file has a host."""
     unread = [file for file in files.files if file.label == error.path]
-    if len(unread) != 1 or len(files.files) < 2 or not by_name(files.format).apart:
+    if len(unread) != 1 or len(files.files) < 2 or not by_name(files.format).separate_hosts:
         return None
     return replace(
         files,

@@ -265,8 +265,8 @@ class Parts:
         files = [[self._file_names[number] for number in group] for group in self._file_groups]
         receipt.notes = folded([facts["notes"] for facts in self._facts], self.groups, files)
         for first, facts in zip(before(self), self._facts, strict=True):
-            for cut in facts["cut"]:
-                receipt.cut_off(Cut(first + cut.host, cut.file, cut.what))
+            for partly_read in facts["cut"]:
+                receipt.cut_off(Cut(first + partly_read.host, partly_read.file, partly_read.what))
         recorded_names = itertools.chain(*self._recorded_names)
         count = sum(old != new for old, new in zip(recorded_names, self.names, strict=True))
         if count:

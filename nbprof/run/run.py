@@ -196,8 +196,11 @@ class Run(ReceiptFrames, TorchOpFrames):
             return []
         has_stems = bool(self._stems)
         return [
-            (self.hosts[cut.host] if has_stems else stem(cut.file), Missing(cut.file, cut.what))
-            for cut in self.as_read.receipt.cut
+            (
+                self.hosts[partly_read.host] if has_stems else stem(partly_read.file),
+                Missing(partly_read.file, partly_read.what),
+            )
+            for partly_read in self.as_read.receipt.cut
         ]
 
     @property
@@ -207,7 +210,7 @@ class Run(ReceiptFrames, TorchOpFrames):
 
     @property
     def _has_file_per_host(self) -> bool:
-        return self.files is not None and by_name(self.files.format).apart
+        return self.files is not None and by_name(self.files.format).separate_hosts
 
     @property
     def _stems(self) -> list[str]:

@@ -160,14 +160,14 @@ class _StatedActivity(Activity):
 def _traits(values: list[list[str]]) -> list[str]:
     """The traits of any host; traits with a count are added up."""
     counts: dict[str, int] = {}
-    others: set[str] = set()
+    plain_traits: set[str] = set()
     for trait in itertools.chain.from_iterable(values):
         counted = _COUNTED.match(trait)
         if counted is None:
-            others.add(trait)
+            plain_traits.add(trait)
         else:
             counts[counted[1]] = counts.get(counted[1], 0) + int(counted[2])
-    return sorted([*others, *(f"{trait}: {count}" for trait, count in counts.items())])
+    return sorted([*plain_traits, *(f"{trait}: {count}" for trait, count in counts.items())])
 
 
 def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:

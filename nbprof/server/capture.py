@@ -302,16 +302,16 @@ class CaptureHandler(Handler):
             "top_too": True,
         }
         try:
-            shown, _, real = locate(root, path, **allowed)
-            _, _, home = locate(root, f"{shown}/plugins/profile", **allowed)
+            browser_path, _, real = locate(root, path, **allowed)
+            _, _, home = locate(root, f"{browser_path}/plugins/profile", **allowed)
             if any(
                 folder.exists() and not folder.is_dir()
                 for folder in (*real.parents, real, home.parent, home)
             ):
                 raise FieldError(
                     "folder",
-                    f"{shown}: it is a file, or contains a file in place of the folder for runs."
-                    " Choose another folder.",
+                    f"{browser_path}: it is a file, or contains a file in place of the folder for"
+                    " runs. Choose another folder.",
                 )
         except FieldError:
             raise
@@ -329,7 +329,7 @@ class CaptureHandler(Handler):
             raise FieldError(
                 "folder", f"{shown_of(path)}: {reason}. Choose another folder."
             ) from None
-        return shown, real
+        return browser_path, real
 
     async def _record(self, order: Order) -> None:
         lines: list[str] = []

@@ -57,8 +57,8 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
     from nbprof.sources import locate, select_run
     from nbprof.sources.budget import Budget
 
-    ways = locate.Ways(confinement=confinement, budget=Budget)
-    survey, nothing = locate.survey(folder, ways)
+    options = locate.OpenOptions(confinement=confinement, budget=Budget)
+    survey, nothing = locate.survey(folder, options)
     permitted = [
         run_files
         for run_files in survey

@@ -188,7 +188,7 @@ def _error_message(error: NbprofError) -> dict[str, Any]:
     """An error as sent to a front end, with `raw` if the recording must be exported first."""
     message: dict[str, Any] = {"message": str(error)}
     if isinstance(error, RawError):
-        message["raw"] = error.what
+        message["raw"] = error.recorder
     return message
 
 

@@ -70,7 +70,7 @@ class OnDisk:
         framework = capture.framework or facts.get("framework")
         if not framework:
             by_file_name = map(form.framework, self.files)
-            framework = next((each.title for each in by_file_name if each.known), None)
+            framework = next((each.title for each in by_file_name if each.is_supported), None)
         return {
             "path": self.path,
             "name": self.name,

@@ -241,14 +241,14 @@ class Process:
             return
         if head["is"] == "progress" and tell is not None:
             fraction = head.get("fraction")
-            known = fraction if isinstance(fraction, float) else None
-            tell(Progress(str(head["text"]), known, body))
+            share = fraction if isinstance(fraction, float) else None
+            tell(Progress(str(head["text"]), share, body))
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":
             raw = head.get("raw")
             text = str(head["text"])
-            answer.set_exception(RawError(text, what=str(raw)) if raw else NbprofError(text))
+            answer.set_exception(RawError(text, recorder=str(raw)) if raw else NbprofError(text))
 
     def _has_ended(self, code: int) -> None:
         if not self.why:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from nbprof.core.files import LocalFile
 from nbprof.formats.register import by_name
-from nbprof.run.many import apart
+from nbprof.run.many import reads_separately
 
 if TYPE_CHECKING:
     from nbprof.core.files import Buffer, RunFiles
@@ -34,7 +34,7 @@ def followed(files: RunFiles, say: Say) -> tuple[RunFiles, Callable[[str], None]
     messages of the reader are reported.
     """
     # The progress of other processes is the number of files that they have read.
-    if apart(files) or not all(type(piece) is LocalFile for piece in files.files):
+    if reads_separately(files) or not all(type(piece) is LocalFile for piece in files.files):
         return files, say
     far = _Far(
         len(files.files),

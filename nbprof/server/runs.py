@@ -201,7 +201,7 @@ class Search:
             return results
         try:
             (joined,) = locate.runs(
-                here.real, locate.Ways(confinement=self.confinement, budget=Budget)
+                here.real, locate.OpenOptions(confinement=self.confinement, budget=Budget)
             )
         except (NbprofError, ValueError):
             return results

@@ -94,7 +94,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "framework": str(overview.get("framework") or "") or None,
         "device": str(overview.get("device_kind") or "") or None,
         "recorded": str(started) if started else None,
-        "steps": step_count.most(run.steps),
+        "steps": step_count.longest(run.steps),
         "unit": Unit.of(overview).kind,
         "step_ms": float(step) if step is not None and math.isfinite(step) else None,
         "times_ms": course(run.steps),

@@ -67,7 +67,7 @@ class Desk:
             else:
                 answer = self.ask(body)
         except RawError as error:
-            send("failed", self._for_user(str(error)), raw=error.what)
+            send("failed", self._for_user(str(error)), raw=error.recorder)
         except NbprofError as error:
             send("failed", self._for_user(str(error)))
         except MemoryError:
@@ -113,7 +113,7 @@ class Desk:
         files = self._find(head)
         state = summary.state_of(files)
         files, say_read = followed(files, say)
-        profile = read(files, progress=say_read, whole=True, executor=self._workers(head, files))
+        profile = read(files, progress=say_read, read_all=True, executor=self._workers(head, files))
         self._run = profile.run
         events = int(profile.run.receipt.events)
         doing = f"Analysing {wording.plural(events, 'event')} of {path.name}"
@@ -139,7 +139,7 @@ class Desk:
             say(f"Reading {name}")
             files, say_read = followed(self._find(place), say)
             both.append(
-                read(files, progress=say_read, whole=True, executor=self._workers(place, files))
+                read(files, progress=say_read, read_all=True, executor=self._workers(place, files))
             )
             say(f"Analysing {wording.plural(int(both[-1].run.receipt.events), 'event')} of {name}")
         comparison = Comparison(both)
@@ -148,20 +148,22 @@ class Desk:
     def summary(self, head: dict[str, Any]) -> bytes:
         """The facts of a profile for the list of runs; the profile is closed at once."""
         from nbprof.profiles.load import captured
-        from nbprof.run.many import opened
+        from nbprof.run.many import open_run
         from nbprof.server import summary
 
         files = self._find(head)
         # The user has not opened it: the cache is used, but not filled.
-        return json.dumps(summary.facts_of(opened(files, captured(files), write=False))).encode()
+        return json.dumps(summary.facts_of(open_run(files, captured(files), write=False))).encode()
 
     def _find(self, head: dict[str, Any]) -> RunFiles:
         from nbprof.sources.budget import Budget
-        from nbprof.sources.locate import Ways, find
+        from nbprof.sources.locate import OpenOptions, find
 
         path, confinement = Path(head["path"]), _confinement(head)
         self._names = (str(path), head["shown"])
-        files = find(path, head.get("run") or None, Ways(confinement=confinement, budget=Budget))
+        files = find(
+            path, head.get("run") or None, OpenOptions(confinement=confinement, budget=Budget)
+        )
         if confinement is not None:
             confine(files, confinement)
         return files
@@ -170,10 +172,10 @@ class Desk:
         """The executor for files of many hosts: a client of the scheduler in the settings, or None
         for processes of this machine.
         """
-        from nbprof.run.many import apart
+        from nbprof.run.many import reads_separately
 
         address = head.get("scheduler")
-        if not address or not apart(files):
+        if not address or not reads_separately(files):
             return None
         if self._client is None:
             self._client = dask_client(address)

@@ -65,11 +65,11 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
         else:
             members.append(_member(trace, Kind(named.format_of[id(trace)], sure=False)))
     left = looks - min(len(unclear), looks)
-    others = _other_names(listing, named.folders)
-    by_content = _look(folder, others[:left], set(), listing.budget)
+    other_files = _other_names(listing, named.folders)
+    by_content = _look(folder, other_files[:left], set(), listing.budget)
     members += _single_files(by_content.members)
     listing.refused += [(f, text, False) for f, text in by_content.refused]
-    _note_unexamined(listing, max(len(others) - left, 0) + len(by_content.left_out))
+    _note_unexamined(listing, max(len(other_files) - left, 0) + len(by_content.left_out))
     return members
 
 
@@ -87,7 +87,7 @@ class _Named(NamedTuple):
 def _named(listing: Listing) -> _Named:
     named = _Named([], [], {}, set())
     hosts: dict[str, set[str]] = {}
-    others = []
+    single_files = []
     for file in listing.files:
         form = telling(file.file.name) if file.promise == NAMED else None
         if form is None:
@@ -98,8 +98,8 @@ def _named(listing: Listing) -> _Named:
             named.members.append(host)
             hosts.setdefault(host.parent, set()).add(host.stem)
         else:
-            others.append((file, form))
-    for file, form in others:
+            single_files.append((file, form))
+    for file, form in single_files:
         if file.parent in hosts and form.is_copy(stem(file.file.name), hosts[file.parent]):
             named.members.append(_member(file, Kind(form.name, sure=False, exporter=True)))
         else:
@@ -110,10 +110,10 @@ def _named(listing: Listing) -> _Named:
 
 def _other_names(listing: Listing, folders: set[str]) -> list[Found]:
     """Files with other names outside of some folders, the most likely profiles first."""
-    others = [
+    candidates = [
         f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in folders
     ]
-    return sorted(others, key=lambda f: (f.promise, f.at))
+    return sorted(candidates, key=lambda f: (f.promise, f.at))
 
 
 def _single_files(members: list[Member]) -> list[Member]:

@@ -48,7 +48,7 @@ Source = Any
 
 
 @dataclass(frozen=True)
-class Ways:
+class OpenOptions:
     """Options for opening places.
 
     Attributes
@@ -114,7 +114,7 @@ class _IsFile(Exception):  # noqa: N818 - not an error
         self.listing = listing
 
 
-def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
+def runs(source: Source, options: OpenOptions | None = None) -> list[RunFiles]:
     """The runs at a place, newest first, without reading them.
 
     Raises
@@ -122,10 +122,10 @@ def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
     ReadError
         The place does not exist, or may not be read.
     """
-    return _runs(source, ways or Ways())[0]
+    return _runs(source, options or OpenOptions())[0]
 
 
-def survey(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+def survey(source: Source, options: OpenOptions) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """The runs at a place as in `runs`, and a function that creates the error for no runs, without
     another search.
 
@@ -134,10 +134,12 @@ def survey(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], Rea
     ReadError
         As in `runs`.
     """
-    return _runs(source, ways)
+    return _runs(source, options)
 
 
-def find(source: Source, run: str | int | None = None, ways: Ways | None = None) -> RunFiles:
+def find(
+    source: Source, run: str | int | None = None, options: OpenOptions | None = None
+) -> RunFiles:
     """The run to read at a place.
 
     Parameters
@@ -146,7 +148,7 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     run : str or int, optional
         Its name or the beginning of it; or its index, newest first: 0 the newest, -1 the oldest. By
         default the newest.
-    ways : Ways, optional
+    options : OpenOptions, optional
 
     Raises
     ------
@@ -154,14 +156,14 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
         The place does not exist, contains no profile, or no run has that name; the message says
         what was searched for, and what there is.
     """
-    ways = ways or Ways()
+    options = options or OpenOptions()
     if isinstance(source, RunFiles):
-        return resolve(source, ways.limit_bytes)
-    candidates, nothing = _runs(source, ways)
+        return resolve(source, options.limit_bytes)
+    candidates, nothing = _runs(source, options)
     if not candidates:
         raise nothing()
     chosen = _newest(candidates) if run is None else choose(candidates, run, _label(source))
-    return resolve(chosen, ways.limit_bytes)
+    return resolve(chosen, options.limit_bytes)
 
 
 def _newest(candidates: list[RunFiles]) -> RunFiles:
@@ -179,19 +181,19 @@ def _newest(candidates: list[RunFiles]) -> RunFiles:
     return replace(newest, newest_of=len(candidates), notes=(note, *newest.notes))
 
 
-def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+def _runs(source: Source, options: OpenOptions) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """The runs, and a function that creates the error for no runs."""
     if _is_several(source):
-        return [_joined([find(part, None, ways) for part in source])], lambda: ReadError(
+        return [_joined([find(part, None, options) for part in source])], lambda: ReadError(
             "no file was given."
         )
-    location = _open_source(source, ways)
+    location = _open_source(source, options)
     if not hasattr(location, "listing"):
         head = head_of(location)
         kind = recognise(head, location.name)
         if kind.format != "archive":
             return _named(location, head)
-        location = _ArchiveFolder(_archive(location, kind, ways), "")
+        location = _ArchiveFolder(_archive(location, kind, options), "")
     folder = cast(Folder, location)
     try:
         return _below(folder)
@@ -351,7 +353,7 @@ def _label(source: Source) -> str:
     return public_url(text) if is_url(text) else printable(text)
 
 
-def _open_source(source: Source, ways: Ways) -> SourceFile | Folder:
+def _open_source(source: Source, options: OpenOptions) -> SourceFile | Folder:
     """The file or folder at a path or URL."""
     if hasattr(source, "fs") and hasattr(source, "path") and not isinstance(source, (str, Path)):
         protocol = getattr(source, "protocol", None)
@@ -359,9 +361,11 @@ def _open_source(source: Source, ways: Ways) -> SourceFile | Folder:
             from nbprof.sources.remote import Storage
 
             return _remote(
-                Storage(source.fs, str(getattr(source, "full_name", source)), ways.storage_options),
+                Storage(
+                    source.fs, str(getattr(source, "full_name", source)), options.storage_options
+                ),
                 str(source.path),
-                ways,
+                options,
             )
         source = str(source.path)
     if not isinstance(source, (str, bytes, os.PathLike)):
@@ -370,30 +374,30 @@ def _open_source(source: Source, ways: Ways) -> SourceFile | Folder:
     if not text.strip():
         raise ReadError("the path is empty.")
     if is_url(text) and not ("::" in text and os.path.lexists(text)):
-        return _at_url(text, ways)
-    return _at_path(text, ways)
+        return _at_url(text, options)
+    return _at_path(text, options)
 
 
-def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
+def _at_path(text: str, options: OpenOptions) -> SourceFile | Folder:
     try:
         path = Path(text).expanduser()
-        mode = state_of(path, ways.confinement).st_mode
+        mode = state_of(path, options.confinement).st_mode
     except RuntimeError:
         raise ReadError("there is no home folder for this user.", path=printable(text)) from None
     except (FileNotFoundError, NotADirectoryError) as error:
         if "!/" in text:
             outer, _, inner = text.partition("!/")
-            return _folder_in_archive(_at_path(outer, ways), inner, ways)
-        raise _not_there(error, path, ways.confinement) from None
+            return _folder_in_archive(_at_path(outer, options), inner, options)
+        raise _not_there(error, path, options.confinement) from None
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
     if stat.S_ISDIR(mode):
         return LocalFolder(
-            path, ways.confinement, ways.budget() if ways.budget is not None else None
+            path, options.confinement, options.budget() if options.budget is not None else None
         )
     if not stat.S_ISREG(mode):
         raise no_file(mode, printable(text))
-    return LocalFile(path, confinement=ways.confinement)
+    return LocalFile(path, confinement=options.confinement)
 
 
 def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> ReadError:
@@ -410,12 +414,12 @@ def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> R
     return ReadError(f"{reason.reason} Did you mean {printable(near[0])}?", path=reason.path)
 
 
-def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
+def _at_url(text: str, options: OpenOptions) -> SourceFile | Folder:
     chained = re.match(r"^(zip|tar)://(.*?)::(.+)$", text, re.DOTALL) or re.match(
         r"^(zip|tar)()::(.+)$", text, re.DOTALL
     )
     if chained:
-        return _folder_in_archive(_open_source(chained[3], ways), chained[2], ways)
+        return _folder_in_archive(_open_source(chained[3], options), chained[2], options)
     if re.match(r"^(file|local)://", text):
         # As written, or with the escapes of a URL (%20) decoded.
         bare = text.partition("://")[2]
@@ -423,19 +427,19 @@ def _at_url(text: str, ways: Ways) -> SourceFile | Folder:
             bare = urlsplit(text).path
         if os.name == "nt":
             bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare)
-        return _at_path(bare if os.path.lexists(bare) else unquote(bare), ways)
+        return _at_path(bare if os.path.lexists(bare) else unquote(bare), options)
     from nbprof.sources.remote import connect
 
     outer, mark, inner = text.partition("!/")
-    storage, path = connect(outer if mark else text, ways.storage_options)
-    there = _remote(storage, path, ways)
-    return _folder_in_archive(there, inner, ways) if mark else there
+    storage, path = connect(outer if mark else text, options.storage_options)
+    there = _remote(storage, path, options)
+    return _folder_in_archive(there, inner, options) if mark else there
 
 
-def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
+def _remote(storage: Storage, path: str, options: OpenOptions) -> SourceFile | Folder:
     from nbprof.sources.remote import RemoteFile, RemoteFolder
 
-    folder = RemoteFolder(storage, path, ways.limit_bytes, ways.progress)
+    folder = RemoteFolder(storage, path, options.limit_bytes, options.progress)
     if storage.http and path.endswith("/"):
         return folder
     with storage.errors(storage.label(path)):
@@ -443,7 +447,7 @@ def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
         info = storage.fs.info(path)
     if info.get("type") == "directory":
         return folder
-    file = RemoteFile(storage, path, info, ways.limit_bytes, ways.progress)
+    file = RemoteFile(storage, path, info, options.limit_bytes, options.progress)
     # A web server returns a page for a folder; there is no other sign.
     if (
         storage.http
@@ -460,22 +464,22 @@ def _remote(storage: Storage, path: str, ways: Ways) -> SourceFile | Folder:
     return file
 
 
-def _archive(file: SourceFile, kind: Kind, ways: Ways) -> ZipArchive | TarArchive:
+def _archive(file: SourceFile, kind: Kind, options: OpenOptions) -> ZipArchive | TarArchive:
     from nbprof.sources.archives import TarArchive, ZipArchive
 
     if kind.what == "a zip archive":
-        return ZipArchive(file, ways.limit_bytes, ways.progress)
-    return TarArchive(file, kind.packed, ways.limit_bytes, ways.progress)
+        return ZipArchive(file, options.limit_bytes, options.progress)
+    return TarArchive(file, kind.packed, options.limit_bytes, options.progress)
 
 
-def _folder_in_archive(outer: SourceFile | Folder, inner: str, ways: Ways) -> Folder:
+def _folder_in_archive(outer: SourceFile | Folder, inner: str, options: OpenOptions) -> Folder:
     if hasattr(outer, "listing"):
         raise ReadError("this is a folder, not an archive.", path=outer.label)
     kind = recognise(outer.head(HEAD), outer.name)
     if kind.format != "archive":
         raise ReadError(f"this is {kind.what}, not a zip or tar archive.", path=outer.label)
     return _ArchiveFolder(
-        _archive(outer, kind, ways),
+        _archive(outer, kind, options),
         "/".join(part for part in inner.split("/") if part not in ("", ".", "..")),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from nbprof.core.files import LocalFile, RunFiles
-from nbprof.sources.locate import Source, Ways
+from nbprof.sources.locate import OpenOptions, Source
 from nbprof.sources.locate import runs as find_runs
 from nbprof.sources.recording import CaptureInfo
 
@@ -55,7 +55,7 @@ def runs(
     >>> nbprof.runs("logs/")                              # doctest: +SKIP
     >>> nbprof.load(nbprof.runs("logs/").path[1])         # doctest: +SKIP
     """
-    located = find_runs(source, Ways(storage_options or {}, progress=progress))
+    located = find_runs(source, OpenOptions(storage_options or {}, progress=progress))
     # The path of a folder opens the run only if there is no other run in or below it.
     above: Counter[str] = Counter()
     for run in located:

@@ -157,7 +157,7 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
     text = f"this is {kind.what}. {kind.remedy or _source(file, kind.source) or _readable()}"
     if kind.tool and isinstance(file, LocalFile):
         raise RawError(
-            text, path=file.label, what=kind.what, recordings=[str(file.path)], tool=kind.tool
+            text, path=file.label, recorder=kind.what, recordings=[str(file.path)], tool=kind.tool
         )
     raise ReadError(text, path=file.label)
 

@@ -168,7 +168,7 @@ def steps_of_hosts(run: Drawable, derived: Made, hosts: int, without: set[str]) 
     The recording as a whole needs none.
     """
     steps = run.steps
-    if not len(steps) or run.activity.unit.whole:
+    if not len(steps) or run.activity.unit.is_recording:
         return
     host = steps["host"].astype(str).to_numpy(object)
     start, end = step_bounds(steps)

@@ -48,7 +48,7 @@ def gain_unit(overview: Mapping[str, Any], gain_ms: Any) -> GainUnit:
     if unit.kind == STEP:
         return GainUnit()
     gain = wording.real(gain_ms)
-    if not unit.whole or not time or gain is None:
+    if not unit.is_recording or not time or gain is None:
         return GainUnit(unit.per)
     return GainUnit(unit.per, 100 * gain / time)
 
@@ -89,7 +89,9 @@ def unknown(run: Run, view: str, title: str) -> Empty | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = run.missing.get(view, "")
     framework = framework_of(run)
-    without_ops = not framework.known or not framework.profiled or not framework.machine_learning
+    without_ops = (
+        not framework.is_supported or not framework.profiled or not framework.machine_learning
+    )
     return Empty(title=title, text=text) if text and without_ops else None
 
 

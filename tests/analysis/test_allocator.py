@@ -88,7 +88,7 @@ def test_the_state_of_any_moment_is_that_of_then(seed, expandable):
     _, (replay,), _ = replayed(device)
     levels = replay.levels()
     for count, segments in states:
-        state = replay.at(count)
+        state = replay.state_after(count)
         blocks = [block for segment in segments for block in segment["blocks"]]
         got = state.blocks[["address", "size", "requested", "state"]].to_numpy().tolist()
         assert [[a, s, r, torch_snapshot.STATES[k]] for a, s, r, k in got] == [
@@ -121,7 +121,7 @@ def test_a_history_that_lost_its_begin_is_replayed_from_its_end():
     assert part.before()["reserved"] == full.levels()["reserved"][lost - 1]
     for count, segments in states:
         if count >= lost:
-            got = part.at(count - lost).blocks
+            got = part.state_after(count - lost).blocks
             used = got[got["state"] != torch_snapshot.INACTIVE]
             want = [
                 (b["address"], b["requested_size"])
@@ -356,7 +356,7 @@ def test_a_history_that_contradicts_itself_is_no_error():
                 entry["addr"] = rng.choice([0, -7, 2**62, entry["addr"] + 3])
         taken, (replay,), stacks = replayed(device)
         for count in (0, 50, 219):
-            state = replay.at(count)
+            state = replay.state_after(count)
             assert (state.blocks["size"] > 0).all()
         allocator_oom.frame([replay], stacks, taken.settings)
         allocator.summary([replay])
@@ -533,7 +533,7 @@ def test_a_rest_of_at_most_a_mebibyte_stays_with_its_block(asked, size):
     device.free(second)
     replay = Replay(read(snapshot(device)), 0)
     # Before both were freed: at the end nothing tells their sizes.
-    blocks = replay.at(replay.count - 4).blocks
+    blocks = replay.state_after(replay.count - 4).blocks
     assert blocks[blocks["state"] != torch_snapshot.INACTIVE]["size"].tolist() == [9 * MIB, size]
 
 
@@ -572,7 +572,7 @@ def test_the_peak_counts_what_was_held_before_the_first_entry(kept):
     device.trace = frees[-kept:]
     _, (replay,), _ = replayed(device)
     (row,) = allocator.summary([replay]).to_dict("records")
-    first = replay.at(0)
+    first = replay.state_after(0)
     used = first.blocks[first.blocks["state"] == torch_snapshot.ALLOCATED]
     assert (
         row["peak_reserved_bytes"]

@@ -153,10 +153,10 @@ def test_few_steps_that_are_all_apart():
 
 def test_two_steps_have_an_interval_and_one_has_none():
     found = judged(noisy(6), [3.0, 3.2])
-    assert found.difference.known
+    assert found.difference.has_interval
     assert any("Only 2 steps after: record 10 or more" in text for _, text in found.evidence)
     found = judged(noisy(6), [3.0])
-    assert (found.kind, found.difference.known) == ("unknown", False)
+    assert (found.kind, found.difference.has_interval) == ("unknown", False)
     assert any("a single step cannot show" in text for _, text in found.evidence)
     assert found.headline.startswith("1.99× faster (")
 

@@ -78,7 +78,7 @@ def frame(events) -> pd.DataFrame:
 def test_blocks_at_every_moment_are_those_of_a_walk(events, whole):
     rows = frame(events)
     for last in range(len(events)):
-        table = memory_alive.at(rows, float(last), "m", whole=whole)
+        table = memory_alive.blocks_at(rows, float(last), "m", from_start=whole)
         told = table[~table["op"].isin([memory_alive.UNUSED, memory_alive.EARLIER])]
         alive = walked(rows, last, None if whole else rows["group"].iloc[last])
         assert sorted(np.repeat(told["allocated_bytes"], told["occurrences"]).tolist()) == sorted(
@@ -96,8 +96,8 @@ def test_moments_tell_the_same_as_one_at_a_time(events, most, data):
     rows = frame(events)
     at = np.array(sorted(data.draw(st.sets(st.integers(0, len(events) - 1), min_size=1))), np.int64)
     found = memory_alive.moments(rows, at, most)
-    assert sorted(found.at.tolist()) == at.tolist()
-    for slot, position in enumerate(found.at.tolist()):
+    assert sorted(found.events.tolist()) == at.tolist()
+    for slot, position in enumerate(found.events.tolist()):
         now = found.moment <= slot
         count = np.bincount(
             found.block[now], weights=found.change[now], minlength=len(found.blocks)

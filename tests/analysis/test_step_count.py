@@ -26,7 +26,7 @@ from tests.support.ranks import job
 def test_steps_of_hosts_are_not_added_up(hosts: list[str], of: int, text: str, most: int) -> None:
     steps = pd.DataFrame({"host": hosts})
     assert step_count.format_count(steps, of) == text
-    assert step_count.most(steps) == most
+    assert step_count.longest(steps) == most
 
 
 def test_a_table_without_hosts_is_of_one() -> None:

@@ -72,8 +72,8 @@ def test_the_trimmed_interval_by_hand():
 
 def test_nothing_is_known_of_one_value():
     found = welch(np.array([1.0]), np.array([2.0, 3.0]))
-    assert (found.change, found.known, found.real) == (1.5, False, False)
-    assert not trimmed(np.array([1.0]), np.array([2.0, 3.0])).known
+    assert (found.change, found.has_interval, found.real) == (1.5, False, False)
+    assert not trimmed(np.array([1.0]), np.array([2.0, 3.0])).has_interval
     assert math.isnan(welch(np.zeros(0), np.ones(3)).change)
 
 

@@ -23,7 +23,7 @@ from nbprof.display.categories import CATEGORIES
 from nbprof.frames import SCHEMA
 from nbprof.profiles import named
 from nbprof.profiles.load import read
-from nbprof.run.many import opened
+from nbprof.run.many import open_run
 from nbprof.run.stated import NeedsHostError
 from tests.assistant.asked import DATA, asked, one
 
@@ -298,9 +298,9 @@ def test_what_was_opened_after_its_call_had_ended_is_there_for_the_next(monkeypa
     def slow(files, capture):
         times.append(files.name)
         release.wait()
-        return opened(files, capture)
+        return open_run(files, capture)
 
-    monkeypatch.setattr("nbprof.assistant.reader.opened", slow)
+    monkeypatch.setattr("nbprof.assistant.reader.open_run", slow)
 
     async def session(call):
         assert "continues: call again" in (await call("open", path=SLOW)).value["error"]

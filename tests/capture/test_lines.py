@@ -67,9 +67,9 @@ class TestRecorded:
             None,
             None,
         ]
-        assert (found.at[1:] >= found.at[:-1]).all()
+        assert (found.times[1:] >= found.times[:-1]).all()
         assert found.source == {"2": "x = add(1, 2)\ny = 3\n", "1": DEFINED}
-        assert not found.cut
+        assert not found.truncated
 
     def test_generators_and_exceptions_return_too(self, run):
         names = {}
@@ -117,8 +117,8 @@ class TestRecorded:
     def test_a_long_loop_is_cut(self, run, monkeypatch):
         monkeypatch.setattr(lines, "MOST", 100)
         found = recorded(run, "for i in range(1000):\n    a = i\n")
-        assert found.cut
-        assert len(found.at) == 101
+        assert found.truncated
+        assert len(found.times) == 101
         assert found.line[-1] == 0
 
     def test_code_that_is_no_cell_is_left_alone(self):
@@ -154,10 +154,10 @@ def test_what_runs_under_a_debugger_that_the_cell_began_counts_for_no_line(run):
         found = recorded(run, "a = 1\nsys.settrace(debugger)\nb = 2\n", names)
     finally:
         sys.settrace(None)
-    assert found.cut
+    assert found.truncated
     # The cell itself is still followed, what it calls is not.
     assert [place[1] for place in changes(found) if place] == [1, 2, 3]
-    assert found.at[-1] == found.at[-2]
+    assert found.times[-1] == found.times[-2]
 
 
 GOOD = LineTimes({"1": "a\n"}, [("1", 1)], np.array([5, 9]), np.array([1, 0], np.int32)).packed()
@@ -185,6 +185,13 @@ def test_what_is_kept_is_what_was_recorded(run):
     if found is None:
         pytest.skip("a debugger or a coverage tool is tracing")
     again = LineTimes.unpacked(found.packed())
-    assert (again.source, again.lines, again.cut) == (found.source, found.lines, found.cut)
-    assert (again.at.tolist(), again.line.tolist()) == (found.at.tolist(), found.line.tolist())
+    assert (again.source, again.lines, again.truncated) == (
+        found.source,
+        found.lines,
+        found.truncated,
+    )
+    assert (again.times.tolist(), again.line.tolist()) == (
+        found.times.tolist(),
+        found.line.tolist(),
+    )
     assert LineTimes.unpacked([]) is None

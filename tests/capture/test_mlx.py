@@ -84,7 +84,7 @@ def test_the_profile_has_its_steps_and_speaks_of_mlx(core, tmp_path):
 
 def test_without_steps_it_says_how_to_mark_them_in_mlx(core, tmp_path):
     p = open_recording(recorded(WITHOUT_STEPS, tmp_path))
-    assert p.run.activity.unit.whole
+    assert p.run.activity.unit.is_recording
     assert "mx.eval(...) at the end of each" in p.run.activity.unit.how
 
 

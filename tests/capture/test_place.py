@@ -158,7 +158,7 @@ def test_where_there_is_room_nowhere_the_sentence_says_where_the_run_is(
         CaptureError, match=f"No space left on device; it is in {temporary}"
     ) as caught:
         place.settle()
-    assert "choose another location with --logdir" in remedies.place(str(caught.value))
+    assert "choose another location with --logdir" in remedies.disk_remedy(str(caught.value))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is one place for temporary files")
@@ -181,4 +181,4 @@ def test_descriptors_are_held_and_given_back():
     for each in held:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(each)
-    assert "ulimit -n" in remedies.place("[Errno 24] Too many open files: 'a'")
+    assert "ulimit -n" in remedies.disk_remedy("[Errno 24] Too many open files: 'a'")

@@ -86,7 +86,7 @@ def test_a_loop_has_its_steps_and_what_they_wait_for(tmp_path):
     assert recording.info.steps_seen == recording.info.steps_marked == 4
     assert recording.info.notes == ["steps: marked by nbprof.steps"]
     p = open_recording(recording)
-    assert not p.run.activity.unit.whole
+    assert not p.run.activity.unit.is_recording
     frame = p.steps.frame
     assert frame.step.tolist() == [1, 2, 3, 4]
     assert frame.name.tolist() == ["train 1", "train 2", "train 3", "train 4"]
@@ -104,7 +104,7 @@ def test_a_loop_has_its_steps_and_what_they_wait_for(tmp_path):
 def test_without_steps_the_recording_is_the_unit(tmp_path):
     recording = recorded(lambda: time.sleep(0.05), tmp_path)
     p = open_recording(recording)
-    assert p.run.activity.unit.whole
+    assert p.run.activity.unit.is_recording
     assert "nbprof.steps" in p.run.activity.unit.how
     (cell,) = spans(recording, "nbprof_recording")
     assert p.steps.frame.name.tolist() == ["recording"]
@@ -117,7 +117,7 @@ def test_waits_outside_of_steps_count_for_the_recording(tmp_path):
             raise AssertionError("there is no item")
 
     p = open_recording(recorded(drained, tmp_path))
-    assert p.run.activity.unit.whole
+    assert p.run.activity.unit.is_recording
     assert len(p.run.activity.work) == 1
 
 

@@ -23,7 +23,7 @@ def packed(*idents):
 
 def one_by_one(made, place):
     return [
-        -1 if (at := made.place_of(ident)) is None else at
+        -1 if (at := made.index_of_ident(ident)) is None else at
         for ident in made.instruction(place).operands
     ]
 

@@ -73,7 +73,7 @@ def test_long_tuples_are_numbered():
 
 def test_parts_of_a_tuple():
     found = read(tuple_shape(shape(F32, 2), tuple_shape(shape(BF16, 3), shape(F32))))
-    assert (str(found.at([])), str(found.at([0])), str(found.at([1, 0]))) == (
+    assert (str(found.part_at([])), str(found.part_at([0])), str(found.part_at([1, 0]))) == (
         str(found),
         "f32[2]{0}",
         "bf16[3]{0}",
@@ -81,7 +81,7 @@ def test_parts_of_a_tuple():
     assert [str(array) for array in found.arrays()] == ["f32[2]{0}", "bf16[3]{0}", "f32[]"]
     for wrong in ([2], [0, 0], [-1]):
         with pytest.raises(IndexError, match="has no part"):
-            found.at(wrong)
+            found.part_at(wrong)
 
 
 def test_tuples_without_end_are_refused():

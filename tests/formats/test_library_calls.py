@@ -32,7 +32,7 @@ def config(**more):
 
 def cost(operands, op):
     program = Program(hlo_programs.program(hlo_programs.single(operands, op)))
-    return Costs(program).at(program.opcodes.index("custom-call"))
+    return Costs(program).of_instruction(program.opcodes.index("custom-call"))
 
 
 def attention(target, **more):

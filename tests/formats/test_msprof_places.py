@@ -14,7 +14,7 @@ import pytest
 from nbprof.core.errors import RawError, ReadError
 from nbprof.formats.msprof import msprof
 from nbprof.sources import locate
-from nbprof.sources.locate import Ways
+from nbprof.sources.locate import OpenOptions
 from tests.support import msprof as made
 from tests.support.places import tarred, zipped
 from tests.support.profiles import real
@@ -194,7 +194,7 @@ def test_a_raw_recording_beside_one_that_can_be_read_is_told_in_an_archive_too(s
 def test_the_limit_of_what_unpacks_counts_for_tables_too(tmp_path):
     folder = made.prof(tmp_path / "PROF_1_20250109084754000_A", *made.training(2))
     (tmp_path / "a.zip").write_bytes(zipped(files_of(folder, folder.name)))
-    run = locate.find(tmp_path / "a.zip", ways=Ways(limit_bytes=100))
+    run = locate.find(tmp_path / "a.zip", options=OpenOptions(limit_bytes=100))
     with pytest.raises(ReadError, match="limit"):
         msprof.read(run.files)
 

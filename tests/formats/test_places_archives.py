@@ -173,7 +173,7 @@ def test_a_bomb_before_the_profile_is_given_up(tmp_path):
     (tmp_path / "a.tgz").write_bytes(out.getvalue())
     assert len(out.getvalue()) < 100_000
     with pytest.raises(ReadError, match=r"a\.tgz: it decompresses to more than"):
-        locate.find(tmp_path / "a.tgz", ways=locate.Ways(limit_bytes=1_000_000))
+        locate.find(tmp_path / "a.tgz", options=locate.OpenOptions(limit_bytes=1_000_000))
     assert locate.find(tmp_path / "a.tgz").files
 
 

@@ -26,7 +26,7 @@ from fsspec.asyn import AsyncFileSystem
 import nbprof
 from nbprof.core.errors import ReadError
 from nbprof.sources import locate, remote, urls
-from nbprof.sources.locate import Ways
+from nbprof.sources.locate import OpenOptions
 from tests.support.places import gz, space, tarred, trace, write, zipped
 from tests.support.xspace import training_run
 
@@ -295,7 +295,7 @@ def test_a_large_file_comes_in_parts_at_a_time_and_says_how_far_it_is(faulty, mo
     data = training_run(200)
     faulty.store = {"bucket/h.xplane.pb": data}
     said = []
-    run = locate.find("faulty://bucket/h.xplane.pb", ways=Ways(progress=said.append))
+    run = locate.find("faulty://bucket/h.xplane.pb", options=OpenOptions(progress=said.append))
     faulty.requests.clear()
     assert bytes(run.files[0].read().data) == data
     assert sorted(faulty.requests) == [

@@ -102,7 +102,7 @@ def test_what_is_not_known_stays_unknown():
     assert named("mxnet") is UNKNOWN
     assert of_module("mxnet") is UNKNOWN
     stranger = titled("Tinygrad 0.10.0")
-    assert (stranger.title, stranger.known, stranger.machine_learning) == (
+    assert (stranger.title, stranger.is_supported, stranger.machine_learning) == (
         "Tinygrad 0.10.0",
         False,
         True,

@@ -33,7 +33,7 @@ def test_messages_follow_the_unit(kind):
     assert (few.outcome, many.outcome) == (FAIL, PASS)
     assert few.text.startswith(f"kernels {unit.per}: ")
     assert FIGURES["recompiles"].title(unit) == (
-        "compilations" if unit.whole else "compilations after warm-up"
+        "compilations" if unit.is_recording else "compilations after warm-up"
     )
     assert FIGURES["peak_memory"].title(unit) == "peak memory"
     assert set(OF_UNITS) < set(FIGURES)

@@ -112,7 +112,7 @@ def held_against(programs, folder, least):
     wrong = []
     found = asked(programs, folder)
     for (name, op), (theirs, category) in found.items():
-        cost = costs[name].of(op)
+        cost = costs[name].of_name(op)
         ours = [
             cost.xprof_flops,
             cost.bytes,
@@ -158,7 +158,7 @@ def test_matrix_products_of_the_older_interface_are_counted():
     program = Program(
         hlo_programs.program(hlo_programs.single("a = bf16[20,8]; b = bf16[8,6]", text))
     )
-    cost = Costs(program).of(
+    cost = Costs(program).of_name(
         next(
             name
             for name, opcode in zip(program.names, program.opcodes, strict=True)

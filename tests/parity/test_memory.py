@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from nbprof.analysis.memory import memory
-from nbprof.analysis.memory.alive import UNUSED, at_peak, of
+from nbprof.analysis.memory.alive import UNUSED, at_peak
 from nbprof.tools.memory.payload import sample
 from tests.parity.deviations import known
 from tests.parity.peer import GUIDE, GUIDE_NAMES, NAMES, XPROF, guide, profile, same
@@ -67,6 +67,11 @@ def events(snapshots: list[dict[str, Any]]) -> pd.DataFrame:
     return out.astype(dict.fromkeys(numbers, "int64")) if len(out) else out
 
 
+def events_of(timeline: pd.DataFrame, memory_id: object) -> pd.DataFrame:
+    """The events of one allocator."""
+    return timeline.iloc[np.flatnonzero(timeline["memory_id"].to_numpy(object) == memory_id)]
+
+
 def begins(name: str) -> dict[int, int]:
     """ps between the start of the profile and the begin of each lane's line, as the protobuf
     library reads the file.
@@ -116,7 +121,7 @@ def rows(name: str) -> pd.DataFrame:
 
 def ours(name: str, ident: str) -> pd.DataFrame:
     """The timeline of an allocator."""
-    return of(rows(name), ident)
+    return events_of(rows(name), ident)
 
 
 def peaks(name: str) -> pd.DataFrame:
@@ -338,7 +343,7 @@ def test_any_moment_adds_up_as_the_peak_does(name):
     summary = p.memory.summary
     for row in summary.to_dict("records"):
         ident = row["memory_id"]
-        full = of(p.run.memory_timeline, ident)
+        full = events_of(p.run.memory_timeline, ident)
         table = p.memory.peak
         pd.testing.assert_frame_equal(
             p.memory.at(row["peak_time_ms"], ident),

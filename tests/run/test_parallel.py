@@ -30,7 +30,7 @@ from nbprof.dialects.xplane import steps as xplane_steps
 from nbprof.profiles.load import load, read
 from nbprof.run import many, parallel
 from nbprof.run.processes import Processes, WorkerEndedError
-from nbprof.sources.locate import Ways, find
+from nbprof.sources.locate import OpenOptions, find
 from nbprof.tools.dashboard import dashboard
 from tests.support import pods
 from tests.support.xspace import PlaneWriter, xspace
@@ -297,16 +297,19 @@ def test_one_set_of_processes_reads_all_that_is_asked_of_a_run_and_ends_with_it(
 
 
 @pytest.mark.parametrize(
-    ("form", "whole", "expected"), [("xspace", False, 2), ("xspace", True, 1), ("kineto", False, 1)]
+    ("form", "read_all", "expected"),
+    [("xspace", False, 2), ("xspace", True, 1), ("kineto", False, 1)],
 )
-def test_all_is_read_in_one_pass_where_that_is_sooner(tmp_path, monkeypatch, form, whole, expected):
+def test_all_is_read_in_one_pass_where_that_is_sooner(
+    tmp_path, monkeypatch, form, read_all, expected
+):
     pods.write(tmp_path / "job", RANKS, 6, form=form)
     passes, reading = [], parallel.read
     monkeypatch.setattr(many, "_AT_ONCE", 0)
     monkeypatch.setattr(
         parallel, "read", lambda *args: (passes.append(args[2][-2]), reading(*args))[1]
     )
-    assert len(read(tmp_path / "job", executor=1, whole=whole).device_time.frame)
+    assert len(read(tmp_path / "job", executor=1, read_all=read_all).device_time.frame)
     assert passes == ([("first", "rest")] if expected == 1 else [("first",), ("rest",)])
 
 
@@ -327,7 +330,7 @@ def test_what_tabs_ask_for_next_is_asked_for_as_soon_as_it_is_known(tmp_path, mo
     executor = Counting()
     # Alone, our own process asks for nothing ahead; an executor of somebody else does.
     monkeypatch.setattr(parallel, "_Here", type("Other", (), {}))
-    profile = read(tmp_path / "job", executor=executor, whole=True)
+    profile = read(tmp_path / "job", executor=executor, read_all=True)
     ahead = [files for when, files in executor.asked if when == ("some",)]
     assert len(ahead) == parallel.MANY
     assert all(len(files) == 1 for files in ahead)
@@ -405,7 +408,7 @@ def test_files_are_read_in_groups(sizes, form, workers, expected):
 
 def test_what_was_asked_for_ahead_is_not_read_for_a_run_that_is_gone(tmp_path):
     pods.write(tmp_path / "job", RANKS, 6, form="xspace")
-    files = find(tmp_path / "job", None, Ways({}, 1 << 30, None))
+    files = find(tmp_path / "job", None, OpenOptions({}, 1 << 30, None))
     with ThreadPoolExecutor(1) as one:
         go = threading.Event()
         one.submit(go.wait, 10)
@@ -471,7 +474,7 @@ def test_hosts_without_steps_or_with_odd_names_have_a_report(tmp_path, name):
 
 def test_spans_of_hosts_are_classified_once_for_all_that_is_made_of_them(tmp_path, monkeypatch):
     pods.write(tmp_path / "job", RANKS, 6, form="xspace")
-    files = some(find(tmp_path / "job", None, Ways({}, 1 << 30, None)), (0, 1))
+    files = some(find(tmp_path / "job", None, OpenOptions({}, 1 << 30, None)), (0, 1))
     made: list[int] = []
     work = xplane_steps.work
     monkeypatch.setattr(xplane_steps, "work", lambda *args: made.append(1) or work(*args))

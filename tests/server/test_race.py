@@ -22,7 +22,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile
 from nbprof.formats.beside import beside
 from nbprof.profiles.load import captured
-from nbprof.run.many import opened
+from nbprof.run.many import open_run
 from nbprof.server.complete_run import blocks, complete_run, zipped
 from nbprof.server.paths import resolve
 from nbprof.server.runs import Search
@@ -215,7 +215,7 @@ def test_what_an_assistant_opens(root, outside, monkeypatch, secret, path):
         files, _ = Roots([root]).find("runs.zip" if path == "runs.zip" else "run/t.pt.trace.json")
         captured(files)
         read_beside(files)
-        assert opened(files, captured(files)).steps is not None
+        assert open_run(files, captured(files)).steps is not None
 
     replaced = Replaced(monkeypatch, root / path, outside / path)
     assert not secret(replaced, read)

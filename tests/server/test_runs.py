@@ -438,7 +438,7 @@ def test_a_list_is_bounded_in_entries_bytes_and_time_and_says_so(
 def test_opening_a_folder_is_bounded_and_says_so(tmp_path):
     for i in range(200):
         place(tmp_path / "logs", f"t{i:03}.pt.trace.json", torch_trace())
-    files = locate.find(tmp_path, ways=locate.Ways(budget=lambda: Budget(entries=100)))
+    files = locate.find(tmp_path, options=locate.OpenOptions(budget=lambda: Budget(entries=100)))
     assert any("More than 100 files" in text and "not examined" in text for text in files.warnings)
 
 

@@ -32,5 +32,5 @@ def lines_of(profile: Profile, name: str) -> set[tuple[str, int] | None]:
     middle = (
         origin_ns(trace) + (trace.events.start[rows] + trace.events.duration[rows] // 2) // 1000
     )
-    numbers = times.line[np.searchsorted(times.at, middle, side="right") - 1].tolist()
+    numbers = times.line[np.searchsorted(times.times, middle, side="right") - 1].tolist()
     return {times.lines[abs(number) - 1] if number else None for number in numbers}

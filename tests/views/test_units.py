@@ -124,15 +124,15 @@ def test_a_recording_states_its_duration_and_its_gain_in_percent():
 def test_the_text_the_report_and_the_brief_follow(kind):
     profile, unit = profile_of(kind, GPU), Unit(kind)
     text = str(profile)
-    counted = "one recording" if unit.whole else f"5 {unit.plural}"
+    counted = "one recording" if unit.is_recording else f"5 {unit.plural}"
     assert counted in text.splitlines()[0]
     assert f"{unit.average} " in text
     assert unit.per in text
     html = profile._repr_mimebundle_()[0]["text/html"]
-    assert ("Where the time goes" if unit.whole else f"Where {unit.a} goes") in html
+    assert ("Where the time goes" if unit.is_recording else f"Where {unit.a} goes") in html
     brief = nbprof.brief(profile)
     assert counted in brief
-    assert ("Duration" if unit.whole else f"{unit.time.capitalize()} ") in brief
+    assert ("Duration" if unit.is_recording else f"{unit.time.capitalize()} ") in brief
     assert f"{unit.per}]" in brief
 
 
@@ -143,7 +143,7 @@ def test_headings_of_all_columns_can_be_reworded(kind):
         for key in ("label", "help"):
             text = unit.reword(head(col)[key])
             assert "the the" not in text.lower()
-            assert unit.whole or not STEPS.search(
+            assert unit.is_recording or not STEPS.search(
                 re.sub(r"[`p]?\.?\bsteps?\.\w+|_steps?\b|steps?_\w+", "", text)
             ), text
     assert Unit(STEP).reword("ms / step") == "ms / step"

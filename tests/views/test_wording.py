@@ -13,9 +13,9 @@ from nbprof.tools.common import figure
 
 
 def test_a_text_is_cut_only_where_it_has_no_room() -> None:
-    assert [wording.cut("abcdef", most) for most in (6, 5)] == ["abcdef", "abcd…"]
-    assert wording.cut(12345, 4) == "123…"
-    assert [wording.middle_cut("abcdefgh", most) for most in (8, 5, 4)] == [
+    assert [wording.shortened("abcdef", most) for most in (6, 5)] == ["abcdef", "abcd…"]
+    assert wording.shortened(12345, 4) == "123…"
+    assert [wording.shortened_middle("abcdefgh", most) for most in (8, 5, 4)] == [
         "abcdefgh",
         "ab…gh",
         "ab…h",

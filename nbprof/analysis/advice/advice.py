@@ -165,7 +165,7 @@ def _ask(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
     """The findings of rules; a rule that fails does not take the others."""
     findings = []
     for rule in rules:
-        if rule.needs_units and facts.unit.whole:
+        if rule.needs_units and facts.unit.is_recording:
             continue
         finding = guarded(
             f"The rule {rule.name} of the advice", partial(_ask_rule, rule, facts), lambda _: None

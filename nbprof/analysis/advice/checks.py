@@ -65,7 +65,7 @@ UNTRACED = (
 def copies_statement(input_percent: float, unit: Unit = MARKED) -> str:
     """The statement on input if only copies to the device were recorded, and they are short."""
     share = "less than 0.1%" if input_percent < NONE_PERCENT else f"{input_percent:.1f}%"
-    waits = "the program waits" if unit.whole else f"{unit.plural} wait"
+    waits = "the program waits" if unit.is_recording else f"{unit.plural} wait"
     return (
         f"Copies to the device take {share} of {unit.time}; what else {waits} for was not recorded."
     )
@@ -119,7 +119,7 @@ def input_statement(
     if strength != "no":
         return f"{input_percent:.1f}% of {unit.time} is spent waiting for input."
     if not input_percent:
-        share = "none of the recording" if unit.whole else f"no {unit.time}"
+        share = "none of the recording" if unit.is_recording else f"no {unit.time}"
     elif input_percent < NONE_PERCENT:
         # A share that rounds to 0.0% is not zero.
         share = f"less than 0.1% of {unit.time}"
@@ -189,7 +189,7 @@ def checks(
     for side in ("host", "device"):
         ran = side == "device" and device_ops
         rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework, ran=ran))
-    if framework is TENSORFLOW or not framework.known:
+    if framework is TENSORFLOW or not framework.is_supported:
         rows.append(_functions(functions, unit))
     outside = facts.get("outside_compilation_percent")
     if outside is not None:
@@ -202,7 +202,7 @@ def checks(
 def _precision(percent: float | None, unit: Unit, fixed_percent: float, *, silent: bool) -> Check:
     """The check of 16-bit compute; `silent` if no kernel states a data type."""
     if percent is None:
-        kernels = "kernels" if unit.whole else f"kernels in {unit.plural}"
+        kernels = "kernels" if unit.is_recording else f"kernels in {unit.plural}"
         text = f"Not measured: precision is taken from {kernels}."
         if silent:
             text = "Unknown: neither the kernels nor their names state a data type."

@@ -197,7 +197,7 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
     # The rule on small kernels is for devices.
     if rows is None or rows >= limit["rows"] or facts.compute_ms > 0:
         return None
-    unit = "pass" if facts.unit.whole else facts.unit.noun
+    unit = "pass" if facts.unit.is_recording else facts.unit.noun
     fix = "+batch_size *= 8  # as accuracy permits"
     if facts.torch and facts.torch_runtime.loader:
         fix = ""
@@ -206,7 +206,7 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
         " reads all weights for only that many. Could the batch be larger?",
         severity="low",
         fix=fix,
-        title="Use a larger batch" if facts.unit.whole else "",
+        title="Use a larger batch" if facts.unit.is_recording else "",
     )
 
 

@@ -72,13 +72,13 @@ class Machine:
     """
 
     cores: float
-    own: float
-    others: float
+    own_cores: float
+    other_cores: float
 
     @property
     def available(self) -> float:
         """Cores for this process and its workers: those that others leave, at least its own."""
-        return max(self.cores - self.others, self.own, 0.0)
+        return max(self.cores - self.other_cores, self.own_cores, 0.0)
 
     @staticmethod
     def of(measured: Mapping[str, float]) -> Machine | None:
@@ -112,7 +112,7 @@ class Load:
         rest = max(step - wait, 0.0)
         if loader is not None and loader.wait_cores is not None and loader.rest_cores is not None:
             return Load(step, wait, loader.wait_cores * wait, loader.rest_cores * rest)
-        used = machine.own * step
+        used = machine.own_cores * step
         waited = min(wait, used)
         return Load(step, wait, waited, used - waited)
 
@@ -169,10 +169,10 @@ def more_workers_for(
     """
     fastest = step
     if machine.available:
-        fastest = step * min(machine.own / machine.available, 1.0)
+        fastest = step * min(machine.own_cores / machine.available, 1.0)
     fastest = max(step - wait, fastest)
     needed = ceil(workers * step / fastest) if fastest else workers
-    max_workers = workers + int((machine.available - machine.own + _ALMOST) / of_worker)
+    max_workers = workers + int((machine.available - machine.own_cores + _ALMOST) / of_worker)
     needed = min(needed, max_workers)
     return needed, max(fastest, step * workers / max(needed, 1))
 
@@ -368,17 +368,17 @@ def _with_workers(row: dict[str, Any], loader: LoaderUse | None, step: Step) -> 
     gain = min(times.step - step_ms, float(row["gain_ms_per_step"]))
     if gain < step.least_gain_ms or (workers is not None and needed <= workers):
         other_processes = ""
-        if machine.others >= contention.OTHERS * machine.cores:
-            other_processes = f", and others **{machine.others:.1f}**"
-        busy = f"**{machine.own:.1f}** of the **{machine.cores:.0f}** cores"
+        if machine.other_cores >= contention.OTHERS * machine.cores:
+            other_processes = f", and others **{machine.other_cores:.1f}**"
+        busy = f"**{machine.own_cores:.1f}** of the **{machine.cores:.0f}** cores"
         if machine.cores <= 1:
-            busy = f"**{100 * machine.own:.0f}%** of the core"
+            busy = f"**{100 * machine.own_cores:.0f}%** of the core"
         text = (
             f"{row['evidence']} They and the training process kept {busy}"
             f" busy{other_processes}: more workers would have no free core."
         )
         return _cheaper(row, text, _TITLE, unit)
-    free = machine.available - machine.own
+    free = machine.available - machine.own_cores
     text = (
         f"{row['evidence']} About **{free:.1f}** of the **{machine.cores:.0f}** cores were free:"
         f" {unit.a} can take about **{wording.millis(times.step - gain)}**."
@@ -404,7 +404,7 @@ def _cores_of_worker(times: Times, machine: Machine, loader: LoaderUse | None) -
         return 1.0
     rest = max(times.step - times.wait, 0.0)
     of_process = loader.wait_cores * times.wait + loader.rest_cores * rest
-    of_workers = machine.own * times.step - of_process
+    of_workers = machine.own_cores * times.step - of_process
     return min(max(of_workers / (loader.workers * times.step), _LEAST_OF_WORKER), 1.0)
 
 
@@ -470,11 +470,11 @@ def without_workers(categories: pd.DataFrame, findings: pd.DataFrame) -> pd.Data
 
 
 def _cores_of_rest(load: Load, machine: Machine, unit: Unit) -> str:
-    used = min(load.rest_cores, machine.cores) if load.rest else machine.own
+    used = min(load.rest_cores, machine.cores) if load.rest else machine.own_cores
     cores = "the core" if machine.cores <= 1 else f"the **{machine.cores:.0f}** cores"
     text = f"The rest of {unit.the} uses **{used:.1f}** of {cores}"
-    if machine.others >= 0.05:
-        text += f", other processes **{machine.others:.1f}**"
+    if machine.other_cores >= 0.05:
+        text += f", other processes **{machine.other_cores:.1f}**"
     return text
 
 

@@ -231,7 +231,7 @@ def _waits_for_something_else(facts: Facts) -> bool:
     percent = facts.percent
     if percent["input"] >= INPUT_HIGH or percent["device_collectives"] >= PART_HIGH:
         return True
-    allocating_ms = facts.torch_runtime.of("allocate").ms
+    allocating_ms = facts.torch_runtime.calls_of("allocate").ms
     if allocating_ms > facts.mean["step_time"] * PART_HIGH / 100:
         return True
     return percent.get("compile", 0.0) >= PART_HIGH
@@ -341,7 +341,7 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
         " ops or prepares the next execution: arguments, buffers, dispatch."
     )
     if facts.jax:
-        units = "iterations" if facts.unit.whole else facts.unit.plural
+        units = "iterations" if facts.unit.is_recording else facts.unit.plural
         text += (
             f" Several {units} in one program need one dispatch; block_until_ready in the loop"
             " keeps the host from running ahead."
@@ -369,7 +369,7 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
 
 def _compile(facts: Facts, limit: Threshold) -> Found | None:
     """Programs compiled in the steps that averages include."""
-    if facts.torch_runtime.of("captured").count:
+    if facts.torch_runtime.calls_of("captured").count:
         # Capturing a graph happens once and has nothing to do with shapes.
         return None
     share, time = facts.percent.get("compile", 0.0), facts.mean.get("compile", 0.0)

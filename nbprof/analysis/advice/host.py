@@ -24,7 +24,7 @@ from nbprof.analysis.rule import (
     Shown,
     Threshold,
 )
-from nbprof.analysis.verdict import place
+from nbprof.analysis.verdict import location_text
 from nbprof.display import wording
 
 PYTHON_CODE = "python_code"
@@ -89,7 +89,7 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     gain = share * facts.mean["step_time"] / 100
     function = ""
     if host.python.top is not None:
-        function = f", {100 * host.python.top.share:.0f}% of it in {place(host.python.top)}"
+        function = f", {100 * host.python.top.share:.0f}% of it in {location_text(host.python.top)}"
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code"
         f" outside ops{function}. See p.python.functions for all functions."
@@ -120,7 +120,7 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     gain = share * facts.mean["step_time"] / 100
     text = (
         f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits"
-        f" without using a core, most of it in {place(host.python.top_waiting)}."
+        f" without using a core, most of it in {location_text(host.python.top_waiting)}."
     )
     return Found(text, severity=limit.severity(share), gain_ms=gain, fix=_IN_BACKGROUND)
 

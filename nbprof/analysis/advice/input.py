@@ -222,7 +222,7 @@ def waited_ms(nodes: pd.DataFrame, steps: int, unit: Unit) -> float | None:
     if not len(root):
         return None
     first, starts = float(nodes["first_ms"].max()), int(nodes["starts"].max())
-    if steps <= starts and not unit.whole:
+    if steps <= starts and not unit.is_recording:
         first, starts = 0.0, 0
     return (float(root["total_ms"].sum()) - first) / max(steps - starts, 1)
 
@@ -569,7 +569,7 @@ def _spent_in_loader(facts: Facts) -> str:
 
 def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
     runtime, wait = facts.torch_runtime, facts.mean["input"]
-    copies = runtime.of("copy H2D")
+    copies = runtime.calls_of("copy H2D")
     if facts.percent["input"] < limit["moderate"] or not runtime.pageable_bytes:
         return None
     if copies.ms < limit["cause"] * wait:

@@ -178,7 +178,7 @@ def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | Non
     file.
     """
     program: Program | None = activity.programs.program(host, ident)
-    index = None if program is None else program.place(name)
+    index = None if program is None else program.index_of_name(name)
     if program is None or index is None:
         return None
     try:
@@ -272,7 +272,7 @@ def _looks(activity: Activity, ops: pd.DataFrame) -> list[_Look]:
 def _look(activity: Activity, row: int, host: int, ident: int, name: str) -> _Look:
     """The properties of one op; none if its program is damaged or not in the file."""
     program: Program | None = activity.programs.program(host, ident)
-    index = None if program is None else program.place(name)
+    index = None if program is None else program.index_of_name(name)
     if program is None or index is None:
         return _Look()
     try:
@@ -318,7 +318,7 @@ def _fused_instructions(program: Program, index: int) -> list[int]:
 def _operands(program: Program, index: int) -> list[Shape]:
     shapes = []
     for ident in program.instruction(index).operands:
-        operand = program.place_of(ident)
+        operand = program.index_of_ident(ident)
         if operand is not None:
             shapes.append(program.shape(operand))
     return shapes
@@ -506,7 +506,7 @@ def _readers(program: Program, names: dict[str, int]) -> Iterator[tuple[str, lis
         for name, operands in reads.items():
             producers = []
             for ident in {_source(operand, through) for operand in operands}:
-                index_of_producer = program.place_of(ident)
+                index_of_producer = program.index_of_ident(ident)
                 if index_of_producer is None or origin[ident] != 1:
                     continue
                 if program.names[index_of_producer] in names:

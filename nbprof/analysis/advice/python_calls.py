@@ -97,7 +97,7 @@ def _label(name: str, *, persons: bool) -> str:
     # as well.
     if match is None or (persons and person_call(name) is None):
         return ""
-    if around.KINETO.starts.match(name) or around.KINETO.beside.match(name):
+    if around.KINETO.starts.match(name) or around.KINETO.helpers.match(name):
         return ""
     function = "" if match["name"] == "<module>" else f"{match['name']}, "
     return f"{function}{title(match['file'], {})} line {match['line']}"

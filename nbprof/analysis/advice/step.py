@@ -166,11 +166,11 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
 
 def _launch_in_torch(facts: Facts, cost: str) -> Found | None:
     runtime = facts.torch_runtime
-    if 2 * runtime.of("graph").ms > runtime.of("launch", "graph").ms:
+    if 2 * runtime.calls_of("graph").ms > runtime.calls_of("launch", "graph").ms:
         # Kernels are in graphs already. A profiler slows their launch most of all, because it
         # records each kernel.
         return None
-    count = runtime.of("launch", "graph").count
+    count = runtime.calls_of("launch", "graph").count
     launches = "launch" if round(count) == 1 else "launches"
     text = (
         f"{cost} goes to launching kernels while the device is idle:"
@@ -191,7 +191,7 @@ def _launch_in_jax(facts: Facts, cost: str, fewest_programs: float) -> Found | N
     programs = facts.evidence.programs_per_step
     # Kernels that are too small, and other work of the host, are findings of other rules. The
     # number of programs in a recording does not tell how many a step has: one may run many times.
-    if facts.unit.whole or (programs is not None and programs < fewest_programs):
+    if facts.unit.is_recording or (programs is not None and programs < fewest_programs):
         return None
     text = f"{cost} goes to preparing and launching kernels while the device is idle."
     return Found(text, fix=_DONATED, title=f"Compile the whole {facts.unit.noun} into one program")
@@ -229,7 +229,7 @@ def _fewer_launches(facts: Facts) -> str:
 
 
 def _allocator(facts: Facts, limit: Threshold) -> Found | None:
-    calls = facts.torch_runtime.of("allocate")
+    calls = facts.torch_runtime.calls_of("allocate")
     share = facts.percent_of_step(calls.ms)
     if share < limit["moderate"]:
         return None
@@ -260,7 +260,7 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     if idle is None or facts.percent["host_compute"] < limit["moderate"] or eager < limit["eager"]:
         return None
     # The cost of the driver's allocator is a finding of another rule.
-    time = compute_ms - facts.torch_runtime.of("allocate").ms
+    time = compute_ms - facts.torch_runtime.calls_of("allocate").ms
     if time < limit["own"] * compute_ms:
         return None
     time = facts.held_up_ms(time)
@@ -552,12 +552,15 @@ end.
 
 
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
-    waits, idle = facts.torch_runtime.of("sync", "copy D2H"), facts.overview["device_idle_percent"]
+    waits, idle = (
+        facts.torch_runtime.calls_of("sync", "copy D2H"),
+        facts.overview["device_idle_percent"],
+    )
     # Waiting for the device only costs time if the device then runs out of work.
     if idle is None or idle < limit["idle"] or facts.percent_of_step(waits.ms) < limit["least"]:
         return None
     # A recording begins and ends with such calls, and so does a profiler.
-    if waits.count < (_REPEATED if facts.unit.whole else 1):
+    if waits.count < (_REPEATED if facts.unit.is_recording else 1):
         return None
     if 100 * facts.held_up_ms(facts.mean["step_time"]) < limit["idle"] * facts.mean["step_time"]:
         return None

@@ -609,7 +609,9 @@ def _of_slowest(
         return text, elsewhere
     if input_percent is not None and input_percent < INPUT_MODERATE:
         count, calls = int(slowest["slow_calls"]), int(slowest["calls"])
-        waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
+        waits = (
+            "the program hardly waits" if unit.is_recording else f"the {unit.plural} hardly wait"
+        )
         text = (
             f"Single calls are slow, but {waits}: the {slow}, {count:,} of its {calls:,} calls over"
             f" {SLOW_CALL_US:.0f} µs, yet only {input_percent:.1f}% of {unit.time} is spent"

@@ -44,7 +44,7 @@ def _moment(
     entries = replay.entries
     asked, stream = max(int(entries["size"][index]), 0), int(entries["stream"][index])
     pool = (int(entries["pool"][index]), int(entries["pool_b"][index]))
-    state = replay.at(index)
+    state = replay.state_after(index)
     figures = measures(state)
     usable, elsewhere = _holes(state, asked, stream, pool)
     room = int(entries["device_free"][index])

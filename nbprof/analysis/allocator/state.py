@@ -112,7 +112,7 @@ class Replay:
             }
         )
         # Blocks of a file that was cut short do not follow from an end that nobody wrote.
-        self.whole = not snapshot.cut
+        self.is_complete = not snapshot.cut
         self._lives: Lives | None = None
 
     @property
@@ -157,7 +157,7 @@ class Replay:
                 np.where(np.isin(action, up), size, 0) - np.where(np.isin(action, down), size, 0)
             )
             least = -min(int(run.min(initial=0)), 0)
-            base = int(ends[name]) - int(run[-1]) if self.whole and len(run) else least
+            base = int(ends[name]) - int(run[-1]) if self.is_complete and len(run) else least
             columns[name] = np.maximum(run + base, 0)
         return columns
 
@@ -208,7 +208,7 @@ class Replay:
             address = asked = born = back = ended = stack = category = np.zeros(0, np.int64)
         size = np.maximum(-(-asked // ROUND) * ROUND, ROUND)
         used = self._blocks[self._blocks["state"] != INACTIVE]
-        if self.whole:
+        if self.is_complete:
             # Blocks in use at the end have their true sizes; some are older than the
             # history.
             open_lives = np.flatnonzero(ended == NEVER)
@@ -246,9 +246,9 @@ class Replay:
         opens = (self.entries["action"][order] == opening) | (np.diff(address, prepend=-1) != 0)
         return order, np.cumsum(opens)
 
-    def at(self, count: int) -> State:
+    def state_after(self, count: int) -> State:
         """Segments and blocks after this many entries."""
-        if count >= self.count and self.whole:
+        if count >= self.count and self.is_complete:
             return self.end()
         segments = pd.concat([self._plain_segments(count), self._mapped(count)], ignore_index=True)
         segments = segments.sort_values("address", kind="stable", ignore_index=True)
@@ -262,7 +262,7 @@ class Replay:
         order, group = self._groups((SEGMENT_ALLOC, SEGMENT_FREE), SEGMENT_ALLOC)
         final = (
             self._segments[self._segments["expandable"] == 0]
-            if self.whole
+            if self.is_complete
             else self._segments.iloc[:0]
         )
         starts = np.flatnonzero(np.diff(group, prepend=-1))
@@ -283,7 +283,7 @@ class Replay:
             )
         )
         began = np.array([last.get(address, -1) for address in final["address"].tolist()], np.int64)
-        gone = (born < count) & (freed >= count) & ((freed < NEVER) | (not self.whole))
+        gone = (born < count) & (freed >= count) & ((freed < NEVER) | (not self.is_complete))
         rows = first[gone]
         size = entries["size"][rows]
         before = pd.DataFrame(
@@ -307,12 +307,12 @@ class Replay:
         """
         final = (
             self._segments[self._segments["expandable"] == 1]
-            if self.whole
+            if self.is_complete
             else self._segments.iloc[:0]
         )
         action = self.entries["action"]
         numbers = np.arange(len(action))
-        if self.whole:
+        if self.is_complete:
             rows = np.flatnonzero(
                 np.isin(action, (SEGMENT_MAP, SEGMENT_UNMAP)) & (numbers >= count)
             )

@@ -56,8 +56,8 @@ class Mark(NamedTuple):
     def until(self, later: Mark) -> Floats:
         """Time in ms to a later mark; NaN if unknown or negative."""
         length = later.time - self.time
-        known = self.recorded & later.recorded & (length >= 0)
-        return np.where(known, length / _PS_OF_MS, np.nan)
+        is_known = self.recorded & later.recorded & (length >= 0)
+        return np.where(is_known, length / _PS_OF_MS, np.nan)
 
     def or_else(self, other: Mark) -> Mark:
         """The mark itself; if unknown, another one."""
@@ -190,8 +190,8 @@ def _all_reduce(steps: pd.DataFrame, fp: Mark, bp: Mark, end: Mark) -> tuple[Flo
     start, stop = np.stack(starts, 1), np.stack(ends, 1)
     exposed = _covered(start, stop, bp.time, end.time) / _PS_OF_MS
     hidden = _covered(start, stop, fp.time, bp.time) / _PS_OF_MS
-    known = fp.recorded & bp.recorded & end.recorded
-    return np.where(known, exposed, np.nan), np.where(known, hidden, np.nan)
+    is_known = fp.recorded & bp.recorded & end.recorded
+    return np.where(is_known, exposed, np.nan), np.where(is_known, hidden, np.nan)
 
 
 def _all_reduce_columns(steps: pd.DataFrame) -> list[tuple[int, str]]:

@@ -141,7 +141,7 @@ def _reported(table: pd.DataFrame) -> list[dict[str, object]]:
                 "share": None,
                 "evidence": description,
                 "fix": suggestion,
-                "ops": wording.cut(tuning, 400),
+                "ops": wording.shortened(tuning, 400),
                 "source": "prof_rule",
             }
         )

@@ -103,8 +103,9 @@ def _slow(facts: Facts, limit: Threshold) -> Measured | None:
         f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is"
         f" {slowest}: {wording.millis(times.max())}."
     )
-    found = spread > limit["limit"]
-    return Measured(value=spread, found=found, evidence=text, share=spread if found else None)
+    exceeds = spread > limit["limit"]
+    share = spread if exceeds else None
+    return Measured(value=spread, found=exceeds, evidence=text, share=share)
 
 
 def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:

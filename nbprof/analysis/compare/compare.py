@@ -188,7 +188,7 @@ def _category(name: str, a: Floats, b: Floats) -> dict[str, Any]:
 
 
 def _real(difference: Difference) -> Any:
-    return difference.real if difference.known else pd.NA
+    return difference.real if difference.has_interval else pd.NA
 
 
 def figures(before: Side, after: Side) -> pd.DataFrame:
@@ -198,7 +198,7 @@ def figures(before: Side, after: Side) -> pd.DataFrame:
     # Times of units that cannot be compared are of no figure, nor is the rate of recordings, of
     # which there is one.
     without = set() if comparable(before, after) else _OF_TIMES
-    without = without | (_RATES if unit_of(before, after).whole else set())
+    without = without | (_RATES if unit_of(before, after).is_recording else set())
     rows = [
         _figure(name, unit, read(before), read(after))
         for name, unit, read in _FIGURES
@@ -242,7 +242,7 @@ def _per_second(size: float, side: Side) -> float:
     return 1000 * size / step if step > 0 else np.nan
 
 
-def _stated(key: str, side: Side) -> float:
+def _overview_figure(key: str, side: Side) -> float:
     value = side.overview.get(key)
     return np.nan if value is None else float(value)
 
@@ -251,12 +251,12 @@ _RATES = {"examples_per_second", "steps_per_second"}
 _OF_TIMES = {"step_time", *_RATES}
 _FIGURES: list[tuple[str, str, Any]] = [
     ("step_time", "ms", _mean_step),
-    ("input", "percent", lambda side: _stated("input_percent", side)),
-    ("device_busy", "percent", lambda side: _stated("device_busy_percent", side)),
-    ("ops_on_device", "percent", lambda side: _stated("device_op_percent", side)),
+    ("input", "percent", lambda side: _overview_figure("input_percent", side)),
+    ("device_busy", "percent", lambda side: _overview_figure("device_busy_percent", side)),
+    ("ops_on_device", "percent", lambda side: _overview_figure("device_op_percent", side)),
     ("examples_per_second", "1/s", lambda side: _per_second(batch_size(side), side)),
     ("steps_per_second", "1/s", lambda side: _per_second(1.0, side)),
-    ("peak_memory", "bytes", lambda side: _stated("peak_memory_bytes", side)),
+    ("peak_memory", "bytes", lambda side: _overview_figure("peak_memory_bytes", side)),
 ]
 
 

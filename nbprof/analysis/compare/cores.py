@@ -43,7 +43,7 @@ def sentence(
         or busy < FULL * now["cores"]
     ):
         return ""
-    by = [*_workers(before, after), *_others(before, after)]
+    by = [*_workers(before, after), *_other_processes(before, after)]
     by = [by[0], *(name[0].lower() + name[1:] for name in by[1:])] if by else []
     if not by:
         return ""
@@ -62,6 +62,6 @@ def _workers(before: Side, after: Side) -> list[str]:
     return ["The worker" if count == 1 else f"The {count} workers"]
 
 
-def _others(before: Side, after: Side) -> list[str]:
+def _other_processes(before: Side, after: Side) -> list[str]:
     more = after.cores.get("other_cores", 0.0) - before.cores.get("other_cores", 0.0)
     return ["Other processes"] if more >= OTHERS * after.cores["cores"] else []

@@ -71,7 +71,7 @@ def sentence(rows: pd.DataFrame, verdict: Verdict, before: Side, after: Side) ->
             sentence += f", the largest of which {predicted}"
     change = verdict.difference.change
     if np.isnan(change) or verdict.kind == "unknown":
-        times = "the durations" if unit.whole else f"{unit.time}s"
+        times = "the durations" if unit.is_recording else f"{unit.time}s"
         return f"{sentence}; what that saved is unknown without {times} of both runs."
     real = verdict.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed within noise:"

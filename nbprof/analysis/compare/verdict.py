@@ -140,7 +140,7 @@ def _judge(a: Floats, b: Floats) -> tuple[str, Difference]:
     plain = welch(a, b)
     if same_steps(a, b):
         return "same", plain
-    if not plain.known:
+    if not plain.has_interval:
         return "unknown", plain
     sizes = effective_size(a), effective_size(b)
     serial = welch(a, b, sizes=sizes)
@@ -203,7 +203,7 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         return f"Step times cannot be compared: {' and '.join(without)} {have} no steps"
     was, now = (wording.millis(float(times.mean()), digits) for times in (a, b))
     if kind == "same":
-        same = "are the same recording" if unit.whole else f"have the same {unit.plural}"
+        same = "are the same recording" if unit.is_recording else f"have the same {unit.plural}"
         return f"No difference: both {same} of {now}"
     if kind == "none":
         return f"No significant difference: {unit.a} takes {now}, before {was}"
@@ -215,13 +215,13 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
             f" {wording.millis(median_before, digits)}"
         )
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    per = "" if unit.whole else f" {unit.per}"
+    per = "" if unit.is_recording else f" {unit.per}"
     return f"{_speedup(float(a.mean()), float(b.mean()))} ({now} vs {was}{per}){doubt}"
 
 
 def _unit_text(side: Side) -> str:
     unit = Unit.of(side.overview)
-    return "as one recording" if unit.whole else unit.per
+    return "as one recording" if unit.is_recording else unit.per
 
 
 def _speedup(before: float, after: float) -> str:
@@ -301,7 +301,7 @@ def _steps_evidence(
 ) -> list[tuple[bool, str]]:
     if not len(a) or not len(b):
         return []
-    if unit.whole:
+    if unit.is_recording:
         text = (
             f"Difference {_change(difference.change, digits)} of the durations: one recording each"
             " cannot show the spread"
@@ -345,7 +345,7 @@ def _steps_evidence(
 def _difference_evidence(
     kind: str, difference: Difference, a: Floats, b: Floats, digits: int, unit: Unit
 ) -> tuple[bool, str]:
-    if not difference.known:
+    if not difference.has_interval:
         change = _change(difference.change, digits)
         return False, f"Difference {change}; a single {unit.noun} cannot show the spread"
     count = f"{len(a):,} and {len(b):,} {unit.plural}"
@@ -397,7 +397,9 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
 
 
 def _differs(text: str, a: str, b: str) -> str:
-    return f"{text}: {wording.cut(a, _LONGEST)} before, {wording.cut(b, _LONGEST)} after"
+    return (
+        f"{text}: {wording.shortened(a, _LONGEST)} before, {wording.shortened(b, _LONGEST)} after"
+    )
 
 
 def _different_work(before: Side, after: Side) -> list[tuple[bool, str]]:

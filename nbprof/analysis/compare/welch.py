@@ -42,14 +42,14 @@ class Difference(NamedTuple):
     freedom: float
 
     @property
-    def known(self) -> bool:
+    def has_interval(self) -> bool:
         """True if there is an interval."""
         return not math.isnan(self.margin)
 
     @property
     def real(self) -> bool:
         """True if the interval excludes 0."""
-        return self.known and abs(self.change) > self.margin
+        return self.has_interval and abs(self.change) > self.margin
 
 
 def welch(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None) -> Difference:

@@ -378,7 +378,7 @@ def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
     for lane, spans in by_lane.items():
         # In time order: the walk went backwards.
         begin, end = (np.array(times, np.int64)[::-1] for times in zip(*spans, strict=True))
-        pieces = innermost.cut(lane, begin, end)
+        pieces = innermost.pieces(lane, begin, end)
         pieces["where"] = np.full(len(pieces["kind"]), str(names[lane]), object)
         for name, arrays in columns.items():
             arrays.append(pieces[name])

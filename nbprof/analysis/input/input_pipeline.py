@@ -559,7 +559,7 @@ def _advice(
     copied, waited = used["host_to_device_ms"].sum(), used["input_ms"].sum()
     if bound in ("host", "both") and not total and copied > waited / 2:
         subject, when = f"{unit.plural.capitalize()} wait", f"{unit.the} needs them"
-        if unit.whole:
+        if unit.is_recording:
             subject, when = "The program waits", "they are needed"
         return (
             f"{subject} for arrays copied from host memory to the device: keep in device memory"

@@ -42,13 +42,13 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     return _table(rows, parts)
 
 
-def at(
-    rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False
+def blocks_at(
+    rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, from_start: bool = False
 ) -> pd.DataFrame:
     """The blocks alive at a moment: after the last event at or before it, of one allocator or of
     all in the order of their names.
 
-    With `whole` blocks are followed from the start of the recording, as PyTorch's always are.
+    With `from_start` blocks are followed from the start of the recording, as PyTorch's always are.
     """
     timeline = _Timeline(rows)
     parts = []
@@ -56,7 +56,7 @@ def at(
         memory_rows = timeline.rows_of(ident)
         last = int(np.searchsorted(timeline.time_ms[memory_rows], time_ms, side="right")) - 1
         if last >= 0:
-            parts.append(timeline.alive(memory_rows, last, from_start=whole))
+            parts.append(timeline.alive(memory_rows, last, from_start=from_start))
     return _table(rows, parts)
 
 
@@ -166,11 +166,6 @@ def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:
     return merged.assign(memory_id=names[merged["_of"].to_numpy(np.int64)])[COLUMNS]
 
 
-def of(rows: pd.DataFrame, memory_id: object) -> pd.DataFrame:
-    """The events of one allocator."""
-    return rows.iloc[np.flatnonzero(rows["memory_id"].to_numpy(object) == memory_id)]
-
-
 def allocating(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Flags of the events that are allocations."""
     return np.asarray(rows["event"].to_numpy(object) == "allocation", np.bool_)
@@ -198,28 +193,29 @@ class Moments(NamedTuple):
 
     Attributes
     ----------
-    at : int64[m]
+    events : int64[m]
         Position of each moment's event in the timeline. Moments are in the order of their steps,
         then in time.
     blocks : DataFrame
         Every kind of block that is alive at any moment: equal ones are one row.
     moment, block, change : int32[k]
-        At which moment (index into `at`) how many more or fewer of which kind (row of `blocks`) are
-        alive than at the one before; before the first there are none. In the order of the moments.
+        At which moment (index into `events`) how many more or fewer of which kind (row of `blocks`)
+        are alive than at the one before; before the first there are none. In the order of the
+        moments.
     smaller_bytes, smaller_count : float64[m]
         Bytes and number alive at each moment of the smallest blocks, which were too many to list.
-    whole : bool
+    from_start : bool
         Whether blocks are followed from the start of the recording rather than of the step.
     """
 
-    at: Int64s
+    events: Int64s
     blocks: pd.DataFrame
     moment: npt.NDArray[np.int32]
     block: npt.NDArray[np.int32]
     change: npt.NDArray[np.int32]
     smaller_bytes: npt.NDArray[np.float64]
     smaller_count: npt.NDArray[np.float64]
-    whole: bool
+    from_start: bool
 
 
 def moments(

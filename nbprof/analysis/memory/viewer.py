@@ -298,7 +298,7 @@ class _Player:
         if position < 0:
             return EMPTY
         try:
-            return self._program.shape(position).at(self._plan.buffers.index.get(row, ()))
+            return self._program.shape(position).part_at(self._plan.buffers.index.get(row, ()))
         except IndexError:
             return EMPTY
 

@@ -51,10 +51,10 @@ class Leaves:
     rest : DataFrame
         The other ops, summed by `program` and `category`: `ops` (how many), `SUMS`. `program` and
         `category` are '' of the last row, where there are more such pairs than `MOST_RESTS`.
-    inside : DataFrame
+    fused_ops : DataFrame
         Ops inside fusions: `op` (row of `ops`), `name`, `category`, `flops` of all runs,
         `expression`, `shape`.
-    inside_left_out : int64[ops]
+    fused_ops_left_out : int64[ops]
         How many more each op has inside.
     arrays : DataFrame
         Arrays that ops write and read: `op` (row of `ops`), `role` ("result", or the name of what
@@ -66,8 +66,8 @@ class Leaves:
 
     ops: pd.DataFrame
     rest: pd.DataFrame
-    inside: pd.DataFrame
-    inside_left_out: npt.NDArray[np.int64]
+    fused_ops: pd.DataFrame
+    fused_ops_left_out: npt.NDArray[np.int64]
     arrays: pd.DataFrame
     idle: float
 
@@ -114,7 +114,7 @@ def leaves(
     table["framework_op"] = head["framework_op"].str.removesuffix(":").to_numpy(object)
     table["duplicate"] = _duplicates(ops)[: len(head)]
     table = table.assign(**_longest(activity, head, start))
-    within, left_out, arrays = _inside(activity, head.head(most_described), most_inside)
+    within, left_out, arrays = _fused_ops(activity, head.head(most_described), most_inside)
     not_described = np.zeros(len(head) - len(left_out), np.int64)
     return Leaves(
         table,
@@ -180,7 +180,7 @@ def _rest(activity: Activity, rest: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _inside(
+def _fused_ops(
     activity: Activity, head: pd.DataFrame, most_inside: int
 ) -> tuple[pd.DataFrame, npt.NDArray[np.int64], pd.DataFrame]:
     """Ops inside ops, the number left out, and the arrays that they write and read."""
@@ -199,7 +199,7 @@ def _inside(
             for node in nodes[:most_inside]
         ]
         program = programs.program(host, ident)
-        position = None if program is None else program.place(name)
+        position = None if program is None else program.index_of_name(name)
         if program is not None and position is not None:
             arrays += [(row, *array) for array in _arrays(program, position)]
     return (
@@ -236,7 +236,7 @@ def _shapes(program: Program, position: int) -> Iterator[tuple[str, Shape]]:
     try:
         yield _RESULT, program.shape(position)
         for ident in program.instruction(position).operands:
-            operand = program.place_of(ident)
+            operand = program.index_of_ident(ident)
             if operand is not None:
                 yield program.names[operand], program.shape(operand)
     except ReadError:

@@ -186,7 +186,7 @@ def fused_ops(programs: Programs, host: int, ident: int, name: str, runs: float)
     program order.
     """
     program, costs = programs.program(host, ident), programs.costs(host, ident)
-    fusion = None if program is None else program.place(name)
+    fusion = None if program is None else program.index_of_name(name)
     if program is None or costs is None or fusion is None or program.opcodes[fusion] != "fusion":
         return []
     try:
@@ -200,7 +200,7 @@ def fused_ops(programs: Programs, host: int, ident: int, name: str, runs: float)
     flops_of: dict[int, float] = {}
     for position in range(computation.first, computation.first + computation.count):
         if program.opcodes[position] != "parameter":
-            cost = costs.at(position)
+            cost = costs.of_instruction(position)
             flops_of[position] = unknown if cost is None else cost.normalized_flops * runs
     # Unknown FLOPs stand with 0; equal ones keep their order.
     in_order = sorted(flops_of, key=lambda p: -flops_of[p] if flops_of[p] == flops_of[p] else 0.0)

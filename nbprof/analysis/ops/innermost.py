@@ -42,7 +42,7 @@ class Innermost:
             flags[calls.event[of_kind[calls.kind]]] = True
         return flags
 
-    def cut(self, lane: int, begin: Int64s, end: Int64s) -> dict[str, npt.NDArray[Any]]:
+    def pieces(self, lane: int, begin: Int64s, end: Int64s) -> dict[str, npt.NDArray[Any]]:
         """Spans of one thread, in time order and disjoint, divided where its innermost event
         changes: `kind name op _start _end` (ps).
 

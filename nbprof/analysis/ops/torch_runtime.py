@@ -69,7 +69,7 @@ class Runtime:
     optimizer_op_us: float = 0.0
     pinned_ms: float = 0.0
 
-    def of(self, *kinds: str) -> Calls:
+    def calls_of(self, *kinds: str) -> Calls:
         """The calls of some kinds combined, named after the one with the most time."""
         calls = [self.calls[kind] for kind in kinds if kind in self.calls]
         if not calls:

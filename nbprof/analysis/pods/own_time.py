@@ -48,7 +48,7 @@ class OwnTime:
     ranks: pd.DataFrame
     step: npt.NDArray[np.object_]
     step_time: Floats
-    own: Floats
+    own_ms: Floats
     exposed: Floats
     waited: Floats
     numbers: pd.DataFrame

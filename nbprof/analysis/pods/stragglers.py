@@ -77,7 +77,7 @@ def stragglers(
     """
     if own_times is None:
         return frames.empty("pods.stragglers")
-    beyond = own_times.own - of_others(own_times.own)
+    beyond = own_times.own_ms - of_others(own_times.own_ms)
     count = (~np.isnan(beyond)).sum(axis=0)
     slowest = slowest_of(beyond)
     often = np.bincount(slowest[slowest >= 0], minlength=beyond.shape[1])
@@ -99,7 +99,7 @@ def stragglers(
     rows = own_times.ranks.assign(
         by=own_times.by,
         steps=count,
-        own_ms=_mean(own_times.own),
+        own_ms=_mean(own_times.own_ms),
         excess_ms=excess,
         slowest_in=often,
         chance=chance,
@@ -178,7 +178,7 @@ def gains(own_times: OwnTime) -> Floats:
     of the others.
     """
     # The next slowest rank then counts; it is never faster than the median.
-    values = np.where(np.isnan(own_times.own), -np.inf, own_times.own)
+    values = np.where(np.isnan(own_times.own_ms), -np.inf, own_times.own_ms)
     if values.shape[1] < 2 or not len(values):
         return np.full(values.shape[1], np.nan)
     top = np.sort(values, axis=1)[:, -2:]
@@ -191,11 +191,11 @@ def costs(own_times: OwnTime, slowest: Int64s) -> Floats:
     """The cost of each rank to the others in ms per step: their waiting in steps where it is the
     slowest, summed, each at most as far as it is slower; NaN if waiting is unknown.
     """
-    ranks = own_times.own.shape[1]
+    ranks = own_times.own_ms.shape[1]
     if np.isnan(own_times.waited).all():
         return np.full(ranks, np.nan)
     rows = np.flatnonzero(slowest >= 0)
-    behind = own_times.own[rows, slowest[rows]][:, None] - own_times.own[rows]
+    behind = own_times.own_ms[rows, slowest[rows]][:, None] - own_times.own_ms[rows]
     cost = np.nansum(np.clip(np.minimum(own_times.waited[rows], behind), 0, None), axis=1)
     return np.asarray(np.bincount(slowest[rows], cost, ranks) / max(len(slowest), 1))
 
@@ -303,7 +303,7 @@ def _cause(evidence: _Evidence, rank: int, paused: Flags | None) -> _Cause:
     own_times = evidence.own_times
     host = str(own_times.ranks["host"].iloc[rank])
     steps = evidence.steps[evidence.steps["counted"].astype(bool)]
-    delay = own_times.own[:, rank] - of_others(own_times.own)[:, rank]
+    delay = own_times.own_ms[:, rank] - of_others(own_times.own_ms)[:, rank]
     when = "a step"
     if paused is not None:
         in_pauses = own_times.numbers["number"].isin(own_times.step[paused].tolist())

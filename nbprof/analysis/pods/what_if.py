@@ -79,6 +79,6 @@ def network(own_times: OwnTime) -> tuple[float, str, str]:
     first = np.where(np.isnan(moved), np.inf, own_times.waited).argmin(axis=1)
     saved = np.minimum(
         moved[np.arange(len(moved)), first],
-        np.nanmedian(own_times.step_time, axis=1) - np.nanmax(own_times.own, axis=1),
+        np.nanmedian(own_times.step_time, axis=1) - np.nanmax(own_times.own_ms, axis=1),
     )
     return float(np.clip(saved, 0, None).mean()), "about", ""

@@ -51,7 +51,7 @@ def boundaries(
     unit : Unit
         The meaning of the steps.
     """
-    if len(steps) < 2 or steps["host"].nunique() > 1 or unit.whole:
+    if len(steps) < 2 or steps["host"].nunique() > 1 or unit.is_recording:
         return []
     texts: dict[int, list[str]] = {}
     for row, text in [

@@ -75,7 +75,7 @@ def frame(
     ]
     aligned = align(laid, has_offsets=bool(ahead_ms))
     # There is one recording of each: nothing to match, nor to be wrong about.
-    notes += [] if unit.whole else aligned.notes
+    notes += [] if unit.is_recording else aligned.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn
     # count each from 0.
     step_number, first = number[list(by_host.values())[aligned.chief]], aligned.first[aligned.chief]

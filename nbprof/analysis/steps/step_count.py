@@ -22,7 +22,7 @@ def of_each(steps: pd.DataFrame) -> list[int]:
     return sorted(Counter(steps["host"].tolist()).values(), reverse=True)
 
 
-def most(steps: pd.DataFrame) -> int:
+def longest(steps: pd.DataFrame) -> int:
     """The steps of the host that has the most: how long the run was, however many hosts recorded
     it.
     """
@@ -52,7 +52,7 @@ def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> st
         else f"{least:,} to {largest:,} {unit.plural}"
     )
     several = max(len(counts), hosts)
-    if unit.whole:
+    if unit.is_recording:
         text = "one recording" if several == 1 else "one recording each"
     if several == 1:
         return text

@@ -102,7 +102,7 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
     host = table["host"].map({name: number for number, name in enumerate(activity.hosts)})
     keys = list(zip(host, table["group"], strict=True))
     for column, steps in (
-        ("cut", activity.cut),
+        ("cut", activity.incomplete),
         ("lost", activity.lost),
         ("waited", activity.waited),
     ):
@@ -298,7 +298,7 @@ def _steps_by_core(activity: Activity, host: int) -> pd.DataFrame:
         in_time = markers.sort_values("start", kind="stable")
         begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
         rows = np.flatnonzero((device < 0) | (device == core))
-        core_work = clip_to_steps.cut(work, begin, end, group, rows)
+        core_work = clip_to_steps.split_at_steps(work, begin, end, group, rows)
         times = longest(markers).reset_index()
         core_steps = _steps_of(activity, core_work, host, int(str(core)), times)
         parts.append(core_steps.assign(device=core))

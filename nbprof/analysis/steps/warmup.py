@@ -147,7 +147,7 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
     """A sentence on which steps are warm-up, and why; empty if there are no steps, or if the
     recording is the only one.
     """
-    if not len(steps) or unit.whole:
+    if not len(steps) or unit.is_recording:
         return ""
     warm = steps["warmup"].astype(bool)
     count = int(steps[warm].groupby("host").size().max()) if warm.any() else 0

@@ -112,7 +112,7 @@ class GpuRecording(ABC):
         )
         tables.later("environment", lambda: environment(self.trace))
         tables.later("devices", lambda: devices(links, self.hosts.device_properties))
-        tables.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
+        tables.later(("markers", "group_names", "incomplete", "lost"), lambda: markers(self.steps))
         tables.later("batches", lambda: receipt.batches_of(links, self.steps))
         tables.later("waited", self._waited)
         tables.later("unit", lambda: self.unit)

@@ -99,7 +99,7 @@ class _Ascend:
         tables.tables = self.trace.tables
         tables.later("environment", lambda: environment(self.trace))
         tables.later("devices", self._devices)
-        tables.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
+        tables.later(("markers", "group_names", "incomplete", "lost"), lambda: markers(self.steps))
         tables.later("unit", lambda: self.unit)
         tables.later("work", self._work)
         tables.later("host_ops", self._host_ops)

@@ -46,7 +46,7 @@ class _Nsight(GpuRecording):
         # Work is not counted for markers of steps: each would be a separate part of the program.
         self.links.step_names = ranges.named(trace.names)
         named = ranges.framework(trace)
-        self.framework = named if named.known else CUDA
+        self.framework = named if named.is_supported else CUDA
 
     def find_steps(self) -> Steps:
         """The steps, by the NVTX ranges that mark them."""

@@ -30,7 +30,7 @@ _STAGES = "This trace has GPU queue activity but does not identify kernels. See 
 def interpret(trace: Trace) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`."""
     activity = chrome.interpret(trace)
-    if activity.framework.known:
+    if activity.framework.is_supported:
         return activity
     activity.environment = environment(trace)
     lanes = trace.lanes

@@ -132,7 +132,7 @@ def _markers(units: _Units) -> Markers:
 
 
 def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
-    if units.unit.whole:
+    if units.unit.is_recording:
         names = ["recording"] * len(units.event)
     elif units.iterations is not None:
         names = units.iterations.names
@@ -147,8 +147,8 @@ def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> Work:
     """The `work` table: waits for items, in the step of their thread or in the recording."""
     events = trace.events
     start, end = events.start[waits], events.start[waits] + events.duration[waits]
-    lane = events.lane[waits] if not units.unit.whole else host[waits]
-    of_unit = events.lane[units.event] if not units.unit.whole else units.host
+    lane = events.lane[waits] if not units.unit.is_recording else host[waits]
+    of_unit = events.lane[units.event] if not units.unit.is_recording else units.host
     unit = np.full(len(waits), -1)
     for each in np.unique(lane).tolist():
         rows, in_unit = np.flatnonzero(lane == each), np.flatnonzero(of_unit == each)

@@ -64,7 +64,7 @@ class _Rocprof(GpuRecording):
         # Work is not counted for markers of steps: each would be a separate part of the program.
         self.links.step_names = ranges.named(trace.names)
         named = ranges.framework(trace)
-        self.framework = named if named.known else HIP
+        self.framework = named if named.is_supported else HIP
 
     @cached_property
     def work(self) -> Work:

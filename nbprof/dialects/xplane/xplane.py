@@ -105,7 +105,8 @@ def interpret(trace: Trace) -> act.Activity:
         tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
         tables.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, tables))
     tables.later(
-        ("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, tables)
+        ("markers", "group_names", "incomplete", "rebuilt"),
+        lambda: xplane_steps.markers(placed, tables),
     )
     tables.later("unit", lambda: placed.unit)
     tables.later("xprof_markers", lambda: xplane_steps.marks(placed, tables))

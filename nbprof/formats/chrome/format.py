@@ -148,6 +148,6 @@ FORMAT = Format(
     unpacks=frozenset({"gzip"}),
     says_decoded=True,
     framework=_framework,
-    apart=True,
+    separate_hosts=True,
     slow=True,
 )

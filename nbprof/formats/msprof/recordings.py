@@ -560,7 +560,7 @@ def nothing(location: Place, unread: Sequence[str]) -> ReadError:
     return RawError(
         text + _how_to_export(paths[0]),
         path=location.label,
-        what=_MSPROF,
+        recorder=_MSPROF,
         recordings=paths,
         tool=NAME,
     )

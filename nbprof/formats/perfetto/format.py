@@ -202,5 +202,5 @@ FORMAT = Format(
     gather=gather,
     is_copy=is_copy,
     bounded=True,
-    apart=True,
+    separate_hosts=True,
 )

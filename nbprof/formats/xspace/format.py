@@ -211,5 +211,5 @@ FORMAT = Format(
     gather=gather,
     bounded=True,
     says_decoded=True,
-    apart=True,
+    separate_hosts=True,
 )

@@ -82,7 +82,7 @@ class AllocatorFrames(Group[Recording]):
     def state(self, device: int, entries: int | None = None) -> State:
         """A device's allocator after this many entries of its history; by default, after all."""
         replay = next(replay for replay in self.replays if replay.device == device)
-        return replay.end() if entries is None else replay.at(entries)
+        return replay.end() if entries is None else replay.state_after(entries)
 
     @cached
     def summary(self) -> pd.DataFrame:

@@ -229,7 +229,7 @@ class PodFrames(Group["HostFrames"]):
             run.devices,
             self.memory_calls,
         )
-        if run.activity.unit.whole:
+        if run.activity.unit.is_recording:
             # Recordings that nothing divides may cover different work, so a longer one is not slow.
             empty = nothing()
             for name in ("stragglers", "what_if", "outliers"):

@@ -78,7 +78,7 @@ class ReceiptFrames(AdviceFrames):
         # Warnings that profilers of GPUs write into their files name a function of a library; its
         # remedy is known.
         warnings = [note.text for note in receipt.notes if note.level == "warning"]
-        for remedy in remedies.named(warnings):
+        for remedy in remedies.logged_remedy(warnings):
             receipt.warn(remedy)
         if self.capture is not None:
             self._add_capture(receipt, self.capture)

@@ -143,7 +143,9 @@ class Allocator(View):
             )
         replay = replays[device]
         moment = allocator.start_us(run.allocator.replays) + float(time_ms) * 1e3
-        state = replay.at(int(np.searchsorted(replay.entries["time_us"], moment, side="right")))
+        state = replay.state_after(
+            int(np.searchsorted(replay.entries["time_us"], moment, side="right"))
+        )
         return allocator.blocks(state, replay.device, run.allocator.stacks, snapshot.categories)
 
     def text(self) -> str:

@@ -133,7 +133,7 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
     summary = run.allocator.summary
     row = summary[summary["device"] == replay.device].to_dict("records")[0]
     moment = int(ooms["entry"].iloc[0]) if len(ooms) else None
-    state = replay.end() if moment is None else replay.at(moment)
+    state = replay.end() if moment is None else replay.state_after(moment)
     stacks = run.allocator.stacks
     everything = allocator.pinning(state, stacks)
     pinned = everything.head(MOST_ROWS).assign(
@@ -151,8 +151,8 @@ def _device(run: Run, replay: Replay) -> AllocatorDevice:
         ooms=[
             Oom(
                 when=_when(oom),
-                text=wording.cut(oom["explanation"], 1200),
-                remedy=wording.cut(oom["remedy"], 800),
+                text=wording.shortened(oom["explanation"], 1200),
+                remedy=wording.shortened(oom["remedy"], 800),
             )
             for _, oom in ooms.iterrows()
         ],
@@ -265,7 +265,7 @@ def _levels(run: Run, replay: Replay) -> _Levels:
         active=numbers(levels["active"][rows]),
         action=coded(names[entries["action"][rows]]),
         size=numbers(entries["size"][rows]),
-        where=coded(wording.cut(line, _LONGEST) for line in locations),
+        where=coded(wording.shortened(line, _LONGEST) for line in locations),
         oom_at=numbers(position[ooms]),
     )
 
@@ -296,7 +296,8 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     # Beyond a number of distinct stacks, only the innermost line is sent.
     distinct = pd.unique(codes)
     texts = {
-        int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]
+        int(code): wording.shortened(stacks.text(int(code)), _LONGEST)
+        for code in distinct[:MOST_STACKS]
     }
     lines = stacks.locations(codes)
     base = segments["address"].to_numpy(np.int64)[owner[rows]]
@@ -314,7 +315,7 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
             state=numbers(blocks["state"].to_numpy(np.int64)[rows]),
             stranded=numbers(stranded[rows]),
             stack=coded(
-                texts.get(int(code), wording.cut(line, _LONGEST))
+                texts.get(int(code), wording.shortened(line, _LONGEST))
                 for code, line in zip(codes, lines, strict=True)
             ),
             rows=len(rows),
@@ -340,7 +341,7 @@ def _name(segment: dict[Any, Any]) -> str:
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> Table:
     columns = [frames.column(f"allocator.{frame}", key) for key in keys]
     texts = {
-        col.name: rows[col.name].map(lambda value: wording.cut(value, _LONGEST))
+        col.name: rows[col.name].map(lambda value: wording.shortened(value, _LONGEST))
         for col in columns
         if col.kind == "code"
     }

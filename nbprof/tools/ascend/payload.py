@@ -560,4 +560,4 @@ def _table(name: str, rows: pd.DataFrame) -> Table:
 
 def shorten(text: str) -> str:
     """A text that is short enough for a cell."""
-    return wording.cut(text, _LONGEST)
+    return wording.shortened(text, _LONGEST)

@@ -206,7 +206,7 @@ def _numbers(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
 
 def _texts(values: pd.Series[Any]) -> list[str]:
     texts = values.astype(object).where(values.notna(), "")
-    return [wording.cut(wording.one_line(str(text)), _LONGEST) for text in texts]
+    return [wording.shortened(wording.one_line(str(text)), _LONGEST) for text in texts]
 
 
 def _title(text: str, suffix: str = "") -> str:

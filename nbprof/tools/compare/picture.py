@@ -87,12 +87,17 @@ def _figures(sheet: Canvas, figures: list[ComparedFigure], y: float) -> float:
 
 def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
     end = sheet.text(
-        _LEFT, y, "Durations" if unit.whole else f"{unit.time.capitalize()}s", 25, INK, bold=True
+        _LEFT,
+        y,
+        "Durations" if unit.is_recording else f"{unit.time.capitalize()}s",
+        25,
+        INK,
+        bold=True,
     )
     sheet.text(
         end + 14,
         y + 3,
-        "ms" if unit.whole else f"one dot per {unit.noun}, line = mean, ms",
+        "ms" if unit.is_recording else f"one dot per {unit.noun}, line = mean, ms",
         22,
         SOFT,
     )

@@ -81,7 +81,7 @@ def _label(host: object, device: object, several: bool) -> str:
 
 
 def _shorten(text: object, limit: int = 60) -> str:
-    return wording.cut(wording.one_line(str(text)), limit)
+    return wording.shortened(wording.one_line(str(text)), limit)
 
 
 def _stacked(

@@ -244,7 +244,7 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
     numbered = frame["step"].notna().to_numpy(np.bool_)
     steps: list[tuple[int, int]] = []
     # An undivided recording is the first window already.
-    if not unit.whole:
+    if not unit.is_recording:
         steps = list(dict.fromkeys(compress(keys, numbered)))
     crowded = len(recording) * len(steps) > _MOST_CELLS
     steps = steps[: MOST_STEPS if crowded else _MOST_WINDOWS]
@@ -377,7 +377,7 @@ def _table(name: str, rows: pd.DataFrame) -> Table:
     if len(rows):
         for col in columns:
             if col.kind in ("text", "code"):
-                texts = [wording.cut(text, _LONGEST) for text in rows[col.name]]
+                texts = [wording.shortened(text, _LONGEST) for text in rows[col.name]]
                 rows = rows.assign(**{col.name: texts})
     return table_of(rows, columns)
 
@@ -466,7 +466,7 @@ def _line(
     box = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, BINS - 1)
     np.maximum.at(largest, box, value)
     return DeviceSeries(
-        label=wording.cut(wording.one_line(label), _LONGEST),
+        label=wording.shortened(wording.one_line(label), _LONGEST),
         unit=unit,
         from_ms=first,
         to_ms=last,

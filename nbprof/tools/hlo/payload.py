@@ -149,7 +149,7 @@ def payload(run: Run, given_roofline: GivenRoofline | None = None) -> Hlo:
     average = roofline.average(steps)
     marks = [_mark("Whole profile", total)]
     # A recording is the whole profile.
-    if not unit.whole:
+    if not unit.is_recording:
         marks.append(_mark(unit.average, average))
     donuts = [_donut(hlo, "category", "By category")]
     # Without peaks nobody knows: a ring of one part says nothing.
@@ -318,7 +318,7 @@ def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -
     """The model FLOPs utilization: products of the model by the peak of the device."""
     percent = 100 * float(average.get("mfu_fraction", math.nan))
     if math.isfinite(percent):
-        scope = unit.the if unit.whole else f"average {unit.noun}"
+        scope = unit.the if unit.is_recording else f"average {unit.noun}"
         note = f"model FLOPs by peak, {scope}{cost}"
     elif not average:
         note = "no steps"
@@ -494,4 +494,4 @@ def _values(col: Col, values: pd.Series[Any]) -> ColumnData:
 
 
 def _shorten(text: object) -> str:
-    return wording.cut(text, _LONGEST)
+    return wording.shortened(text, _LONGEST)

@@ -157,8 +157,8 @@ class Roofline(Framed):
         from nbprof.tools.hlo import payload as drawn
 
         run = self._profile.run
-        given = drawn.GivenRoofline(*self._frame_and_total(), self.peaks, self.steps)
-        part = drawn.payload(run, given)
+        given_roofline = drawn.GivenRoofline(*self._frame_and_total(), self.peaks, self.steps)
+        part = drawn.payload(run, given_roofline)
         return self._profile.mimebundle(
             views=[self._tab], payload=replace(self._profile.payload(), hlo=part), drawn=False
         )

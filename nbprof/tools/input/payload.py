@@ -149,7 +149,7 @@ def _empty(run: Run) -> Empty:
         return _NO_TORCH_INPUT
     if by_tensorflow(run):
         unit = unit_of(run)
-        reader = "recording reads" if unit.whole else f"recorded {unit.plural} read"
+        reader = "recording reads" if unit.is_recording else f"recorded {unit.plural} read"
         return Empty(
             title="No input ops in this run",
             text=(
@@ -228,7 +228,7 @@ def _share(summary: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
     """The figure of the overview, with the range and XProf's mean of single steps in its note."""
     percent = wording.real(summary.get("input_percent"))
     # Of one step there is neither a spread nor a range.
-    note = "of the recording" if unit.whole else f"of one {unit.noun}"
+    note = "of the recording" if unit.is_recording else f"of one {unit.noun}"
     if (spread := wording.real(summary.get("sd_percent"))) is not None:
         note = f"of {unit.time}; {_range_text(summary, spread, unit)}"
     return figure("input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)))

@@ -209,7 +209,7 @@ def _in_use(run: Run) -> list[Figure]:
         scope = f"mean of {len(devices)} that ran any"
         if len(devices) >= len(run.devices):
             scope = f"mean of {len(devices)} {chip(run)}s"
-    elif len(run.steps) and not unit.whole:
+    elif len(run.steps) and not unit.is_recording:
         scope = f"mean over the {unit.plural}"
     else:
         scope = "from the first to the last"
@@ -266,7 +266,9 @@ def _occupancy_note(kernels: pd.DataFrame) -> str:
 
 def _launches(launches: int, steps: int, unit: Unit) -> str:
     text = wording.plural(launches, "launch", "launches")
-    return f"{text}, {launches / steps:,.0f} {unit.per}" if steps and not unit.whole else text
+    return (
+        f"{text}, {launches / steps:,.0f} {unit.per}" if steps and not unit.is_recording else text
+    )
 
 
 def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:

@@ -135,7 +135,7 @@ class Memory(View):
                 f"there is no allocator {memory_id!r} in this run; it has"
                 f" {', '.join(allocators) or 'none'}"
             )
-        return memory_alive.at(rows, time_ms, memory_id, whole=whole)
+        return memory_alive.blocks_at(rows, time_ms, memory_id, from_start=whole)
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: stack, heap and free over time, fragmentation on the right axis."""

@@ -240,14 +240,14 @@ def _moments(
     if alive is None:
         return None
     return Moments(
-        point=Delta(np.searchsorted(drawn, alive.at).astype(np.int32)),
+        point=Delta(np.searchsorted(drawn, alive.events).astype(np.int32)),
         blocks=table(_typed(alive.blocks), "memory.peak", _BLOCK),
         moment=Delta(alive.moment),
         block=alive.block,
         change=alive.change,
         smaller_bytes=short(alive.smaller_bytes),
         smaller_count=short(alive.smaller_count),
-        rest=memory_alive.EARLIER if alive.whole else memory_alive.UNUSED,
+        rest=memory_alive.EARLIER if alive.from_start else memory_alive.UNUSED,
     )
 
 
@@ -256,7 +256,7 @@ def _in_unit(run: Run, step: int | None) -> str:
     itself.
     """
     unit = run.activity.unit
-    return "" if step is None or unit.whole else f", {unit.noun} {step}"
+    return "" if step is None or unit.is_recording else f", {unit.noun} {step}"
 
 
 def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figure]:

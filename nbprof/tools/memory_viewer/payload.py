@@ -257,7 +257,7 @@ def _table(rows: pd.DataFrame) -> Table:
 
 
 def _shorten(text: str) -> str:
-    return wording.cut(text, _LONGEST)
+    return wording.shortened(text, _LONGEST)
 
 
 def _left_out(frame: pd.DataFrame, smaller: pd.DataFrame) -> str:

@@ -69,7 +69,7 @@ def payload(run: Run) -> OpProfile:
         heads=_heads(peaks),
         ops=_ops(leaves),
         rest=_other_ops(leaves.rest),
-        inside=_fused_ops(leaves.inside),
+        inside=_fused_ops(leaves.fused_ops),
         arrays=_arrays(leaves.arrays),
     )
 
@@ -374,11 +374,11 @@ def _ops(leaves: Leaves) -> ProfiledOps:
         layout=_texts(frame, "layout"),
         trace_op=_texts(frame, "trace_op"),
         expression=coded(
-            wording.cut(text, length)
+            wording.shortened(text, length)
             for text, length in zip(frame["expression"], cuts, strict=True)
         ),
         in_file=frame["in_file"].to_numpy(np.bool_),
-        inside_left_out=numbers(leaves.inside_left_out),
+        inside_left_out=numbers(leaves.fused_ops_left_out),
         at_ms=short(np.round(floats(frame["at_ms"]), 6)),
         for_ms=floats(frame["for_ms"]).astype(np.float32),
         rows=len(frame),
@@ -404,7 +404,7 @@ def _fused_ops(frame: pd.DataFrame) -> FusedOps:
         name=_texts(frame, "name"),
         category=_texts(frame, "category"),
         shape=_texts(frame, "shape"),
-        expression=coded(wording.cut(text, LONGEST[1]) for text in frame["expression"]),
+        expression=coded(wording.shortened(text, LONGEST[1]) for text in frame["expression"]),
         op=numbers(frame["op"]),
         flops=short(floats(frame["flops"])),
         rows=len(frame),
@@ -425,7 +425,7 @@ def _arrays(frame: pd.DataFrame) -> OpArrays:
 
 
 def _texts(frame: pd.DataFrame, key: str) -> Coded:
-    return coded(wording.cut(text, _LONGEST_NAME) for text in frame[key])
+    return coded(wording.shortened(text, _LONGEST_NAME) for text in frame[key])
 
 
 def _heads(peaks: roofline.Peaks) -> list[Column]:

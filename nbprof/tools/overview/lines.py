@@ -171,7 +171,7 @@ def _notes(lines: Lines) -> list[str]:
             )
     if lines.sampled:
         notes.append(_SAMPLED)
-    if lines.cut:
+    if lines.truncated:
         notes.append(
             "Lines were timed for part of the recording only (200,000 line changes, or until a"
             " debugger started): the rest belongs to no line."

@@ -314,7 +314,7 @@ def _average_note(run: Run, size: float) -> str:
         return ""
     unit = unit_of(run)
     if len(run.steps) == 1:
-        return "first to last event" if unit.whole else f"one {unit.noun}"
+        return "first to last event" if unit.is_recording else f"one {unit.noun}"
     median = wording.number(float(row["median_ms"]) / size, 2)
     p95 = wording.number(float(row["p95_ms"]) / size, 2)
     longest = wording.number(None if high is None else high / size, 2)
@@ -324,7 +324,7 @@ def _average_note(run: Run, size: float) -> str:
 def _of_each(run: Run, ms: Any) -> str:
     """`3.78 ms per step`; of the recording, of which the card is in full, the time alone."""
     unit = unit_of(run)
-    return wording.millis(ms) if unit.whole else f"{wording.millis(ms)} {unit.per}"
+    return wording.millis(ms) if unit.is_recording else f"{wording.millis(ms)} {unit.per}"
 
 
 def _waiting(run: Run) -> Figure:
@@ -455,7 +455,7 @@ def _host_compute(run: Run) -> Figure:
 def _rate(run: Run, facts: Mapping[str, Any]) -> list[Figure]:
     """Units of work per second; none for a recording that is not divided."""
     unit = unit_of(run)
-    if unit.whole:
+    if unit.is_recording:
         return []
     label = f"{unit.plural.capitalize()} per second"
     mean = wording.real(facts.get("step_time_ms"))

@@ -216,7 +216,7 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     steps, unit, average = payload.steps, unit_in(payload.meta), payload.overview.figures[0]
     mean = average.value
     times = [float(t) for t in steps.step_time_ms]
-    title = "The recording" if unit.whole else unit.time.capitalize()
+    title = "The recording" if unit.is_recording else unit.time.capitalize()
     end = sheet.text(_LEFT, y, title, 25, INK, bold=True)
     about = ", ".join(_about_steps(steps, average, unit))
     sheet.text(end + 14, y + 3, sheet.fit(about, 22, _SPLIT - end - 14), 22, SOFT)
@@ -228,10 +228,10 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
         sheet.text(left - 12, level - 13, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="r")
     _bars(sheet, steps, times, (left, top, right), ceiling)
     borders = _borders(sheet, steps, (left, top, right))
-    if mean is not None and mean < ceiling and not unit.whole:
+    if mean is not None and mean < ceiling and not unit.is_recording:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
     below = top + _GRAPH + 10
-    if unit.whole:
+    if unit.is_recording:
         caption = "one bar per host" if len(times) > 1 else "the recording"
     elif len(times) == 1:
         caption = f"{unit.noun} {steps.step[0]}"
@@ -250,7 +250,7 @@ def _about_steps(steps: Steps, average: Figure, unit: Unit) -> list[str]:
     count = len(steps.step_time_ms)
     scope = steps.count or wording.plural(count, unit.noun)
     # Recordings have no numbers: there is one, or one of each host.
-    if unit.whole:
+    if unit.is_recording:
         return [scope, "ms"] if count > 1 else ["ms"]
     numbers = str(steps.step[0])
     if count > 1:
@@ -315,7 +315,9 @@ def _breakdown(sheet: Canvas, rows: list[Row], mean: float | None, y: float, uni
     left = _SPLIT + 56
     sheet.text(left, y, where_it_goes(unit), 25, INK, bold=True)
     sheet.text(1200, y + 3, "ms", 20, SOFT, align="r")
-    sheet.text(_RIGHT, y + 3, "%" if unit.whole else f"% of {unit.noun}", 20, SOFT, align="r")
+    sheet.text(
+        _RIGHT, y + 3, "%" if unit.is_recording else f"% of {unit.noun}", 20, SOFT, align="r"
+    )
     y += 44
     for row in rows:
         sheet.rule(left, _RIGHT, y - 5, TRACK)

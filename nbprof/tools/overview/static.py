@@ -84,7 +84,7 @@ def _figures(figures: list[Figure]) -> str:
 def _breakdown(payload: Payload) -> str:
     rows = [_breakdown_row(row) for row in breakdown(payload)]
     unit = unit_in(payload.meta)
-    scope = "" if unit.whole else f"mean of all {unit.plural}"
+    scope = "" if unit.is_recording else f"mean of all {unit.plural}"
     return markup.table(
         where_it_goes(unit), scope, ["Category", "ms", "", unit.reword("% of step")], rows, "lrlr"
     )
@@ -114,7 +114,7 @@ def _ranges(ranges: Ranges | None, unit: Unit) -> str:
     align = "".join("l" if head.key in ("name", "top") else "r" for head in columns)
     html = markup.table(
         "Your ranges",
-        "" if unit.whole else f"mean {unit.per}",
+        "" if unit.is_recording else f"mean {unit.per}",
         [head.label for head in columns],
         rows,
         align,

@@ -115,7 +115,7 @@ def _line(label: str, text: str) -> str:
 
 def where_it_goes(unit: Unit) -> str:
     """The heading of the breakdown: "Where a step goes"."""
-    return "Where the time goes" if unit.whole else f"Where {unit.a} goes"
+    return "Where the time goes" if unit.is_recording else f"Where {unit.a} goes"
 
 
 def figure_text(figure: Figure) -> str:

@@ -87,7 +87,7 @@ def pods(
         "width": width,
         "height": height or 90 + 24 * len(frame),
         "y_range": names[::-1],
-        "title": "Recordings" if unit.whole else f"{unit.noun.capitalize()} {step}",
+        "title": "Recordings" if unit.is_recording else f"{unit.noun.capitalize()} {step}",
     }
     plot: Any = plotting.figure(
         **defaults | {"tools": "save", "toolbar_location": "right"} | options

@@ -142,7 +142,7 @@ def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> st
     """Who is slow, and how far apart the workers are; **bold** where it matters."""
     # Of the steps that the table counts too, unless it counts none.
     counted = grid.counted if grid.counted.any() else ~grid.counted
-    if unit.whole:
+    if unit.is_recording:
         return _of_recordings(grid)
     n = int(counted.sum())
     who = _slowest(grid, counted, with_waiting, unit)

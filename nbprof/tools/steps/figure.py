@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def _head(unit: Unit) -> list[tuple[str, str]]:
     """The first lines of the hover card."""
-    if unit.whole:
+    if unit.is_recording:
         return [("Recording", "@total{custom}")]
     return [(unit.noun.capitalize(), "@step"), (unit.time.capitalize(), "@total{custom}")]
 
@@ -96,9 +96,9 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
                 location=border.row - 0.5, dimension="height", line_dash="dashed", line_width=1
             )
         )
-    style(plot, "recording" if unit.whole else f"{unit.noun} number", "ms")
+    style(plot, "recording" if unit.is_recording else f"{unit.noun} number", "ms")
     plot.y_range.start = 0
-    number_bars(plot, models, frame["host" if unit.whole else "step"].astype(str).tolist())
+    number_bars(plot, models, frame["host" if unit.is_recording else "step"].astype(str).tolist())
     if plot.legend:
         plot.legend[0].items = plot.legend[0].items[::-1]
     legend_right(plot)
