@@ -120,9 +120,7 @@ def values(figure: ComparedFigure) -> str:
 
 
 def by_change(pair: Pair) -> list[ComparedCategory]:
-    """The categories of which anything is known, largest before or after first, without the step
-    itself.
-    """
+    """The recorded categories, largest before or after first, without the step itself."""
     rows = [
         row
         for row in pair.categories
@@ -144,16 +142,16 @@ class Changed(NamedTuple):
 
 def changed(pair: Pair, kind: Literal["ops", "kernels"], limit: int) -> list[Changed]:
     """The ops or kernels that changed most."""
-    table, small = (
-        (pair.ops, pair.small_us.ops) if kind == "ops" else (pair.kernels, pair.small_us.kernels)
-    )
+    table, small, name_key = pair.kernels, pair.small_us.kernels, "kernel"
+    if kind == "ops":
+        table, small, name_key = pair.ops, pair.small_us.ops, "op"
     rows = []
     for row in range(min(table.rows, limit)):
         before_us, after_us, change_us = (
             wording.real(table.cell(key, row)) for key in ("before_us", "after_us", "change_us")
         )
         if change_us and abs(change_us) >= small:
-            name = table.cell("op" if kind == "ops" else "kernel", row)
+            name = table.cell(name_key, row)
             before_name = table.cell("before_op", row) if kind == "ops" else ""
             rows.append(
                 Changed(name, table.cell("state", row), before_name, before_us, after_us, change_us)
@@ -162,7 +160,7 @@ def changed(pair: Pair, kind: Literal["ops", "kernels"], limit: int) -> list[Cha
 
 
 def note(row: Changed) -> str:
-    """The text behind a name: that it is new, gone, or had another name."""
+    """The suffix of a name: new, gone, or its former name."""
     if row.state == "renamed":
         return f" (was {wording.tail(row.before_name, 40)})"
     return f" ({row.state})" if row.state in ("new", "gone") else ""
@@ -189,7 +187,7 @@ def unit_of(pair: Pair) -> Unit:
 
 
 def comparable(pair: Pair) -> bool:
-    """There is a time to compare: not of runs that are given per different units."""
+    """True for a step time to compare, which runs in different units do not have."""
     return any(
         row.before_ms is not None or row.after_ms is not None
         for row in pair.categories
@@ -203,7 +201,7 @@ def per(pair: Pair) -> str:
 
 
 def _safe(text: str) -> str:
-    """Foreign text that makes no markup, table or link."""
+    """Foreign text with its markup escaped."""
     text = wording.one_line(text)
     for mark in "\\`*_[]<>|#~":
         text = text.replace(mark, f"\\{mark}")
