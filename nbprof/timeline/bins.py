@@ -34,7 +34,7 @@ class Bins:
     Raises
     ------
     NbprofError
-        There is no such level.
+        The level does not exist.
     """
 
     def __init__(self, level: object, origin: int) -> None:

@@ -39,7 +39,7 @@ class Details:
         Raises
         ------
         IndexError
-            There is no such event.
+            The event does not exist.
         """
         slices, tracks = self._slices, self._slices.tracks
         part, row = slices.part_and_row(event)

@@ -120,7 +120,7 @@ class Index:
         Raises
         ------
         IndexError
-            There is no such event.
+            The event does not exist.
         """
         table = self.main if event < self.extra.base else self.extra
         if not 0 <= event - table.base < len(table.events):

@@ -24,8 +24,8 @@ class Stack:
     """Events by row, one level of one lane, in which both starts and ends ascend.
 
     A position counts the events of all rows one behind the other: lanes in their order, levels from
-    the top, events in the order of time. An event and its position thus lie in the same range of
-    numbers, that of the lane.
+    the top, events in the order of time. The events of a lane and their positions are the same
+    range of numbers.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Stack:
     flat : bool[l]
         Lanes of one row, where positions are event numbers.
     level : uint16[events]
-        `Events.depth` itself where no events overlap partly. What lies more than 65,535 deep shares
+        `Events.depth` itself where no events overlap partly. Events more than 65,535 deep share
         the last level.
     order : int32[events]
         Event by position; never written, and so no memory, for flat lanes.
@@ -66,9 +66,9 @@ class Stack:
 def stack(events: Events) -> Stack:
     """Arranges the events of a table in levels and rows.
 
-    An event that lies in others of its lane has as many above it. Where events overlap only partly,
-    each goes, in the order of their starts, to the first level that is free, below the event that
-    it lies in.
+    The level of an event is the number of events around it on its lane. Where events overlap only
+    partly, each goes, in the order of their starts, to the first free level below the event around
+    it.
     """
     count = len(events)
     level: Levels = events.depth

@@ -176,10 +176,11 @@ def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
     side = np.repeat(np.arange(len(kinds)), [len(each.names.code) for each in sums])
     parts = [each.names for each in sums] or [Sums(slices, []).names]
     index = np.concatenate([np.arange(len(part.code)) for part in parts])
-    code, count, self_time, total, longest = (
-        np.concatenate([getattr(part, column) for part in parts])
-        for column in ("code", "count", "self_time", "total", "longest")
-    )
+    code = np.concatenate([part.code for part in parts])
+    count = np.concatenate([part.count for part in parts])
+    self_time = np.concatenate([part.self_time for part in parts])
+    total = np.concatenate([part.total for part in parts])
+    longest = np.concatenate([part.longest for part in parts])
     # Different full names may have one short name.
     text, texts = pd.factorize(slices.tracks.names[code])
     group, alike = pd.factorize(text * len(kinds) + side)

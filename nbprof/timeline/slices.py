@@ -181,7 +181,7 @@ class Slices:
         Raises
         ------
         IndexError
-            There is no such event.
+            The event does not exist.
         """
         if not 0 <= event < len(self):
             raise IndexError(f"there is no event {event:,}; there are {len(self):,}")

@@ -115,7 +115,7 @@ def tiles(
         `rows`: columns lane, depth, first, count (u4) and tile (f8), one entry for each tile of a
         row that has marks, which are `count` marks from the `first` on. By mark: `start`, `end`
         (f4, ns from the tile's start), `event` (u4, of merged slices the longest), `name`, `fill`,
-        `count`, `busy` (share of the bin, 1…255; 255 for a slice of its own), `hit` (none where
+        `count`, `busy` (share of the bin, 1…255; 255 for a single slice), `hit` (none where
         nothing was found), in the narrowest unsigned types. `names`: text by name code of slices 8
         bins wide or more. `counters`: see `counter_tiles`. A slice of a bin or more that reaches
         into a tile from before it is in both; a shorter one is where it starts.

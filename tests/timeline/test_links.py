@@ -278,8 +278,8 @@ def test_sequence_numbers_say_what_the_arrows_say():
     thread = run.trace.arg("Fwd thread id", 0)
     both = 0
     for event in np.flatnonzero((number >= 0) & (thread > 0)).tolist():
-        arrow = [(a, b) for kind, a, b in by_arrow.of(event) if kind == "forward"]
-        stated = [(a, b) for kind, a, b in by_number.of(event) if kind == "forward"]
+        arrow = [(a, b) for kind, a, b in by_arrow.arrows(event) if kind == "forward"]
+        stated = [(a, b) for kind, a, b in by_number.arrows(event) if kind == "forward"]
         both += bool(arrow and stated)
         assert arrow == stated
     assert both == 355

@@ -71,10 +71,8 @@ def pods(
         step = _widest_step(run)
     frame = run.pods[run.pods["step"] == step]
     if frame.empty:
-        raise NbprofError(
-            f"there is no step {step} in this run; it has {run.pods['step'].min()} to"
-            f" {run.pods['step'].max()}"
-        )
+        first, last = run.pods["step"].min(), run.pods["step"].max()
+        raise NbprofError(f"there is no step {step} in this run; it has {first} to {last}")
     unit = unit_of(run)
     categories = recorded(frame)
     names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=wording.natural)]
