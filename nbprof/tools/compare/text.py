@@ -29,14 +29,15 @@ def plain(part: Compare) -> str:
     lines = [
         f"nbprof compare · {part.runs[pair.before].label} → {part.runs[pair.after].label}",
         pair.headline,
-        *([pair.detail] if pair.detail else []),
-        f"{pair.title}:",
-        *(f"  {'+' if item.ok else '-'} {item.text}" for item in pair.evidence),
-        *(
-            f"{figure.label:<19} {values(figure)}" + (f", {figure.note}" if figure.note else "")
-            for figure in pair.figures
-        ),
     ]
+    if pair.detail:
+        lines.append(pair.detail)
+    lines.append(f"{pair.title}:")
+    for item in pair.evidence:
+        lines.append(f"  {'+' if item.ok else '-'} {item.text}")
+    for figure in pair.figures:
+        suffix = f", {figure.note}" if figure.note else ""
+        lines.append(f"{figure.label:<19} {values(figure)}{suffix}")
     for row in by_change(pair):
         if row.change_ms:
             times = (
@@ -44,19 +45,19 @@ def plain(part: Compare) -> str:
                 f" {signed(row.change_ms, pair.digits):>10}"
             )
             lines.append(f"  {label(row, unit_of(pair)):<18}{times}")
-    lines += [pair.findings_text.replace("**", "")] if pair.findings_text else []
+    if pair.findings_text:
+        lines.append(pair.findings_text.replace("**", ""))
     for op in changed(pair, "ops", _OPS):
-        lines.append(
-            f"  {wording.rise(wording.micros(op.change_us), op.change_us):>12} "
-            f" {wording.tail(op.name, 70)}{note(op)}"
-        )
+        rise = wording.rise(wording.micros(op.change_us), op.change_us)
+        lines.append(f"  {rise:>12}  {wording.tail(op.name, 70)}{note(op)}")
     return "\n".join(wording.one_line(line) for line in lines)
 
 
 def markdown(pair: Pair) -> str:
     """One pair as Markdown with tables."""
     lines = [f"**{_safe(pair.headline)}**", ""]
-    lines += [_safe(pair.detail), ""] if pair.detail else []
+    if pair.detail:
+        lines += [_safe(pair.detail), ""]
     lines += [f"{pair.title}:", ""]
     lines += [f"- {'✓' if item.ok else '–'} {_safe(item.text)}" for item in pair.evidence]
     lines += ["", "| | Before | After | |", "|---|--:|--:|--:|"]
@@ -85,7 +86,8 @@ def markdown(pair: Pair) -> str:
             f"| {_safe(finding.title)} | {finding.state} | {' | '.join(gains(finding))} |"
             for finding in pair.findings
         ]
-        lines += ["", pair.findings_text] if pair.findings_text else []
+        if pair.findings_text:
+            lines += ["", pair.findings_text]
     ops = changed(pair, "ops", _OPS_MARKDOWN)
     if ops:
         lines += [
