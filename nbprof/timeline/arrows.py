@@ -1,7 +1,6 @@
 """Links between the slices of a saved timeline: launches, arrows and the ops of device work.
 
-The same as `Links` says of one event, here for all kept ones at once: each column of args is looked
-through once.
+These are the links of `Links`, for all selected events at once: each column of args is read once.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import pandas as pd
 
 from nbprof.core.factorize import lookup
 from nbprof.core.runs import expand
-from nbprof.core.trace import INT, UINT, ArgColumn, Int64s
-from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, Links
+from nbprof.core.trace import INT, UINT, ArgColumn, Int32s, Int64s
+from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, FlowPoints, Links
 
 KINDS = ("launch", "producer", "forward", "flow")
-"""Of arrows, by code."""
+"""Kinds of arrows by code."""
 MOST_ARROWS = 20_000
-"""More are only counted."""
+"""Arrows beyond these are only counted."""
 _STACKS = frozenset({"Call stack", "source_stack", "source"})
 _FRAME = re.compile(r"\$|.*\.py\(\d+\): ")
 """Names of Python frames as TensorFlow and PyTorch record them."""
@@ -40,14 +39,14 @@ class Arrows:
     kind : uint8[n]
         Of each arrow, a code into `KINDS`.
     start, finish : int64[n]
-        The kept events that it joins.
+        The selected events that it joins.
     left_out : int
         Arrows beyond `MOST_ARROWS`.
     work, call : int64[k]
-        Device events whose launch is not kept, ascending, and that launch.
+        Device events whose launch is not selected, ascending, and that launch.
     op : list of str
         Framework ops of device events.
-    op_of : int32[events kept]
+    op_of : int32[events selected]
         The op of each device event, -1 where none is known and for those of hosts.
     """
 
@@ -70,12 +69,11 @@ def arrows(links: Links, selected: Int64s) -> Arrows:
     selected : int64[k]
         Ids, ascending.
     """
-    return _Kept(links, selected).made()
+    return _Selection(links, selected).build()
 
 
-def stated(links: Links, selected: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
-    """Kind (a code into `KINDS`), begin and end of the arrows that some events state in their args,
-    launches left out; all of them.
+def from_args(links: Links, selected: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+    """Kind (a code into `KINDS`), begin and end of all arrows in args, launches excepted.
 
     Parameters
     ----------
@@ -83,7 +81,7 @@ def stated(links: Links, selected: Int64s) -> tuple[npt.NDArray[np.uint8], Int64
     selected : int64[k]
         Ids, ascending.
     """
-    return _Kept(links, selected).stated()
+    return _Selection(links, selected).from_args()
 
 
 def lacks(links: Links, *, complete: bool) -> list[str]:
@@ -110,40 +108,38 @@ def lacks(links: Links, *, complete: bool) -> list[str]:
     return [part for part, missing in parts.items() if missing]
 
 
-class _Kept:
-    """Kept events, and the columns of args cut down to them."""
+class _Selection:
+    """Selected events, and the columns of args cut down to them."""
 
     def __init__(self, links: Links, selected: Int64s) -> None:
-        self._links, self._kept = links, selected
+        self._links, self._selected = links, selected
         self._events, self._args = links.events, links.trace.args
         self._hosts = max(len(links.run.hosts), 1) + 1
         self._device = links.on_device[self._events.lane[selected]]
 
-    def made(self) -> Arrows:
+    def build(self) -> Arrows:
         launch = self._launches()
-        groups = [self._producers(), self._turned(), *self._of_file(launch), self._async()]
+        groups = [self._producers(), self._backward(), *self._of_file(launch), self._async()]
         has = launch >= 0
-        work, call = self._kept[has], launch[has]
-        here = self._has(call)
-        groups.append((0, call[here], work[here]))
+        work, call = self._selected[has], launch[has]
+        is_selected = self._has(call)
+        groups.append((0, call[is_selected], work[is_selected]))
         kind, start, finish = _once(groups)
-        left_out = max(len(kind) - MOST_ARROWS, 0)
-        some = slice(MOST_ARROWS)
+        op, op_of = self._ops(launch)
         return Arrows(
-            kind[some],
-            start[some],
-            finish[some],
-            left_out,
-            work[~here],
-            call[~here],
-            *self._ops(launch),
+            kind=kind[:MOST_ARROWS],
+            start=start[:MOST_ARROWS],
+            finish=finish[:MOST_ARROWS],
+            left_out=max(len(kind) - MOST_ARROWS, 0),
+            work=work[~is_selected],
+            call=call[~is_selected],
+            op=op,
+            op_of=op_of,
         )
 
-    def stated(self) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
-        """Kind, begin and end of the arrows that events state, without launches and those of the
-        file.
-        """
-        return _once([self._producers(), self._turned(), self._async()])
+    def from_args(self) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+        """Kind, begin and end of the arrows in args, without launches."""
+        return _once([self._producers(), self._backward(), self._async()])
 
     # Columns of args.
 
@@ -158,89 +154,82 @@ class _Kept:
         has = (column.event[index] == events) & _is_number(column, index)
         return np.where(has, column.value[index].astype(np.int64), 0), has
 
-    def _having(self, key: str, selected: Int64s) -> tuple[Int64s, Int64s]:
+    def _having(self, key: str, numbers: Int64s) -> tuple[Int64s, Int64s]:
         """Events that have one of some numbers as an arg, ascending, and the number of each."""
         column = self._args.get(key)
-        if column is None or not len(selected):
+        if column is None or not len(numbers):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        rows = _rows(column, selected, lambda values: values)
+        rows = _rows(column, numbers, lambda values: values)
         return column.event[rows].astype(np.int64), column.value[rows].astype(np.int64)
 
-    def _here(self, events: Int64s) -> Int64s:
+    def _hosts_of(self, events: Int64s) -> Int64s:
         """The host of each event."""
         return self._links.host_of_lane[self._events.lane[events]] + 1
 
     def _group(self, number: Int64s, events: Int64s, valid: Int64s) -> Int64s:
         """One code for each number (out of `valid`, ascending) on each host."""
-        return np.searchsorted(valid, number) * self._hosts + self._here(events)
+        return np.searchsorted(valid, number) * self._hosts + self._hosts_of(events)
 
     # Launches.
 
     def _launches(self) -> Int64s:
-        """The call that launched each kept device event, -1 where none is known."""
-        selected, events = self._kept, self._events
+        """The call that launched each selected device event, -1 where none is known."""
+        selected, events = self._selected, self._events
         call = np.full(len(selected), -1, np.int64)
-        self._stated = np.zeros(len(selected), np.bool_)
+        self._has_launch = np.zeros(len(selected), np.bool_)
         asked = np.zeros(len(selected), np.bool_)
         for key in CORRELATED:
             number, has = self._numbers(key, selected)
-            own_rows = np.flatnonzero(has & (number > 0) & ~asked)
-            asked[own_rows] = True
-            numbers = np.unique(number[own_rows])
+            rows = np.flatnonzero(has & (number > 0) & ~asked)
+            asked[rows] = True
+            numbers = np.unique(number[rows])
             events_having, value = self._having(key, numbers)
             if not len(events_having):
                 continue
             group = self._group(value, events_having, numbers)
-            own_groups = self._group(number[own_rows], selected[own_rows], numbers)
-            sizes = np.bincount(group, minlength=int(own_groups.max()) + 1)
-            self._stated[own_rows] = sizes[own_groups] > 1
+            row_groups = self._group(number[rows], selected[rows], numbers)
+            sizes = np.bincount(group, minlength=int(row_groups.max()) + 1)
+            self._has_launch[rows] = sizes[row_groups] > 1
             calls = ~self._links.on_device[events.lane[events_having]]
             group, events_having = group[calls], events_having[calls]
             # Of several with one id (the runtime and below it the driver) the last.
             order = np.lexsort((events_having, events.start[events_having], group))
             group, events_having = group[order], events_having[order]
-            index = np.searchsorted(group, own_groups, side="right") - 1
-            good = (index >= 0) & self._device[own_rows]
-            good[good] = group[index[good]] == own_groups[good]
-            call[own_rows[good]] = events_having[index[good]]
+            index = np.searchsorted(group, row_groups, side="right") - 1
+            good = (index >= 0) & self._device[rows]
+            good[good] = group[index[good]] == row_groups[good]
+            call[rows[good]] = events_having[index[good]]
         return call
 
     # Other arrows: kind, begins and ends.
 
     def _producers(self) -> tuple[int, Int64s, Int64s]:
-        selected, pid = self._kept, self._numbers("_pid", self._kept)
+        selected, pid = self._selected, self._numbers("_pid", self._selected)
         sides = []
         for kind, ident in (("_pt", "_p"), ("_ct", "_c")):
-            (kind_codes, typed), (number, has_number) = (
-                self._numbers(kind, selected),
-                self._numbers(ident, selected),
-            )
-            rows = np.flatnonzero(typed & has_number)
-            sides.append(
-                (rows, np.stack([self._here(selected[rows]), kind_codes[rows], number[rows]]))
-            )
-        (producer, made_key), (taken, taken_key) = sides
-        if not len(producer) or not len(taken):
+            kind_codes, has_kind = self._numbers(kind, selected)
+            number, has_number = self._numbers(ident, selected)
+            rows = np.flatnonzero(has_kind & has_number)
+            key = np.stack([self._hosts_of(selected[rows]), kind_codes[rows], number[rows]])
+            sides.append((rows, key))
+        (producer, producer_key), (consumer, consumer_key) = sides
+        if not len(producer) or not len(consumer):
             return _none(1)
-        _, codes = np.unique(
-            np.concatenate([made_key, taken_key], axis=1), axis=1, return_inverse=True
-        )
-        codes = codes.ravel()
+        keys = np.concatenate([producer_key, consumer_key], axis=1)
+        codes = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
         left, right = codes[: len(producer)], codes[len(producer) :]
-        # At most so many of each: both of who has many consumers and of who takes from many
-        # producers.
+        # At most `MOST` consumers of a producer, and as many producers of a consumer.
         (a, b), (d, c) = _join(left, right), _join(right, left)
-        a, b = np.concatenate([a, c]), np.concatenate([b, d])
-        a, b = producer[a], taken[b]
+        a, b = producer[np.concatenate([a, c])], consumer[np.concatenate([b, d])]
         same = (a != b) & (~pid[1][a] | ~pid[1][b] | (pid[0][a] == pid[0][b]))
         return 1, selected[a[same]], selected[b[same]]
 
-    def _turned(self) -> tuple[int, Int64s, Int64s]:
+    def _backward(self) -> tuple[int, Int64s, Int64s]:
         """Forward and backward by sequence number, where the file has no arrows for them."""
         links, events = self._links, self._events
         if links.flows is not None and links.flows.has("fwdbwd"):
             return _none(2)
-        number, has = self._numbers("Sequence number", self._kept)
+        number, has = self._numbers("Sequence number", self._selected)
         numbers = _repeated(number[has & (number >= 0)])
         events_having, value = self._having("Sequence number", numbers)
         group = self._group(value, events_having, numbers)
@@ -254,12 +243,11 @@ class _Kept:
         last = np.searchsorted(group[forward], groups, side="right") - 1
         good = last >= 0
         good[good] = group[forward][last[good]] == groups[good]
-        return self._both(
-            2, events_having[forward][last[good]], events_having[backward][first[good]]
-        )
+        start, finish = events_having[forward][last[good]], events_having[backward][first[good]]
+        return self._both(2, start, finish)
 
     def _of_file(self, launch: Int64s) -> list[tuple[int, Int64s, Int64s]]:
-        """Arrows of the file; fills `launch` where events state no launch themselves."""
+        """Arrows of the file; fills `launch` where args have no launch."""
         points = self._links.flows
         if points is None:
             return []
@@ -267,24 +255,50 @@ class _Kept:
         codes = np.unique(flows.category)
         kinds = {code: names[code] if code >= 0 else "" for code in codes.tolist()}
         device = self._device
-        # Arrows of launches add nothing if every selected device event states its launch.
+        # Arrows of launches add nothing if every selected device event has its launch in its args.
         selected = [
             code
             for code, name in kinds.items()
-            if name not in LAUNCHES or not device.any() or not self._stated[device].all()
+            if name not in LAUNCHES or not device.any() or not self._has_launch[device].all()
         ]
-        rows = (
-            np.flatnonzero(np.isin(flows.category, selected))
-            if len(selected) < len(codes)
-            else np.arange(len(flows.phase))
+        start, finish, category = self._joined_points(points, codes, selected)
+        kind_codes = [KINDS.index(OF_FILE.get(name, "flow")) for name in kinds.values()]
+        kind = np.array(kind_codes, np.int64)[np.searchsorted(codes, category)]
+        is_launch = np.isin(category, [code for code, text in kinds.items() if text in LAUNCHES])
+        call_position, work_position = self._positions(start), self._positions(finish)
+        has_both = self._has_launch[call_position] & self._has_launch[work_position]
+        new = is_launch & ~has_both
+        launched = np.flatnonzero(
+            new
+            & device[work_position]
+            & ~self._has_launch[work_position]
+            & ~self._links.on_device[self._events.lane[start]]
         )
+        # The call that starts last is assigned last.
+        launched = launched[np.lexsort((start[launched], self._events.start[start[launched]]))]
+        launch[work_position[launched]] = start[launched]
+        rest = new.copy()
+        rest[launched[launch[work_position[launched]] == start[launched]]] = False
+        result = [(0, start[rest], finish[rest])]
+        for code in (1, 2, 3):
+            of_kind = ~is_launch & (kind == code)
+            if of_kind.any():
+                result.append((code, start[of_kind], finish[of_kind]))
+        return result
+
+    def _joined_points(
+        self, points: FlowPoints, codes: Int32s, selected: list[int]
+    ) -> tuple[Int64s, Int64s, Int32s]:
+        """Begin, end and category of arrows of the selected categories between selected slices."""
+        flows = points.flows
+        rows = np.arange(len(flows.phase))
+        if len(selected) < len(codes):
+            rows = np.flatnonzero(np.isin(flows.category, selected))
         slices = points.slices(rows)
+        category_index = np.searchsorted(codes, flows.category[rows])
+        key = _small(points.number[rows]) * len(codes) + category_index
         # Only arrows with both ends here need to be put in order.
-        here = self._has(slices)
-        key = _small(points.number[rows]) * len(codes) + np.searchsorted(
-            codes, flows.category[rows]
-        )
-        near = np.isin(key, _repeated(key[here]))
+        near = np.isin(key, _repeated(key[self._has(slices)]))
         rows, slices, key = rows[near], slices[near], key[near]
         order = np.lexsort((flows.phase[rows], flows.time[rows], key))
         rows, slices, key = rows[order], slices[order], key[order]
@@ -295,63 +309,37 @@ class _Kept:
             & self._has(slices[:-1])
             & self._has(slices[1:])
         )
-        start, finish, category = slices[first], slices[first + 1], flows.category[rows[first]]
-        meant = np.array(
-            [KINDS.index(OF_FILE.get(name, "flow")) for name in kinds.values()], np.int64
-        )
-        meant = meant[np.searchsorted(codes, category)]
-        launches = np.isin(category, [code for code, text in kinds.items() if text in LAUNCHES])
-        sides_found = [self._place(side) for side in (start, finish)]
-        news = launches & (~self._stated[sides_found[0]] | ~self._stated[sides_found[1]])
-        own_rows = np.flatnonzero(
-            news
-            & device[sides_found[1]]
-            & ~self._stated[sides_found[1]]
-            & ~self._links.on_device[self._events.lane[start]]
-        )
-        own_rows = own_rows[np.lexsort((start[own_rows], self._events.start[start[own_rows]]))]
-        launch[sides_found[1][own_rows]] = start[own_rows]
-        rest = news.copy()
-        rest[own_rows[launch[sides_found[1][own_rows]] == start[own_rows]]] = False
-        return [(0, start[rest], finish[rest])] + [
-            (code, start[some], finish[some])
-            for code in (1, 2, 3)
-            if (some := ~launches & (meant == code)).any()
-        ]
+        return slices[first], slices[first + 1], flows.category[rows[first]]
 
     def _async(self) -> tuple[int, Int64s, Int64s]:
         """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes
         in (1), goes out (2) or both.
         """
         column = self._args.get("flow")
-        value, has = self._numbers("flow", self._kept)
+        value, has = self._numbers("flow", self._selected)
         flow_ids = _repeated((value[has] >> 2) & FLOW_BITS)
         if column is None or not len(flow_ids):
             return _none(3)
         rows = _rows(column, flow_ids, lambda values: (values.astype(np.int64) >> 2) & FLOW_BITS)
-        events_having, values = (
-            column.event[rows].astype(np.int64),
-            column.value[rows].astype(np.int64),
-        )
+        events_having = column.event[rows].astype(np.int64)
+        values = column.value[rows].astype(np.int64)
         ident = (values >> 2) & FLOW_BITS
         order = np.lexsort((events_having, self._events.start[events_having], ident))
         events_having, values, ident = events_having[order], values[order], ident[order]
         joined = (np.diff(ident) == 0) & (((values[:-1] & 2) > 0) | ((values[1:] & 1) > 0))
         return self._both(3, events_having[:-1][joined], events_having[1:][joined])
 
-    def _place(self, events: Int64s) -> Int64s:
+    def _positions(self, events: Int64s) -> Int64s:
         """Index of events among the selected ones."""
-        return np.minimum(np.searchsorted(self._kept, events), max(len(self._kept) - 1, 0))
+        return np.minimum(np.searchsorted(self._selected, events), max(len(self._selected) - 1, 0))
 
     def _has(self, events: Int64s) -> npt.NDArray[np.bool_]:
-        return (
-            self._kept[self._place(events)] == events
-            if len(self._kept)
-            else np.zeros(len(events), np.bool_)
-        )
+        if not len(self._selected):
+            return np.zeros(len(events), np.bool_)
+        return np.asarray(self._selected[self._positions(events)] == events)
 
     def _both(self, kind: int, start: Int64s, finish: Int64s) -> tuple[int, Int64s, Int64s]:
-        """Arrows whose two ends are kept."""
+        """Arrows whose two ends are selected."""
         here = self._has(start) & self._has(finish)
         return kind, start[here], finish[here]
 
@@ -362,9 +350,9 @@ class _Kept:
         launch.
         """
         activity = self._links.run.activity
-        op = np.full(len(self._kept), -1, np.int64)
+        op = np.full(len(self._selected), -1, np.int64)
         device = np.flatnonzero(self._device)
-        op[device] = _op_of(activity.device_ops.frame(), self._kept[device])
+        op[device] = _op_of(activity.device_ops.frame(), self._selected[device])
         # An empty text names no op.
         texts = np.append(activity.ops.values, "")
         empty = texts[op] == ""
@@ -378,15 +366,15 @@ class _Kept:
             open_, index = open_[left], index[left]
         used, inverse = np.unique(np.where(texts[op] == "", -1, op), return_inverse=True)
         none = int(len(used) > 0 and used[0] < 0)
-        return [str(texts[code]) for code in used[none:].tolist()], (inverse.ravel() - none).astype(
-            np.int32
-        )
+        names = [str(texts[code]) for code in used[none:].tolist()]
+        return names, (inverse.ravel() - none).astype(np.int32)
 
 
 def _once(groups: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
     """Each arrow once, by kind and by where it ends."""
     kind = np.concatenate([np.full(len(a), code, np.uint8) for code, a, _ in groups])
-    start, finish = (np.concatenate([pair[i] for pair in groups]) for i in (1, 2))
+    start = np.concatenate([begins for _, begins, _ in groups])
+    finish = np.concatenate([ends for _, _, ends in groups])
     order = np.lexsort((start, finish, kind))
     same = np.zeros(len(order), np.bool_)
     same[1:] = (
@@ -402,20 +390,17 @@ def _is_number(column: ArgColumn, index: Int64s | npt.NDArray[np.intp]) -> npt.N
     return np.isin(column.kind[index], (INT, UINT))
 
 
-def _rows(column: ArgColumn, selected: Int64s, names: Any) -> Int64s:
-    """Rows of a column whose number is among some: most rows are told apart by their lowest bits
-    alone.
-    """
+def _rows(column: ArgColumn, selected: Int64s, numbers: Any) -> Int64s:
+    """Rows of a column with selected numbers; the lowest bits alone exclude most rows."""
     table = np.zeros(_TABLE + 1, np.bool_)
     table[selected & _TABLE] = True
     parts = []
     for offset in range(0, len(column), _BLOCK):
-        values = names(column.value[offset : offset + _BLOCK])
-        rows = np.flatnonzero(
-            table[values & values.dtype.type(_TABLE)]
-            if values.dtype.itemsize > 2
-            else np.isin(values, selected)
-        )
+        values = numbers(column.value[offset : offset + _BLOCK])
+        if values.dtype.itemsize > 2:
+            rows = np.flatnonzero(table[values & values.dtype.type(_TABLE)])
+        else:
+            rows = np.flatnonzero(np.isin(values, selected))
         parts.append(offset + rows[np.isin(values[rows].astype(np.int64), selected)])
     rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     return np.asarray(rows[_is_number(column, rows)], np.int64)
@@ -443,7 +428,7 @@ def _join(left: Int64s, right: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _op_of(table: pd.DataFrame, events: Int64s) -> Int64s:
-    """Codes of ops of events out of a table by event; -1 where they are not in it."""
+    """Op codes of events in a table by event; -1 for events without one."""
     return lookup(table["event"].to_numpy(np.int64), table["op"].to_numpy(np.int64), events)
 
 

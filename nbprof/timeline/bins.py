@@ -18,7 +18,7 @@ _LAST = 2**63 - 1
 
 
 class Bins:
-    """The bins of one level.
+    """Bins of one zoom level, counted from the origin of the profile.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Bins:
     Raises
     ------
     NbprofError
-        There is no such level.
+        The level does not exist.
     """
 
     def __init__(self, level: object, origin: int) -> None:
@@ -49,13 +49,11 @@ class Bins:
         self.width = 1000 * 2.0**level
         self.least = -(-self.tile // TILE)
         # Edges between picoseconds: what starts at the next whole one is behind them.
-        places = np.arange(TILE + 1)
-        self._offsets: Int64s = (
-            places * self.least if level >= 0 else -(-self.tile * places // TILE)
-        )
+        edges = np.arange(TILE + 1)
+        self._offsets: Int64s = edges * self.least if level >= 0 else -(-self.tile * edges // TILE)
 
     def clip(self, tile: int, tile_to: int, first: int, end: int) -> range:
-        """Of some tiles those that may hold something from `first` to `end` ps."""
+        """The tiles of tile…tile_to that overlap `first` to `end` ps."""
         return range(
             max(tile, (first - self.origin) // self.tile),
             min(tile_to, (end - self.origin) // self.tile) + 1,
@@ -66,9 +64,7 @@ class Bins:
         return self.origin + tile * self.tile
 
     def edges(self, start: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
-        """int64[k, 513] ps: the bounds of the bins of tiles; and which of them are behind all that
-        int64 holds, None where none is.
-        """
+        """int64[k, 513] ps: bin edges of tiles; a mask of those beyond int64, or None."""
         if int(start.max()) + self.tile <= _LAST:
             return start[:, None] + self._offsets, None
         beyond = self._offsets > (_LAST - np.maximum(start, 0))[:, None]
@@ -81,10 +77,10 @@ def since(time: Int64s, start: Int64s) -> npt.NDArray[np.float32]:
     difference.
     """
     exact = time - start
-    if (
-        not len(time)
-        or max(int(time.max()) - int(start.min()), int(start.max()) - int(time.min())) <= _LAST
-    ):
+    if not len(time):
+        return exact.astype(np.float32)
+    farthest = max(int(time.max()) - int(start.min()), int(start.max()) - int(time.min()))
+    if farthest <= _LAST:
         return (exact / 1000).astype(np.float32)
     wrapped = ((time >= start) & (exact < 0)) | ((time < start) & (exact > 0))
     result = np.where(wrapped, time.astype(np.float64) - start, exact)

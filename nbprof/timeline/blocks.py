@@ -1,9 +1,9 @@
-"""Sums and longest events of any stretch of a row in constant time, from a few bytes an event.
+"""Sum and longest event of any range of a row in constant time, from a few bytes an event.
 
-Positions (see `Stack`) are grouped by eight, these blocks by eight again, and so on. For every
-place a byte tells which of its block up to it are longer than all between them and it: the lowest
-bit from another place on is the longest of both and what lies between (J. Fischer, V. Heun:
-Space-Efficient Preprocessing Schemes for Range Minimum Queries on Static Arrays, 2011).
+Positions (see `Stack`) are grouped by eight, these blocks by eight again, and so on. Each position
+has a byte: the bits of the earlier ones in its block that are longer than all between them and it.
+The lowest bit from another position on is the longest of the range between the two (J. Fischer,
+V. Heun: Space-Efficient Preprocessing Schemes for Range Minimum Queries on Static Arrays, 2011).
 """
 
 from __future__ import annotations
@@ -40,20 +40,16 @@ class Blocks:
         self.stack = stack
         count = len(stack.level)
         blocks = -(-count // 8)
-        self._start, self._duration, self._order = (
-            stack.events.start,
-            stack.events.duration,
-            stack.order,
-        )
+        self._start, self._duration = stack.events.start, stack.events.duration
+        self._order = stack.order
         self.sample = np.empty(-(-count // _SAMPLE), np.int64)
         masks = np.empty(blocks * 8, np.uint8)
         longest, sums = np.empty(blocks, np.int64), np.zeros(blocks + 1, np.int64)
 
         def fill(block: int) -> None:
             ids = self._ids(block, min(block + _CHUNK, count))
-            self.sample[block // _SAMPLE : -(-(block + len(ids)) // _SAMPLE)] = self._start[
-                ids[::_SAMPLE]
-            ]
+            samples = slice(block // _SAMPLE, -(-(block + len(ids)) // _SAMPLE))
+            self.sample[samples] = self._start[ids[::_SAMPLE]]
             length = np.full(-(-len(ids) // 8) * 8, -1, np.int64)
             np.take(self._duration, ids, out=length[: len(ids)])
             part = slice(block // 8, block // 8 + len(length) // 8)
@@ -68,17 +64,17 @@ class Blocks:
         # Beyond int64 the sums wrap around; the difference of two of a row does not.
         self._sums = np.cumsum(sums)
         self._masks: list[Bytes] = [masks]
-        self._most: list[Int64s] = []
+        self._longest_of: list[Int64s] = []
         while len(longest) > 1:
             padded = np.append(longest, np.full(-len(longest) % 8, -1))
             masks, longest = _masks(padded)
             self._masks.append(masks)
-            self._most.append(longest)
+            self._longest_of.append(longest)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        parts: list[npt.NDArray[Any]] = [self.sample, self._sums, *self._masks, *self._most]
+        parts: list[npt.NDArray[Any]] = [self.sample, self._sums, *self._masks, *self._longest_of]
         return sum(part.nbytes for part in parts)
 
     def _ids(self, index: int, stop: int) -> Int32s:
@@ -94,11 +90,11 @@ class Blocks:
         return ids
 
     def event(self, position: Int64s, flat: bool) -> npt.NDArray[np.integer]:
-        """Events of positions, which are all of flat lanes or all of others."""
+        """Events of positions, all on flat lanes or all on other lanes."""
         return position if flat else self._order.take(position)
 
     def sums(self, first: Int64s, stop: Int64s, flat: bool) -> Int64s:
-        """Sum of the durations of each stretch of a row, without the position `stop`, ps."""
+        """Sum of the durations of each range of a row, ps; `stop` is excluded."""
         aligned, rest = (first + 7) & ~7, stop & ~7
         result: Int64s = np.where(
             aligned < rest,
@@ -109,10 +105,8 @@ class Blocks:
         # another row, which do not count.
         head = np.minimum(aligned, stop)
         tail = np.maximum(rest, head)
-        index, size = (
-            np.stack([first, tail], axis=1).ravel(),
-            np.stack([head - first, stop - tail], axis=1).ravel(),
-        )
+        index = np.stack([first, tail], axis=1).ravel()
+        size = np.stack([head - first, stop - tail], axis=1).ravel()
         until = np.cumsum(size)
         single = np.arange(int(until[-1]) if len(until) else 0)
         single += np.repeat(index - (until - size), size)
@@ -121,9 +115,7 @@ class Blocks:
         return result
 
     def longest(self, first: Int64s, last: Int64s, flat: bool) -> Int64s:
-        """The position of the longest event of each stretch of a row, both ends included; of equals
-        the first.
-        """
+        """Position of the first longest event of each range of a row; both ends are included."""
         return self._longest(0, first, last, flat)
 
     def _longest(self, level: int, first: Int64s, last: Int64s, flat: bool) -> Int64s:
@@ -142,7 +134,7 @@ class Blocks:
             block = self._longest(
                 level + 1, (first.take(middle) >> 3) + 1, (last.take(middle) >> 3) - 1, flat
             )
-            item = self._of_block(level, block)
+            item = self._longest_item(level, block)
             other = self._length(level, item, flat)
             wins = np.flatnonzero(other >= length.take(middle))
             middle = middle.take(wins)
@@ -151,7 +143,7 @@ class Blocks:
         best[far] = np.where(self._length(level, left, flat) >= length, left, right)
         return best
 
-    def _of_block(self, level: int, block: Int64s) -> Int64s:
+    def _longest_item(self, level: int, block: Int64s) -> Int64s:
         """The longest item of a block of eight of a level."""
         item: Int64s = block * 8
         item += _LOWEST.take(self._masks[level].take(item + 7))
@@ -160,16 +152,16 @@ class Blocks:
     def _length(self, level: int, item: Int64s, flat: bool) -> Int64s:
         """Duration of the longest event of an item, ps."""
         if level > 1:
-            return self._most[level - 2].take(item)
-        result: Int64s = self._duration.take(
-            self.event(self._of_block(0, item) if level else item, flat)
-        )
+            return self._longest_of[level - 2].take(item)
+        if level:
+            item = self._longest_item(0, item)
+        result: Int64s = self._duration.take(self.event(item, flat))
         return result
 
 
 def _masks(values: Int64s) -> tuple[Bytes, Int64s]:
     """For each value the bits of those of its eight that are no less than any from there to it,
-    itself included; and the most of eight.
+    itself included; and the largest of each eight.
     """
     columns = np.ascontiguousarray(values.reshape(-1, 8).T)
     result = np.empty((columns.shape[1], 8), np.uint8)

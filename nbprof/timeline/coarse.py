@@ -1,6 +1,4 @@
-"""Long rows in bins that hold some dozens of events each, made once: tiles of this level and of all
-coarser ones are read off them.
-"""
+"""Long rows in bins of some dozens of events, built once and read for tiles of coarser levels."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from nbprof.timeline.bins import LEVELS, TILE
 from nbprof.timeline.blocks import Blocks
 
 EVENTS = 32
-"""In a bin, on average."""
+"""Events of a bin, on average."""
 
 LEAST = 4096
-"""Events of a row that is worth it."""
+"""The fewest events of a row that gets such bins."""
 
 _LAST = 2**63 - 1
 
@@ -47,21 +45,19 @@ class Coarse:
     longest: Int32s
 
     @classmethod
-    def of(cls, blocks: Blocks, index: int, stop: int, flat: bool, origin: int) -> Coarse | None:
-        """The bins of the row of positions at…stop; None where the row is too short for it."""
+    def from_row(
+        cls, blocks: Blocks, index: int, stop: int, flat: bool, origin: int
+    ) -> Coarse | None:
+        """The bins of the row of positions index…stop; None for a short row."""
         start = blocks.stack.events.start
         if stop - index < LEAST:
             return None
-        begin, last = (
-            int(start[i])
-            for i in ((index, stop - 1) if flat else blocks.stack.order[[index, stop - 1]].tolist())
-        )
+        ends = np.array([index, stop - 1])
+        begin, last = start[ends if flat else blocks.stack.order[ends]].tolist()
         level = max(((last - begin) * EVENTS // ((stop - index) * 1000)).bit_length(), 0)
         width = 1000 << level
-        first, count = (
-            (begin - origin) // width,
-            (last - origin) // width - (begin - origin) // width + 1,
-        )
+        first = (begin - origin) // width
+        count = (last - origin) // width - first + 1
         if level > LEVELS[1] or origin + (first + count) * width > _LAST:
             return None
         edges = origin + (first + np.arange(count + 1)) * width
@@ -82,25 +78,25 @@ class Coarse:
     def tile(
         self, blocks: Blocks, flat: bool, level: int, tile: int
     ) -> tuple[Int64s, Int64s, Int64s]:
-        """Of the 512 bins of a tile of a level that is no finer: bounds int64[513], sums, ps, and
-        longest events' positions, int64[512].
+        """Bounds (int64[513]), sums (ps) and longest events' positions of the 512 bins of a tile.
+
+        The tile's level is that of these bins or coarser.
         """
         finer = level - self.level
         count = len(self.longest)
         low = (tile * TILE << finer) - self.first
         # Far out a tile holds far more bins than the row has.
-        edges = (
-            np.array([min(max(low + (k << finer), 0), count) for k in range(TILE + 1)])
-            if finer > 40
-            else self._edges(low, finer)
-        )
+        if finer > 40:
+            edges = np.array([min(max(low + (k << finer), 0), count) for k in range(TILE + 1)])
+        else:
+            edges = self._edges(low, finer)
         longest = np.zeros(TILE, np.int64)
         bins = np.flatnonzero(edges[1:] > edges[:-1])
         if len(bins):
             begin, size = edges.take(bins) - edges[0], edges.take(bins + 1) - edges.take(bins)
             positions = self.longest[edges[0] : edges[-1]].astype(np.int64)
-            # An empty bin reads any place of its own row: of other lanes the order may never have
-            # been written.
+            # An empty bin reads the first position of its row: the order of other lanes may be
+            # unwritten.
             events = blocks.event(np.where(positions < 0, self.bounds[0], positions), flat)
             length = np.where(positions < 0, -1, blocks.stack.events.duration.take(events))
             largest = np.maximum.reduceat(length, begin)

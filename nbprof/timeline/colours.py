@@ -16,7 +16,7 @@ TINT = 100
 """Fills from here on are tints."""
 
 MOST_NAME = 600
-"""The most characters of a name that a page knows: these decide its tint."""
+"""The most characters of a name that a page has: these decide its tint."""
 
 # The whitespace of \s in JavaScript, and the characters that join a number to a name.
 _SPACES = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
@@ -47,7 +47,9 @@ def stem(name: str) -> str:
         parts.append(name[index:])
     text = "".join(parts)
     short = text.rstrip("0123456789")
-    return (short.rstrip(_SEPARATORS) if len(short) < len(text) else text) or name
+    if len(short) < len(text):
+        text = short.rstrip(_SEPARATORS)
+    return text or name
 
 
 def tint_of(name: str) -> int:
@@ -74,7 +76,7 @@ class Fills:
         self._names = names
         self._fill = category.copy()
 
-    def of(self, codes: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
+    def by_code(self, codes: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
         """uint8: 1…9 a category, or 100 + tint."""
         result: npt.NDArray[np.uint8] = self._fill[codes]
         if not result.all():

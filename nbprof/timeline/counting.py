@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -36,8 +37,7 @@ class Counter:
         ps.
     value : float64[k]
     make : callable
-        Gives time and value instead, when they are first asked for: a first picture does not wait
-        for them.
+        Returns time and value when they are first needed: the first picture does not wait for them.
     """
 
     def __init__(
@@ -50,15 +50,17 @@ class Counter:
         make: Callable[[], Samples] | None = None,
     ) -> None:
         self.id, self.label, self.unit = id, label, unit
-        self._given = (time, value) if time is not None and value is not None else None
+        self._recorded = (time, value) if time is not None and value is not None else None
         self._make = make
 
     @cached_property
     def samples(self) -> Samples:
         """Time and value."""
-        if self._given is not None:
-            return self._given
-        return self._make() if self._make is not None else (np.zeros(0, np.int64), np.zeros(0))
+        if self._recorded is not None:
+            return self._recorded
+        if self._make is not None:
+            return self._make()
+        return np.zeros(0, np.int64), np.zeros(0)
 
     @property
     def time(self) -> Int64s:
@@ -71,106 +73,113 @@ class Counter:
         return self.samples[1]
 
     def until(self, time: Int64s) -> npt.NDArray[np.float64]:
-        """Sum of value × ps from the first sample to moments: what means are made of. float64, of
-        the shape of `time`.
-        """
+        """Sum of value × ps from the first sample to times, of which means are made; float64."""
         index = np.searchsorted(self.time, time, side="right") - 1
         last = np.maximum(index, 0)
-        return np.where(
-            index >= 0, self._reached[last] + self.value[last] * (time - self.time[last]), 0.0
-        )
+        sums = self._reached[last] + self.value[last] * (time - self.time[last])
+        return np.where(index >= 0, sums, 0.0)
 
     @cached_property
     def _reached(self) -> npt.NDArray[np.float64]:
         return np.append(0.0, np.cumsum(self.value[:-1] * np.diff(self.time)))
 
 
+@dataclass(frozen=True)
+class _Recipe:
+    """A counter to be: its lane, its unit and the source of its samples."""
+
+    process: str
+    label: str
+    unit: str
+    host: str
+    device: str
+    make: Callable[[], Samples]
+
+
 def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, Counter]]:
-    """The counters of a run with their lanes, whose ids begin with `first`; samples are made when
-    they are first asked for.
+    """The counters of a run with their lanes, whose ids begin with `first`.
+
+    Samples are computed when they are first needed.
     """
-    hosts = len(run.hosts)
-    counters: list[tuple[str, str, str, str, str, Callable[[], Samples]]] = []
+    devices = _streams_by_device(lanes)
+    recipes = [*_busy_devices(run, devices), *_memories(run, devices), *_recorded(run)]
+    result = []
+    for number, recipe in enumerate(recipes, first):
+        lane = Lane(
+            number,
+            recipe.process,
+            recipe.label,
+            "",
+            "counter",
+            recipe.host,
+            recipe.device,
+            events=0,
+        )
+        result.append((lane, Counter(number, recipe.label, recipe.unit, make=recipe.make)))
+    return result
+
+
+def _streams_by_device(lanes: list[Lane]) -> dict[str, list[Lane]]:
+    """Recorded lanes of devices, by heading."""
     devices: dict[str, list[Lane]] = {}
     for lane in lanes:
-        if (
-            lane.kind == "device"
-            and not lane.derived
-            and lane.device not in ("", "-1", "nan", "None")
-        ):
+        has_device = lane.kind == "device" and lane.device not in ("", "-1", "nan", "None")
+        if has_device and not lane.derived:
             devices.setdefault(lane.process, []).append(lane)
+    return devices
+
+
+def _busy_devices(run: Drawable, devices: dict[str, list[Lane]]) -> Iterator[_Recipe]:
     for process, streams in devices.items():
         # A program of a TPU holds the time between its ops too.
-        ids = [lane.id for lane in streams if lane.name == "XLA Ops"] or [
-            lane.id for lane in streams
-        ]
-        counters.append(
-            (
-                process,
-                "Busy",
-                "percent",
-                streams[0].host,
-                streams[0].device,
-                partial(busy, run.trace.events, ids),
-            )
-        )
+        ids = [lane.id for lane in streams if lane.name == "XLA Ops"]
+        ids = ids or [lane.id for lane in streams]
+        make = partial(busy, run.trace.events, ids)
+        yield _Recipe(process, "Busy", "percent", streams[0].host, streams[0].device, make)
+
+
+def _memories(run: Drawable, devices: dict[str, list[Lane]]) -> Iterator[_Recipe]:
     rows = cache(partial(_by_memory, run))
     for memory in run.memory_summary["memory_id"].astype(str).tolist():
-        process, host, device = _of_memory(memory, run.hosts, devices)
-        counters.append(
-            (
-                process,
-                f"Memory in use, {memory}",
-                "bytes",
-                host,
-                device,
-                partial(in_use, run, memory, rows),
-            )
-        )
-    samples = run.trace.counters
-    table = run.trace.lanes
-    lane_of, series = samples["lane"].to_numpy(np.int64), samples["series"].tolist()
+        process, host, device = _place_of_memory(memory, run.hosts, devices)
+        make = partial(in_use, run, memory, rows)
+        yield _Recipe(process, f"Memory in use, {memory}", "bytes", host, device, make)
+
+
+def _recorded(run: Drawable) -> Iterator[_Recipe]:
+    """Counters of the file, whose samples are sorted by lane, series and time."""
+    samples, lanes, hosts = run.trace.counters, run.trace.lanes, len(run.hosts)
+    lane, series = samples["lane"].to_numpy(np.int64), samples["series"].tolist()
     time, value = samples["time"].to_numpy(np.int64), samples["value"].to_numpy(np.float64)
-    # Samples are sorted by lane, series and time.
-    begins = [
-        i
-        for i in range(len(series))
-        if not i or (lane_of[i], series[i]) != (lane_of[i - 1], series[i - 1])
-    ]
+    begins = []
+    for i in range(len(series)):
+        if not i or (lane[i], series[i]) != (lane[i - 1], series[i - 1]):
+            begins.append(i)
     for index, stop in pairwise([*begins, len(series)]):
-        row = table.iloc[int(lane_of[index])]
-        process = heading(str(row["host"]), section(str(row.get("process", ""))), hosts)
-        make = partial(_given, time[index:stop], value[index:stop])
-        counters.append(
-            (
-                process,
-                str(series[index]),
-                "count",
-                str(row["host"]),
-                str(row.get("device", -1)),
-                make,
-            )
+        row = lanes.iloc[int(lane[index])]
+        host = str(row["host"])
+        yield _Recipe(
+            heading(host, section(str(row.get("process", ""))), hosts),
+            str(series[index]),
+            "count",
+            host,
+            str(row.get("device", -1)),
+            partial(_pair, time[index:stop], value[index:stop]),
         )
-    return [
-        (
-            Lane(first + i, process, label, "", "counter", host, device, 0),
-            Counter(first + i, label, unit, make=make),
-        )
-        for i, (process, label, unit, host, device, make) in enumerate(counters)
-    ]
 
 
-def _of_memory(
+def _place_of_memory(
     memory: str, hosts: list[str], devices: dict[str, list[Lane]]
 ) -> tuple[str, str, str]:
     """Section, host and device of an allocator, by its name: `GPU_0_bfc`, `GPU 0`, `gpu_host_bfc`,
     `CPU`, with its host among several.
     """
-    host = next(
-        (h for h in sorted(hosts, key=len, reverse=True) if len(hosts) > 1 and h in memory),
-        hosts[0] if hosts else "",
-    )
-    rest = memory.replace(host, " ", 1) if len(hosts) > 1 else memory
+    host = hosts[0] if hosts else ""
+    rest = memory
+    if len(hosts) > 1:
+        longest_first = sorted(hosts, key=len, reverse=True)
+        host = next((name for name in longest_first if name in memory), host)
+        rest = memory.replace(host, " ", 1)
     words = rest.upper().replace("_", " ").replace(":", " ").split()
     for process, streams in devices.items():
         kind, _, number = process.rpartition("· ")[2].partition(" ")
@@ -182,10 +191,8 @@ def _of_memory(
 def _by_memory(run: Drawable) -> dict[str, Int64s]:
     """Rows of the table of allocator events, by allocator."""
     code, idents = pd.factorize(run.memory_timeline["memory_id"].to_numpy(object))
-    order, ends = (
-        np.argsort(code, kind="stable"),
-        np.cumsum(np.bincount(code + 1, minlength=len(idents) + 1)),
-    )
+    order = np.argsort(code, kind="stable")
+    ends = np.cumsum(np.bincount(code + 1, minlength=len(idents) + 1))
     return {str(ident): order[ends[i] : ends[i + 1]] for i, ident in enumerate(idents)}
 
 
@@ -195,21 +202,19 @@ def in_use(run: Drawable, memory: str, by_memory: Callable[[], dict[str, Int64s]
     rows = by_memory().get(memory, np.zeros(0, np.int64))
     value = table["in_use_bytes"].iloc[rows].to_numpy(np.float64, na_value=np.nan)
     valid = ~np.isnan(value)
-    return np.round(table["time_ms"].iloc[rows[valid]].to_numpy(np.float64) * 1e9).astype(
-        np.int64
-    ), value[valid]
+    time_ms = table["time_ms"].iloc[rows[valid]].to_numpy(np.float64)
+    return np.round(time_ms * 1e9).astype(np.int64), value[valid]
 
 
-def _given(time: Int64s, value: npt.NDArray[np.float64]) -> Samples:
+def _pair(time: Int64s, value: npt.NDArray[np.float64]) -> Samples:
     return time, value
 
 
 def busy(events: Events, lanes: list[int]) -> Samples:
-    """Share of time in which a device did anything on any of its lanes, an instant once, in 0…100,
-    over equal parts of the time.
+    """Busy share of a device in percent, in equal parts of the time; overlapping lanes count once.
 
-    There are as many parts as the device's work is worth, at most 65,536; parts that have the share
-    of the one before are left out.
+    The number of parts follows from that of the device's events, at most 65,536; parts with the
+    share of the part before are left out.
     """
     work = _union(events, lanes)
     if not len(work):
@@ -224,15 +229,14 @@ def busy(events: Events, lanes: list[int]) -> Samples:
 
 
 def _union(events: Events, lanes: list[int]) -> Intervals:
-    """When at least one event of some lanes runs, ps; touching events are merged, as their number
-    is what the parts depend on.
+    """Times with at least one event on the lanes, ps; touching events are merged.
+
+    The number of parts depends on the number of these intervals.
     """
-    # In the type of the column: any other would have all of it copied, for each lane.
+    # In the type of the column, which would be copied for any other.
     selected = np.array(lanes, events.lane.dtype)
-    begins, ends = (
-        np.searchsorted(events.lane, selected).tolist(),
-        np.searchsorted(events.lane, selected, side="right").tolist(),
-    )
+    begins = np.searchsorted(events.lane, selected).tolist()
+    ends = np.searchsorted(events.lane, selected, side="right").tolist()
     rows = [slice(first, stop) for first, stop in zip(begins, ends, strict=True)]
     return Intervals.union_of(
         Intervals.union(events.start[lane], events.start[lane] + events.duration[lane])

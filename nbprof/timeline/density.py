@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Density:
-    """Time taken by events in each of `bins` equal parts of first…last, by row.
+    """Time of events in each of `bins` equal parts of first…last, by row.
 
     An event's time up to x is max(0, x - start) - max(0, x - end); so it is enough to count, by
     part, where events start and end and how far from the part's end. That takes two sums an event,
@@ -32,7 +32,7 @@ class Density:
     ----------
     rows, bins : int
     first, last : int
-        ps. What lies outside of them is cut off.
+        ps. Times outside of these are clipped.
     """
 
     def __init__(self, rows: int, bins: int, first: int, last: int) -> None:
@@ -51,9 +51,8 @@ class Density:
         for offset in range(0, len(row), _BLOCK):
             part = slice(offset, offset + _BLOCK)
             base = row[part].astype(np.int64) * (bins + 1)
-            begin, finish = ((times[part] - self._first) / self._width for times in (start, end))
-            for edge in (begin, finish):
-                np.clip(edge, 0.0, float(bins), out=edge)
+            begin = np.clip((start[part] - self._first) / self._width, 0.0, float(bins))
+            finish = np.clip((end[part] - self._first) / self._width, 0.0, float(bins))
             of_begin, of_end = begin.astype(np.int64), finish.astype(np.int64)
             # Most events start and end in one part, where their two edges come to their length.
             covers = finish - begin
@@ -63,12 +62,10 @@ class Density:
             self._cover += np.bincount(base + of_begin, weights=covers, minlength=size)
             if len(far):
                 starts, ends = base[far] + of_begin[far], base[far] + of_end[far]
-                self._edges += np.bincount(starts, minlength=size) - np.bincount(
-                    ends, minlength=size
-                )
-                self._cover -= np.bincount(
-                    ends, weights=of_end[far] + 1 - finish[far], minlength=size
-                )
+                self._edges += np.bincount(starts, minlength=size)
+                self._edges -= np.bincount(ends, minlength=size)
+                uncovered = of_end[far] + 1 - finish[far]
+                self._cover -= np.bincount(ends, weights=uncovered, minlength=size)
 
     def shares(self) -> Floats:
         """Busy time by row and part as a share of the part; more than 1 where events of a row
@@ -81,16 +78,14 @@ class Density:
 
 
 def bytes_of(shares: Floats) -> npt.NDArray[np.uint8]:
-    """Shares as 0…255, flat; 0 only where there is nothing, so that a lone short event shows."""
-    # The rest of sums that cancel out is rounding.
-    return (
-        np.where(shares > 1e-9, np.clip(np.round(shares * 255), 1, 255), 0).astype(np.uint8).ravel()
-    )
+    """Shares as 0…255, flat; 0 only for nothing, so that a lone short event is visible."""
+    # Less than that is the rounding of sums that cancel out.
+    levels = np.where(shares > 1e-9, np.clip(np.round(shares * 255), 1, 255), 0)
+    return levels.astype(np.uint8).ravel()
 
 
 def strip(tracks: Tracks) -> dict[str, Any]:
-    """The whole profile in `STRIP` parts: input above, and below it the device, or without one how
-    many host threads are busy.
+    """The profile in `STRIP` parts: input above, and below it the device or, without one, the host.
 
     Of a device only the lanes count that hold its work itself, of a lane only the outermost events;
     what several lanes do at once counts once.
@@ -102,14 +97,9 @@ def strip(tracks: Tracks) -> dict[str, Any]:
     """
     size = max((lane.id for lane in tracks.lanes), default=-1) + 1
     counted, work = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    device = [
-        lane.id
-        for lane in tracks.lanes
-        if lane.kind == "device" and lane.events and not lane.derived
-    ]
-    host = [
-        lane.id for lane in tracks.lanes if lane.kind == "host" and lane.events and not lane.derived
-    ]
+    recorded = [lane for lane in tracks.lanes if lane.events and not lane.derived]
+    device = [lane.id for lane in recorded if lane.kind == "device"]
+    host = [lane.id for lane in recorded if lane.kind == "host"]
     repeated = repeats(tracks)
     work[[i for i in device if i not in repeated] if device else host] = True
     counted[device + host] = True
@@ -132,18 +122,18 @@ def strip(tracks: Tracks) -> dict[str, Any]:
 
 
 def repeats(tracks: Tracks) -> set[int]:
-    """Lanes of a device that say again, by op, module or name scope, what its lanes of work say."""
-    levels: set[int] = set()
+    """Lanes of a device that repeat its lanes of work by op, module or name scope."""
+    repeated: set[int] = set()
     groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for lane in tracks.lanes:
         if lane.kind == "device":
             groups.setdefault((lane.host, lane.process), []).append((lane.id, lane.name))
     for members in groups.values():
-        work = {
-            i
-            for i, name in members
-            if name.lower().startswith("stream") or name.lower() == "xla ops"
-        }
+        work = {i for i, name in members if _is_work(name.lower())}
         if work:
-            levels |= {i for i, _ in members} - work
-    return levels
+            repeated |= {i for i, _ in members} - work
+    return repeated
+
+
+def _is_work(lane: str) -> bool:
+    return lane.startswith("stream") or lane == "xla ops"

@@ -1,9 +1,8 @@
-"""Lanes that follow from others: steps, name scopes, framework ops, modules and ops of compiled
-programs, made of a device's kernels.
+"""Derived lanes: steps, name scopes, framework ops, modules and ops of programs, from kernels.
 
-Rules are those by which TensorFlow Profiler makes these lines where the recorder has not: the
-kernels of a stream in time order, equal neighbours as one slice, scopes nested, and nothing
-reaching over the border of a step.
+These are the rules of TensorFlow Profiler for lines that were not recorded: the kernels of a stream
+in time order, equal neighbours as one slice, scopes nested, and no slice across the border of a
+step.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ TORCH_OPS, TORCH_MODULES = "Ops", "Modules"
 
 @dataclass
 class Line:
-    """One lane to be: its events in any order, an outer one before the inner ones that begin and
-    end with it.
+    """One derived lane. Its events are in any order, an outer one before inner ones as long.
 
-    `name` int64[k] are codes of `Made`; `start` and `end` int64[k] ps.
+    `name` int64[k] are codes of `DerivedLines`; `start` and `end` int64[k] ps.
     """
 
     process: str
@@ -49,8 +47,8 @@ class Line:
 
 
 @dataclass
-class Made:
-    """Lines with the names that they add: `short` and `full` text by code."""
+class DerivedLines:
+    """Derived lines and their new names: `short` and `full` text by code."""
 
     lines: list[Line] = field(default_factory=list)
     short: list[str] = field(default_factory=list)
@@ -59,7 +57,7 @@ class Made:
     codes: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def code(self, short: str, full: str = "") -> int:
-        """The code of a name; a new one when it was not seen before."""
+        """The code of a name, a new one for a new name."""
         key = (short, full or short)
         code = self.codes.get(key)
         if code is None:
@@ -69,29 +67,27 @@ class Made:
         return code
 
     def add(self, line: Line) -> None:
-        """Adds a line, unless nothing is in it."""
+        """Adds a line with events."""
         if len(line.name):
             self.lines.append(line)
 
     def events(self, first_lane: int, first_name: int) -> Events:
         """All events, sorted by (lane, start, -duration)."""
-        parts: list[tuple[npt.NDArray[np.int32], ...]] = []
-        spans: list[tuple[Int64s, Int64s]] = []
-        for i, line in enumerate(self.lines):
+        empty = np.zeros(0, np.int64)
+        lane, name = [empty.astype(np.int32)], [empty.astype(np.int32)]
+        start, duration = [empty], [empty]
+        for number, line in enumerate(self.lines, first_lane):
             order = np.lexsort((line.start - line.end, line.start))
-            parts.append(
-                (
-                    np.full(len(order), first_lane + i, np.int32),
-                    (first_name + line.name[order]).astype(np.int32),
-                )
-            )
-            spans.append((line.start[order], (line.end - line.start)[order]))
-        if not parts:
-            none = np.zeros(0, np.int64)
-            return Events(none.astype(np.int32), none.astype(np.int32), none, none)
-        lane, name = (np.concatenate([part[i] for part in parts]) for i in range(2))
-        start, duration = (np.concatenate([span[i] for span in spans]) for i in range(2))
-        return Events(lane, name, start, duration)
+            lane.append(np.full(len(order), number, np.int32))
+            name.append((first_name + line.name[order]).astype(np.int32))
+            start.append(line.start[order])
+            duration.append((line.end - line.start)[order])
+        return Events(
+            np.concatenate(lane),
+            np.concatenate(name),
+            np.concatenate(start),
+            np.concatenate(duration),
+        )
 
 
 def runs(
@@ -102,27 +98,27 @@ def runs(
     Parameters
     ----------
     level : sequence of int64[n]
-        By level, outermost first, what each row is there, -1 for nothing. A row that is alike on a
-        level is alike on all above it.
+        By level, outermost first, the code of each row, -1 for none. Rows with equal codes on a
+        level have equal codes on all levels above it.
     start, end : int64[n]
         ps, rows in the order of time.
     group : int64[n]
-        Neighbours for which this differs are never one.
+        Neighbours of different groups stay separate.
 
     Returns
     -------
-    what, start, end : int64[k]
+    codes, start, end : int64[k]
         Outer levels before inner ones.
     begins : list of bool[n]
-        By level, where something begins.
+        By level, the rows that begin a slice.
     """
     parts: list[tuple[Int64s, Int64s, Int64s]] = []
     begins: list[Flags] = []
     starts_group = np.append(True, group[1:] != group[:-1]) if len(group) else np.zeros(0, np.bool_)
     for codes in level:
-        new = (
-            starts_group | np.append(True, codes[1:] != codes[:-1]) if len(codes) else starts_group
-        )
+        new = starts_group
+        if len(codes):
+            new = starts_group | np.append(True, codes[1:] != codes[:-1])
         begins.append(new)
         rows = np.flatnonzero(new)
         if not len(rows):
@@ -138,8 +134,15 @@ def runs(
     if not parts:
         none = np.zeros(0, np.int64)
         return none, none, none, begins
-    codes, first, last = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    codes, first, last = map(np.concatenate, zip(*parts, strict=True))
     return codes, first, last, begins
+
+
+def stream_title(title: str, thread: str, rank: int, streams: int) -> tuple[str, str]:
+    """Title and note of a line of a stream; the busiest stream of a device has the plain title."""
+    if rank:
+        return f"{title} · {thread}", ""
+    return title, thread if streams > 1 else ""
 
 
 def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
@@ -161,31 +164,31 @@ def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
     return result, np.array([part[-1] for part in seen], np.int64)
 
 
-def steps_of_hosts(run: Drawable, derived: Made, hosts: int, without: set[str]) -> None:
-    """A lane of the steps of each host, as the table of steps has them; `hosts` is how many there
-    are, `without` those that need none.
+def steps_of_hosts(run: Drawable, derived: DerivedLines, hosts: int, without: set[str]) -> None:
+    """Adds a lane of the steps of each host, as in the table of steps.
 
-    The recording as a whole needs none.
+    `hosts` is the name of hosts, `without` those that have such a lane. A run that was recorded
+    as one step gets none.
     """
     steps = run.steps
     if not len(steps) or run.activity.unit.is_recording:
         return
     host = steps["host"].astype(str).to_numpy(object)
     start, end = step_bounds(steps)
-    names = [derived.code(str(name)) for name in steps["name"].tolist()]
-    for number in dict.fromkeys(host.tolist()):
-        if number in without:
+    codes = [derived.code(str(label)) for label in steps["name"].tolist()]
+    for name in dict.fromkeys(host.tolist()):
+        if name in without:
             continue
-        rows = np.flatnonzero(host == number)
+        rows = np.flatnonzero(host == name)
         derived.add(
             Line(
-                heading(number, "Host", hosts),
+                heading(name, "Host", hosts),
                 STEPS,
                 "",
                 "steps",
-                number,
+                name,
                 "-1",
-                np.array(names, np.int64)[rows],
+                np.array(codes, np.int64)[rows],
                 start[rows],
                 end[rows],
             )

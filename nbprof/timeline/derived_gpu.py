@@ -1,8 +1,7 @@
-"""The derived lanes of GPUs in an XSpace file whose recorder made none: of the kernels that state
-their op, module or HLO op.
+"""The derived lanes of GPUs in an XSpace file without them, from the args of kernels.
 
 Source: section "Derived GPU lines" of TensorFlow Profiler's behaviour: only kernels take part; a
-kernel that does not state what a line is made of changes nothing on that line; a new module ends
+kernel without the arg that a line is made of changes nothing on that line; a new module ends
 the scopes and HLO ops before it, a new outermost scope the framework op.
 """
 
@@ -18,7 +17,18 @@ import pandas as pd
 
 from nbprof.core.factorize import lookup, unique_rows
 from nbprof.core.trace import TEXT, Events, Int64s, Trace
-from nbprof.timeline.derived import HLO, MODULES, OPS, SCOPES, STEPS, Line, Made, chains, runs
+from nbprof.timeline.derived import (
+    HLO,
+    MODULES,
+    OPS,
+    SCOPES,
+    STEPS,
+    DerivedLines,
+    Line,
+    chains,
+    runs,
+    stream_title,
+)
 from nbprof.timeline.lanes import heading, section, step_names
 
 if TYPE_CHECKING:
@@ -37,25 +47,21 @@ _RECORDED = {
 _NO_OP = ("", "Unknown", "Dataset")
 
 
-def add(run: Drawable, derived: Made, hosts: int) -> None:
-    """Adds what the GPUs of a run lack."""
+def add(run: Drawable, derived: DerivedLines, hosts: int) -> None:
+    """Adds the lines that the GPUs of a run lack."""
     trace = run.trace
     lanes = trace.lanes
     if "plane" not in lanes or not (lanes["kind"] == "device").any():
         return
-    planes = [
-        number
-        for number, plane in enumerate(trace.planes)
-        if re.match(r"/device:GPU:\d+\Z", plane.name)
-    ]
     plane, kind = lanes["plane"].to_numpy(np.int64), lanes["kind"].to_numpy(object)
     thread = lanes["thread"].astype(str).tolist()
     totals = np.diff(np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1)))
-    selected = {STEPS, SCOPES, OPS} | {
-        line for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")) if key in trace.args
-    }
+    lines = {STEPS, SCOPES, OPS}
+    lines |= {line for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")) if key in trace.args}
     gpus = []
-    for number in planes:
+    for number, trace_plane in enumerate(trace.planes):
+        if not re.match(r"/device:GPU:\d+\Z", trace_plane.name):
+            continue
         plane_lanes = np.flatnonzero(plane == number)
         has = {
             _RECORDED.get(re.split(r" - from #| #\d+\Z", thread[i])[0], "")
@@ -63,7 +69,7 @@ def add(run: Drawable, derived: Made, hosts: int) -> None:
             if kind[i] != "device" and totals[i]
         }
         streams = [i for i in plane_lanes.tolist() if kind[i] == "device" and totals[i]]
-        if streams and not selected <= has:
+        if streams and not lines <= has:
             gpus.append(
                 Gpu(
                     number,
@@ -79,7 +85,7 @@ def add(run: Drawable, derived: Made, hosts: int) -> None:
 
 @dataclass
 class Gpu:
-    """A device: its plane, the lanes of its streams, and which lines were recorded."""
+    """A device: its plane, the lanes of its streams, and its recorded lines."""
 
     plane: int
     streams: list[int]
@@ -91,8 +97,8 @@ class Gpu:
 class _Gpus:
     """The devices of a run, and the ops of their kernels."""
 
-    def __init__(self, run: Drawable, derived: Made, gpus: list[Gpu], hosts: int) -> None:
-        self.run, self.made, self.gpus, self.hosts = run, derived, gpus, hosts
+    def __init__(self, run: Drawable, derived: DerivedLines, gpus: list[Gpu], hosts: int) -> None:
+        self.run, self.derived, self.gpus, self.hosts = run, derived, gpus, hosts
         self.trace: Trace = run.trace
         self.events: Events = run.trace.events
         self.lines: set[str] = set()
@@ -112,12 +118,14 @@ class _Gpus:
         if self.lines:
             order = [line for line in (STEPS, SCOPES, OPS, MODULES, HLO) if line in self.lines]
             missing = ", ".join(text if text.startswith("XLA") else text.lower() for text in order)
-            self.made.notes.append(f"Not recorded, but derived from each GPU's kernels: {missing}.")
+            self.derived.notes.append(
+                f"Not recorded, but derived from each GPU's kernels: {missing}."
+            )
 
     def _line(self, line: Line) -> None:
         if len(line.name):
             self.lines.add(line.title.partition(" · ")[0])
-            self.made.add(line)
+            self.derived.add(line)
 
     def _steps(self) -> dict[tuple[str, int], tuple[Int64s, Int64s, Int64s]]:
         """Start, end and name of the steps of each device, in time order."""
@@ -129,7 +137,7 @@ class _Gpus:
         )
         coded = np.array(
             [
-                self.made.code(names.get(key, str(key[1])))
+                self.derived.code(names.get(key, str(key[1])))
                 for key in zip(host.tolist(), group.tolist(), strict=True)
             ],
             np.int64,
@@ -141,9 +149,7 @@ class _Gpus:
         return result
 
     def _kernels(self) -> Int64s:
-        """Events that say with which launch shape they ran, and runs of CUDA graphs, on the
-        devices; ascending.
-        """
+        """Events with a launch shape, and runs of CUDA graphs, on the devices; ascending."""
         selected = np.zeros(len(self.trace.lanes), np.bool_)
         for gpu in self.gpus:
             selected[gpu.streams] = True
@@ -165,57 +171,48 @@ class _Gpus:
         """By line, the levels of each kernel (see `runs`), and the name code of each number on
         them.
         """
-        derived, trace = self.made, self.trace
+        derived, trace = self.derived, self.trace
         result: dict[str, tuple[list[Int64s], Int64s]] = {}
         program = _numbers(trace, "program_id", kernels)
         module, hlo = _texts(trace, "hlo_module", kernels), _texts(trace, "hlo_op", kernels)
-
-        def of(
-            a: Int64s, b: Int64s, path: Callable[[int, int], list[int]]
-        ) -> tuple[list[Int64s], Int64s]:
-            first, code = unique_rows(a, pd.factorize(b)[0])
-            levels, names = chains([path(int(a[row]), int(b[row])) for row in first.tolist()])
-            return [level[code] for level in levels], names
 
         def modules(text: int, ident: int) -> list[int]:
             if text < 0 or not trace.strings[text]:
                 return []
             name = trace.strings[text]
-            return [derived.code(name, f"{name}({ident & (1 << 64) - 1})" if ident != -1 else name)]
+            full = name if ident == -1 else f"{name}({ident & (1 << 64) - 1})"
+            return [derived.code(name, full)]
 
         # Ops are distinct by program too: two programs may both have a `dot.3`.
-        within: dict[tuple[int, str], int] = {}
+        op_codes: dict[tuple[int, str], int] = {}
 
         def hlo_ops(text: int, ident: int) -> list[int]:
             if text < 0 or not trace.strings[text]:
                 return []
             return [
-                within.setdefault((ident, part), len(within))
+                op_codes.setdefault((ident, part), len(op_codes))
                 for part in trace.strings[text].split("::")
             ]
 
-        result[MODULES] = of(module, program, modules)
-        levels, numbers = of(hlo, program, hlo_ops)
-        texts = np.array([derived.code(part) for _, part in within], np.int64)
+        result[MODULES] = _levels_of(module, program, modules)
+        levels, numbers = _levels_of(hlo, program, hlo_ops)
+        texts = np.array([derived.code(part) for _, part in op_codes], np.int64)
         result[HLO] = levels, texts[numbers] if len(numbers) else numbers
         op, kind = self._framework_ops(kernels)
         names, types = self.run.activity.ops.values, self.run.activity.types.values
 
         def scopes(op: int, kind: int) -> list[int]:
-            return (
-                [derived.code(part) for part in str(names[op]).split("/")[:-1]]
-                if op >= 0 and types[kind] not in _NO_OP
-                else []
-            )
+            if op < 0 or types[kind] in _NO_OP:
+                return []
+            return [derived.code(part) for part in str(names[op]).split("/")[:-1]]
 
         def ops(op: int, kind: int) -> list[int]:
-            return (
-                [derived.code(str(types[kind]), f"{names[op]}:{types[kind]}")]
-                if op >= 0 and types[kind] not in _NO_OP
-                else []
-            )
+            if op < 0 or types[kind] in _NO_OP:
+                return []
+            return [derived.code(str(types[kind]), f"{names[op]}:{types[kind]}")]
 
-        result[SCOPES], result[OPS] = of(op, kind, scopes), of(op, kind, ops)
+        result[SCOPES] = _levels_of(op, kind, scopes)
+        result[OPS] = _levels_of(op, kind, ops)
         return result
 
     def _framework_ops(self, kernels: Int64s) -> tuple[Int64s, Int64s]:
@@ -233,11 +230,9 @@ class _Gpus:
         paths: dict[str, tuple[list[Int64s], Int64s]],
     ) -> None:
         lanes = self.events.lane[kernels]
-        derived = np.array(gpu.streams, lanes.dtype)
-        begins, ends = (
-            np.searchsorted(lanes, derived).tolist(),
-            np.searchsorted(lanes, derived, side="right").tolist(),
-        )
+        streams = np.array(gpu.streams, lanes.dtype)
+        begins = np.searchsorted(lanes, streams).tolist()
+        ends = np.searchsorted(lanes, streams, side="right").tolist()
         bounds = dict(zip(gpu.streams, zip(begins, ends, strict=True), strict=True))
         busy = sorted(
             (i for i in gpu.streams if bounds[i][1] > bounds[i][0]),
@@ -249,73 +244,67 @@ class _Gpus:
             start = self.events.start[kernels[rows]]
             end = start + self.events.duration[kernels[rows]]
             step = np.searchsorted(steps, start, side="right")
-            tracks = _of_stream(
-                {
-                    line: ([v[rows] for v in levels], names)
-                    for line, (levels, names) in paths.items()
-                },
-                start,
-                end,
-                step,
-            )
-            for title, (codes, first, last) in tracks.items():
-                if title not in gpu.has:
-                    # The stream with most kernels has the plain name.
-                    owner, note = (
-                        (f"{title} · {threads[lane]}", "")
-                        if rank
-                        else (title, str(threads[lane]) if len(busy) > 1 else "")
+            levels = {}
+            for title, (level_codes, _) in paths.items():
+                levels[title] = [codes[rows] for codes in level_codes]
+            for title, (codes, first, last) in _lines_of_stream(levels, start, end, step).items():
+                if title in gpu.has:
+                    continue
+                name, note = stream_title(title, str(threads[lane]), rank, len(busy))
+                lines.append(
+                    Line(
+                        process,
+                        name,
+                        note,
+                        "device",
+                        gpu.host,
+                        str(gpu.device),
+                        paths[title][1][codes],
+                        first,
+                        last,
+                        folded=rank > 0,
                     )
-                    lines.append(
-                        Line(
-                            process,
-                            owner,
-                            note,
-                            "device",
-                            gpu.host,
-                            str(gpu.device),
-                            paths[title][1][codes],
-                            first,
-                            last,
-                            folded=rank > 0,
-                        )
-                    )
+                )
         for line in lines:
             self._line(line)
 
 
-def _of_stream(
-    paths: dict[str, tuple[list[Int64s], Int64s]], start: Int64s, end: Int64s, step: Int64s
+def _levels_of(
+    a: Int64s, b: Int64s, path: Callable[[int, int], list[int]]
+) -> tuple[list[Int64s], Int64s]:
+    """Levels and names of the path of each pair of numbers; see `chains`."""
+    first, code = unique_rows(a, pd.factorize(b)[0])
+    levels, names = chains([path(int(a[row]), int(b[row])) for row in first.tolist()])
+    return [level[code] for level in levels], names
+
+
+def _lines_of_stream(
+    levels: dict[str, list[Int64s]], start: Int64s, end: Int64s, step: Int64s
 ) -> dict[str, tuple[Int64s, Int64s, Int64s]]:
-    """The lines of one stream, in the order of drawing: what, start and end of their events."""
-    result = {}
-    module, opened = _line(paths[MODULES][0], start, end, step)
-    result[MODULES] = module
-    scope, outermost = _line(paths[SCOPES][0], start, end, step, opened)
-    result[OPS] = _line(paths[OPS][0], start, end, step, outermost)[0]
-    result[HLO] = _line(paths[HLO][0], start, end, step, opened)[0]
-    result[SCOPES] = scope
-    return {line: result[line] for line in (SCOPES, OPS, MODULES, HLO)}
+    """The lines of one stream, in the order of drawing: code, start and end of their events."""
+    module, opened = _line(levels[MODULES], start, end, step)
+    scope, outermost = _line(levels[SCOPES], start, end, step, opened)
+    op, _ = _line(levels[OPS], start, end, step, outermost)
+    hlo_op, _ = _line(levels[HLO], start, end, step, opened)
+    return {SCOPES: scope, OPS: op, MODULES: module, HLO: hlo_op}
 
 
 def _line(
     levels: list[Int64s], start: Int64s, end: Int64s, step: Int64s, ended: Int64s | None = None
 ) -> tuple[tuple[Int64s, Int64s, Int64s], Int64s]:
-    """One line of the rows that say something; and for each row how often something began on its
-    outermost level so far.
+    """The line of the rows with a code, and by row the number of outermost slices begun so far.
 
-    `ended` counts what ends the line's slices.
+    The slices of the line end where `ended` or `step` changes.
     """
     if not levels:
         none = np.zeros(0, np.int64)
         return (none, none, none), np.zeros(len(start), np.int64)
     rows = np.flatnonzero(levels[0] >= 0)
-    group = (
-        step[rows] if ended is None else step[rows] * (int(ended.max(initial=0)) + 1) + ended[rows]
-    )
-    codes, first, last, begins = runs(
-        [level[rows] for level in levels], start[rows], end[rows], group
-    )
+    group = step[rows]
+    if ended is not None:
+        group = group * (int(ended.max(initial=0)) + 1) + ended[rows]
+    row_levels = [level[rows] for level in levels]
+    codes, first, last, begins = runs(row_levels, start[rows], end[rows], group)
     opened = np.zeros(len(start), np.int64)
     opened[rows] = begins[0]
     return (codes, first, last), np.cumsum(opened)
@@ -324,13 +313,13 @@ def _line(
 def _texts(trace: Trace, key: str, rows: Int64s) -> Int64s:
     """String codes of an arg of some events, ascending; -1 where they have none."""
     column = trace.args.get(key)
-    return np.full(len(rows), -1, np.int64) if column is None else lookup(*column.of(TEXT), rows)
+    if column is None:
+        return np.full(len(rows), -1, np.int64)
+    return lookup(*column.of(TEXT), rows)
 
 
 def _numbers(trace: Trace, key: str, rows: Int64s) -> Int64s:
     column = trace.args.get(key)
-    return (
-        np.full(len(rows), -1, np.int64)
-        if column is None
-        else lookup(column.event, column.values, rows)
-    )
+    if column is None:
+        return np.full(len(rows), -1, np.int64)
+    return lookup(column.event, column.values, rows)

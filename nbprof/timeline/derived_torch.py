@@ -1,9 +1,8 @@
-"""The derived lanes of devices in a Kineto trace: the steps, modules and ops that launched what a
-device did, when it did it.
-"""
+"""The derived lanes of devices in a Kineto trace: steps, modules and ops of the work launched."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,15 @@ from nbprof.core.factorize import lookup
 from nbprof.core.intervals import extents, one_at_a_time
 from nbprof.core.trace import Events, Int64s, Trace
 from nbprof.timeline.derived import SCOPES as SCOPES
-from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made, runs
+from nbprof.timeline.derived import (
+    STEPS,
+    TORCH_MODULES,
+    TORCH_OPS,
+    DerivedLines,
+    Line,
+    runs,
+    stream_title,
+)
 from nbprof.timeline.lanes import heading, step_names
 
 if TYPE_CHECKING:
@@ -23,8 +30,8 @@ _MODULE = "nn.Module: "
 _MOST_LEVELS = 64
 
 
-def add(run: Drawable, derived: Made, hosts: int) -> None:
-    """Adds the lanes of all devices that worked."""
+def add(run: Drawable, derived: DerivedLines, hosts: int) -> None:
+    """Adds the lanes of all devices with work."""
     table = run.activity.device_ops.frame()
     if not len(table):
         return
@@ -45,8 +52,9 @@ def add(run: Drawable, derived: Made, hosts: int) -> None:
         rows = np.flatnonzero((of_host == run.hosts.index(name)) & (of_device == number))
         if len(rows):
             before = len(derived.lines)
-            derived.add(_steps(run, derived, work, rows, name, str(number), title))
-            for line in work.streams(derived, rows, name, str(number), title):
+            device_rows = _Device(title, name, str(number), rows)
+            derived.add(_steps(run, derived, work, device_rows))
+            for line in work.streams(derived, device_rows):
                 derived.add(line)
             lines |= {line.title.partition(" · ")[0] for line in derived.lines[before:]}
     if lines:
@@ -74,19 +82,16 @@ def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
     return launch, op
 
 
-def _steps(
-    run: Drawable, derived: Made, work: _Work, rows: Int64s, host: str, device: str, process: str
-) -> Line:
-    """The steps of a device: from the first to the last that was launched in one, the end of the
-    step before cut off.
-    """
+def _steps(run: Drawable, derived: DerivedLines, work: _Work, device: _Device) -> Line:
+    """The steps of a device: from the first to the last work launched in each, without overlaps."""
+    rows = device.rows
     markers, names = run.activity.markers.frame(), step_names(run)
-    number, events = run.hosts.index(host), run.trace.events
+    number, events = run.hosts.index(device.host), run.trace.events
     host_markers = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values(
         "start", kind="stable"
     )
     mark = host_markers["event"].to_numpy(np.int64)
-    begins, high = _asked(
+    begins, high = _step_windows(
         run, mark, host_markers["start"].to_numpy(np.int64), host_markers["end"].to_numpy(np.int64)
     )
     launched = np.where(
@@ -103,12 +108,23 @@ def _steps(
     codes = np.array(
         [derived.code(names.get((number, g), str(g))) for g in groups.tolist()], np.int64
     )
-    return Line(process, STEPS, "", "steps", host, device, codes, first[nonempty], last[nonempty])
+    return Line(
+        device.process,
+        STEPS,
+        "",
+        "steps",
+        device.host,
+        device.number,
+        codes,
+        first[nonempty],
+        last[nonempty],
+    )
 
 
-def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-    """When the program was in each step: its marks say so; a step in `low` to `high` is stretched
-    over the device's work for it, later.
+def _step_windows(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+    """Begin and end of each step in the program by its marks.
+
+    `low` and `high` are those of the table, in which a step lasts until its device work ends.
     """
     events, names = run.trace.events, run.trace.names
     named = [str(n) for n in names[events.name[mark]].tolist()]
@@ -123,6 +139,16 @@ def _asked(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tuple[Int6
     return begins, ends
 
 
+@dataclass(frozen=True)
+class _Device:
+    """Heading, host and number of a device, and the rows of its work in `_Work`."""
+
+    process: str
+    host: str
+    number: str
+    rows: Int64s
+
+
 class _Work:
     """Device events, their launches and the ops of these, int64[w] in the order of events."""
 
@@ -134,30 +160,26 @@ class _Work:
         named = np.fromiter(
             (str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names)
         )
-        # The mark of a step is written as an op in some versions: the lane of steps tells it. An
-        # optimizer's is work, too.
+        # Some versions write the mark of a step as an op, which the lane of steps has. The mark of
+        # an optimizer is work, too.
         ops = _kind_of_ops(trace)
         mark = run.activity.markers.event
-        ops[
-            [
-                event
-                for event in mark.tolist()
-                if not str(trace.names[trace.events.name[event]]).startswith("Optimizer.step#")
-            ]
-        ] = False
+        mark_names = trace.names[trace.events.name[mark]].tolist()
+        of_optimizer = [str(name).startswith("Optimizer.step#") for name in mark_names]
+        ops[mark[~np.array(of_optimizer, np.bool_)]] = False
         self.ops, self.op_at = _around(trace.events, op, ops, op >= 0)
-        # Without an op, the call itself may lie in a module.
+        # Without an op, the call itself may be in a module.
         caller = np.where(op >= 0, op, launch)
-        self.modules, self.module_at = (
-            _around(trace.events, caller, named[trace.events.name], caller >= 0)
-            if named.any()
-            else ([], np.full(len(op), -1, np.int64))
-        )
+        self.modules: list[Int64s] = []
+        self.module_at = np.full(len(op), -1, np.int64)
+        if named.any():
+            self.modules, self.module_at = _around(
+                trace.events, caller, named[trace.events.name], caller >= 0
+            )
 
-    def streams(
-        self, derived: Made, rows: Int64s, host: str, device: str, process: str
-    ) -> list[Line]:
+    def streams(self, derived: DerivedLines, device: _Device) -> list[Line]:
         """Modules and ops of each stream of a device, the busiest first."""
+        rows = device.rows
         lane = self.trace.events.lane[self.event[rows]]
         lanes, counts = np.unique(lane, return_counts=True)
         threads = self.trace.lanes["thread"].tolist()
@@ -176,19 +198,15 @@ class _Work:
                     np.zeros(len(located), np.int64),
                 )
                 names = self._names(derived, codes)
-                name, note = (
-                    (f"{title} · {threads[lane_code]}", "")
-                    if rank
-                    else (title, str(threads[lane_code]) if len(lanes) > 1 else "")
-                )
+                name, note = stream_title(title, str(threads[lane_code]), rank, len(lanes))
                 result.append(
                     Line(
-                        process,
+                        device.process,
                         name,
                         note,
                         "device",
-                        host,
-                        device,
+                        device.host,
+                        device.number,
                         names,
                         first,
                         last,
@@ -197,7 +215,7 @@ class _Work:
                 )
         return result
 
-    def _names(self, derived: Made, events: Int64s) -> Int64s:
+    def _names(self, derived: DerivedLines, events: Int64s) -> Int64s:
         """Name codes of events of the host, as the device's lanes call them."""
         codes = self.trace.events.name[events]
         table = np.zeros(len(self.trace.names), np.int64)
@@ -208,32 +226,32 @@ class _Work:
 
 
 def _kind_of_ops(trace: Trace) -> npt.NDArray[np.bool_]:
-    """bool[events]: framework ops, by the category that the file states."""
-    is_selected = np.zeros(len(trace.events), np.bool_)
+    """bool[events]: framework ops, by the category in the file."""
+    is_op = np.zeros(len(trace.events), np.bool_)
     column = trace.args.get("cat")
     if column is None:
         # Events that were made of tables have no category.
-        return is_selected
-    lanes = [
+        return is_op
+    op_codes = [
         code
         for code in np.unique(column.values).tolist()
         if trace.strings[code].lower() in ("cpu_op", "operator")
     ]
-    is_selected[column.event[np.isin(column.values, lanes)]] = True
-    return is_selected
+    is_op[column.event[np.isin(column.values, op_codes)]] = True
+    return is_op
 
 
 def _around(
     events: Events, inner: Int64s, kind: npt.NDArray[np.bool_], is_known: npt.NDArray[np.bool_]
 ) -> tuple[list[Int64s], Int64s]:
-    """The events of a kind around some events, these included: what `runs` needs.
+    """The events of a kind around some events, these included, as levels for `runs`.
 
     Returns
     -------
     levels : list of int64[u]
         By level, outermost first, an event for each different innermost one; -1 below it.
-    at : int64[n]
-        Place on the levels of each event; -1 where nothing of the kind is around it.
+    position : int64[n]
+        Index of each event into the levels; -1 for events outside of the kind.
     """
     nearest = np.full(len(inner), -1, np.int64)
     distinct, inverse = np.unique(inner[is_known], return_inverse=True)

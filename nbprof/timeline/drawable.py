@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from nbprof.activity.activity import Activity
     from nbprof.core.trace import Trace
-    from nbprof.timeline.serve import Timeline
 
 T = TypeVar("T")
 
@@ -33,8 +32,6 @@ class Drawable(Protocol):
     def trace(self) -> Trace: ...  # noqa: D102
     @property
     def activity(self) -> Activity: ...  # noqa: D102
-    @property
-    def timeline(self) -> Timeline: ...  # noqa: D102
     @property
     def cells(self) -> Mapping[str, int]: ...  # noqa: D102
     @property

@@ -22,7 +22,7 @@ from nbprof.timeline.levels import stack
 from nbprof.timeline.links import LAUNCHES
 
 if TYPE_CHECKING:
-    from nbprof.timeline.drawable import Drawable
+    from nbprof.timeline.serve import Drawn
 
 _CHUNK = 1 << 15
 _LEVEL = 1
@@ -35,7 +35,7 @@ _BOTH_READ = _US << 41
 
 
 def export(
-    run: Drawable,
+    run: Drawn,
     path: str | Path,
     *,
     between: tuple[float, float] | None = None,
@@ -78,7 +78,7 @@ class Export:
     """The lines of one trace: each an object of `traceEvents`."""
 
     def __init__(
-        self, run: Drawable, events: Int64s, between: tuple[float, float] | None, counters: bool
+        self, run: Drawn, events: Int64s, between: tuple[float, float] | None, counters: bool
     ) -> None:
         self._run, self._trace = run, run.trace
         tracks = self._tracks = run.timeline.tracks
@@ -176,8 +176,11 @@ class Export:
             ids = ids[~self._marks[ids]]
         heads = self._heads(table.lane[ids], further[ids])
         start = table.start[ids] - self._origin
-        starts, lengths = _micros(start), _micros(seen(start, np.maximum(table.duration[ids], 0)))
-        names, more = args.of(ids, table.name[ids])
+        starts, lengths = (
+            _micros(start),
+            _micros(nested_durations(start, np.maximum(table.duration[ids], 0))),
+        )
+        names, more = args.texts_of(ids, table.name[ids])
         return [
             f'{{"ph":"X",{head}{start},"dur":{length},"name":{name}{arg}}}'
             for head, start, length, name, arg in zip(
@@ -190,8 +193,8 @@ class Export:
         events = self._tracks.events
         ids = ids[self._marks[ids]]
         heads = self._heads(events.lane[ids], further[ids])
-        names, more = args.of(ids, events.name[ids])
-        scopes = args.texts(ids, "s")
+        names, more = args.texts_of(ids, events.name[ids])
+        scopes = args.column(ids, "s")
         return [
             f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD}'
             f',"name":{name}{arg}}}'
@@ -213,11 +216,7 @@ class Export:
             for lane, row in reversed(list(enumerate(points.row_of.tolist())))
             if drawn[lane]
         }
-        low, high = (
-            (-np.inf, np.inf)
-            if self._between is None
-            else sorted(moment * 1e9 for moment in self._between)
-        )
+        low, high = self._window()
         rows = np.flatnonzero(
             np.isin(flows.lane, list(first_of)) & (flows.time >= low) & (flows.time <= high)
         )
@@ -235,19 +234,20 @@ class Export:
                 c: text(strings[c]) if c >= 0 else '""'
                 for c in np.unique(flows.category[part]).tolist()
             }
-            yield [
-                f'{{"ph":"{"stf"[phase]}",{head}{time},"id":{ident},"cat":{category[c]},"name":{category[c]}'
-                f"{_ENCLOSING if nested else ''}}}"
-                for phase, head, time, ident, c, nested in zip(
-                    flows.phase[part].tolist(),
-                    heads,
-                    times,
-                    points.number[part].tolist(),
-                    flows.category[part].tolist(),
-                    flows.enclosing[part].tolist(),
-                    strict=True,
-                )
-            ]
+            lines = []
+            for phase, head, time, ident, c, encloses in zip(
+                flows.phase[part].tolist(),
+                heads,
+                times,
+                points.number[part].tolist(),
+                flows.category[part].tolist(),
+                flows.enclosing[part].tolist(),
+                strict=True,
+            ):
+                start = f'"ph":"{"stf"[phase]}",{head}{time},"id":{ident}'
+                end = _ENCLOSING if encloses else ""
+                lines.append(f'{{{start},"cat":{category[c]},"name":{category[c]}{end}}}')
+            yield lines
 
     def _arrows(self) -> Iterator[list[str]]:
         """Arrows that the file has not drawn, between what is written: from launches to their work,
@@ -260,7 +260,7 @@ class Export:
             launch, work = _launches(self._run)
             both = written[launch] & written[work]
             yield from self._arrow("launch", launch[both], work[both])
-        kind, start, finish = arrows.stated(links, np.flatnonzero(written))
+        kind, start, finish = arrows.from_args(links, np.flatnonzero(written))
         for code, category in ((1, "producer"), (2, "fwdbwd"), (3, "flow")):
             yield from self._arrow(category, start[kind == code], finish[kind == code])
 
@@ -281,13 +281,15 @@ class Export:
                 ]
             yield lines
 
+    def _window(self) -> tuple[float, float]:
+        """The range of the export, ps."""
+        if self._between is None:
+            return -np.inf, np.inf
+        return select_events.window(self._between)
+
     def _samples(self) -> Iterator[list[str]]:
         by_id = {lane.id: lane for lane in self._lanes}
-        low, high = (
-            (-np.inf, np.inf)
-            if self._between is None
-            else sorted(moment * 1e9 for moment in self._between)
-        )
+        low, high = self._window()
         for counter in self._tracks.counters:
             lane = by_id[counter.id]
             pid = self._pid[lane.host, lane.process]
@@ -312,7 +314,7 @@ _SCOPES = ('"g"', '"p"', '"t"')
 
 
 def marks(trace: Trace) -> npt.NDArray[np.bool_]:
-    """bool[events]: what the file has as instants, rather than as slices without length."""
+    """bool[events]: instants of the file, which slices without length are not."""
     result = np.zeros(len(trace.events), np.bool_)
     column = trace.args.get("ph")
     if column is not None:
@@ -324,12 +326,11 @@ def marks(trace: Trace) -> npt.NDArray[np.bool_]:
     return result
 
 
-def seen(start: Int64s, duration: Int64s) -> Int64s:
-    """Durations of events in ps with which they stay nested, and one after the other, in a viewer
-    that cuts times off at ns.
+def nested_durations(start: Int64s, duration: Int64s) -> Int64s:
+    """Durations in ps with which events stay nested in a viewer that truncates times to ns.
 
-    Perfetto cuts off the begin and the duration of an event each by itself, so that an event may
-    end a ns after the one that it lies in, and is then dropped. A duration that would lose the ns
+    Perfetto truncates the start and the duration of an event separately, so that an event may end
+    a ns after the one around it, and is then dropped. A duration that would lose the ns
     in which the event ends is raised to it.
     """
     end = start + duration
@@ -364,17 +365,16 @@ def _micros(times: Int64s) -> list[str]:
 
 
 def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
-    """Times in ps that keep their ns where a viewer takes them for float64 µs and cuts off, and
-    which of them need 0.4 ps more for that.
+    """Times in ps whose ns survive truncation of float64 µs, and those that need 0.4 ps for it.
 
-    That is no ps more, so who reads the decimals has the time as it was. Only hours from the start,
-    where float64 is coarser than that, times near the start or the end of a ns are moved by some
-    ps, into it.
+    That is less than a ps, so a reader of the decimals gets the recorded time. Only hours from the
+    start, where float64 is coarser than that, times near the start or the end of a ns are moved
+    into it by some ps.
     """
     ns = times // 1000
-    retained = _cut(times)
+    retained = _truncated(times)
     low = np.flatnonzero((times > 0) & (times % _US != 0) & (retained < ns))
-    clear = _cut(times[low], 4) == ns[low]
+    clear = _truncated(times[low], 4) == ns[low]
     far, low = (
         np.concatenate((low[~clear], np.flatnonzero((retained > ns) & (times <= _BOTH_READ)))),
         low[clear],
@@ -387,10 +387,8 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
     return times, low
 
 
-def _cut(times: Int64s, tenths: int = 0) -> Int64s:
-    """The ns that are left of times in ps, and tenths of a ps, by way of the float64 µs nearest to
-    them.
-    """
+def _truncated(times: Int64s, tenths: int = 0) -> Int64s:
+    """The ns of times in ps (and tenths of a ps) after a round trip through float64 µs."""
     whole_us, rest = np.divmod(times, _US)
     # Rounded once, as by a reader of the decimals: what is too large for float64 to hold before the
     # division is divided in two parts.
@@ -403,7 +401,7 @@ def _cut(times: Int64s, tenths: int = 0) -> Int64s:
     return result
 
 
-def _launches(run: Drawable) -> tuple[Int64s, Int64s]:
+def _launches(run: Drawn) -> tuple[Int64s, Int64s]:
     """Launches on the host and the work on a device that each asked for; event ids."""
     launches = run.activity.launches.frame()
     launch, work = launches["event"].to_numpy(np.int64), launches["target"].to_numpy(np.int64)
@@ -415,11 +413,11 @@ _ROUNDS = 8
 
 
 def threads(events: Events) -> npt.NDArray[np.int32]:
-    """By event 0, or the number of the further thread of its lane that it has to go to; int32[n].
+    """The further thread of its lane that each event goes to, 0 for none; int32[n].
 
-    What begins within another event and outlasts it goes to the next thread, with all that lies in
-    it, until nothing does. Where that does not come to an end soon (a long staircase), the rest is
-    laid out level by level, where events take turns.
+    An event that begins within another and outlasts it goes to the next thread, with all events
+    inside it, until no such event is left. Where many rounds are needed (a long staircase), the
+    rest is laid out level by level, on which events do not overlap.
     """
     result = np.zeros(len(events), np.int32)
     rows = np.arange(len(events))
@@ -449,7 +447,7 @@ def _past(end: Int64s, parent: npt.NDArray[np.int32]) -> bool:
 def _with_inner(
     marked: npt.NDArray[np.bool_], parent: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
-    """Events that are marked or lie in one that is; distances double in each round."""
+    """Marked events and all events inside them; distances double in each round."""
     marked, above = marked.copy(), parent.copy()
     open_ = np.flatnonzero(above >= 0)
     while len(open_):

@@ -15,9 +15,7 @@ from nbprof.timeline.tracks import Tracks
 
 _OF_INSTANTS = ("ph", "s")
 MOST_REPEATED = 200
-"""Letters of a value that holds for all events of a name, up to which it is written with each of
-them.
-"""
+"""Characters up to which an arg of a name is written with each of its events."""
 
 
 def text(value: object) -> str:
@@ -26,9 +24,7 @@ def text(value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """Encode the value of an arg. Bytes become base64; NaN, infinity and other objects become their
-    text.
-    """
+    """The value of an arg in JSON; bytes as base64, NaN, infinity and other objects as text."""
     if isinstance(value, bytes):
         return text(base64.b64encode(value).decode())
     if isinstance(value, float) and not math.isfinite(value):
@@ -39,17 +35,16 @@ def json_text(value: object) -> str:
 
 
 class Args:
-    """Names and args of the events of one table.
+    """Names and args of the events of one table, as JSON.
 
-    What holds for all events of a name is written with each of them where it is short, else with
-    the first.
+    An arg of a name is written with each of its events where it is short, else with the first.
 
     Parameters
     ----------
     trace : Trace
     tracks : Tracks
     marks : bool[events]
-        Instants: what kind of event they are, and how far they reach, is no arg of theirs.
+        Instants, whose `ph` and `s` are not written as args.
     of_trace : bool
         True for the events of the trace; events derived from them have no args.
     """
@@ -60,18 +55,11 @@ class Args:
         self._trace, self._tracks, self._of_trace, self._marks = trace, tracks, of_trace, marks
         self._each: dict[int, str] = {}
         self._first: dict[int, str] = {}
-        for code in (
-            np.flatnonzero(tracks.names != tracks.full).tolist()
-            if tracks.names is not tracks.full
-            else ()
-        ):
-            self._name(
-                code,
-                "full_name"
-                if of_trace and code in trace.name_args.get("long_name", {})
-                else "long_name",
-                tracks.full[code],
-            )
+        has_long_name = trace.name_args.get("long_name", {}) if of_trace else {}
+        if tracks.names is not tracks.full:
+            for code in np.flatnonzero(tracks.names != tracks.full).tolist():
+                key = "full_name" if code in has_long_name else "long_name"
+                self._name(code, key, tracks.full[code])
         if of_trace:
             for key, values in trace.name_args.items():
                 for code, value in values.items():
@@ -80,11 +68,12 @@ class Args:
     def _name(self, code: int, key: str, value: object) -> None:
         written = json_text(value)
         into = self._each if len(written) <= MOST_REPEATED else self._first
-        # An event may state for itself what its name states, too, and no key may be there twice.
-        key = f"{key} of the name" if self._of_trace and key in self._trace.args else key
+        # An event may have the arg of its name itself, and a key must not occur twice.
+        if self._of_trace and key in self._trace.args:
+            key = f"{key} of the name"
         into[code] = into.get(code, "") + f",{text(key)}:{written}"
 
-    def of(self, ids: Int64s, name: npt.NDArray[Any]) -> tuple[list[str], list[str]]:
+    def texts_of(self, ids: Int64s, name: npt.NDArray[Any]) -> tuple[list[str], list[str]]:
         """Names in JSON, and what comes behind them: `,"args":{...}`, or nothing."""
         codes, first, inverse = np.unique(name, return_index=True, return_inverse=True)
         display, each = np.empty(len(codes), object), np.empty(len(codes), object)
@@ -98,18 +87,12 @@ class Args:
             more[index] += part
         if self._of_trace:
             for key, column in self._trace.args.items():
-                _add(
-                    more,
-                    ids,
-                    key,
-                    column,
-                    self._trace,
-                    self._marks if key in _OF_INSTANTS else None,
-                )
+                without = self._marks if key in _OF_INSTANTS else None
+                _add(more, ids, key, column, self._trace, without)
         names: list[str] = display[inverse].tolist()
         return names, [f',"args":{{{part[1:]}}}' if part else "" for part in more.tolist()]
 
-    def texts(self, ids: Int64s, key: str) -> list[str]:
+    def column(self, ids: Int64s, key: str) -> list[str]:
         """An arg of each event in JSON, "" where it has no such text."""
         column = self._trace.args.get(key)
         if column is None or not len(ids):
@@ -128,21 +111,23 @@ def _add(
     key: str,
     column: ArgColumn,
     trace: Trace,
-    but: npt.NDArray[np.bool_] | None,
+    without: npt.NDArray[np.bool_] | None,
 ) -> None:
-    """Adds one arg to the texts of some events, whose ids ascend; not to those marked in `but`."""
+    """Adds one arg to the texts of events, whose ids ascend, except those marked in `without`."""
     low, high = np.searchsorted(column.event, [ids[0], ids[-1] + 1]) if len(ids) else (0, 0)
     events = column.event[low:high]
     if not len(events):
         return
     index = np.minimum(np.searchsorted(ids, events), len(ids) - 1)
-    hit = np.flatnonzero((ids[index] == events) & (True if but is None else ~but[events]))
+    is_hit = ids[index] == events
+    if without is not None:
+        is_hit &= ~without[events]
+    hit = np.flatnonzero(is_hit)
     rows = index[hit]
-    kinds = (
-        column.kinds[low:high][hit]
-        if not isinstance(column.kind, int)
-        else np.full(len(hit), column.kind, np.uint8)
-    )
+    if isinstance(column.kind, int):
+        kinds = np.full(len(hit), column.kind, np.uint8)
+    else:
+        kinds = column.kinds[low:high][hit]
     values = column.value[low:high][hit].astype(np.int64, copy=False)
     head = f",{text(key)}:"
     for kind in np.unique(kinds).tolist():
@@ -159,10 +144,8 @@ def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np
     elif kind == DOUBLE:
         written = [head + json_text(value) for value in codes.view(np.float64).tolist()]
     else:
-        written = [
-            f"{head}{value}"
-            for value in (codes.view(np.uint64) if kind == UINT else codes).tolist()
-        ]
+        numbers = codes.view(np.uint64) if kind == UINT else codes
+        written = [f"{head}{number}" for number in numbers.tolist()]
     result = np.empty(len(codes), object)
     result[:] = written
     return np.asarray(result[inverse], object)

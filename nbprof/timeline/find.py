@@ -18,8 +18,8 @@ from nbprof.timeline.slices import Slices
 
 STRIP = 2048
 """Parts of the strip of hits."""
-_KEPT = 4
-_KEPT_IDS = 20_000_000
+_MOST_CACHED = 4
+_MOST_CACHED_IDS = 20_000_000
 _CHUNK = 1 << 20
 _INT64 = np.iinfo(np.int64)
 
@@ -33,17 +33,17 @@ class Hits:
     ids : int32[k]
         Events, ascending.
     error : str
-        Why the text cannot be searched for; then there are no hits.
-    where : str
-        What was not searched; "" where all was.
+        The fault of an invalid search, which has no hits.
+    note : str
+        A sentence about texts that were not searched; "" if all were.
     names : int
-        How many different names the hits have.
+        Number of different names of the hits.
     """
 
     slices: Slices
     ids: Int32s
     error: str = ""
-    where: str = ""
+    note: str = ""
     names: int = 0
 
     @cached_property
@@ -53,7 +53,7 @@ class Hits:
 
     @cached_property
     def order(self) -> Int32s:
-        """Places in `ids` in the order of (start, lane, event)."""
+        """Positions in `ids` in the order of (start, lane, event)."""
         # Ids ascend with the lane, and within a lane in time: there are few runs to merge.
         return np.argsort(self.starts, kind="stable").astype(np.int32)
 
@@ -62,26 +62,23 @@ class Hits:
         """Number of hits that start in each of `STRIP` equal parts of the profile, uint8, at most
         255.
         """
-        first, length = (
-            self.slices.tracks.origin,
-            max(self.slices.tracks.end - self.slices.tracks.origin, 1),
-        )
+        first = self.slices.tracks.origin
+        length = max(self.slices.tracks.end - first, 1)
         result = np.zeros(STRIP, np.int64)
         for offset in range(0, len(self.ids), _CHUNK):
-            bins = (self.slices.starts(self.ids[offset : offset + _CHUNK]) - first) * (
-                STRIP / length
-            )
+            starts = self.slices.starts(self.ids[offset : offset + _CHUNK])
+            bins = (starts - first) * (STRIP / length)
             result += np.bincount(np.clip(bins.astype(np.int64), 0, STRIP - 1), minlength=STRIP)
         return np.minimum(result, 255).astype(np.uint8)
 
     def mask(self, first: int, count: int) -> npt.NDArray[np.bool_]:
-        """Of the events from an id on, bool[count]: which of them are hits."""
+        """Hits among `count` events from an id on, bool[count]."""
         low, high = np.searchsorted(self.ids, np.array([first, first + count], self.ids.dtype))
         result = np.zeros(count, np.bool_)
         result[self.ids[low:high] - first] = True
         return result
 
-    def at(self, position: int) -> int:
+    def event(self, position: int) -> int:
         """The event at a position in time order."""
         return int(self.ids[self.order[position]])
 
@@ -93,9 +90,8 @@ class Hits:
     def before(self, start: int, event: int) -> int:
         """Number of hits before (start, event) in time order."""
         starts = self.starts
-        return int(np.count_nonzero(starts < start)) + int(
-            np.count_nonzero(self.ids[starts == start] < event)
-        )
+        earlier = np.count_nonzero(starts < start)
+        return int(earlier + np.count_nonzero(self.ids[starts == start] < event))
 
 
 class Finder:
@@ -109,7 +105,7 @@ class Finder:
 
     def __init__(self, trace: Trace, slices: Slices) -> None:
         self._trace, self._slices = trace, slices
-        self._known: OrderedDict[str, Hits] = OrderedDict()
+        self._cache: OrderedDict[str, Hits] = OrderedDict()
         self._lock = threading.Lock()
 
     def hits(self, query: str) -> Hits:
@@ -118,14 +114,15 @@ class Finder:
         """
         query = query.strip()
         with self._lock:
-            ids = self._known.pop(query, None) or self._search(query)
-            self._known[query] = ids
-            while len(self._known) > 1 and (
-                len(self._known) > _KEPT
-                or sum(len(h.ids) for h in self._known.values()) > _KEPT_IDS
-            ):
-                self._known.popitem(last=False)
-            return ids
+            hits = self._cache.pop(query, None) or self._search(query)
+            self._cache[query] = hits
+            while len(self._cache) > 1 and self._cache_is_full():
+                self._cache.popitem(last=False)
+            return hits
+
+    def _cache_is_full(self) -> bool:
+        count = sum(len(hits.ids) for hits in self._cache.values())
+        return len(self._cache) > _MOST_CACHED or count > _MOST_CACHED_IDS
 
     def _search(self, query: str) -> Hits:
         none = np.zeros(0, np.int32)
@@ -151,7 +148,7 @@ class Finder:
                 hit &= lanes[part.events.lane]
             hits.append((np.flatnonzero(hit) + part.first).astype(np.int32))
         ids = np.concatenate(hits)
-        return Hits(self._slices, ids, "", pattern.where, self._names(ids))
+        return Hits(self._slices, ids, "", pattern.note, self._names(ids))
 
     def _names(self, ids: Int32s) -> int:
         used = np.zeros(len(self._slices.tracks.names), np.bool_)
@@ -169,14 +166,14 @@ class Finder:
             "error": hits.error,
             "strip": hits.strip,
             "names": hits.names,
-            "where": hits.where,
+            "where": hits.note,
         }
 
     def hit(self, query: str, target: Mapping[str, Any]) -> dict[str, Any]:
-        """A `Hit`: the one with an index in time, next to an event or a time, or the longest; no
-        slice where there is none.
+        """A `Hit` by its index in time, next to an event or a time, or the longest.
 
-        Next to an event or a time it goes on from the other end where there is no further one.
+        Without such a hit it has no slice. Beyond the last hit the search goes on from the first,
+        and the other way round.
         """
         hits = self.hits(query)
         count = len(hits.ids)
@@ -189,7 +186,7 @@ class Finder:
             forward = int(target.get("by", 1)) >= 0
             if "event" in target:
                 event = int(target["event"])
-                part, row = self._slices.of(event)
+                part, row = self._slices.part_and_row(event)
                 start = int(part.events.start[row])
             else:
                 # Of hits that start at the time itself the first comes after it, and none before.
@@ -197,7 +194,7 @@ class Finder:
             index = hits.before(start, event)
             if not forward:
                 index -= 1
-            elif index < count and hits.at(index) == event:
+            elif index < count and hits.event(index) == event:
                 index += 1
             index %= count
         else:
@@ -205,37 +202,29 @@ class Finder:
             if not -count <= index < count:
                 return {"index": -1, "slice": None}
             index %= count
-        return {"index": index, "slice": self._slices.ref(hits.at(index))}
+        return {"index": index, "slice": self._slices.ref(hits.event(index))}
 
 
 def _with_name_args(
     name_args: Mapping[str, Mapping[int, object]], pattern: Pattern, hit: npt.NDArray[np.bool_]
 ) -> None:
-    """Marks the names of which an arg that holds for all their events matches."""
+    """Marks the names with a matching arg."""
     number = pattern.number
     for values in name_args.values():
         codes = [code for code, value in values.items() if isinstance(value, str)]
         if codes:
             hit[np.array(codes)[pattern.matches(values[code] for code in codes)]] = True
         if number is not None:
-            same = [
-                c
-                for c, value in values.items()
-                if isinstance(value, int | float)
-                and not isinstance(value, bool)
-                and value == number
-            ]
-            hit[same] = True
+            numbers = [(c, v) for c, v in values.items() if isinstance(v, int | float)]
+            hit[[c for c, v in numbers if v == number and not isinstance(v, bool)]] = True
 
 
 def _with_args(trace: Trace, pattern: Pattern, hit: npt.NDArray[np.bool_]) -> None:
-    """Marks the events of which an arg matches."""
+    """Marks the events with a matching arg."""
     columns = [trace.args[name] for name in trace.args]
-    texts = (
-        pattern.matches(trace.strings)
-        if any(_may_be(column, TEXT) for column in columns) and len(trace.strings)
-        else None
-    )
+    texts = None
+    if any(_may_be(column, TEXT) for column in columns) and len(trace.strings):
+        texts = pattern.matches(trace.strings)
     for column in columns:
         if texts is not None and texts.any() and _may_be(column, TEXT):
             for rows, values in _rows(column, TEXT):
@@ -259,11 +248,11 @@ def _with_number(column: ArgColumn, number: int, hit: npt.NDArray[np.bool_]) -> 
 
 
 def _may_be(column: ArgColumn, kind: int) -> bool:
-    return column.kind == kind if isinstance(column.kind, int) else True
+    return not isinstance(column.kind, int) or column.kind == kind
 
 
 def _rows(column: ArgColumn, kind: int) -> list[tuple[Int32s, npt.NDArray[Any]]]:
-    """Events and values of the rows of one kind, without a copy where all are."""
+    """Events and values of the rows of one kind; no copy where all rows are of it."""
     if isinstance(column.kind, int):
         return [(column.event, column.value)] if column.kind == kind else []
     rows = np.flatnonzero(column.kind == kind)

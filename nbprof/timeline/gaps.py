@@ -30,9 +30,7 @@ COLUMNS = ["host", "device", "start_ms", "duration_us", "meanwhile", "meanwhile_
 
 @dataclass(frozen=True)
 class Gap:
-    """A stretch without work on a device, ps; `name` is what the host was at longest in it, ""
-    where nothing was recorded.
-    """
+    """A time without work on a device, ps; `name` took most self time of the host, "" for none."""
 
     host: str
     process: str
@@ -40,8 +38,8 @@ class Gap:
     end: int
     name: str = ""
     event: int | None = None
-    own: float = 0.0
-    """How long that was, without the slices inside, ps on all threads."""
+    self_time: float = 0.0
+    """Self time of that name in the gap on all threads, ps."""
 
 
 def sections(slices: Slices) -> dict[tuple[str, str], list[Lane]]:
@@ -69,10 +67,10 @@ def busy(slices: Slices, lanes: list[Lane], low: int, high: int) -> Intervals:
 def gaps(
     slices: Slices, from_: float | None = None, to: float | None = None, limit: int = MOST
 ) -> tuple[list[Gap], int]:
-    """The longest idle gaps of all devices, longest first, and how many there are in all.
+    """The longest idle gaps of all devices, longest first, and the number of all gaps.
 
-    A gap lies between work of the device: what comes before its first and after its last work is
-    none, unless a range is given.
+    A gap is between work of the device; without a range the time before its first and after its
+    last work is not a gap.
 
     Parameters
     ----------
@@ -97,31 +95,28 @@ def gaps(
     result.sort(key=lambda gap: (gap.start - gap.end, gap.start))
     # Host activity is looked up for the longest gaps only.
     threads = _threads(slices)
-    named = max(10, min(_NAMED, _LOOKS // max(sum(map(len, threads.values())), 1)))
-    return [_with_host(slices, gap, threads) for gap in result[: min(limit, named)]] + result[
-        named:limit
-    ], count
+    named_count = max(10, min(_NAMED, _LOOKS // max(sum(map(len, threads.values())), 1)))
+    first = result[: min(limit, named_count)]
+    with_host = [_with_host(slices, gap, threads) for gap in first]
+    return with_host + result[named_count:limit], count
 
 
 def first_largest(values: Int64s, limit: int) -> Int64s:
-    """Places of the largest values, largest first, of equals the first ones; they are not all
-    sorted for that.
-    """
-    places = np.arange(len(values))
+    """Positions of the largest values, largest first, of equal ones the first; by partition."""
+    rows = np.arange(len(values))
     if len(values) > limit > 0:
-        places = np.flatnonzero(values >= np.partition(values, -limit)[-limit])
-    return places[np.argsort(-values[places], kind="stable")[:limit]]
+        rows = np.flatnonzero(values >= np.partition(values, -limit)[-limit])
+    return rows[np.argsort(-values[rows], kind="stable")[:limit]]
 
 
-def at(
+def nearest(
     slices: Slices, time: float | None, host: str | None = None, device: str | None = None
 ) -> Gap | None:
-    """The gap that a time (ns) lies in, else the one nearest to it; the longest without a time."""
+    """The gap around a time (ns), else the nearest one; without a time the longest."""
     best: tuple[int, Gap] | None = None
-    for (on, process), lanes in sections(slices).items():
-        if (host and on != host) or (
-            device and device not in {process, *(lane.device for lane in lanes)}
-        ):
+    for (gap_host, process), lanes in sections(slices).items():
+        names = {process, *(lane.device for lane in lanes)}
+        if (host and gap_host != host) or (device and device not in names):
             continue
         idle = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1).gaps()
         if not len(idle):
@@ -135,17 +130,17 @@ def at(
             i = int(np.argmin(away))
             far = int(away[i])
         if best is None or far < best[0]:
-            best = far, Gap(on, process, int(idle.start[i]), int(idle.end[i]))
+            best = far, Gap(gap_host, process, int(idle.start[i]), int(idle.end[i]))
     return _with_host(slices, best[1], _threads(slices)) if best else None
 
 
 def _threads(slices: Slices) -> dict[str, list[Lane]]:
     """Lanes of each host's threads."""
-    found_gaps: dict[str, list[Lane]] = {}
+    threads: dict[str, list[Lane]] = {}
     for lane in work_lanes(slices):
         if lane.kind == "host":
-            found_gaps.setdefault(lane.host, []).append(lane)
-    return found_gaps
+            threads.setdefault(lane.host, []).append(lane)
+    return threads
 
 
 def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
@@ -157,51 +152,56 @@ def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
             sets += in_lane(slices.part_of(lane.id), lane.id, gap.start, gap.end)
     sums = Sums(slices, sets)
     names = sums.names
-    if not len(names.own) or names.own.max() <= 0:
+    if not len(names.self_time) or names.self_time.max() <= 0:
         return gap
-    best = int(np.argmax(names.own))
+    best = int(np.argmax(names.self_time))
     event = sums.longest(best)
     return Gap(
-        gap.host, gap.process, gap.start, gap.end, slices.name(event), event, float(names.own[best])
+        gap.host,
+        gap.process,
+        gap.start,
+        gap.end,
+        slices.name(event),
+        event,
+        float(names.self_time[best]),
     )
 
 
 def answer(slices: Slices, from_: float | None, to: float | None, limit: int) -> dict[str, Any]:
     """The reply to `gaps`: columns, longest first, and `total`, the count of all gaps."""
-    found_gaps, count = gaps(slices, from_, to, limit)
+    longest, count = gaps(slices, from_, to, limit)
     return {
-        "host": [gap.host for gap in found_gaps],
-        "process": [gap.process for gap in found_gaps],
-        "start_ns": np.array([slices.ns(gap.start) for gap in found_gaps], np.float64),
-        "duration_ns": np.array([(gap.end - gap.start) / 1000 for gap in found_gaps], np.float64),
-        "meanwhile": [gap.name[:MOST_NAME] for gap in found_gaps],
-        "meanwhile_ns": np.array([gap.own / 1000 for gap in found_gaps], np.float64),
-        "event": np.array([-1 if gap.event is None else gap.event for gap in found_gaps], np.int64),
+        "host": [gap.host for gap in longest],
+        "process": [gap.process for gap in longest],
+        "start_ns": np.array([slices.ns(gap.start) for gap in longest], np.float64),
+        "duration_ns": np.array([(gap.end - gap.start) / 1000 for gap in longest], np.float64),
+        "meanwhile": [gap.name[:MOST_NAME] for gap in longest],
+        "meanwhile_ns": np.array([gap.self_time / 1000 for gap in longest], np.float64),
+        "event": np.array([-1 if gap.event is None else gap.event for gap in longest], np.int64),
         "total": count,
     }
 
 
 def frame(run: Drawable, limit: int = MOST, slices: Slices | None = None) -> pd.DataFrame:
-    """The longest times in which a device ran nothing, longest first: the columns of
-    `p.trace.gaps()`.
+    """The longest idle times of devices, longest first: the columns of `p.trace.gaps()`.
 
-    A gap lies between two pieces of work of a device, on all its streams together. `meanwhile` is
+    A gap is between two pieces of work of a device, on all its streams together. `meanwhile` is
     the name that took most self time on the threads of the same host in it, and `meanwhile_us` that
     time, on all threads; empty where the host recorded nothing then, and below the longest 200 gaps
     (fewer with thousands of threads).
     """
     slices = slices or Slices(tracks(run))
-    found_gaps, _ = gaps(slices, limit=limit)
+    longest, _ = gaps(slices, limit=limit)
     rows = [
         (
-            g.host,
-            _device(g),
-            g.start / 1e9,
-            (g.end - g.start) / 1e6,
-            g.name,
-            g.own / 1e6 if g.name else np.nan,
+            gap.host,
+            _device(gap),
+            gap.start / 1e9,
+            (gap.end - gap.start) / 1e6,
+            gap.name,
+            gap.self_time / 1e6 if gap.name else np.nan,
         )
-        for g in found_gaps
+        for gap in longest
     ]
     result = pd.DataFrame(rows, columns=COLUMNS)
     return result.astype(

@@ -25,45 +25,44 @@ class Rows:
         self.events = events
         self.base = base
         self.stack: Stack = stack(events)
-        self.place = {lane: k for k, lane in enumerate(self.stack.lanes.tolist())}
+        self.index_of = {lane: k for k, lane in enumerate(self.stack.lanes.tolist())}
         self.coarse: dict[tuple[int, int], Coarse] = {}
-        """Rows in wide bins by lane and level, as far as they have been made."""
+        """Rows in wide bins by lane and level; see `coarsen`."""
 
     @cached_property
     def blocks(self) -> Blocks:
-        """Sums and longest events of stretches of rows."""
+        """Sums and longest events of ranges of rows."""
         return Blocks(self.stack)
 
     def long_rows(self) -> list[tuple[int, int]]:
-        """Lane and level of the rows that wide bins are worth it for."""
+        """Lane and level of the rows with many events, which get wide bins."""
         sizes, stack = np.diff(self.stack.row), self.stack
-        start = (
-            np.searchsorted(stack.first_row, long := np.flatnonzero(sizes >= LEAST), side="right")
-            - 1
-        )
-        return list(
-            zip(stack.lanes[start].tolist(), (long - stack.first_row[start]).tolist(), strict=True)
-        )
+        long = np.flatnonzero(sizes >= LEAST)
+        index = np.searchsorted(stack.first_row, long, side="right") - 1
+        levels = long - stack.first_row[index]
+        return list(zip(stack.lanes[index].tolist(), levels.tolist(), strict=True))
 
     def coarsen(self, lane: int, level: int, origin: int) -> None:
-        """Makes the wide bins of a row. Without them its tiles are the same, but take longer."""
-        coarse = Coarse.of(
-            self.blocks, *self.range(lane, level), bool(self.stack.flat[self.place[lane]]), origin
+        """Builds the wide bins of a row, for faster tiles."""
+        coarse = Coarse.from_row(
+            self.blocks,
+            *self.range(lane, level),
+            bool(self.stack.flat[self.index_of[lane]]),
+            origin,
         )
         if coarse is not None:
             self.coarse[lane, level] = coarse
 
     def range(self, lane: int, level: int) -> tuple[int, int]:
         """First position of a row, and the one behind its last."""
-        row = int(self.stack.first_row[self.place[lane]]) + level
+        row = int(self.stack.first_row[self.index_of[lane]]) + level
         return int(self.stack.row[row]), int(self.stack.row[row + 1])
 
     def extent(self, start: int, stop: int, flat: bool) -> tuple[int, int]:
         """Start and end of a row, ps; integers that never wrap around."""
         first, last = (start, stop - 1) if flat else self.stack.order[[start, stop - 1]].tolist()
-        return int(self.events.start[first]), int(self.events.start[last]) + int(
-            self.events.duration[last]
-        )
+        end = int(self.events.start[last]) + int(self.events.duration[last])
+        return int(self.events.start[first]), end
 
 
 class HitRows:
@@ -73,10 +72,10 @@ class HitRows:
         self.ids = ids
         self._rows: dict[tuple[int, int], Ids] = {}
 
-    def of(self, table: Rows, lane: int, level: int) -> Ids:
+    def in_row(self, table: Rows, lane: int, level: int) -> Ids:
         """Ids of the hits of a row, ascending."""
         if (lane, level) not in self._rows:
-            stack, k = table.stack, table.place[lane]
+            stack, k = table.stack, table.index_of[lane]
             low, high = np.searchsorted(
                 self.ids, (stack.bounds[k : k + 2] + table.base).astype(self.ids.dtype)
             )
@@ -91,8 +90,7 @@ class Index:
     """The events of all rows of `tracks.events` and `tracks.extra`; a row is one level of one lane.
 
     Levels count from 0. Events of a row never overlap, and are numbered from 0 in the order of
-    time. Times are int64 ps. What is asked of a lane without events, or of a level that it has not,
-    is empty.
+    time. Times are int64 ps. Lanes without events, and levels beyond a lane's last, are empty.
     """
 
     def __init__(self, tracks: Tracks) -> None:
@@ -102,7 +100,7 @@ class Index:
         self._hits: HitRows | None = None
 
     def hit_rows(self, hits: Ids | None) -> HitRows | None:
-        """Hits by row; those of the last search are kept."""
+        """Hits by row; those of the last search are cached."""
         if hits is None or not len(hits):
             return None
         if self._hits is None or self._hits.ids is not hits:
@@ -111,21 +109,18 @@ class Index:
 
     def table(self, lane: int) -> Rows | None:
         """The table that has the events of a lane."""
-        return (
-            self.main
-            if lane in self.main.place
-            else self.extra
-            if lane in self.extra.place
-            else None
-        )
+        for table in (self.main, self.extra):
+            if lane in table.index_of:
+                return table
+        return None
 
-    def of(self, event: int) -> tuple[Rows, int]:
-        """The table of an event, and its index there.
+    def table_and_row(self, event: int) -> tuple[Rows, int]:
+        """The table with an event, and the row of the event.
 
         Raises
         ------
         IndexError
-            There is no such event.
+            The event does not exist.
         """
         table = self.main if event < self.extra.base else self.extra
         if not 0 <= event - table.base < len(table.events):
@@ -137,12 +132,12 @@ class Index:
         table = self.table(lane)
         if table is None:
             return 0
-        k = table.place[lane]
+        k = table.index_of[lane]
         return int(table.stack.first_row[k + 1] - table.stack.first_row[k])
 
     def level(self, event: int) -> int:
         """The level that an event is drawn on."""
-        table, index = self.of(event)
+        table, index = self.table_and_row(event)
         return int(table.stack.level[index])
 
     def window(self, lane: int, level: int, from_ps: int, to_ps: int) -> tuple[int, int]:
@@ -152,18 +147,20 @@ class Index:
         table = self.table(lane)
         if table is None or not 0 <= level < self.rows(lane):
             return 0, 0
-        at, stop = table.range(lane, level)
+        offset, stop = table.range(lane, level)
         events, order = table.events, table.stack.order
         start = events.start
-        flat = bool(table.stack.flat[table.place[lane]])
+        flat = bool(table.stack.flat[table.index_of[lane]])
 
         def begins(position: int) -> int:
             return int(start[position if flat else order[position]])
 
-        first = bisect_left(range(at, stop), from_ps, key=begins)
-        last = max(first, bisect_left(range(at, stop), to_ps, first, key=begins))
+        first = bisect_left(range(offset, stop), from_ps, key=begins)
+        last = max(first, bisect_left(range(offset, stop), to_ps, first, key=begins))
         if first:
-            before = at + first - 1 if flat else int(order[at + first - 1])
+            before = offset + first - 1
+            if not flat:
+                before = int(order[before])
             first -= int(start[before]) + int(events.duration[before]) > from_ps
         return first, last
 
@@ -174,7 +171,7 @@ class Index:
             return np.zeros(0, np.int64)
         start, stop = table.range(lane, level)
         start, stop = min(start + max(first, 0), stop), min(start + max(last, 0), stop)
-        if table.stack.flat[table.place[lane]]:
+        if table.stack.flat[table.index_of[lane]]:
             return np.arange(table.base + start, table.base + stop, dtype=np.int64)
         return table.stack.order[start:stop].astype(np.int64) + table.base
 

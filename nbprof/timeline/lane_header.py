@@ -36,7 +36,8 @@ _CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows the differen
 def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
     """Notes on a lane: sentences about derived, stacked or suspicious events."""
     several = len({lane.host for lane in tracks.lanes if lane.events and lane.host}) > 1
-    return [*([_CLOCKS] if several else []), *tracks.notes, *stacked(stacks), *lone(tracks)]
+    clocks = [_CLOCKS] if several else []
+    return [*clocks, *tracks.notes, *stacked(stacks), *lone(tracks)]
 
 
 def stacked(stacks: list[Stack]) -> list[str]:
@@ -44,16 +45,10 @@ def stacked(stacks: list[Stack]) -> list[str]:
     moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
     if not moved:
         return []
-    subject = (
-        f"{plural(moved, 'event overlaps', 'events overlap')} others on"
-        f" {'its lane' if moved == 1 else 'their lane'} partially"
-    )
-    return [
-        (
-            f"{subject}, on {plural(lanes, 'lane')}: drawn on"
-            f" {'a separate level' if moved == 1 else 'separate levels'}."
-        )
-    ]
+    subject, levels = f"{moved:,} events overlap others on their lane", "separate levels"
+    if moved == 1:
+        subject, levels = "1 event overlaps others on its lane", "a separate level"
+    return [f"{subject} partially, on {plural(lanes, 'lane')}: drawn on {levels}."]
 
 
 def lone(tracks: Tracks) -> list[str]:
@@ -69,17 +64,12 @@ def lone(tracks: Tracks) -> list[str]:
     first, last = low - _NEAR * core, high + _NEAR * core
     away = 0
     for offset in range(0, len(events), _BLOCK):
-        start = events.start[offset : offset + _BLOCK]
-        away += int(
-            ((start > last) | (start + events.duration[offset : offset + _BLOCK] < first)).sum()
-        )
+        rows = slice(offset, offset + _BLOCK)
+        start = events.start[rows]
+        away += int(((start > last) | (start + events.duration[rows] < first)).sum())
     if not away or away > _SHARE * len(events):
         return []
     far = duration(max(low - tracks.origin, tracks.end - high) / 1e12)
     lie = "lies" if away == 1 else "lie"
-    return [
-        (
-            f"{plural(away, 'event')} {lie} far from the others, up to {far} away; these take"
-            f" {duration(core / 1e12)}."
-        )
-    ]
+    subject = f"{plural(away, 'event')} {lie} far from the others"
+    return [f"{subject}, up to {far} away; these take {duration(core / 1e12)}."]

@@ -36,9 +36,8 @@ class Lane:
     """One track of the timeline.
 
     `id` is the number of the trace's lane, or one behind these for a derived lane or a counter.
-    `process` is the heading that it stands under. `derived` tells that it says again, in other
-    words, what other lanes have: made of these by the recorder or here. So are the spans and marks
-    that PyTorch's recorder writes of itself.
+    `process` is its heading. A `derived` lane repeats other lanes: the recorder or nbprof made it
+    from them. The spans and marks that PyTorch's recorder writes of itself are derived, too.
     """
 
     id: int
@@ -75,8 +74,10 @@ def section(process: str, device: object = None) -> str:
         return f"{match[1].upper()} {match[2]}"
     if process.startswith("/host:"):
         return "Host"
+    if not process and (not isinstance(device, str) or not device):
+        return "Host"
     if not process:
-        return "Host" if not isinstance(device, str) or not device else _CONTROLS.sub(" ", device)
+        process = str(device)
     return _CONTROLS.sub(" ", process)
 
 
@@ -86,8 +87,7 @@ def heading(host: str, process: str, hosts: int) -> str:
 
 
 def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
-    """The lanes, in whose headings the cores of TPUs have their place, as the guide has it: "TPU 2
-    (chip 1, core 0)".
+    """The lanes, with the place of TPU cores in their headings: "TPU 2 (chip 1, core 0)".
 
     Parameters
     ----------
@@ -95,23 +95,19 @@ def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
     devices : DataFrame
         Of `Activity.devices`.
     """
-    device_codes = devices[
+    cores = devices[
         (devices["kind"] == "TPU") & devices["chip"].notna() & devices["chip_core"].notna()
     ]
-    if not len(device_codes):
+    if not len(cores):
         return lanes
-    rows = device_codes[["host", "device", "chip", "chip_core"]].to_dict("records")
-    places = {
-        (
-            row["host"],
-            f"TPU {row['device']}",
-        ): f" (chip {int(row['chip'])}, core {int(row['chip_core'])})"
-        for row in rows
-    }
+    places = {}
+    for row in cores[["host", "device", "chip", "chip_core"]].to_dict("records"):
+        suffix = f" (chip {int(row['chip'])}, core {int(row['chip_core'])})"
+        places[row["host"], f"TPU {row['device']}"] = suffix
     result = []
     for lane in lanes:
-        position = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
-        result.append(replace(lane, process=lane.process + position) if position else lane)
+        suffix = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
+        result.append(replace(lane, process=lane.process + suffix))
     return result
 
 
@@ -121,8 +117,9 @@ def without_place(process: str) -> str:
 
 
 def recorded(run: Drawable, span: int) -> list[Lane]:
-    """The lanes of the trace that have events, in the order of drawing; `span` is how long the
-    profile is, in ps.
+    """The lanes of the trace with events, in the order of drawing.
+
+    `span` is the length of the profile, ps.
     """
     trace = run.trace
     table, events = trace.lanes, trace.events
@@ -135,9 +132,9 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
     )
     devices = table["device"].tolist() if "device" in table else [-1] * count
     notes = table["note"].tolist() if "note" in table else [""] * count
-    order = (
-        table["order"].to_numpy().argsort(kind="stable") if "order" in table else np.arange(count)
-    )
+    order = np.arange(count)
+    if "order" in table:
+        order = table["order"].to_numpy().argsort(kind="stable")
     titled = cache(section)
     lanes = []
     for i in order.tolist():
@@ -145,16 +142,14 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
             continue
         under = titled(str(process[i]), devices[i] if isinstance(devices[i], str) else None)
         on_device = bool(_DEVICE.match(under))
-        kind: Kind = (
-            "steps"
-            if kinds[i] == "steps"
-            else "device"
-            if kinds[i] == "device" or on_device
-            else "host"
-        )
+        kind: Kind = "host"
+        if kinds[i] == "steps":
+            kind = "steps"
+        elif kinds[i] == "device" or on_device:
+            kind = "device"
         # A TPU records its modules and ops itself; on a GPU these are derived from the kernels.
         is_derived = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
-        # The span of the recording is not work of the host: it would answer every question.
+        # The span of the recording is not work of the host.
         is_derived |= under == "Profiler" and thread[i] in _RECORDER
         lanes.append(
             Lane(
@@ -171,8 +166,7 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
         )
     aside = table["aside"].tolist() if "aside" in table else [False] * count
     threads = [lane.id for lane in lanes if kinds[lane.id] == "host"]
-    # Threads of the notebook's kernel do nothing for the program, but they may be all that there
-    # is.
+    # Threads of the notebook's kernel do nothing for the program, but there may be no others.
     working = [i for i in threads if not aside[i]] or threads
     folded = _folded(working, events, bounds, span) | set(threads) - set(working)
     # Not work of the program itself, such as the calls of Python that started it.
@@ -181,13 +175,10 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
 
 
 def _folded(threads: list[int], events: Events, bounds: Int64s, span: int) -> set[int]:
-    """Host threads that are collapsed at first: those with next to nothing in them, and all beyond
-    the eight busiest; never all of them.
-    """
+    """Host threads that start collapsed: nearly empty ones, and all beyond the eight busiest."""
     busy = {i: covered(events, int(bounds[i]), int(bounds[i + 1])) for i in threads}
     busiest = sorted(threads, key=lambda i: -busy[i])[:OPEN_THREADS]
-    # The busiest stays also where all that was done is a small part of the time: one event a day
-    # away makes it that.
+    # The busiest one stays open, also where it is busy for a small part of the time.
     return set(threads) - {i for i in busiest if busy[i] >= LEAST_BUSY * span} - set(busiest[:1])
 
 

@@ -21,12 +21,11 @@ Levels = npt.NDArray[np.uint16]
 
 @dataclass
 class Stack:
-    """Events by row, which is one level of one lane. A row's events take turns, so both their
-    starts and their ends ascend.
+    """Events by row, one level of one lane, in which both starts and ends ascend.
 
     A position counts the events of all rows one behind the other: lanes in their order, levels from
-    the top, events in the order of time. An event and its position thus lie in the same range of
-    numbers, that of the lane.
+    the top, events in the order of time. The events of a lane and their positions are the same
+    range of numbers.
 
     Attributes
     ----------
@@ -42,7 +41,7 @@ class Stack:
     flat : bool[l]
         Lanes of one row, where positions are event numbers.
     level : uint16[events]
-        `Events.depth` itself where no events overlap partly. What lies more than 65,535 deep shares
+        `Events.depth` itself where no events overlap partly. Events more than 65,535 deep share
         the last level.
     order : int32[events]
         Event by position; never written, and so no memory, for flat lanes.
@@ -65,11 +64,11 @@ class Stack:
 
 
 def stack(events: Events) -> Stack:
-    """Levels and rows of a table of events.
+    """Arranges the events of a table in levels and rows.
 
-    An event that lies in others of its lane has as many above it. Where events overlap only partly,
-    each goes, in the order of their starts, to the first level that is free, below the event that
-    it lies in.
+    The level of an event is the number of events around it on its lane. Where events overlap only
+    partly, each goes, in the order of their starts, to the first free level below the event around
+    it.
     """
     count = len(events)
     level: Levels = events.depth
@@ -81,7 +80,8 @@ def stack(events: Events) -> Stack:
     moved = moved_lanes = 0
     for k, (start, stop) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
         sizes = _order(level, order, start, stop, int(deepest[k]))
-        if len(crowded := _clusters(events, order, slice(start, stop), sizes)):
+        crowded = _clusters(events, order, slice(start, stop), sizes)
+        if len(crowded):
             if level is events.depth:
                 level = level.copy()
             moved += _restack(events, level, slice(start, stop), crowded)
@@ -122,12 +122,11 @@ def _order(level: Levels, order: Int32s, start: int, stop: int, deepest: int) ->
 
 
 def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int64s:
-    """int64[k, 2]: ranges of events of a lane, disjoint and ascending, in each of which some
-    overlap only partly.
+    """int64[k, 2]: ranges of a lane with events that overlap only partly, disjoint and ascending.
 
-    Where two overlap partly, so do those of one level that they lie in, or they themselves. So it
-    is seen within rows. A cluster is a run of overlapping events of one level and all that lies in
-    them, which is every event up to the next one that is no deeper.
+    Where two events overlap partly, so do those of one level around them, or they themselves: it is
+    enough to look within rows. A cluster is a run of overlapping events of one level and all events
+    inside them, which are those up to the next one that is not deeper.
     """
     levels = []
     position = lane.start
@@ -135,12 +134,9 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
         row = slice(position, position + size)
         position += size
         ids = order[row] if len(sizes) > 1 else None
-        start, duration = (
-            (events.start[row], events.duration[row])
-            if ids is None
-            else (events.start[ids], events.duration[ids])
-        )
-        end = start + duration
+        rows = row if ids is None else ids
+        start = events.start[rows]
+        end = start + events.duration[rows]
         if depth == MOST_LEVEL or not (end[:-1] > start[1:]).any():
             continue
         if ids is None:
@@ -148,10 +144,8 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
         first = np.flatnonzero(start >= ends_before(end))
         behind = np.append(first[1:], size)
         several = behind - first > 1
-        no_deeper = (
-            np.append(np.flatnonzero(events.depth[lane] <= depth), lane.stop - lane.start)
-            + lane.start
-        )
+        no_deeper = np.flatnonzero(events.depth[lane] <= depth)
+        no_deeper = np.append(no_deeper, lane.stop - lane.start) + lane.start
         until = no_deeper[np.searchsorted(no_deeper, ids[behind[several] - 1], side="right")]
         levels.append(np.stack([ids[first[several]], until], axis=1))
     if not levels:
@@ -163,11 +157,10 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
 
 
 def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> int:
-    """Sets the levels of the events of some clusters of a lane; how many of them overlap others
-    partly.
+    """Sets the levels of the events of clusters of a lane; counts those that overlap partly.
 
-    Level by level: what is to be drawn from a level on is either kept on it, because the last one
-    kept there is over, or left for the next. Only events that overlap need a walk in order.
+    Level by level: an event stays on a level on which no earlier event runs, or goes to the next.
+    Only events that overlap need a walk in order.
     """
     ids = expand(clusters[:, 0] - lane.start, clusters[:, 1] - clusters[:, 0])[1]
     start = events.start[lane][ids]

@@ -1,7 +1,6 @@
-"""Links between one event and others: its launch, its producers, the forward op of a backward op,
-its op and step.
+"""Links of one event: its launch, its producers, the forward op of a backward op, its op and step.
 
-Nothing is built beforehand. Each answer looks through the columns of ids once, which takes a few
+Nothing is built beforehand. Each answer reads the columns of ids once, which takes a few
 milliseconds with ten million events, and needs no memory between two answers.
 """
 
@@ -39,34 +38,31 @@ Arrow = tuple[str, int, int]
 
 
 class Links:
-    """The links of single events of a run.
+    """Links from an event to others.
 
     Parameters
     ----------
     run : Drawable
     tracks : Tracks
-        Events are told by the ids that they have there; those derived there have no links of their
-        own.
+        Events go by their ids there; derived ones have no links of their own.
     """
 
     def __init__(self, run: Drawable, tracks: Tracks) -> None:
         self.run, self.tracks = run, tracks
         self.trace: Trace = run.trace
         self.events = run.trace.events
-        self.flows = (
-            FlowPoints(run.trace)
-            if run.trace.flows is not None and len(run.trace.flows.phase)
-            else None
-        )
+        self.flows: FlowPoints | None = None
+        if run.trace.flows is not None and len(run.trace.flows.phase):
+            self.flows = FlowPoints(run.trace)
 
-    def of(self, event: int) -> list[Arrow]:
+    def arrows(self, event: int) -> list[Arrow]:
         """Kind ("launch", "producer", "forward" or "flow"), begin and end of the arrows of an
         event; at most 50 of a kind.
         """
         return self._arrows(event)[0]
 
     def left_out(self, event: int) -> str:
-        """A sentence about the arrows that `of` leaves out; empty if there are none."""
+        """A sentence about the arrows that `arrows` omits; empty if there are none."""
         more = self._arrows(event)[1]
         return f"{more:,} more arrows of this slice are not drawn." if more else ""
 
@@ -108,7 +104,7 @@ class Links:
         current = event
         launched = self.launch(event)
         while current >= 0:
-            if stack := self._stated_stack(current):
+            if stack := self._stack_in_args(current):
                 return stack
             current = int(self.events.parent[current])
         frames = self._frames(event if launched is None else launched[0])
@@ -117,25 +113,22 @@ class Links:
     def step(self, event: int) -> str:
         """The step that an event belongs to, as named in the steps table; "" if unknown."""
         if not self._recorded(event):
-            extra = self.tracks.extra
-            return self._step_at(
-                self._host_of_extra(event), int(extra.start[event - len(self.events)]), None
-            )
+            start = int(self.tracks.extra.start[event - len(self.events)])
+            return self._step_at(self._host_of_extra(event), start, None)
         host = int(self.host_of_lane[self.events.lane[event]])
         names = self._step_names
         group = self._number("group_id", event)
         if group is not None and group >= 0:
             return names.get((host, group), str(group))
         time, device = int(self.events.start[event]), int(self._device[self.events.lane[event]])
-        if (
-            device >= 0
-            and (launched := self.launch(event)) is not None
-            and self._marks(host, None) is not None
-        ):
-            return self._step_at(host, int(self.events.start[launched[0]]), None) or self._step_at(
-                host, time, device
-            )
-        return self._step_at(host, time, device if device >= 0 else None)
+        if device < 0:
+            return self._step_at(host, time, None)
+        launched = self.launch(event)
+        if launched is not None and self._marks(host, None) is not None:
+            step = self._step_at(host, int(self.events.start[launched[0]]), None)
+            if step:
+                return step
+        return self._step_at(host, time, device)
 
     # Index of events.
 
@@ -170,37 +163,31 @@ class Links:
 
     def _host_of_extra(self, event: int) -> int:
         lane = int(self.tracks.extra.lane[event - len(self.events)])
-        host = next((lane_.host for lane_ in self.tracks.lanes if lane_.id == lane), "")
+        host = next((each.host for each in self.tracks.lanes if each.id == lane), "")
         return self.run.hosts.index(host) if host in self.run.hosts else -1
 
     # Args of one event, and events by the value of an arg.
 
-    def _place(self, column: ArgColumn, event: int) -> int:
+    def _row_of(self, column: ArgColumn | None, event: int) -> int:
+        """The row of an event in a column, -1 where it has none."""
+        if column is None:
+            return -1
         index = bisect.bisect_left(column.event, event)
         return index if index < len(column) and column.event[index] == event else -1
 
     def _number(self, key: str, event: int) -> int | None:
         column = self.trace.args.get(key)
-        index = -1 if column is None else self._place(column, event)
-        if (
-            column is None
-            or index < 0
-            or int(column.kinds[index] if not isinstance(column.kind, int) else column.kind)
-            not in (INT, UINT)
-        ):
+        index = self._row_of(column, event)
+        if column is None or index < 0 or _kind_at(column, index) not in (INT, UINT):
             return None
         return int(np.asarray(column.value[index : index + 1]).astype(np.int64)[0])
 
     def _text(self, key: str, event: int) -> str:
         column = self.trace.args.get(key)
-        index = -1 if column is None else self._place(column, event)
-        if (
-            column is None
-            or index < 0
-            or int(column.kinds[index] if not isinstance(column.kind, int) else column.kind) != TEXT
-        ):
-            stated_value = self.trace.name_args.get(key, {}).get(int(self.events.name[event]), "")
-            return stated_value if isinstance(stated_value, str) else ""
+        index = self._row_of(column, event)
+        if column is None or index < 0 or _kind_at(column, index) != TEXT:
+            text = self.trace.name_args.get(key, {}).get(int(self.events.name[event]), "")
+            return text if isinstance(text, str) else ""
         return self.trace.strings[int(column.value[index])]
 
     def _having(self, key: str, value: int) -> Int64s:
@@ -215,38 +202,36 @@ class Links:
             same = same[np.isin(column.kind[same], (INT, UINT))]
         return column.event[same].astype(np.int64)
 
-    def _here(self, events: Int64s, event: int) -> Int64s:
+    def _on_host_of(self, events: Int64s, event: int) -> Int64s:
         """Those on the host of an event, without itself."""
-        here = (
-            self.host_of_lane[self.events.lane[events]]
-            == self.host_of_lane[self.events.lane[event]]
-        )
-        return np.asarray(events[here & (events != event)], np.int64)
+        host = self.host_of_lane[self.events.lane[event]]
+        on_host = self.host_of_lane[self.events.lane[events]] == host
+        return np.asarray(events[on_host & (events != event)], np.int64)
 
     # Arrows.
 
     def _arrows(self, event: int) -> tuple[list[Arrow], int]:
         if not self._recorded(event):
             return [], 0
-        arrows_: dict[Arrow, None] = {}
+        arrows: dict[Arrow, None] = {}
         more = 0
         for linked in (
             self._launched(event),
-            self._made(event),
-            self._turned(event),
+            self._produced(event),
+            self._backward(event),
             self._of_file(event),
             self._async(event),
         ):
-            new = [arrow for arrow in linked if arrow not in arrows_]
-            arrows_.update(dict.fromkeys(new[:MOST]))
+            new = [arrow for arrow in linked if arrow not in arrows]
+            arrows.update(dict.fromkeys(new[:MOST]))
             more += max(len(new) - MOST, 0)
-        return list(arrows_), more
+        return list(arrows), more
 
     def _correlated(self, event: int) -> list[int]:
         for key in CORRELATED:
             value = self._number(key, event)
             if value is not None and value > 0:
-                return [int(other) for other in self._here(self._having(key, value), event)]
+                return [int(other) for other in self._on_host_of(self._having(key, value), event)]
         return []
 
     def _launched(self, event: int) -> list[Arrow]:
@@ -256,15 +241,16 @@ class Links:
         work = [
             other for other in self._correlated(event) if self.on_device[self.events.lane[other]]
         ]
-        # A call of the runtime and the one of the driver in it state the same id: the work belongs
-        # to the last.
+        # A call of the runtime and that of the driver in it have the same id: the work belongs to
+        # the last.
+        launches = [(self.launch(other), other) for other in work]
         return [
             ("launch", event, other)
-            for other in work
-            if (launch := self.launch(other)) is not None and launch[0] == event
+            for launch, other in launches
+            if launch is not None and launch[0] == event
         ]
 
-    def _made(self, event: int) -> list[Arrow]:
+    def _produced(self, event: int) -> list[Arrow]:
         result: list[Arrow] = []
         for kind, ident, other_kind, other_ident, sent in (
             ("_pt", "_p", "_ct", "_c", True),
@@ -273,7 +259,7 @@ class Links:
             kind_number, number = self._number(kind, event), self._number(ident, event)
             if kind_number is None or number is None:
                 continue
-            events_having = self._here(self._having(other_ident, number), event)
+            events_having = self._on_host_of(self._having(other_ident, number), event)
             other_sides = [
                 other
                 for other in events_having.tolist()
@@ -290,23 +276,21 @@ class Links:
         pids = self._number("_pid", a), self._number("_pid", b)
         return pids[0] == pids[1] or None in pids
 
-    def _turned(self, event: int) -> list[Arrow]:
+    def _backward(self, event: int) -> list[Arrow]:
         """Forward and backward by sequence number, where the file has no arrows for them."""
         number = self._number("Sequence number", event)
         if number is None or number < 0 or (self.flows is not None and self.flows.has("fwdbwd")):
             return []
-        group = np.append(self._here(self._having("Sequence number", number), event), event)
+        group = np.append(self._on_host_of(self._having("Sequence number", number), event), event)
         group = group[np.argsort(self.events.start[group], kind="stable")]
         thread = np.array([self._number("Fwd thread id", e) or 0 for e in group.tolist()])
-        forward, backward = (
-            group[thread == 0],
-            group[(thread != 0) & ~self.engine[self.events.name[group]]],
-        )
+        forward = group[thread == 0]
+        backward = group[(thread != 0) & ~self.engine[self.events.name[group]]]
         if not len(forward) or not len(backward):
             return []
-        # Ops in a forward op state its number too, as does whatever ran before the next one that is
-        # differentiated: the number is that of the last to begin. Of the backward ones the first
-        # holds the others, and lies in the engine's call of it.
+        # Ops inside a forward op have its number too, as have ops before the next differentiated
+        # one: the number is that of the last to begin. The first backward op is around the others,
+        # inside the engine's call of it.
         pair = int(forward[-1]), int(backward[0])
         return [("forward", *pair)] if event in pair else []
 
@@ -324,7 +308,7 @@ class Links:
             return []
         has_arrow = bool(self._correlated(event))
         result: list[Arrow] = []
-        for category, start, finish in self.flows.of(event, MOST + 1):
+        for category, start, finish in self.flows.arrows(event, MOST + 1):
             if category in LAUNCHES:
                 if not has_arrow:
                     result.append(("launch", start, finish))
@@ -333,9 +317,7 @@ class Links:
         return result
 
     def _async(self, event: int) -> list[Arrow]:
-        """Flows that XSpace events state: the number of the flow in 56 bits, and whether it comes
-        in (1), goes out (2) or both.
-        """
+        """Flows in args of XSpace events: 56 bits of the flow's number; 1 for in, 2 for out."""
         value = self._number("flow", event)
         column = self.trace.args.get("flow")
         if value is None or column is None:
@@ -345,19 +327,20 @@ class Links:
         sides = [(int(column.event[row]), int(column.values[row]) & 3) for row in same.tolist()]
         sides.sort(key=lambda other: int(self.events.start[other[0]]))
         chain = [other for other, _ in sides]
-        goes, comes = (dict(sides)[event] & bit for bit in (2, 1)) if event in chain else (0, 0)
-        position = chain.index(event) if event in chain else 0
         result: list[Arrow] = []
-        if comes and position > 0:
+        if event not in chain:
+            return result
+        position, direction = chain.index(event), dict(sides)[event]
+        if direction & 1 and position > 0:
             result.append(("flow", chain[position - 1], event))
-        if goes and position + 1 < len(chain):
+        if direction & 2 and position + 1 < len(chain):
             result.append(("flow", event, chain[position + 1]))
         return result
 
     # Ops.
 
     def _of_table(self, event: int, name: str) -> str:
-        """The op of an event in `device_ops` or `host_ops`; "" where it is not there."""
+        """The op of an event in `device_ops` or `host_ops`; "" without one."""
         table: DeviceOps | HostOps = getattr(self.run.activity, name)
         rows = table.event
         index = bisect.bisect_left(rows, event)
@@ -384,8 +367,8 @@ class Links:
 
     # Lines of code.
 
-    def _stated_stack(self, event: int) -> list[str]:
-        """Stack that an event states itself."""
+    def _stack_in_args(self, event: int) -> list[str]:
+        """The stack in the args of an event."""
         if text := self._text("Call stack", event):
             return [line.strip() for line in text.split(";") if line.strip()]
         if text := self._text("source_stack", event):
@@ -420,13 +403,11 @@ class Links:
             table[name].to_numpy(np.int64)
             for name in ("host", "device", "event", "group", "start", "end")
         )
-        # Marks of a host say when the program was in a step, also where the step lasts until its
-        # device work ends.
+        # Marks of a host are the program's time in a step, which may last until its device work
+        # ends.
         on_host = device < 0
-        begin, stop = (
-            np.where(on_host, self.events.start[event], start),
-            np.where(on_host, self.events.end[event], end),
-        )
+        begin = np.where(on_host, self.events.start[event], start)
+        stop = np.where(on_host, self.events.end[event], end)
         result = {}
         for key in sorted(set(zip(host.tolist(), device.tolist(), strict=True))):
             rows = np.flatnonzero((host == key[0]) & (device == key[1]))
@@ -435,7 +416,7 @@ class Links:
         return result
 
     def _step_at(self, host: int, time: int, device: int | None) -> str:
-        """The name of the step in which a moment lies."""
+        """The name of the step around a time; "" outside of steps."""
         names = self._step_names
         marks = self._marks(host, device)
         if marks is not None:
@@ -453,9 +434,13 @@ class Links:
         return str(steps["name"].iloc[int(step_rows[-1])]) if len(step_rows) else ""
 
 
-# How much later than a finish the next slice, which it names, may begin, ps: times of arrows and
+# The next slice, to which a finish belongs, may begin this much later, ps: times of arrows and
 # slices are rounded separately.
 _NEAR_PS = 1_000_000
+
+
+def _kind_at(column: ArgColumn, index: int) -> int:
+    return column.kind if isinstance(column.kind, int) else int(column.kinds[index])
 
 
 class FlowPoints:
@@ -469,24 +454,21 @@ class FlowPoints:
     def __init__(self, trace: Trace) -> None:
         assert trace.flows is not None
         self.trace, self.events, self.flows = trace, trace.events, trace.flows
-        rows = (
-            trace.lanes["row"].to_numpy(np.int64)
-            if "row" in trace.lanes
-            else np.arange(len(trace.lanes))
-        )
-        self.row_of = rows
+        self.row_of: Int64s = np.arange(len(trace.lanes))
+        if "row" in trace.lanes:
+            self.row_of = trace.lanes["row"].to_numpy(np.int64)
         self._categories: set[str] | None = None
 
     @cached_property
     def number(self) -> Int64s:
-        """int64[points]: the number of the arrow of each, from 0 on. It is the id in the file,
-        unless that is a text or there are several hosts, each of which numbers its arrows by
-        itself.
+        """int64[points]: the number of each arrow, from 0 on.
+
+        It is the id in the file, unless that is a text or there are several hosts, which number
+        their arrows separately.
         """
         ids = self.flows.id
-        host = np.append(pd.factorize(self.trace.lanes["host"])[0], -1)[self.flows.lane].astype(
-            np.int64
-        )
+        host_of_lane = np.append(pd.factorize(self.trace.lanes["host"])[0], -1)
+        host = host_of_lane[self.flows.lane].astype(np.int64)
         if not len(ids) or (ids.min() >= 0 and (host == host[0]).all()):
             return ids
         inverse = np.unique(ids, return_inverse=True)[1].ravel()
@@ -501,16 +483,12 @@ class FlowPoints:
     def _name(self, category: int) -> str:
         return self.trace.strings[category] if category >= 0 else ""
 
-    def of(self, event: int, limit: int) -> list[tuple[str, int, int]]:
-        """Category, begin and end of the arrows of a slice, in the order of the file; at most so
-        many.
-        """
+    def arrows(self, event: int, limit: int) -> list[tuple[str, int, int]]:
+        """Category, begin and end of arrows of a slice, in the order of the file."""
         events, flows = self.events, self.flows
         row = self.row_of[events.lane[event]]
-        first, last = (
-            int(events.start[event]) - _NEAR_PS,
-            int(events.start[event] + events.duration[event]) + _NEAR_PS,
-        )
+        first = int(events.start[event]) - _NEAR_PS
+        last = int(events.start[event] + events.duration[event]) + _NEAR_PS
         near = np.flatnonzero((flows.lane == row) & (flows.time >= first) & (flows.time <= last))
         result: list[tuple[str, int, int]] = []
         for point in near[self.slices(near) == event].tolist():
@@ -519,26 +497,19 @@ class FlowPoints:
             )
             chain = self._part(chain, point)
             slices = self.slices(chain)
-            rows = int(np.flatnonzero(chain == point)[0])
-            for a, b in ((rows - 1, rows), (rows, rows + 1)):
-                if (
-                    a >= 0
-                    and b < len(chain)
-                    and slices[a] >= 0
-                    and slices[b] >= 0
-                    and flows.phase[chain[a]] != 2
-                ):
-                    result.append(
-                        (self._name(int(flows.category[point])), int(slices[a]), int(slices[b]))
-                    )
+            category = self._name(int(flows.category[point]))
+            position = int(np.flatnonzero(chain == point)[0])
+            for a, b in ((position - 1, position), (position, position + 1)):
+                if a < 0 or b >= len(chain) or flows.phase[chain[a]] == 2:
+                    continue
+                if slices[a] >= 0 and slices[b] >= 0:
+                    result.append((category, int(slices[a]), int(slices[b])))
             if len(result) >= limit:
                 break
         return list(dict.fromkeys(result))
 
     def _part(self, chain: Int64s, point: int) -> Int64s:
-        """The points of one arrow in the order of time: an id may be used again once its arrow has
-        ended.
-        """
+        """The points of one arrow in the order of time: a later arrow may have the same id."""
         flows = self.flows
         chain = chain[np.lexsort((flows.phase[chain], flows.time[chain]))]
         number = np.cumsum(flows.phase[chain] == 0)
@@ -551,10 +522,9 @@ class FlowPoints:
         reach = np.full(len(points), np.iinfo(np.int64).min)
         for row in np.unique(flows.lane[points]).tolist():
             row_points = np.flatnonzero(flows.lane[points] == row)
-            time = flows.time[points[row_points]]
-            following = (flows.phase[points[row_points]] == 2) & ~flows.enclosing[
-                points[row_points]
-            ]
+            on_row = points[row_points]
+            time = flows.time[on_row]
+            following = (flows.phase[on_row] == 2) & ~flows.enclosing[on_row]
             for lane in np.flatnonzero(self.row_of == row).tolist():
                 first, stop = np.searchsorted(
                     events.lane, np.array([lane, lane + 1], events.lane.dtype)
@@ -564,18 +534,15 @@ class FlowPoints:
                 index = np.where(index >= first, index, -1)
                 open_ = np.flatnonzero(index >= 0)
                 while len(open_):
-                    open_ = open_[
-                        events.start[index[open_]] + events.duration[index[open_]] < time[open_]
-                    ]
+                    end = events.start[index[open_]] + events.duration[index[open_]]
+                    open_ = open_[end < time[open_]]
                     index[open_] = events.parent[index[open_]]
                     open_ = open_[index[open_] >= 0]
                 behind = first + np.searchsorted(starts, time, side="left")
-                near = (
-                    (behind < stop)
-                    & (events.start[np.minimum(behind, stop - 1)] <= time + _NEAR_PS)
-                    if stop > first
-                    else index >= 0
-                )
+                near = index >= 0
+                if stop > first:
+                    next_start = events.start[np.minimum(behind, stop - 1)]
+                    near = (behind < stop) & (next_start <= time + _NEAR_PS)
                 index = np.where((following | (index < 0)) & near, behind, index)
                 # Of the lanes of a row the one whose slice began last, which is the innermost.
                 began = np.where(index >= 0, events.start[index], np.iinfo(np.int64).min)

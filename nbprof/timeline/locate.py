@@ -1,12 +1,10 @@
-"""Finds the slice of something named in another view: an op's longest call, a step, the memory
-peak, an idle gap.
-"""
+"""The slice of what another view names: an op's longest call, a step, the memory peak, a gap."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,28 +20,22 @@ from nbprof.timeline.find import Finder
 from nbprof.timeline.lanes import without_place
 from nbprof.timeline.slices import Slices
 
-if TYPE_CHECKING:
-    from nbprof.timeline.serve import Timeline
-
 # Margin on each side of a slice, as a multiple of its length, and the least one, ns.
 _ROOM = 0.4
 _LEAST_NS = 500.0
 _PEAK_ROOM = 0.01
 # ps
 _NS = 1000
-# Two clocks that differ by less say the same.
+# Clocks that differ by a smaller share agree.
 _CLOCKS = 0.001
+# Markers that start in a range, of which the nearest is found.
+_MOST_MARKERS = 100
 _TO_DEVICE = " (host to device)"
-_WHAT = {"op": "op", "kernel": "kernel", "input": "input op", "function": "function"}
-
-
-def locate(timeline: Timeline, target: Mapping[str, Any]) -> dict[str, Any]:
-    """A `Located`; see `Locator.locate`."""
-    return Locator(timeline.run, timeline.slices, timeline.finder).locate(target)
+_NOUNS = {"op": "op", "kernel": "kernel", "input": "input op", "function": "function"}
 
 
 class Locator:
-    """Finds what other views name.
+    """Finds the slices of what other views name.
 
     Parameters
     ----------
@@ -56,8 +48,7 @@ class Locator:
         self._run, self._slices, self._finder = run, slices, finder
 
     def locate(self, target: Mapping[str, Any]) -> dict[str, Any]:
-        """A `Located`, with `found`: whether there is such a thing. Where there is none the range
-        is the whole profile.
+        """A `Located`; without such a slice `found` is False and the range is the profile.
 
         Parameters
         ----------
@@ -76,18 +67,18 @@ class Locator:
             return self._peak(target)
         name = str(target.get("name") or "")
         calls = self._calls(kind, name, target.get("where"))
-        chosen = calls.at(np.flatnonzero(self._on(calls.event, target)))
+        chosen = calls.take(np.flatnonzero(self._on(calls.event, target)))
         if not len(chosen.event):
             on = " there" if len(calls.event) else ""
-            subject = f"call of the {_WHAT[kind]}" if kind in _WHAT else "slice called"
+            subject = f"call of the {_NOUNS[kind]}" if kind in _NOUNS else "slice called"
             return self._nothing(f"The trace has no {subject} {_short(name)}{on}.")
-        call = "call" if kind in _WHAT else "slice"
+        call = "call" if kind in _NOUNS else "slice"
         many = len(chosen.event)
         count = f"the only {call}" if many == 1 else f"the longest of {many:,} {call}s"
         event, length = chosen.longest()
         # Several rows of a table may have one name: a kernel launched by different ops. The row
         # tells when its own longest call starts.
-        row = chosen.at(self._starting(chosen.event, target.get("time_ms")))
+        row = chosen.take(self._starting(chosen.event, target.get("time_ms")))
         if len(row.event) and event not in row.event:
             event, length = row.longest()
             # Of calls as long as each other a table may have taken another.
@@ -119,7 +110,7 @@ class Locator:
                 for side, table in sides.items()
                 if location in (side, None, "")
             ]
-            # Device time is the cost of an op; its calls on the host only asked for it.
+            # Device time is the cost of an op; its calls on the host only launch it.
             candidates = next(([rows] for rows in candidates if len(rows.event)), [])
         elif kind == "input":
             candidates = self._input(name)
@@ -127,10 +118,10 @@ class Locator:
             candidates = [
                 _events(activity.functions.frame(), "name", activity.texts.codes.get(name))
             ]
-        calls = _Calls.of(candidates)
+        calls = _Calls.joined(candidates)
         if len(calls.event):
             return calls
-        events = self._named(name, part=kind == "name")
+        events = self._named(name, by_part=kind == "name")
         return _Calls(events, self._slices.durations(events))
 
     def _input(self, name: str) -> list[_Calls]:
@@ -150,22 +141,23 @@ class Locator:
                 return [rows]
         return []
 
-    def _named(self, name: str, *, part: bool) -> Int64s:
-        """Events of a name, short or in full; where there are none, with `part` those whose name
-        holds the text.
+    def _named(self, name: str, *, by_part: bool) -> Int64s:
+        """Events of a name, short or in full; where there are none, with `by_part` those whose
+        name contains the text.
         """
         if not name:
             return np.zeros(0, np.int64)
         tracks = self._slices.tracks
         codes = np.flatnonzero((tracks.names == name) | (tracks.full == name))
         if not len(codes):
-            return self._finder.hits(name).ids.astype(np.int64) if part else np.zeros(0, np.int64)
+            if not by_part:
+                return np.zeros(0, np.int64)
+            return self._finder.hits(name).ids.astype(np.int64)
         has_name = np.zeros(len(tracks.names), np.bool_)
         has_name[codes] = True
-        parts_ = [
-            np.flatnonzero(has_name[part.events.name]) + part.first for part in self._slices.parts
-        ]
-        events = np.concatenate(parts_).astype(np.int64)
+        parts = self._slices.parts
+        ids = [np.flatnonzero(has_name[part.events.name]) + part.first for part in parts]
+        events = np.concatenate(ids).astype(np.int64)
         drawn: npt.NDArray[np.bool_] = self._slices.kind[self._lane(events)] > 0
         return events[drawn]
 
@@ -212,29 +204,18 @@ class Locator:
         if target.get("name") and len(steps) and (steps["name"] == target["name"]).any():
             steps = steps[steps["name"] == target["name"]]
         if not len(steps):
-            subject = (
-                f"step {target['step']:,}" if isinstance(target.get("step"), int) else "such step"
-            )
-            return self._nothing(
-                f"There is no {subject} in the trace."
-                if subject == "such step"
-                else f"The trace has no {subject}."
-            )
+            if isinstance(target.get("step"), int):
+                return self._nothing(f"The trace has no step {target['step']:,}.")
+            return self._nothing("There is no such step in the trace.")
+        nearest = 0
         if target.get("time_ms") is not None:
-            row = steps.iloc[
-                int(
-                    np.argmin(
-                        np.abs(steps["start_ms"].to_numpy(np.float64) - float(target["time_ms"]))
-                    )
-                )
-            ]
-        else:
-            row = steps.iloc[0]
+            starts = steps["start_ms"].to_numpy(np.float64)
+            nearest = int(np.argmin(np.abs(starts - float(target["time_ms"]))))
+        row = steps.iloc[nearest]
         start = self._slices.ns(round(float(row["start_ms"]) * 1e9))
         end = start + float(row["step_time_ms"]) * 1e6
-        return self._result(
-            self._marker(str(row["host"]), start, end), start, end, f"Step {row['name']}."
-        )
+        marker = self._marker(str(row["host"]), start, end)
+        return self._result(marker, start, end, f"Step {row['name']}.")
 
     def _marker(self, host: str, start: float, end: float) -> int | None:
         """The slice on a lane of steps that is nearest to a range, if it overlaps it."""
@@ -246,31 +227,27 @@ class Locator:
                 continue
             part = slices.part_of(lane.id)
             first, behind = part.starting(lane.id, low, high)
-            for row in [
-                *part.reaching(lane.id, low).tolist(),
-                *range(first, min(behind, first + 100)),
-            ]:
+            starting = range(first, min(behind, first + _MOST_MARKERS))
+            for row in [*part.reaching(lane.id, low).tolist(), *starting]:
                 begin = int(part.events.start[row])
-                off = float(abs(begin - low) + abs(begin + int(part.events.duration[row]) - high))
-                if best is None or off < best[0]:
-                    best = off, part.first + row
+                end_ = begin + int(part.events.duration[row])
+                distance = float(abs(begin - low) + abs(end_ - high))
+                if best is None or distance < best[0]:
+                    best = distance, part.first + row
         return best[1] if best else None
 
     def _gap(self, target: Mapping[str, Any]) -> dict[str, Any]:
         time = target.get("time_ms")
         moment = None if time is None else self._slices.ns(round(float(time) * 1e9))
         device = target.get("device")
-        gap = gaps.at(
-            self._slices, moment, target.get("host"), None if device in (None, "") else str(device)
-        )
+        device = None if device in (None, "") else str(device)
+        gap = gaps.nearest(self._slices, moment, target.get("host"), device)
         if gap is None:
             return self._nothing("No device in this profile was idle between two activities.")
         length = wording.micros((gap.end - gap.start) / 1e6)
-        meanwhile = (
-            f"; the host was in {_short(gap.name)}"
-            if gap.name
-            else "; the host recorded nothing then"
-        )
+        meanwhile = "; the host recorded nothing then"
+        if gap.name:
+            meanwhile = f"; the host was in {_short(gap.name)}"
         start, end = self._slices.ns(gap.start), self._slices.ns(gap.end)
         return self._result(gap.event, start, end, f"{gap.process} idle for {length}{meanwhile}.")
 
@@ -341,20 +318,18 @@ class _Calls:
         return cls(table["event"].to_numpy(np.int64), length.to_numpy(np.int64))
 
     @classmethod
-    def of(cls, parts: list[_Calls]) -> _Calls:
-        """All of several, each once."""
+    def joined(cls, parts: list[_Calls]) -> _Calls:
+        """The calls of several tables, each event once."""
         none = np.zeros(0, np.int64)
-        event, length = (
-            np.concatenate([none, *(getattr(part, column) for part in parts)])
-            for column in ("event", "length")
-        )
+        event = np.concatenate([none, *(part.event for part in parts)])
+        length = np.concatenate([none, *(part.length for part in parts)])
         # Of an event that is counted twice the longer one.
         order = np.lexsort((-length, event))
         event, length = event[order], length[order]
         first = np.flatnonzero(np.diff(event, prepend=-1) > 0)
         return cls(event[first], length[first])
 
-    def at(self, rows: npt.NDArray[np.intp]) -> _Calls:
+    def take(self, rows: npt.NDArray[np.intp]) -> _Calls:
         return _Calls(self.event[rows], self.length[rows])
 
     def longest(self) -> tuple[int, int]:
@@ -364,11 +339,9 @@ class _Calls:
 
 
 def _events(table: pd.DataFrame, column: str, code: int | None) -> _Calls:
-    return _Calls.rows(
-        table.iloc[:0]
-        if code is None
-        else table.iloc[np.flatnonzero(table[column].to_numpy() == code)]
-    )
+    if code is None:
+        return _Calls.rows(table.iloc[:0])
+    return _Calls.rows(table.iloc[np.flatnonzero(table[column].to_numpy() == code)])
 
 
 def _short(name: str) -> str:

@@ -47,16 +47,16 @@ class Pattern:
     query: str
     skipped: int = field(default=0, init=False)
     """Texts that were not searched for lack of time."""
-    cut: int = field(default=0, init=False)
+    shortened: int = field(default=0, init=False)
     """Texts of which only the first characters were searched."""
 
     def __post_init__(self) -> None:
         self.text = self.query.strip()
         self._expression: re.Pattern[str] | None = None
-        self.most = _LOOKED_AT[0]
+        self.limit = _LOOKED_AT[0]
         self._until: float | None = None
         if match := re.fullmatch(r"/(.+)/", self.text, re.DOTALL):
-            self._expression, self.most = _compiled(match[1])
+            self._expression, self.limit = _compiled(match[1])
 
     @property
     def number(self) -> int | None:
@@ -71,7 +71,7 @@ class Pattern:
             # length when it is lowered.
             return np.fromiter((part in str(text).lower() for text in texts), np.bool_)
         result = []
-        search, limit = self._expression.search, self.most
+        search, limit = self._expression.search, self.limit
         if self._until is None:
             self._until = time.monotonic() + SECONDS
         late = False
@@ -84,18 +84,19 @@ class Pattern:
                 result.append(False)
                 continue
             if len(string) > limit:
-                self.cut += 1
+                self.shortened += 1
                 string = string[:limit]
             result.append(search(string) is not None)
         return np.array(result, np.bool_)
 
     @property
-    def where(self) -> str:
+    def note(self) -> str:
         """A sentence about texts that were not searched; "" if all were."""
         parts = []
-        if self.cut:
+        if self.shortened:
             parts.append(
-                f"Of {_texts(self.cut)} only the first {self.most:,} characters were searched."
+                f"Of {_texts(self.shortened)} only the first {self.limit:,} characters were"
+                " searched."
             )
         if self.skipped:
             parts.append(
@@ -109,10 +110,10 @@ def _texts(count: int) -> str:
 
 
 def _compiled(source: str) -> tuple[re.Pattern[str], int]:
-    """The expression, and how many characters of a text it may be tried on.
+    """The expression, and the number of characters of a text that it is matched with.
 
-    Python's matcher goes back and tries again, and cannot be stopped: a repeat of a repeat may take
-    longer than anyone waits. What can do that is refused before it is tried.
+    Python's matcher backtracks, and cannot be stopped: a repeat of a repeat may take forever. Such
+    an expression is refused.
     """
     if len(source) > MOST_PATTERN:
         raise PatternError(
@@ -134,13 +135,12 @@ def _compiled(source: str) -> tuple[re.Pattern[str], int]:
 
 
 def _cost(tree: Any) -> tuple[int, int]:
-    """How many repeats one behind the other may be long in different ways, and in how many ways the
-    rest may match.
+    """Count of consecutive repeats of variable length, and of ways in which the rest may match.
 
     Raises
     ------
     PatternError
-        Something that may match in several ways is repeated, or a group is referred back to.
+        A part that may match in several ways is repeated, or there is a backreference.
     """
     repeats, ways = 0, 1
     for op, argument in tree:

@@ -23,9 +23,7 @@ MOST_NAMES = 200
 
 
 def work_lanes(slices: Slices) -> list[Lane]:
-    """Lanes that hold work themselves; those that say again what others hold, and derived ones, are
-    left out.
-    """
+    """Lanes with work of their own: neither derived nor repetitions of others."""
     repeated = repeats(slices.tracks)
     return [
         lane
@@ -38,7 +36,7 @@ def work_lanes(slices: Slices) -> list[Lane]:
 
 
 def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None) -> dict[str, Any]:
-    """A `RangeInfo`: what lies in from…to (ns).
+    """The `RangeInfo` of from…to (ns).
 
     Parameters
     ----------
@@ -46,25 +44,22 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     from_, to : float
         ns since the origin, in any order.
     lanes : list of int, optional
-        Lane ids; all that hold work themselves when left out.
+        Lane ids; all with work of their own when left out.
     """
     from_, to = sorted((float(from_), float(to)))
     low, high = slices.ps(from_), slices.ps(to)
     work = work_lanes(slices)
-    chosen = (
-        work
-        if lanes is None
-        else [
-            lane
-            for i in dict.fromkeys(lanes)
-            if (lane := slices.lanes.get(i)) and lane.kind != "counter"
-        ]
-    )
+    chosen = work
+    if lanes is not None:
+        drawn = [slices.lanes[i] for i in dict.fromkeys(lanes) if i in slices.lanes]
+        chosen = [lane for lane in drawn if lane.kind != "counter"]
+    if high <= low:
+        chosen = []
     sets: dict[str, list[Rows]] = {}
     busy = []
     unions: dict[int, Intervals] = {}
     touching = slices.touching(low, high)
-    for lane in chosen if high > low else ():
+    for lane in chosen:
         if not touching[lane.id]:
             unions[lane.id] = intervals.EMPTY
             busy.append(_busy(lane.id, intervals.EMPTY, low, high, 0))
@@ -78,22 +73,16 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     for lane in work:
         if lane.kind == "device" and lane.id in unions:
             sections.setdefault((lane.host, lane.process), []).append(unions[lane.id])
+    idle = []
+    for (_, process), lanes_busy in sections.items():
+        percent = _percent(Intervals.union_of(lanes_busy).total(), high - low)
+        idle.append({"process": process, "percent": 100 - percent})
     return {
         "from": from_,
         "to": to,
         **_shares(slices, by_name(slices, sets), high - low),
         "lanes": busy,
-        "idle": (
-            [
-                {
-                    "process": process,
-                    "percent": 100 - _percent(Intervals.union_of(lanes_busy).total(), high - low),
-                }
-                for (_, process), lanes_busy in sections.items()
-            ]
-            if high > low
-            else []
-        ),
+        "idle": idle,
         "note": "",
     }
 
@@ -109,19 +98,16 @@ def many_info(slices: Slices, events: list[int]) -> dict[str, Any]:
     """
     ids = np.unique(np.asarray(events, np.int64))
     if len(ids) and (ids[0] < 0 or ids[-1] >= len(slices)):
-        raise IndexError(
-            f"there is no event {int(ids[0] if ids[0] < 0 else ids[-1]):,}; there are"
-            f" {len(slices):,}"
-        )
+        wrong = int(ids[0] if ids[0] < 0 else ids[-1])
+        raise IndexError(f"there is no event {wrong:,}; there are {len(slices):,}")
     sets: dict[str, list[Rows]] = {}
     lanes = []
     none = np.zeros(0, np.int64)
     start, duration = slices.starts(ids), slices.durations(ids)
-    low, high = (
-        (int(start.min()), max(map(sum, zip(start.tolist(), duration.tolist(), strict=True))))
-        if len(ids)
-        else (0, 0)
-    )
+    low = high = 0
+    if len(ids):
+        low = int(start.min())
+        high = max(map(sum, zip(start.tolist(), duration.tolist(), strict=True)))
     for part in slices.parts:
         rows = ids[(ids >= part.first) & (ids < part.first + len(part.events))] - part.first
         kind = slices.kind[part.events.lane[rows]]
@@ -146,15 +132,8 @@ def _busy_lanes(part: Part, rows: Int64s, low: int, high: int) -> list[dict[str,
     for i in np.unique(lane).tolist():
         lane_rows = rows[lane == i]
         start = part.events.start[lane_rows]
-        result.append(
-            _busy(
-                i,
-                Intervals.union(start, start + part.events.duration[lane_rows]),
-                low,
-                high,
-                len(lane_rows),
-            )
-        )
+        busy = Intervals.union(start, start + part.events.duration[lane_rows])
+        result.append(_busy(i, busy, low, high, len(lane_rows)))
     return result
 
 
@@ -174,37 +153,35 @@ def _percent(time: float, total_time: float) -> float:
 
 @dataclass
 class Named:
-    """Sums by what a name reads and the kind of lane it is on; times in ps.
+    """Sums by name and kind of lane; times in ps.
 
-    A launch on the host may be called like the kernel that it launches: their times say different
-    things, so they are never added up.
+    A launch on the host may have the name of its kernel: their times are never added up.
     """
 
     name: npt.NDArray[np.object_]
     on: npt.NDArray[np.object_]
     count: Int64s
-    own: Floats
+    self_time: Floats
     total: Floats
     longest: list[Callable[[], int]]
-    """Id of the longest event of each, looked for when it is asked for."""
+    """Functions that find the id of the longest event of each."""
     code: Int64s
     """Name code of that event."""
 
 
 def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
-    """Sums over rows, which are given by the kind of their lanes. In no order."""
+    """Sums over rows by kind of lane, in no order."""
     kinds = list(sets)
     sums = [Sums(slices, sets[kind]) for kind in kinds]
     side = np.repeat(np.arange(len(kinds)), [len(each.names.code) for each in sums])
-    index = np.concatenate(
-        [np.zeros(0, np.int64), *(np.arange(len(each.names.code)) for each in sums)]
-    )
     parts = [each.names for each in sums] or [Sums(slices, []).names]
-    code, count, self_time, total, longest = (
-        np.concatenate([getattr(part, column) for part in parts])
-        for column in ("code", "count", "own", "total", "longest")
-    )
-    # Names may differ in full and be shown as one.
+    index = np.concatenate([np.arange(len(part.code)) for part in parts])
+    code = np.concatenate([part.code for part in parts])
+    count = np.concatenate([part.count for part in parts])
+    self_time = np.concatenate([part.self_time for part in parts])
+    total = np.concatenate([part.total for part in parts])
+    longest = np.concatenate([part.longest for part in parts])
+    # Different full names may have one short name.
     text, texts = pd.factorize(slices.tracks.names[code])
     group, alike = pd.factorize(text * len(kinds) + side)
     size = len(alike)
@@ -225,12 +202,11 @@ def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
 
 def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
     """`shares`, `others` and `count` of a `RangeInfo`."""
-    count, self_time, size = names.count, names.own, len(names.name)
+    count, self_time, size = names.count, names.self_time, len(names.name)
     order = np.lexsort((np.arange(size), -count, -self_time))
     # One name more than fit gets its own line rather than one that sums up a single name.
-    head, rest = (
-        (order, order[:0]) if size <= MOST_NAMES + 1 else (order[:MOST_NAMES], order[MOST_NAMES:])
-    )
+    listed = size if size <= MOST_NAMES + 1 else MOST_NAMES
+    head, rest = order[:listed], order[listed:]
     shares = [
         {
             "name": str(names.name[i])[:MOST_NAME],
@@ -244,13 +220,11 @@ def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
         }
         for i in head.tolist()
     ]
-    others_row = (
-        {
+    remainder = None
+    if len(rest):
+        remainder = {
             "names": len(rest),
             "count": int(count[rest].sum()),
             "self_ns": float(self_time[rest].sum()) / 1000,
         }
-        if len(rest)
-        else None
-    )
-    return {"shares": shares, "others": others_row, "count": int(count.sum())}
+    return {"shares": shares, "others": remainder, "count": int(count.sum())}

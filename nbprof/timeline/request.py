@@ -1,4 +1,4 @@
-"""Validation of requests. They come from a page, so nothing about them is taken for granted."""
+"""Validation of requests, which come from a page."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ MOST_LANES = 100_000
 MOST_EVENTS = 100_000
 MOST_TEXT = 4096
 _FAR = 2.0**63
+_MOST_DEPTH = 65_535
+_MOST_TILE = 2**53
 _LEVELS = (-20, 63)
 
 
 class BadRequest(NbprofError):  # noqa: N818 -- as HTTP says it
-    """An invalid request; the message says what is wrong."""
+    """An invalid request; the message names the fault."""
 
 
 class Request:
-    """A request, from which values are taken by name; each is of the right type and in its range,
-    or the request is refused.
+    """The fields of a request, checked for type and range.
 
     Raises
     ------
@@ -36,10 +37,10 @@ class Request:
     def __init__(self, request: object) -> None:
         if not isinstance(request, dict):
             raise BadRequest('A request is an object with a field "ask".')
-        self._given = request
+        self._fields = request
 
     def __contains__(self, name: str) -> bool:
-        return self._given.get(name) is not None
+        return self._fields.get(name) is not None
 
     @property
     def ask(self) -> str:
@@ -62,9 +63,9 @@ class Request:
             raise self._wrong(name, f"one of {', '.join(choices)}")
         return value
 
-    def whole(self, name: str, low: int, high: int, missing: int | None = None) -> int:
+    def integer(self, name: str, low: int, high: int, missing: int | None = None) -> int:
         """An integer in low…high, both included."""
-        return self._whole(name, self._value(name, missing), low, high)
+        return self._integer(name, self._value(name, missing), low, high)
 
     def number(self, name: str, missing: float | None = None) -> float:
         """A finite number that int64 could hold."""
@@ -88,18 +89,18 @@ class Request:
             raise self._wrong(name, "true or false")
         return value
 
-    def wholes(self, name: str, limit: int, largest: int) -> list[int]:
+    def integers(self, name: str, limit: int, largest: int) -> list[int]:
         """A list of integers in 0…limit-1."""
-        values = self._given.get(name)
+        values = self._fields.get(name)
         if not isinstance(values, list):
             raise self._wrong(name, "a list of numbers")
         if len(values) > largest:
             raise BadRequest(f"{name} has {len(values):,} entries; the limit is {largest:,}.")
-        return [self._whole(name, value, 0, limit - 1) for value in values]
+        return [self._integer(name, value, 0, limit - 1) for value in values]
 
-    def wanted(self, lanes: int) -> list[list[int]]:
+    def tile_rows(self, lanes: int) -> list[list[int]]:
         """The rows of `tiles`: lane, first and last level, first and last tile, all included."""
-        rows = self._given.get("want")
+        rows = self._fields.get("want")
         if not isinstance(rows, list) or len(rows) > MOST_ROWS:
             raise self._wrong("want", f"a list of at most {MOST_ROWS:,} rows")
         result = []
@@ -107,11 +108,9 @@ class Request:
         for row in rows:
             if not isinstance(row, list) or len(row) != 5:
                 raise self._wrong("want", "rows of lane, depth, depth_to, tile and tile_to")
-            lane, depth, depth_to = (
-                self._whole("want", row[i], 0, high)
-                for i, high in ((0, lanes - 1), (1, 65535), (2, 65535))
-            )
-            tile, tile_to = (self._whole("want", row[i], -(2**53), 2**53) for i in (3, 4))
+            lane = self._integer("want", row[0], 0, lanes - 1)
+            depth, depth_to = (self._integer("want", n, 0, _MOST_DEPTH) for n in row[1:3])
+            tile, tile_to = (self._integer("want", n, -_MOST_TILE, _MOST_TILE) for n in row[3:])
             tiles += max(tile_to - tile + 1, 0)
             result.append([lane, depth, depth_to, tile, tile_to])
         if tiles > MOST_TILES:
@@ -122,27 +121,25 @@ class Request:
 
     def level(self) -> int:
         """Level of zoom: a bin is 2**level ns."""
-        return self.whole("level", *_LEVELS)
+        return self.integer("level", *_LEVELS)
 
     def _value(self, name: str, missing: object) -> Any:
-        value = self._given.get(name)
+        value = self._fields.get(name)
         if value is None:
             if missing is None:
                 raise BadRequest(f"{name} is missing.")
             return missing
         return value
 
-    def _whole(self, name: str, value: object, low: int, high: int) -> int:
+    def _integer(self, name: str, value: object, low: int, high: int) -> int:
         # JSON of JavaScript has one kind of number.
         if isinstance(value, float) and value.is_integer() and abs(value) < _FAR:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(name, "a whole number")
         if not low <= value <= high:
-            raise BadRequest(
-                f"{name} is {value:,};"
-                f" {'there is none' if high < low else f'it goes from {low:,} to {high:,}'}."
-            )
+            limits = "there is none" if high < low else f"it goes from {low:,} to {high:,}"
+            raise BadRequest(f"{name} is {value:,}; {limits}.")
         return value
 
     def _wrong(self, name: str, fault: str) -> BadRequest:

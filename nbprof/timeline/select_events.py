@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,12 +49,12 @@ def pick(
 
 
 def window(between: object) -> tuple[float, float]:
-    """Two times in ms, in any order, as ps in order.
+    """A range of two times in ms, in any order, as ascending ps.
 
     Raises
     ------
     NbprofError
-        It is no such pair.
+        It is not a pair of times.
     """
     try:
         first, last = (float(each) * 1e9 for each in between)  # type: ignore[attr-defined]
@@ -75,36 +76,32 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
             f"there are no events of kind {kind!r}; kinds of lanes are {', '.join(sorted(kinds))}"
         )
     drawn = [each for each in tracks.lanes if each.kind != "counter" and kind in (None, each.kind)]
-    # An id from here on is that of a lane made here.
-    derived = (
-        int(tracks.extra.lane.min())
-        if len(tracks.extra)
-        else max((each.id for each in tracks.lanes), default=0) + 1
-    )
-    asked = (
-        [lane]
-        if lane is None or isinstance(lane, (str, re.Pattern)) or not isinstance(lane, Sequence)
-        else list(lane)
-    )
+    # The ids of derived lanes follow those of recorded ones.
+    first_derived = max((each.id for each in tracks.lanes), default=0) + 1
+    if len(tracks.extra):
+        first_derived = int(tracks.extra.lane.min())
+    recorded = [each for each in drawn if each.id < first_derived]
+    several = isinstance(lane, Sequence) and not isinstance(lane, str)
+    choices: Any = lane if several else [lane]
     ids: set[int] = set()
-    for number in asked:
-        if number is None:
-            ids |= {each.id for each in drawn if each.id < derived}
-        elif isinstance(number, (str, re.Pattern)):
-            test = matcher(number)
-            ids |= {each.id for each in drawn if each.id < derived and test(each.name)}
+    for choice in choices:
+        if choice is None:
+            ids |= {each.id for each in recorded}
+        elif isinstance(choice, (str, re.Pattern)):
+            test = matcher(choice)
+            ids |= {each.id for each in recorded if test(each.name)}
         else:
-            ids.add(int(number))
+            ids.add(int(choice))
     return [each for each in drawn if each.id in ids]
 
 
 def matcher(text: Names) -> Callable[[str], bool]:
-    """The predicate for a text: a substring, a /regular expression/, or a compiled one.
+    """A predicate: the substring, the /regular expression/ or the compiled one is in a text.
 
     Raises
     ------
     NbprofError
-        It is no regular expression.
+        The regular expression is invalid.
     """
     if isinstance(text, str):
         if len(text) < 3 or not (text.startswith("/") and text.endswith("/")):
@@ -119,9 +116,7 @@ def matcher(text: Names) -> Callable[[str], bool]:
 
 
 def named(tracks: Tracks, name: Names) -> npt.NDArray[np.bool_]:
-    """By name code: whether the name, full or as it is shown, is asked for. Each different name is
-    looked at once.
-    """
+    """Mask of name codes whose full or short name matches."""
     test = matcher(name)
     hit = np.fromiter((test(str(full)) for full in tracks.full), np.bool_, len(tracks.full))
     if tracks.names is not tracks.full:
@@ -143,9 +138,7 @@ def _of_lanes(events: Events, selected: npt.NDArray[np.bool_]) -> Int64s:
 
 
 def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -> pd.DataFrame:
-    """The columns of `p.trace.events()` of some events, with args behind them; host, process and
-    lane are texts, times in µs.
-    """
+    """The columns of `p.trace.events()`, then args; times are in µs."""
     event_count = len(tracks.events)
     size = max((lane.id for lane in tracks.lanes), default=-1) + 1
     texts = {key: np.full(size, "", object) for key in ("host", "process", "lane")}
@@ -155,11 +148,9 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
         texts[key][: min(len(values), size)] = values[:size]
     for each in tracks.lanes:
         if each.id >= len(table):
-            texts["host"][each.id], texts["process"][each.id], texts["lane"][each.id] = (
-                each.host,
-                each.process,
-                each.name,
-            )
+            texts["host"][each.id] = each.host
+            texts["process"][each.id] = each.process
+            texts["lane"][each.id] = each.name
     columns: dict[str, npt.NDArray[np.generic]] = {}
     for part, events in (
         (ids[ids < event_count], tracks.events),
@@ -175,10 +166,8 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
         }
         for key, value in values_of.items():
             columns[key] = value if key not in columns else np.concatenate([columns[key], value])
-    result = pd.DataFrame(
-        {**columns, "event": np.concatenate([ids[ids < event_count], ids[ids >= event_count]])},
-        copy=False,
-    )
+    columns["event"] = np.concatenate([ids[ids < event_count], ids[ids >= event_count]])
+    result = pd.DataFrame(columns, copy=False)
     for arg in args:
         result[arg] = pd.Series(arg_column(trace, arg, result["event"].to_numpy()), dtype=object)
     return result
@@ -217,13 +206,11 @@ def _values(trace: Trace, kind: int, values: Int64s) -> npt.NDArray[np.object_]:
         texts = np.empty(len(codes), object)
         texts[:] = [values_table[c] if 0 <= c < len(values_table) else None for c in codes.tolist()]
         return np.asarray(texts[inverse], object)
-    numbers = (
-        values.view(np.float64)
-        if kind == DOUBLE
-        else values.view(np.uint64)
-        if kind == UINT
-        else values
-    )
+    numbers: npt.NDArray[Any] = values
+    if kind == DOUBLE:
+        numbers = values.view(np.float64)
+    elif kind == UINT:
+        numbers = values.view(np.uint64)
     result = np.empty(len(values), object)
     result[:] = numbers.tolist()
     return result

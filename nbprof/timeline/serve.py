@@ -1,8 +1,8 @@
-"""Answers what a page asks about the events of a run, and packs the answers.
+"""Answers the requests of a page about the events of a run, and packs the answers.
 
 A request is JSON with a field `ask`; times are ns since the origin of the profile. Its answer has
-`ok`, and an `error` as a sentence where that is false. What is made once (lanes, rows, links) is
-made when it is first needed. Several threads may ask at a time: tiles have a lock of their own, so
+`ok`, and an `error` as a sentence where that is false. Lanes, rows and links are built when they
+are first needed, and kept. Several threads may ask at a time: tiles have a lock of their own, so
 that the picture moves while a search goes on.
 """
 
@@ -12,22 +12,22 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.quiet import quietly
 from nbprof.display import codec
+from nbprof.timeline.drawable import Drawable
 from nbprof.timeline.request import MOST_EVENTS, MOST_LANES, BadRequest, Request
 
 if TYPE_CHECKING:
     from nbprof.timeline.details import Details
-    from nbprof.timeline.drawable import Drawable
     from nbprof.timeline.find import Finder, Hits
     from nbprof.timeline.index import Index
     from nbprof.timeline.links import Links
-    from nbprof.timeline.slices import Slices
+    from nbprof.timeline.slices import Direction, Slices
     from nbprof.timeline.tracks import Tracks
 
 T = TypeVar("T")
@@ -53,18 +53,18 @@ class Timeline:
 
     def __init__(self, run: Drawable) -> None:
         self.run = run
-        self._made: dict[str, Any] = {}
-        self._making = threading.RLock()
+        self._values: dict[str, Any] = {}
+        self._creating = threading.RLock()
         self._drawing = threading.Lock()
         self._asking = threading.Lock()
         self._searching = threading.Lock()
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
-        with self._making:
-            if name not in self._made:
-                self._made[name] = make()
-            created: T = self._made[name]
-            return created
+        with self._creating:
+            if name not in self._values:
+                self._values[name] = make()
+            value: T = self._values[name]
+            return value
 
     @property
     def tracks(self) -> Tracks:
@@ -138,9 +138,9 @@ class Timeline:
         return len(self.tracks.events) + len(self.tracks.extra)
 
     def prepare(self) -> None:
-        """Begins to make what tiles are taken from, while the page still draws what it has."""
-        if len(self.tracks.events) >= MANY and "prepared" not in self._made:
-            self._made["prepared"] = True
+        """Starts to build the data of tiles in a thread, while the page draws its first picture."""
+        if len(self.tracks.events) >= MANY and "prepared" not in self._values:
+            self._values["prepared"] = True
             # Without threads it is built when it is needed.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(
@@ -151,7 +151,7 @@ class Timeline:
                 ).start()
 
     def hits(self, query: str) -> Hits | None:
-        """The hits of a search; None where nothing is searched for."""
+        """The hits of a search; None for an empty text."""
         if not query.strip():
             return None
         with self._searching:
@@ -165,9 +165,9 @@ class Timeline:
             if kind not in _ANSWERS:
                 raise BadRequest(f"Unknown request {kind[:40]!r}.")
             locks, answers = _ANSWERS[kind]
-            with contextlib.ExitStack() as held:
+            with contextlib.ExitStack() as locked:
                 for lock in locks:
-                    held.enter_context(getattr(self, lock))
+                    locked.enter_context(getattr(self, lock))
                 return {"ok": True, **answers(self, asked)}
         except Exception as error:
             return refusal(error)
@@ -184,17 +184,22 @@ def _prepare(index: Index, lock: threading.Lock) -> None:
 
 
 def refusal(error: Exception) -> Answer:
-    """The answer to what cannot be answered: a sentence."""
-    is_expected = isinstance(error, (NbprofError, IndexError))
-    text = (
-        str(error)
-        if is_expected
-        else f"This could not be answered ({type(error).__name__}: {error})."
-    )
+    """The answer to a failed request, with the error as a sentence."""
+    if isinstance(error, (NbprofError, IndexError)):
+        text = str(error)
+    else:
+        text = f"This could not be answered ({type(error).__name__}: {error})."
     return {"ok": False, "error": text[:_MOST_REASON]}
 
 
-def reply(run: Drawable, request: object) -> bytes:
+class Drawn(Drawable, Protocol):
+    """A run with its timeline."""
+
+    @property
+    def timeline(self) -> Timeline: ...  # noqa: D102
+
+
+def reply(run: Drawn, request: object) -> bytes:
     """The packed answer of a run; never raises."""
     answer = run.timeline.answer(request)
     try:
@@ -204,9 +209,7 @@ def reply(run: Drawable, request: object) -> bytes:
 
 
 def _columns(value: Any) -> Any:
-    """The same with columns as the container has them: JavaScript has no int64 that it could reckon
-    with.
-    """
+    """The answer with int64 columns as int32 or float64: JavaScript cannot compute with int64."""
     if isinstance(value, dict):
         return {name: _columns(item) for name, item in value.items()}
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize == 8:
@@ -215,7 +218,7 @@ def _columns(value: Any) -> Any:
     return value
 
 
-def _open(timeline: Timeline, request: Request) -> Answer:  # noqa: ARG001  nothing is given
+def _open(timeline: Timeline, request: Request) -> Answer:  # noqa: ARG001
     from nbprof.core.version import __version__
     from nbprof.timeline.lane_header import head, notes
 
@@ -241,39 +244,41 @@ def _open(timeline: Timeline, request: Request) -> Answer:  # noqa: ARG001  noth
 def _tiles(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.tiles import tiles
 
-    level, want = request.level(), request.wanted(timeline.lanes)
+    level, want = request.level(), request.tile_rows(timeline.lanes)
     hits = timeline.hits(request.text("query", "", MOST_QUERY))
     return tiles(timeline.index, {"level": level, "want": want}, None if hits is None else hits.ids)
 
 
 def _slice(timeline: Timeline, request: Request) -> Answer:
-    return timeline.details.info(request.whole("event", 0, timeline.events - 1))
+    return timeline.details.info(request.integer("event", 0, timeline.events - 1))
 
 
 def _step(timeline: Timeline, request: Request) -> Answer:
-    event, to = request.whole("event", 0, timeline.events - 1), request.one_of("to", *STEPS)
-    return {"slice": timeline.slices.ref_or_none(timeline.slices.step(event, to))}  # type: ignore[arg-type]
+    event, to = request.integer("event", 0, timeline.events - 1), request.one_of("to", *STEPS)
+    target = timeline.slices.step(event, cast("Direction", to))
+    return {"slice": timeline.slices.ref_or_none(target)}
 
 
 def _first(timeline: Timeline, request: Request) -> Answer:
     start, end = request.window()
-    slices_found = timeline.slices.first(
-        start, end, request.wholes("lanes", timeline.lanes, MOST_LANES)
-    )
-    return {"slice": timeline.slices.ref_or_none(slices_found)}
+    lanes = request.integers("lanes", timeline.lanes, MOST_LANES)
+    event = timeline.slices.first(start, end, lanes)
+    return {"slice": timeline.slices.ref_or_none(event)}
 
 
 def _range(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.ranges import range_info
 
-    lanes = request.wholes("lanes", timeline.lanes, MOST_LANES) if "lanes" in request else None
+    lanes = None
+    if "lanes" in request:
+        lanes = request.integers("lanes", timeline.lanes, MOST_LANES)
     return range_info(timeline.slices, *request.window(), lanes)
 
 
 def _many(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline.ranges import many_info
 
-    return many_info(timeline.slices, request.wholes("events", timeline.events, MOST_EVENTS))
+    return many_info(timeline.slices, request.integers("events", timeline.events, MOST_EVENTS))
 
 
 def _search(timeline: Timeline, request: Request) -> Answer:
@@ -282,29 +287,29 @@ def _search(timeline: Timeline, request: Request) -> Answer:
 
 def _hit(timeline: Timeline, request: Request) -> Answer:
     query = request.text("query", "", MOST_QUERY)
-    location: dict[str, Any]
+    target: dict[str, Any]
     if "index" in request:
-        location = {"index": request.whole("index", -(2**53), 2**53)}
+        target = {"index": request.integer("index", -(2**53), 2**53)}
     elif "event" in request:
-        location = {"event": request.whole("event", 0, timeline.events - 1), "by": _by(request)}
+        target = {"event": request.integer("event", 0, timeline.events - 1), "by": _by(request)}
     elif "time_ns" in request:
-        location = {"time_ns": request.number("time_ns"), "by": _by(request)}
+        target = {"time_ns": request.number("time_ns"), "by": _by(request)}
     elif request.yes("longest"):
-        location = {"longest": True}
+        target = {"longest": True}
     else:
         raise BadRequest("A hit is requested by index, event, time_ns or longest.")
-    return timeline.finder.hit(query, location)
+    return timeline.finder.hit(query, target)
 
 
 def _by(request: Request) -> int:
-    by = request.whole("by", -1, 1)
+    by = request.integer("by", -1, 1)
     if not by:
         raise BadRequest("by is 0; it is 1 for the next hit or -1 for the one before.")
     return by
 
 
 def _locate(timeline: Timeline, request: Request) -> Answer:
-    from nbprof.timeline.locate import locate
+    from nbprof.timeline.locate import Locator
 
     target: dict[str, Any] = {"kind": request.one_of("kind", *TARGETS)}
     target |= {
@@ -313,17 +318,19 @@ def _locate(timeline: Timeline, request: Request) -> Answer:
         if name in request
     }
     if "step" in request:
-        target["step"] = request.whole("step", -(2**53), 2**53)
+        target["step"] = request.integer("step", -(2**53), 2**53)
     if "time_ms" in request:
         target["time_ms"] = request.number("time_ms")
-    return locate(timeline, target)
+    return Locator(timeline.run, timeline.slices, timeline.finder).locate(target)
 
 
 def _gaps(timeline: Timeline, request: Request) -> Answer:
     from nbprof.timeline import gaps
 
-    start, end = request.window() if "from" in request or "to" in request else (None, None)
-    return gaps.answer(timeline.slices, start, end, request.whole("most", 1, MOST_GAPS, 100))
+    start = end = None
+    if "from" in request or "to" in request:
+        start, end = request.window()
+    return gaps.answer(timeline.slices, start, end, request.integer("most", 1, MOST_GAPS, 100))
 
 
 _ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Timeline, Request], Answer]]] = {
@@ -339,6 +346,4 @@ _ANSWERS: dict[str, tuple[tuple[str, ...], Callable[[Timeline, Request], Answer]
     "locate": (("_searching", "_asking"), _locate),
     "gaps": (("_asking",), _gaps),
 }
-"""By `ask`: the locks under which it is answered, in the order in which they are always taken, and
-what answers it.
-"""
+"""By `ask`: the locks of a request, in the order in which they are always taken, and its answer."""

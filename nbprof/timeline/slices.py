@@ -1,12 +1,10 @@
-"""Slices of the timeline by the id of their event: where each lies, what it is called, and what
-lies beside, above and below it.
-"""
+"""Slices of the timeline by the id of their event: position, name and neighbours."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,18 +18,17 @@ Direction = Literal["previous", "next", "parent", "child", "previous_same", "nex
 Levels = npt.NDArray[np.unsignedinteger[Any]]
 
 KINDS = ("", "steps", "device", "host", "counter")
-"""Kinds of lanes by the number that stands for them here; that of none is 0."""
+"""Kinds of lanes by code; 0 is that of lanes that are not drawn."""
 MOST_NAME = 2_000
 """Characters of a name that is listed; the details of a slice have all of it."""
 _BLOCK = 1024
 _FAR = np.iinfo(np.int64).max
-_KEPT_NAMES = 8
-_KEPT_IDS = 20_000_000
+_MOST_CACHED_NAMES = 8
+_MOST_CACHED_IDS = 20_000_000
 
 
 class Part:
-    """Some events of the timeline with consecutive ids: those that were recorded, or those that
-    were derived.
+    """The recorded or the derived events of the timeline, which have consecutive ids.
 
     Parameters
     ----------
@@ -70,8 +67,8 @@ class Part:
         parts = [np.maximum.reduceat(end, np.arange(0, len(end), _BLOCK)) for end in ends]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def stretches(self, lanes: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-        """The events of some lanes (bool[lanes]), as stretches that are as long as can be."""
+    def ranges(self, lanes: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+        """The events of some lanes (bool[lanes]) as few ranges."""
         edges = np.flatnonzero(np.diff(lanes, prepend=False, append=False))
         for first, behind in zip(
             self.bounds[edges[::2]].tolist(), self.bounds[edges[1::2]].tolist(), strict=True
@@ -80,15 +77,12 @@ class Part:
                 yield first, behind
 
     def starting(self, lane: int, from_: int, to: int) -> tuple[int, int]:
-        """The events of a lane that start in from…to (ps, `to` not included), as first and behind
-        the last.
-        """
+        """The range of events of a lane that start in from…to (ps, `to` excluded)."""
         low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
         start = self.events.start[low:high]
         # The method: the function takes three times as long, and there may be thousands of lanes.
-        return low + int(start.searchsorted(np.int64(from_))), low + int(
-            start.searchsorted(np.int64(to))
-        )
+        first, stop = start.searchsorted(np.int64(from_)), start.searchsorted(np.int64(to))
+        return low + int(first), low + int(stop)
 
     @cached_property
     def _several(self) -> npt.NDArray[np.bool_]:
@@ -101,14 +95,13 @@ class Part:
     def touching(self, from_: int, to: int) -> npt.NDArray[np.bool_]:
         """Lanes with events in from…to, ps: those of `starting` and `reaching`. bool[lanes]
 
-        Told for all lanes at once, as there may be thousands of a few events each. A block of one
-        lane is looked at only where its time is near.
+        For all lanes at once, as there may be thousands of a few events each. A block of one lane
+        is read only where its time is near.
         """
         result = np.zeros(self._lanes, np.bool_)
         lane, start = self.events.lane, self.events.start
-        for block in np.flatnonzero(
-            (self._reach >= from_) & (self._several | (start[::_BLOCK] < to))
-        ).tolist():
+        near = (self._reach >= from_) & (self._several | (start[::_BLOCK] < to))
+        for block in np.flatnonzero(near).tolist():
             if result[lane[block * _BLOCK]] and not self._several[block]:
                 continue
             rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
@@ -120,29 +113,27 @@ class Part:
     def reaching(self, lane: int, time: int) -> Int64s:
         """Events of a lane that start before a time (ps) and end after it, in order.
 
-        Only blocks of events are looked at in which one ends that late, which are few also in front
-        of millions of events.
+        Only blocks with such an event are read, which are few also in front of millions of events.
         """
         low = int(self.bounds[lane])
-        high = low + int(
-            self.events.start[low : int(self.bounds[lane + 1])].searchsorted(np.int64(time))
-        )
+        start = self.events.start[low : int(self.bounds[lane + 1])]
+        high = low + int(start.searchsorted(np.int64(time)))
         if high <= low:
             return np.zeros(0, np.int64)
         first = low // _BLOCK
         blocks = first + np.flatnonzero(self._reach[first : (high - 1) // _BLOCK + 1] > time)
-        parts_ = []
+        ids = []
         for block in blocks.tolist():
             start_row = max(block * _BLOCK, low)
             rows = slice(start_row, min((block + 1) * _BLOCK, high))
-            parts_.append(start_row + np.flatnonzero(ends_of(self.events, rows) > time))
-        if len(parts_) == 1:
-            return parts_[0]
-        return np.concatenate(parts_) if parts_ else np.zeros(0, np.int64)
+            ids.append(start_row + np.flatnonzero(ends_of(self.events, rows) > time))
+        if len(ids) == 1:
+            return ids[0]
+        return np.concatenate(ids) if ids else np.zeros(0, np.int64)
 
 
 def ends_of(events: Events, rows: slice | Int64s) -> Int64s:
-    """Ends of some events, ps; one beyond what int64 holds is its last number."""
+    """Ends of some events, ps, at most the largest int64."""
     start = events.start[rows]
     end = start + events.duration[rows]
     result: Int64s = np.where((end < start) & (events.duration[rows] > 0), _FAR, end)
@@ -150,14 +141,14 @@ def ends_of(events: Events, rows: slice | Int64s) -> Int64s:
 
 
 class Slices:
-    """All slices of a timeline.
+    """Slices of a timeline by event.
 
     Parameters
     ----------
     tracks : Tracks
     levels : callable, optional
-        Gives the level of each event of `tracks.events` and of `tracks.extra`, as drawn; how many
-        events of its lane each lies in when left out.
+        Returns the level of each event of `tracks.events` and of `tracks.extra`, as drawn; its
+        depth when left out.
     """
 
     def __init__(
@@ -169,17 +160,14 @@ class Slices:
         size = max(self.lanes, default=-1) + 1
         both = tracks.events, tracks.extra
         count = max([size, *(int(e.lane[-1]) + 1 for e in both if len(e))])
-        durations = (
-            (lambda i: lambda: levels()[i])
-            if levels is not None
-            else (lambda i: lambda: both[i].depth)
-        )
+        if levels is None:
+            levels = partial(_depths, both)
         self.parts = [
-            Part(e, first, count, durations(i))
-            for i, (e, first) in enumerate(zip(both, (0, len(tracks.events)), strict=True))
+            Part(tracks.events, 0, count, lambda: levels()[0]),
+            Part(tracks.extra, len(tracks.events), count, lambda: levels()[1]),
         ]
         self.kind = np.zeros(count, np.uint8)
-        """By lane id: what kind of lane it is; 0 for one that is not drawn."""
+        """Code of the kind of each lane by id, into `KINDS`."""
         for lane in tracks.lanes:
             self.kind[lane.id] = KINDS.index(lane.kind)
         self._same: OrderedDict[tuple[str, int], Int64s] = OrderedDict()
@@ -187,13 +175,13 @@ class Slices:
     def __len__(self) -> int:
         return sum(len(part.events) for part in self.parts)
 
-    def of(self, event: int) -> tuple[Part, int]:
-        """The part that an event is in, and its index there.
+    def part_and_row(self, event: int) -> tuple[Part, int]:
+        """The part with an event, and the row of the event.
 
         Raises
         ------
         IndexError
-            There is no such event.
+            The event does not exist.
         """
         if not 0 <= event < len(self):
             raise IndexError(f"there is no event {event:,}; there are {len(self):,}")
@@ -220,16 +208,16 @@ class Slices:
 
     def fill(self, code: int) -> int:
         """The fill of a name code: 1…9 a category, 100…107 a tint."""
-        return int(self._fills.of(np.array([code]))[0])
+        return int(self._fills.by_code(np.array([code]))[0])
 
     def name(self, event: int) -> str:
         """The short name, whole."""
-        part, row = self.of(event)
+        part, row = self.part_and_row(event)
         return str(self.tracks.names[part.events.name[row]])
 
     def ref(self, event: int) -> dict[str, Any]:
         """A `SliceRef`."""
-        part, row = self.of(event)
+        part, row = self.part_and_row(event)
         return {
             "event": int(event),
             "lane": int(part.events.lane[row]),
@@ -244,28 +232,25 @@ class Slices:
         return None if event is None else self.ref(event)
 
     def step(self, event: int, to: Direction) -> int | None:
-        """The event beside, above or below another, or the one before or after it that has the same
-        name; None at the end.
+        """The neighbour of an event in a direction; None at the end.
 
-        `previous` and `next` are those on its row as drawn; `child` is the longest of those
-        directly in it; the same name is looked for in time, on all lanes of the same kind.
+        `previous` and `next` are on its row as drawn; `child` is the longest event directly in it;
+        `previous_same` and `next_same` have the same name, on any lane of the same kind.
         """
-        part, row = self.of(event)
+        part, row = self.part_and_row(event)
         if to == "previous":
-            return self._beside(part, row, back=True)
+            return self._neighbour(part, row, back=True)
         if to == "next":
-            return self._beside(part, row, back=False)
+            return self._neighbour(part, row, back=False)
         if to == "parent":
             above = int(part.events.parent[row])
             return part.first + above if above >= 0 else None
         if to == "child":
             below = self.children(part, row)
-            return (
-                part.first + int(below[np.argmax(part.events.duration[below])])
-                if len(below)
-                else None
-            )
-        return self._same_beside(event, back=to == "previous_same")
+            if not len(below):
+                return None
+            return part.first + int(below[np.argmax(part.events.duration[below])])
+        return self._same_neighbour(event, back=to == "previous_same")
 
     def children(self, part: Part, row: int) -> Int64s:
         """Rows of the events directly in another."""
@@ -275,51 +260,59 @@ class Slices:
         behind = row + 1 + int(np.searchsorted(events.start[row + 1 : high], end, side="right"))
         return row + 1 + np.flatnonzero(events.parent[row + 1 : behind] == row)
 
-    def _beside(self, part: Part, row: int, *, back: bool) -> int | None:
-        """The nearest event of the lane on the same level; looked for in ever longer stretches."""
+    def _neighbour(self, part: Part, row: int, *, back: bool) -> int | None:
+        """The nearest event of the lane on the same level, searched in ever longer ranges."""
         lane = int(part.events.lane[row])
         low, high = int(part.bounds[lane]), int(part.bounds[lane + 1])
-        level, row_, length = part.level, row if back else row + 1, 64
-        while low < row_ if back else row_ < high:
-            to = max(row_ - length, low) if back else min(row_ + length, high)
-            levels_near = level[to:row_] if back else level[row_:to]
-            same_level = np.flatnonzero(levels_near == level[row])
+        level, length = part.level, 64
+        if back:
+            stop = row
+            while low < stop:
+                start = max(stop - length, low)
+                same_level = np.flatnonzero(level[start:stop] == level[row])
+                if len(same_level):
+                    return part.first + start + int(same_level[-1])
+                stop, length = start, length * 4
+            return None
+        start = row + 1
+        while start < high:
+            stop = min(start + length, high)
+            same_level = np.flatnonzero(level[start:stop] == level[row])
             if len(same_level):
-                return part.first + (
-                    to + int(same_level[-1]) if back else row_ + int(same_level[0])
-                )
-            row_, length = to, length * 4
+                return part.first + start + int(same_level[0])
+            start, length = stop, length * 4
         return None
 
     def same(self, event: int) -> Int64s:
-        """Ids of the events of the same name on lanes of the same kind, ascending; kept for the
-        last few names.
+        """Ids of the events of the same name on lanes of the same kind, ascending.
 
-        Of a step only those on its own lane: that of a device and that of its host are not two of a
-        kind.
+        Of a step only those on its own lane: steps of a device and of its host differ. The ids of
+        the last few names are cached.
         """
-        part, row = self.of(event)
+        part, row = self.part_and_row(event)
         lane = int(part.events.lane[row])
         kind = int(self.kind[lane])
         is_kind = self.kind == kind
+        key = (self.name(event), kind)
         if KINDS[kind] == "steps":
             is_kind = np.arange(len(self.kind)) == lane
-        key = (self.name(event), kind if KINDS[kind] != "steps" else -1 - lane)
+            key = (self.name(event), -1 - lane)
         cached = self._same.pop(key, None)
         if cached is None:
-            # Different names in full may be shown as one.
+            # Different full names may have one short name.
             codes = np.flatnonzero(self.tracks.names == key[0])
-            parts_ = []
+            ids = []
             for each in self.parts:
-                for start_row, behind in each.stretches(is_kind):
+                for start_row, behind in each.ranges(is_kind):
                     rows = np.flatnonzero(
                         _any_of(each.events.name[start_row:behind], codes, len(self.tracks.names))
                     )
-                    parts_.append((rows + (start_row + each.first)).astype(np.int32))
-            cached = np.concatenate(parts_)
+                    ids.append((rows + (start_row + each.first)).astype(np.int32))
+            cached = np.concatenate(ids)
         self._same[key] = cached
         while len(self._same) > 1 and (
-            len(self._same) > _KEPT_NAMES or sum(map(len, self._same.values())) > _KEPT_IDS
+            len(self._same) > _MOST_CACHED_NAMES
+            or sum(map(len, self._same.values())) > _MOST_CACHED_IDS
         ):
             self._same.popitem(last=False)
         return cached
@@ -335,43 +328,40 @@ class Slices:
     def _column(self, ids: npt.NDArray[Any], column: Callable[[Events], Int64s]) -> Int64s:
         boundary = int(np.searchsorted(ids, ids.dtype.type(self.parts[1].first)))
         first, second = (column(part.events) for part in self.parts)
-        return (
-            np.concatenate([first[ids[:boundary]], second[ids[boundary:] - self.parts[1].first]])
-            if boundary < len(ids)
-            else first[ids]
-        )
+        result: Int64s = first[ids[:boundary]]
+        if boundary < len(ids):
+            derived = ids[boundary:] - self.parts[1].first
+            result = np.concatenate([result, second[derived]])
+        return result
 
-    def _same_beside(self, event: int, *, back: bool) -> int | None:
+    def _same_neighbour(self, event: int, *, back: bool) -> int | None:
         ids = self.same(event)
         index = self.nearest(ids, self.starts(ids), self._start(event), event, back=back)
         return None if index is None else int(ids[index])
 
     def _start(self, event: int) -> int:
-        part, row = self.of(event)
+        part, row = self.part_and_row(event)
         return int(part.events.start[row])
 
     @staticmethod
     def nearest(
         ids: npt.NDArray[Any], starts: Int64s, start: int, event: int, *, back: bool
     ) -> int | None:
-        """Position of the event next to (start, event) in the order of (start, id), which is that
-        of (start, lane, id).
-        """
+        """Position of the event next to (start, event) in the order of (start, id)."""
         beyond = starts < start if back else starts > start
         beyond |= (starts == start) & (ids < event if back else ids > event)
         rows = np.flatnonzero(beyond)
         if not len(rows):
             return None
         # Ids ascend, so of equal starts the first row has the smallest, the last the largest.
-        return int(
-            rows[len(rows) - 1 - np.argmax(starts[rows][::-1])]
-            if back
-            else rows[np.argmin(starts[rows])]
-        )
+        if back:
+            return int(rows[len(rows) - 1 - np.argmax(starts[rows][::-1])])
+        return int(rows[np.argmin(starts[rows])])
 
     def first(self, from_: float, to: float, lanes: list[int]) -> int | None:
-        """The first event that starts in from…to (ns), else the outermost that reaches in, on the
-        first of some lanes that has one.
+        """The first event that starts in from…to (ns), else the outermost that reaches in.
+
+        It is on the first of the lanes with such an event.
         """
         low, high = self.ps(from_), self.ps(to)
         for lane in lanes:
@@ -381,19 +371,21 @@ class Slices:
             first_row, behind = part.starting(lane, low, min(high + 1, _FAR))
             if first_row < behind:
                 return part.first + first_row
-            if len(rows := part.reaching(lane, low)):
+            rows = part.reaching(lane, low)
+            if len(rows):
                 return part.first + int(rows[0])
         return None
+
+
+def _depths(tables: tuple[Events, Events]) -> tuple[Levels, Levels]:
+    return tables[0].depth, tables[1].depth
 
 
 def _any_of(
     names: npt.NDArray[np.int32], codes: npt.NDArray[Any], size: int
 ) -> npt.NDArray[np.bool_]:
-    result: npt.NDArray[np.bool_]
     if len(codes) == 1:
-        result = names == names.dtype.type(codes[0])
-    else:
-        selected = np.zeros(size, np.bool_)
-        selected[codes] = True
-        result = selected[names]
-    return result
+        return np.asarray(names == names.dtype.type(codes[0]))
+    selected = np.zeros(size, np.bool_)
+    selected[codes] = True
+    return np.asarray(selected[names])

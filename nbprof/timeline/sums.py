@@ -1,5 +1,6 @@
-"""Sums by name over the slices of a stretch of time, and what they cover of it; slices at its ends
-count with the part inside.
+"""Sums by name over the slices of a time range, and their coverage of it.
+
+Slices at the ends of the range count with the part inside.
 """
 
 from __future__ import annotations
@@ -21,51 +22,46 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class Rows:
-    """Some events of a part, and how much of each counts; an empty `cut` where all of them count
-    whole.
+    """Events of a part in a time range.
 
-    `rows` ascend. `cut` int64[k] are those of them at the ends of the stretch, with the `inside`
-    and `own` that count, ps.
+    `rows` ascend. `clipped` int64[k] are those across the ends of the range, with their
+    `clipped_duration` and `clipped_self_time` in it, ps; all others count fully.
     """
 
     part: Part
     rows: slice | Int64s
-    cut: Int64s
-    inside: Int64s
-    own: Int64s
+    clipped: Int64s
+    clipped_duration: Int64s
+    clipped_self_time: Int64s
 
     def __len__(self) -> int:
         return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
 
     def chunks(self) -> Iterator[tuple[slice | Int64s, Floats, Floats]]:
-        """Stretches of the rows with the time that counts of each, whole and without the slices
-        inside, ps.
-        """
+        """Chunks of the rows with the duration and the self time of each in the range, ps."""
         events = self.part.events
         for offset in range(0, len(self), _CHUNK):
             if isinstance(self.rows, slice):
                 first = self.rows.start + offset
                 part: slice | Int64s = slice(first, min(first + _CHUNK, self.rows.stop))
-                clipped = np.flatnonzero((self.cut >= first) & (self.cut < first + _CHUNK))
-                index = self.cut[clipped] - first
+                in_chunk = (self.clipped >= first) & (self.clipped < first + _CHUNK)
+                index = self.clipped[in_chunk] - first
             else:
                 part = self.rows[offset : offset + _CHUNK]
-                clipped = np.flatnonzero(np.isin(self.cut, part))
-                index = np.searchsorted(part, self.cut[clipped])
-            total, self_time = (
-                events.duration[part].astype(np.float64),
-                events.self_time[part].astype(np.float64),
-            )
-            total[index], self_time[index] = self.inside[clipped], self.own[clipped]
-            yield part, total, self_time
+                in_chunk = np.isin(self.clipped, part)
+                index = np.searchsorted(part, self.clipped[in_chunk])
+            duration = events.duration[part].astype(np.float64)
+            self_time = events.self_time[part].astype(np.float64)
+            duration[index] = self.clipped_duration[in_chunk]
+            self_time[index] = self.clipped_self_time[in_chunk]
+            yield part, duration, self_time
 
 
 def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
     """The slices of a lane in low…high, ps.
 
-    A slice that only touches the stretch is not in it; one without length is, when it starts
-    inside. The self time of one that is cut is the part inside less the parts inside of the slices
-    directly in it.
+    A slice that only touches the range is not in it; one without length is, if it starts inside.
+    The self time of a clipped one is its part inside less those of the slices directly in it.
     """
     events = part.events
     first, behind = part.starting(lane, low, high)
@@ -105,22 +101,20 @@ def covered(part: Part, lane: int, low: int, high: int) -> Intervals:
 def _take_children(
     part: Part, clipped: Int64s, overlap: Int64s, self_time: Int64s, first: int, behind: int
 ) -> None:
-    """Takes off the self time of slices that are cut (ascending rows) what counts of the slices
-    directly in each.
-    """
+    """Subtracts from the self time of clipped slices (ascending rows) that of their children."""
     parent, before = part.events.parent, int(clipped[0]) - 1
     # Index among these of each row, from the first row on; -1 for other rows, as for all rows
     # before.
     row_of: npt.NDArray[np.int32] = np.full(behind - before, -1, np.int32)
     row_of[clipped - before] = np.arange(len(clipped))
     for offset in range(first, behind, _CHUNK):
-        parent_row = row_of.take(
-            parent[offset : min(offset + _CHUNK, behind)] - np.int32(before), mode="clip"
-        )
+        chunk = parent[offset : min(offset + _CHUNK, behind)]
+        parent_row = row_of.take(chunk - np.int32(before), mode="clip")
         children = np.flatnonzero(parent_row >= 0)
         if len(children):
             np.subtract.at(self_time, parent_row[children], part.events.duration[offset + children])
-    # What was taken as a whole above, but is cut itself, and what began before the stretch.
+    # Children that are clipped themselves were subtracted fully above, those from before the range
+    # not at all.
     parent_row = row_of.take(parent[clipped] - np.int32(before), mode="clip")
     children = np.flatnonzero(parent_row >= 0)
     taken = np.where(clipped[children] >= first, part.events.duration[clipped[children]], 0)
@@ -129,13 +123,14 @@ def _take_children(
 
 @dataclass
 class ByName:
-    """Sums by name code, of the codes that occur; times in ps. `longest` is the duration of the
-    longest, `chunk` where it is.
+    """Sums by name code, of the codes that occur; times in ps.
+
+    `longest` is the duration of the longest event, `chunk` the chunk with it.
     """
 
     code: Int64s
     count: Int64s
-    own: Floats
+    self_time: Floats
     total: Floats
     longest: Int64s
     chunk: Int64s
@@ -162,9 +157,8 @@ class Sums:
         codes = None
         if size > 4 * self.count:
             none = np.zeros(0, np.int64)
-            codes = np.unique(
-                np.concatenate([none, *(rows.part.events.name[rows.rows] for rows in self._sets)])
-            )
+            names = [rows.part.events.name[rows.rows] for rows in self._sets]
+            codes = np.unique(np.concatenate([none, *names]))
             size = len(codes)
         by_name = ByName(
             np.arange(size) if codes is None else codes,
@@ -184,25 +178,25 @@ class Sums:
                 np.maximum.at(by_name.longest, name, events.duration[part])
                 by_name.chunk[by_name.longest > seen] = len(self._chunks)
                 by_name.count += np.bincount(name, minlength=size)
-                by_name.own += np.bincount(name, self_time, size)
+                by_name.self_time += np.bincount(name, self_time, size)
                 by_name.total += np.bincount(name, total, size)
                 self._chunks.append((rows.part, part))
         used = np.flatnonzero(by_name.count)
         return ByName(
             by_name.code[used],
             by_name.count[used],
-            by_name.own[used],
+            by_name.self_time[used],
             by_name.total[used],
             by_name.longest[used],
             by_name.chunk[used],
         )
 
     def longest(self, index: int) -> int:
-        """Id of the longest event of a name, the first of equals; `index` is the name's place in
-        `names`.
-        """
+        """Id of the first longest event of a name; `index` is that of the name in `names`."""
         part, rows = self._chunks[int(self.names.chunk[index])]
         events = part.events
-        rows_ = np.flatnonzero(events.name[rows] == events.name.dtype.type(self.names.code[index]))
-        best = rows_[np.argmax(events.duration[rows][rows_])]
-        return part.first + int(rows.start + best if isinstance(rows, slice) else rows[best])
+        code = events.name.dtype.type(self.names.code[index])
+        named = np.flatnonzero(events.name[rows] == code)
+        best = int(named[np.argmax(events.duration[rows][named])])
+        row = rows.start + best if isinstance(rows, slice) else int(rows[best])
+        return part.first + row

@@ -1,9 +1,8 @@
-"""Tiles: what is drawn of a row in 512 bins of time, found in some microseconds however many events
-the row has.
+"""Tiles: the marks of a row in 512 bins of time, found in microseconds for any number of events.
 
-In the order of time a row is slices that take turns. So of those that start in a bin only the last
-can be as long as the bin: it is a mark of its own. The others become one mark, whose ends are the
-first's start and the last's end. A lone short slice is a mark with its own times, too.
+The slices of a row do not overlap. So of those that start in a bin only the last can be as long as
+the bin: it is a separate mark. The others become one mark, from the start of the first to the end
+of the last. A single short slice is a mark with its own times, too.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from nbprof.timeline.tracks import Counter, Tracks
 MOST_TILES = 4096
 MOST_TEXT = 200
 LABEL_BINS = 8
-"""So many bins wide is what may get a label, and whose name is sent."""
+"""Slices of this many bins may get a label, so their names are sent."""
 
 MARKS = (
     ("start", "f4"),
@@ -45,7 +44,7 @@ _INTEGERS = (int, np.integer)
 
 @dataclass
 class _Units:
-    """Tiles of rows of one table, all of flat lanes or all of others, by unit.
+    """Tiles of rows of one table, all on flat lanes or all on other lanes, by unit.
 
     `first` and `stop` are the positions of the row, `start` ps of the tile.
     """
@@ -59,7 +58,7 @@ class _Units:
     first: Int64s
     stop: Int64s
 
-    def some(self, units: Int64s) -> _Units:
+    def take(self, units: Int64s) -> _Units:
         """Some of the units."""
         columns = (self.lane, self.level, self.tile, self.start, self.first, self.stop)
         return _Units(self.table, self.flat, *(column[units] for column in columns))
@@ -81,8 +80,8 @@ class _Marks:
     busy: npt.NDArray[np.uint8]
 
     @classmethod
-    def own(cls, size: int) -> _Marks:
-        """Marks of slices of their own, to be filled."""
+    def single(cls, size: int) -> _Marks:
+        """Marks of one slice each, to be filled."""
         unit, first, last, event, start, end = np.empty((6, size), np.int64)
         return cls(
             unit,
@@ -99,14 +98,14 @@ class _Marks:
 def tiles(
     index: Index, request: Mapping[str, Any], hits: npt.NDArray[np.integer] | None = None
 ) -> dict[str, Any]:
-    """The answer to a request of tiles.
+    """Marks, names and counters of requested tiles, by row.
 
     Parameters
     ----------
     index : Index
     request : mapping
         `level`: a bin is 2**level ns; `want`: rows of [lane, depth, depth_to, tile, tile_to], each
-        from … to, both included. What a lane has not got is left out.
+        from … to, both included. Levels and tiles beyond those of a lane are ignored.
     hits : integers, optional
         Ids of the events that a search found, ascending.
 
@@ -116,7 +115,7 @@ def tiles(
         `rows`: columns lane, depth, first, count (u4) and tile (f8), one entry for each tile of a
         row that has marks, which are `count` marks from the `first` on. By mark: `start`, `end`
         (f4, ns from the tile's start), `event` (u4, of merged slices the longest), `name`, `fill`,
-        `count`, `busy` (share of the bin, 1…255; 255 for a slice of its own), `hit` (none where
+        `count`, `busy` (share of the bin, 1…255; 255 for a single slice), `hit` (none where
         nothing was found), in the narrowest unsigned types. `names`: text by name code of slices 8
         bins wide or more. `counters`: see `counter_tiles`. A slice of a bin or more that reaches
         into a tile from before it is in both; a shorter one is where it starts.
@@ -124,10 +123,10 @@ def tiles(
     Raises
     ------
     NbprofError
-        The request is no such, or wants more than 4,096 tiles with something in them.
+        The request is invalid, or for more than 4,096 tiles with events.
     """
     bins = Bins(request.get("level"), index.tracks.origin)
-    want = list(_wanted(request.get("want")))
+    want = list(_checked_rows(request.get("want")))
     parts = [(units, _marks(units, bins)) for units in _units(index, bins, want)]
     columns = _Columns(index, bins, hits)
     for units, marks in parts:
@@ -135,7 +134,7 @@ def tiles(
     return {**columns.columns(), "counters": counter_tiles(index.tracks, bins, want, MOST_TILES)}
 
 
-def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
+def _checked_rows(want: object) -> Iterator[tuple[int, int, int, int, int]]:
     if not isinstance(want, (list, tuple)):
         raise NbprofError("A request for tiles needs a list of rows.")
     for row in want:
@@ -153,26 +152,26 @@ def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
 
 
 def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]]) -> list[_Units]:
-    """The wanted tiles in which a row may have something."""
+    """The requested tiles in which a row may have events."""
     blocks: dict[tuple[bool, bool], list[tuple[int, int, int, int, int, int]]] = {}
     count = 0
     for lane, depth, depth_to, tile, tile_to in want:
         table = index.table(lane)
         if table is None:
             continue
-        flat = bool(table.stack.flat[table.place[lane]])
+        flat = bool(table.stack.flat[table.index_of[lane]])
         into = blocks.setdefault((table is index.main, flat), [])
         for level in range(max(depth, 0), min(depth_to, index.rows(lane) - 1) + 1):
             start, stop = table.range(lane, level)
             begin, end = table.extent(start, stop, flat)
-            some = bins.clip(tile, tile_to, begin, end)
-            count += len(some)
+            chosen = bins.clip(tile, tile_to, begin, end)
+            count += len(chosen)
             if count > MOST_TILES:
                 raise NbprofError(
                     f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or"
                     " a coarser level."
                 )
-            into.extend((lane, level, k, bins.start(k), start, stop) for k in some)
+            into.extend((lane, level, k, bins.start(k), start, stop) for k in chosen)
     return [
         _Units(index.main if main else index.extra, flat, *np.array(rows, np.int64).T)
         for (main, flat), rows in blocks.items()
@@ -181,25 +180,26 @@ def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]])
 
 
 def _bisect(units: _Units, first: Int64s, stop: Int64s, edges: Int64s) -> Int64s:
-    """The first position from `first` on, before `stop`, whose event starts at an edge or later;
-    `stop` where there is none.
-    """
+    """The first position in first…stop whose event starts at an edge or later, else `stop`."""
     blocks, start = units.table.blocks, units.table.events.start
     low, high = np.broadcast_arrays(first, stop, edges)[:2]
     last = stop - 1
-    while (open_ := low < high).any():
+    open_ = low < high
+    while open_.any():
         middle = (low + high) >> 1
         # With nothing left to halve, the position may be after the last.
         less = start.take(blocks.event(np.minimum(middle, last), units.flat)) < edges
         less &= open_
         low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
+        open_ = low < high
     return low
 
 
 @dataclass
-class _Known:
-    """Sums and longest events by bin, int64[units, 512], of units with `coarse` rows; `row` is the
-    row here of each unit, or -1.
+class _CoarseBins:
+    """Sums and longest events by bin of units with `coarse` rows, int64[k, 512].
+
+    `row` is the row here of each unit, or -1.
     """
 
     row: Int64s
@@ -207,68 +207,57 @@ class _Known:
     longest: Int64s
 
 
-def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _Known | None]:
-    """int64[units, 513]: the first position of each bin, and the one behind the last; and what is
-    known of the bins.
+def _bounds(units: _Units, bins: Bins) -> tuple[Int64s, _CoarseBins | None]:
+    """int64[units, 513]: the first position of each bin, and the one behind the last.
+
+    With them the sums and longest events of units with coarse rows; None without any.
     """
-    coarse_tables = [
-        units.table.coarse.get(row)
-        for row in zip(units.lane.tolist(), units.level.tolist(), strict=True)
-    ]
     usable, read = [], []
-    for u, coarse in enumerate(coarse_tables):
+    rows = zip(units.lane.tolist(), units.level.tolist(), strict=True)
+    for u, lane_level in enumerate(rows):
+        coarse = units.table.coarse.get(lane_level)
         if coarse is not None and coarse.level <= bins.level:
             usable.append(u)
             tile = int(units.tile[u])
             read.append(coarse.tile(units.table.blocks, units.flat, bins.level, tile))
     if not usable:
         return _positions(units, bins), None
-    result = np.empty((len(coarse_tables), TILE + 1), np.int64)
-    row = np.full(len(coarse_tables), -1)
+    result = np.empty((len(units.lane), TILE + 1), np.int64)
+    row = np.full(len(units.lane), -1)
     row[usable] = np.arange(len(usable))
     result[usable] = [bounds for bounds, _, _ in read]
-    if len(unread := np.flatnonzero(row < 0)):
-        result[unread] = _positions(units.some(unread), bins)
-    return result, _Known(
-        row, np.array([sums for _, sums, _ in read]), np.array([longest for _, _, longest in read])
-    )
+    unread = np.flatnonzero(row < 0)
+    if len(unread):
+        result[unread] = _positions(units.take(unread), bins)
+    sums = np.array([sums for _, sums, _ in read])
+    longest = np.array([longest for _, _, longest in read])
+    return result, _CoarseBins(row, sums, longest)
 
 
 def _positions(units: _Units, bins: Bins) -> Int64s:
-    """int64[units, 513]: the first position of each bin, and the one behind the last, as the
-    events' starts have them.
-    """
+    """int64[units, 513]: bounds of the bins as in `_bounds`, from the starts of the events."""
     edges, beyond = bins.edges(units.start)
     ends = _bisect(units, units.first[:, None], units.stop[:, None], edges[:, [0, TILE]])
     if beyond is not None:
         ends = np.where(beyond[:, [0, TILE]], units.stop[:, None], ends)
-    start, order, sample = (
-        units.table.events.start,
-        units.table.stack.order,
-        units.table.blocks.sample,
-    )
-    step = units.table.blocks.step
+    start, order = units.table.events.start, units.table.stack.order
+    sample, step = units.table.blocks.sample, units.table.blocks.step
     result = np.empty(edges.shape, np.int64)
     many = []
     for u, (index, stop) in enumerate(ends.tolist()):
         if index == stop:
             result[u] = index
         elif units.flat or stop - index <= _GATHERED:
-            result[u] = index + np.searchsorted(
-                start[index:stop] if units.flat else start[order[index:stop]], edges[u]
-            )
+            starts = start[index:stop] if units.flat else start[order[index:stop]]
+            result[u] = index + np.searchsorted(starts, edges[u])
         else:
             many.append(u)
     if many:
         index, stop = ends[many].T[:, :, None]
-        # Between two of the positions whose start is at hand.
-        first = -(-index // step)
-        k = np.stack(
-            [
-                np.searchsorted(sample[i:j], edges[u])
-                for u, i, j in zip(many, first[:, 0], -(-stop[:, 0] // step), strict=True)
-            ]
-        )
+        # Between two of the positions with a sample.
+        first, last = -(-index // step), -(-stop // step)
+        samples = zip(many, first[:, 0], last[:, 0], strict=True)
+        k = np.stack([np.searchsorted(sample[i:j], edges[u]) for u, i, j in samples])
         result[many] = _bisect(
             units,
             np.where(k > 0, (first + k - 1) * step + 1, index),
@@ -279,20 +268,11 @@ def _positions(units: _Units, bins: Bins) -> Int64s:
 
 
 def _marks(units: _Units, bins: Bins) -> _Marks:
-    blocks, start, duration = (
-        units.table.blocks,
-        units.table.events.start,
-        units.table.events.duration,
-    )
-    flat = units.flat
-    bounds, coarse_bins = _bounds(units, bins)
-    # Events that reach in from before.
-    before = np.flatnonzero(bounds[:, 0] > units.first)
-    earlier = blocks.event(bounds[before, 0] - 1, flat)
-    reaches = (duration[earlier] >= bins.least) & (
-        start[earlier] + duration[earlier] > units.start[before]
-    )
-    before, earlier = before[reaches], earlier[reaches]
+    """The marks of tiles: by unit, first an event that reaches in, then by bin."""
+    table, flat = units.table, units.flat
+    blocks, start, duration = table.blocks, table.events.start, table.events.duration
+    bounds, coarse = _bounds(units, bins)
+    before, earlier = _reaching(units, bins, bounds)
     # Events that start in each bin: short ones first, then perhaps a long one.
     size = np.diff(bounds, axis=1).ravel()
     bin_ = np.flatnonzero(size)
@@ -304,22 +284,19 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     long = duration.take(last) >= bins.least
     stop -= long
     short = stop > first
-    # Positions of marks: by unit, those that reach in, then by bin.
+    # Positions of the marks of each bin.
     reaching = np.zeros(len(units.lane), np.int64)
     reaching[before] = 1
-    some = short.astype(np.int64) + long
-    until = np.cumsum(some)
-    mark_position = until - some + np.cumsum(reaching).take(unit)
+    marks_of_bin = short.astype(np.int64) + long
+    until = np.cumsum(marks_of_bin)
+    position = until - marks_of_bin + np.cumsum(reaching).take(unit)
     of_short, of_long = np.flatnonzero(short), np.flatnonzero(long)
     first, stop = first.take(of_short), stop.take(of_short)
-    at_short, at_long = mark_position.take(of_short), (mark_position + short).take(of_long)
+    at_short, at_long = position.take(of_short), (position + short).take(of_long)
     at_before = np.append(0, until).take(np.searchsorted(unit, before)) + np.arange(len(before))
-    marks = _Marks.own(len(at_short) + len(at_long) + len(before))
-    marks.unit[at_before], marks.unit[at_short], marks.unit[at_long] = (
-        before,
-        unit.take(of_short),
-        unit.take(of_long),
-    )
+    marks = _Marks.single(len(at_short) + len(at_long) + len(before))
+    marks.unit[at_before] = before
+    marks.unit[at_short], marks.unit[at_long] = unit.take(of_short), unit.take(of_long)
     marks.first[at_before], marks.first[at_long] = earlier, last.take(of_long)
     marks.first[at_short] = blocks.event(first, flat)
     marks.last[:] = marks.first
@@ -328,25 +305,12 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     to, first, stop = at_short.take(several), first.take(several), stop.take(several)
     marks.count[to] = stop - first
     marks.last[to] = blocks.event(stop - 1, flat)
-    if coarse_bins is None:
-        longest, sums = blocks.longest(first, stop - 1, flat), blocks.sums(first, stop, flat)
-    else:
-        longest, sums = np.empty((2, len(to)), np.int64)
-        short_bins = of_short.take(several)
-        row = coarse_bins.row.take(unit.take(short_bins))
-        # The columns of a bin cover all that starts in it, also a long event.
-        read = (row >= 0) & ~long.take(short_bins)
-        here, rest = np.flatnonzero(read), np.flatnonzero(~read)
-        mark_position = row.take(here) * TILE + bin_.take(short_bins.take(here)) % TILE
-        longest[here], sums[here] = (
-            coarse_bins.longest.ravel().take(mark_position),
-            coarse_bins.sums.ravel().take(mark_position),
-        )
-        first, stop = first.take(rest), stop.take(rest)
-        longest[rest], sums[rest] = (
-            blocks.longest(first, stop - 1, flat),
-            blocks.sums(first, stop, flat),
-        )
+    # The columns of a coarse bin cover all events that start in it, also a long one.
+    merged = of_short.take(several)
+    row = np.full(len(to), -1)
+    if coarse is not None:
+        row = np.where(long.take(merged), -1, coarse.row.take(unit.take(merged)))
+    longest, sums = _merged(units, _Merged(first, stop, row, bin_.take(merged) % TILE), coarse)
     marks.event[to] = blocks.event(longest, flat)
     marks.busy[to] = np.clip(np.rint(sums * (255 / bins.width)), 1, 255)
     start.take(marks.first, out=marks.start)
@@ -354,8 +318,46 @@ def _marks(units: _Units, bins: Bins) -> _Marks:
     return marks
 
 
+def _reaching(units: _Units, bins: Bins, bounds: Int64s) -> tuple[Int64s, npt.NDArray[np.integer]]:
+    """Units into which a long event from before reaches, and that event."""
+    start, duration = units.table.events.start, units.table.events.duration
+    before = np.flatnonzero(bounds[:, 0] > units.first)
+    earlier = units.table.blocks.event(bounds[before, 0] - 1, units.flat)
+    reaches = (duration[earlier] >= bins.least) & (
+        start[earlier] + duration[earlier] > units.start[before]
+    )
+    return before[reaches], earlier[reaches]
+
+
+@dataclass
+class _Merged:
+    """Positions of the events of merged marks, and the row and bin of each in `_CoarseBins`."""
+
+    first: Int64s
+    stop: Int64s
+    row: Int64s
+    bin: Int64s
+
+
+def _merged(units: _Units, merged: _Merged, coarse: _CoarseBins | None) -> tuple[Int64s, Int64s]:
+    """Position of the longest event, and the sum of durations, of merged marks."""
+    blocks, flat = units.table.blocks, units.flat
+    if coarse is None:
+        longest = blocks.longest(merged.first, merged.stop - 1, flat)
+        return longest, blocks.sums(merged.first, merged.stop, flat)
+    longest, sums = np.empty((2, len(merged.first)), np.int64)
+    read, rest = np.flatnonzero(merged.row >= 0), np.flatnonzero(merged.row < 0)
+    position = merged.row.take(read) * TILE + merged.bin.take(read)
+    longest[read] = coarse.longest.ravel().take(position)
+    sums[read] = coarse.sums.ravel().take(position)
+    first, stop = merged.first.take(rest), merged.stop.take(rest)
+    longest[rest] = blocks.longest(first, stop - 1, flat)
+    sums[rest] = blocks.sums(first, stop, flat)
+    return longest, sums
+
+
 class _Columns:
-    """The columns of an answer, put together of parts."""
+    """The columns of an answer, joined from parts."""
 
     def __init__(self, index: Index, bins: Bins, hits: npt.NDArray[np.integer] | None) -> None:
         self._index, self._bins = index, bins
@@ -366,18 +368,13 @@ class _Columns:
         self._size = 0
 
     def add(self, units: _Units, marks: _Marks) -> None:
-        """Adds the marks of some tiles."""
+        """Adds the marks of tiles."""
         counts = np.bincount(marks.unit, minlength=len(units.lane))
         used = np.flatnonzero(counts)
         firsts = np.cumsum(counts) - counts
+        first = firsts[used] + self._size
         self._rows.append(
-            [
-                units.lane[used],
-                units.level[used],
-                units.tile[used],
-                firsts[used] + self._size,
-                counts[used],
-            ]
+            [units.lane[used], units.level[used], units.tile[used], first, counts[used]]
         )
         self._size += len(marks.unit)
         origin = units.start.take(marks.unit)
@@ -388,7 +385,7 @@ class _Columns:
         event = marks.event + units.table.base
         hit = self._hit(units, marks, used, firsts, counts)
         self._marks.append(
-            [start, end, event, name, self._index.fills.of(name), marks.count, marks.busy, hit]
+            [start, end, event, name, self._index.fills.by_code(name), marks.count, marks.busy, hit]
         )
 
     def _hit(
@@ -398,19 +395,15 @@ class _Columns:
             return np.zeros(0, np.uint8)
         result = np.zeros(len(marks.unit), np.uint8)
         for u in used.tolist():
-            matches = self._hits.of(units.table, int(units.lane[u]), int(units.level[u]))
+            matches = self._hits.in_row(units.table, int(units.lane[u]), int(units.level[u]))
             if len(matches):
                 part = slice(int(firsts[u]), int(firsts[u] + counts[u]))
                 # Ids of a row ascend with time. The type is that of the hits, which would be copied
                 # otherwise.
-                low = np.searchsorted(
-                    matches, (marks.first[part] + units.table.base).astype(matches.dtype)
-                )
-                high = np.searchsorted(
-                    matches,
-                    (marks.last[part] + units.table.base).astype(matches.dtype),
-                    side="right",
-                )
+                first_ids = (marks.first[part] + units.table.base).astype(matches.dtype)
+                last_ids = (marks.last[part] + units.table.base).astype(matches.dtype)
+                low = np.searchsorted(matches, first_ids)
+                high = np.searchsorted(matches, last_ids, side="right")
                 result[part] = high > low
         return result
 
@@ -430,7 +423,7 @@ class _Columns:
             str(code): one_line(str(texts[code])[: 2 * MOST_TEXT])[:MOST_TEXT]
             for code in sorted(self._texts)
         }
-        # A page holds what it has got for long, so these are as narrow as can be.
+        # A page keeps tiles for long, so these are as narrow as possible.
         narrow = {column: smallest(marks[column]) for column in ("name", "count")}
         return {"rows": rows, **marks, **narrow, "names": names}
 
@@ -438,14 +431,12 @@ class _Columns:
 def _joined(
     parts: list[list[npt.NDArray[Any]]], *columns: tuple[str, str]
 ) -> dict[str, npt.NDArray[Any]]:
-    return {
-        name: (
-            np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
-            if parts
-            else np.zeros(0, kind)
-        )
-        for i, (name, kind) in enumerate(columns)
-    }
+    if not parts:
+        return {name: np.zeros(0, kind) for name, kind in columns}
+    result = {}
+    for (name, kind), arrays in zip(columns, zip(*parts, strict=True), strict=True):
+        result[name] = np.concatenate(arrays, dtype=kind, casting="unsafe")
+    return result
 
 
 COLUMNS = (
@@ -462,18 +453,17 @@ COLUMNS = (
 def counter_tiles(
     tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], limit: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns over the bins of the wanted tiles, in the order of time: lane, tile, t (where the bin
-    starts, ns from the tile's start), low, high and last value, and its mean: NaN where the counter
-    is no share of time.
+    """Columns over the bins of the requested tiles, in the order of time.
 
-    A value holds until the next sample. So the one that a bin starts with counts in it, too, and a
-    bin without a sample has but that one. The first bin is that of the first sample, the last that
-    of the end of the profile.
+    They are lane, tile, t (start of the bin, ns from the tile's start), low, high and last value,
+    and the mean: NaN unless the counter is a share of time. A value holds until the next sample, so
+    a bin also has the value with which it starts. The first bin is that of the first sample, the
+    last that of the end of the profile.
 
     Raises
     ------
     NbprofError
-        More than `limit` tiles are wanted.
+        More than `limit` tiles are requested.
     """
     by_id = {counter.id: counter for counter in tracks.counters}
     parts: list[list[npt.NDArray[Any]]] = []
@@ -483,23 +473,16 @@ def counter_tiles(
         if counter is None or not len(counter.time):
             continue
         first, end = int(counter.time[0]), max(int(counter.time[-1]), tracks.end)
-        some = bins.clip(tile, tile_to, first, end)
-        count += len(some)
+        chosen = bins.clip(tile, tile_to, first, end)
+        count += len(chosen)
         if count > limit:
             raise NbprofError(
                 f"More than {limit:,} counter tiles were requested at once; request fewer rows or a"
                 " coarser level."
             )
-        if len(some):
-            parts.append(_tiles(counter, bins, np.array(some), end))
-    return {
-        name: (
-            np.concatenate([part[i] for part in parts], dtype=kind, casting="unsafe")
-            if parts
-            else np.zeros(0, kind)
-        )
-        for i, (name, kind) in enumerate(COLUMNS)
-    }
+        if len(chosen):
+            parts.append(_tiles(counter, bins, np.array(chosen), end))
+    return _joined(parts, *COLUMNS)
 
 
 def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDArray[Any]]:
@@ -519,28 +502,22 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
     high = np.where(held, counter.value[first - 1], -np.inf)
     filled = np.flatnonzero(stop > first)
     if len(filled):
-        # Bins with samples lie side by side: each ends where the next one starts.
-        values, index = (
-            counter.value[first[filled[0]] : stop[filled[-1]]],
-            first[filled] - first[filled[0]],
-        )
+        # Bins with samples are contiguous: each ends where the next one starts.
+        values = counter.value[first[filled[0]] : stop[filled[-1]]]
+        index = first[filled] - first[filled[0]]
         # A sample at a bin's very start leaves nothing of the value before.
         anew = counter.time[first[filled]] <= begin[filled]
         low[filled] = np.fmin(np.where(anew, np.inf, low[filled]), np.fmin.reduceat(values, index))
-        high[filled] = np.fmax(
-            np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, index)
-        )
+        before = np.where(anew, -np.inf, high[filled])
+        high[filled] = np.fmax(before, np.fmax.reduceat(values, index))
     size = visible.sum(axis=1)
     times = since(begin, np.repeat(start, size))
     mean = np.full(len(first), np.nan)
     if counter.unit == "percent":
         span = edges[:, 1:][visible] - begin
         # Bins of less than a picosecond have the value that holds there.
-        mean = np.where(
-            span > 0,
-            (counter.until(begin + span) - counter.until(begin)) / np.maximum(span, 1),
-            high,
-        )
+        sums = counter.until(begin + span) - counter.until(begin)
+        mean = np.where(span > 0, sums / np.maximum(span, 1), high)
     return [
         np.full(len(first), counter.id),
         np.repeat(tile, size),

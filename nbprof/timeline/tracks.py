@@ -1,6 +1,4 @@
-"""The lanes of a profile as they are drawn: those that were recorded, those derived from them, and
-counters.
-"""
+"""The lanes of a profile as they are drawn: recorded ones, derived ones, and counters."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from nbprof.frameworks.register import PYTORCH
 from nbprof.timeline import counting, derived_gpu, derived_torch
 from nbprof.timeline import lanes as drawn
 from nbprof.timeline.counting import Counter as Counter
-from nbprof.timeline.derived import Made, steps_of_hosts
+from nbprof.timeline.derived import DerivedLines, steps_of_hosts
 from nbprof.timeline.lanes import Kind as Kind
 from nbprof.timeline.lanes import Lane as Lane
 from nbprof.timeline.lanes import section as section
@@ -30,7 +28,7 @@ _CHUNK = 1 << 18
 
 @dataclass
 class Tracks:
-    """Lanes in drawing order, and their events.
+    """The lanes of a profile, and their events.
 
     Attributes
     ----------
@@ -39,7 +37,7 @@ class Tracks:
     events : Events
         Those of the trace; an event's id is its index.
     extra : Events
-        Derived here; ids go on behind those of `events`. Sorted by (lane, start, -duration); the
+        Derived events, whose ids follow those of `events`, sorted by (lane, start, -duration); the
         lanes are ids.
     names, full : object[names]
         Short and full name by name code, first those of the trace.
@@ -47,10 +45,10 @@ class Tracks:
         1 + index of the step-time category, 0 for none.
     counters : list of Counter
     origin, end : int
-        ps; where the drawn time starts (0, or the first event where that lies before), and the end
-        of the last event.
+        ps; the start of the drawn time (0, or the first event before it), and the end of the last
+        event.
     notes : list of str
-        What was derived, left out or looks wrong.
+        Sentences about derived, omitted or suspicious events.
     """
 
     lanes: list[Lane]
@@ -101,7 +99,7 @@ def tracks(run: Drawable) -> Tracks:
 
 
 def _name_cells(texts: npt.NDArray[np.object_], cells: Mapping[str, int]) -> None:
-    """Calls of Python that is in a cell are named by it."""
+    """Names calls of Python code in a cell by the cell."""
     for code, text in enumerate(texts.tolist()):
         if "ipykernel_" in text or (cells and text.startswith("$")):
             texts[code] = readable(text, cells)
@@ -112,10 +110,8 @@ def extent(events: Events) -> tuple[int, int]:
     if not len(events):
         return 0, 0
     parts = range(0, len(events), _CHUNK)
-    end = max(
-        int((events.start[part : part + _CHUNK] + events.duration[part : part + _CHUNK]).max())
-        for part in parts
-    )
+    chunks = (slice(part, part + _CHUNK) for part in parts)
+    end = max(int((events.start[rows] + events.duration[rows]).max()) for rows in chunks)
     return min(int(events.start.min()), 0), end
 
 
@@ -126,16 +122,15 @@ def in_sections(recorded: list[Lane], derived: list[Lane], counters: list[Lane])
     }
     for lane in [*derived, *recorded, *counters]:
         sections[lane.process].append(lane)
-    return [
-        lane
-        for part in sections.values()
-        for lane in sorted(part, key=lambda lane: lane.kind != "steps")
-    ]
+    result: list[Lane] = []
+    for part in sections.values():
+        result += sorted(part, key=lambda lane: lane.kind != "steps")
+    return result
 
 
 def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
     """Lanes and events derived from the recorded ones, in types that the cache stores."""
-    derived, hosts = Made(), len(run.hosts)
+    derived, hosts = DerivedLines(), len(run.hosts)
     marked: set[str] = set()
     if run.activity.framework is PYTORCH:
         derived_torch.add(run, derived, hosts)
@@ -173,8 +168,9 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
 
 
 def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
-    """Recorders call a device's step by its number alone: name codes of those, and the names that
-    the table of steps has for them.
+    """Name codes of a device's steps, and their names in the table of steps.
+
+    Recorders name them by number alone.
     """
     trace, names = run.trace, drawn.step_names(run)
     on_steps = (trace.lanes["kind"] == "steps").to_numpy(np.bool_)
@@ -183,14 +179,14 @@ def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     markers = run.activity.markers.frame()
     markers = markers[on_steps[trace.events.lane[markers["event"].to_numpy(np.int64)]]]
     event = markers["event"].to_numpy(np.int64)
-    names_by_lane: dict[int, set[str]] = {}
+    names_by_code: dict[int, set[str]] = {}
     for code, host, group in zip(
         trace.events.name[event].tolist(),
         markers["host"].tolist(),
         markers["group"].tolist(),
         strict=True,
     ):
-        names_by_lane.setdefault(code, set()).add(names.get((host, group), str(group)))
+        names_by_code.setdefault(code, set()).add(names.get((host, group), str(group)))
     # A name that other events have too, or that means several steps, stays.
     size = len(trace.names)
     alone = np.bincount(trace.events.name, minlength=size) == np.bincount(
@@ -198,7 +194,7 @@ def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     )
     pairs = [
         (code, next(iter(texts)))
-        for code, texts in names_by_lane.items()
+        for code, texts in names_by_code.items()
         if len(texts) == 1 and alone[code]
     ]
     return np.array([code for code, _ in pairs], np.int64), [text for _, text in pairs]

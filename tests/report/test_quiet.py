@@ -50,7 +50,7 @@ def test_what_is_made_for_tiles_before_it_is_needed(written, monkeypatch):
     monkeypatch.setattr(serve, "MANY", 0)
     monkeypatch.setattr(serve, "_prepare", lambda *_: noisy())
     timeline = serve.Timeline(SimpleNamespace())
-    timeline._made |= {"tracks": SimpleNamespace(events=[]), "index": None}
+    timeline._values |= {"tracks": SimpleNamespace(events=[]), "index": None}
     timeline.prepare()
     (thread,) = begun
     thread.run()

@@ -89,7 +89,7 @@ def compared(run, kept, step=1):
     calls = dict(zip(found.work.tolist(), found.call.tolist(), strict=True))
     seen = 0
     for place, event in list(enumerate(kept.tolist()))[::step]:
-        said = links.of(event)
+        said = links.arrows(event)
         if len(said) < MOST:
             assert mine[event] == {arrow for arrow in said if arrow[1] in mine and arrow[2] in mine}
         launch = links.launch(event)

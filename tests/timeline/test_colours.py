@@ -26,8 +26,8 @@ def test_a_category_goes_before_the_name() -> None:
     )
     fills = Fills(names, np.array([0, 0, 7, 0, 0, 0, 0], np.uint8))
     codes = np.array([2, 1, 0, 0, 3, 4, 5, 6])
-    found = fills.of(codes)
-    assert found.tolist() == fills.of(codes).tolist()
+    found = fills.by_code(codes)
+    assert found.tolist() == fills.by_code(codes).tolist()
     assert found[0] == 7
     assert found[1] == found[2] == found[3] == 100 + tint_of("fusion")
     # A page knows of a long name, and of one with line breaks, what a report has of it.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from nbprof import load
 from nbprof.profiles.profile import Profile
-from nbprof.timeline.details import MOST_ARGS, MOST_VALUE, Details, shown
+from nbprof.timeline.details import MOST_ARGS, MOST_VALUE, Details, value_text
 from nbprof.timeline.links import Links
 from nbprof.timeline.slices import KINDS, Slices
 from nbprof.timeline.tracks import tracks
@@ -84,7 +84,7 @@ def test_what_was_recorded_with_a_slice_is_told_with_its_unit(tmp_path: Path) ->
     ],
 )
 def test_values_are_texts(key: str, value: object, text: str) -> None:
-    assert shown(key, value) == text
+    assert value_text(key, value) == text
 
 
 def test_long_names_are_told_whole_and_long_values_cut(tmp_path: Path) -> None:

@@ -389,7 +389,7 @@ def test_what_lies_inside_does_so_in_whole_nanoseconds_too(spans, origin):
         start.append(origin + low)
         duration.append(high - low)
     start, duration = np.array(start), np.array(duration)
-    took = module.seen(start, duration)
+    took = module.nested_durations(start, duration)
     assert ((took - duration >= 0) & (took - duration < 1000)).all()
     whole = (duration % 1000 == 0) & (start % 1000 == 0)
     assert (took[whole] == duration[whole]).all()
@@ -428,7 +428,7 @@ def test_late_times_keep_their_nanosecond(time):
 
 
 def test_an_event_at_the_end_of_time_has_an_end():
-    took = module.seen(np.array([np.iinfo(np.int64).max - 10]), np.array([100]))
+    took = module.nested_durations(np.array([np.iinfo(np.int64).max - 10]), np.array([100]))
     assert 0 <= took[0] <= 1000
 
 
@@ -499,7 +499,7 @@ def test_arrows_of_two_ranks_are_not_taken_for_one(tmp_path):
     p = load(sorted(tmp_path.glob("*.json")))
     names, events, links = p.run.trace.names, p.run.trace.events, p.run.timeline.links
     for event in range(len(events)):
-        said = [str(names[events.name[e]])[-1] for _, a, b in links.of(event) for e in (a, b)]
+        said = [str(names[events.name[e]])[-1] for _, a, b in links.arrows(event) for e in (a, b)]
         assert said == [said[0]] * 2
     found = [e for e in strict(p.trace.export(tmp_path / "out.json")) if e["ph"] in "sf"]
     assert sorted(Counter(e["id"] for e in found).values()) == [2, 2]
@@ -539,7 +539,7 @@ def test_arrows_come_back_as_what_they_were(tmp_path, made):
 
     def told(run):
         links, names, events = run.timeline.links, run.trace.names, run.trace.events
-        said = {(kind, a, b) for event in range(len(events)) for kind, a, b in links.of(event)}
+        said = {(kind, a, b) for event in range(len(events)) for kind, a, b in links.arrows(event)}
         first = int(events.start.min())
         place = [
             (str(names[events.name[e]]), int(events.start[e]) - first) for e in range(len(events))

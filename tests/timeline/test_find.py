@@ -138,7 +138,7 @@ def test_the_last_few_searches_are_kept() -> None:
     found, _, _ = finder(SPANS_OF_ARGS)
     first = found.hits("a")
     assert found.hits(" a ") is first
-    for i in range(find._KEPT):
+    for i in range(find._MOST_CACHED):
         found.hits(f"other {i}")
     assert found.hits("a") is not first
 
@@ -201,14 +201,14 @@ def test_what_people_search_for_is_not(expression: str) -> None:
 def test_texts_that_are_not_searched_whole_are_told() -> None:
     pattern = Pattern("/a.*b.*c/")
     assert pattern.matches(["abc", "x" * 5000 + "abc"]).tolist() == [True, False]
-    assert pattern.where == "Of 1 long text only the first 1,200 characters were searched."
+    assert pattern.note == "Of 1 long text only the first 1,200 characters were searched."
 
 
 def test_texts_that_are_not_reached_in_time_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "SECONDS", -1.0)
     pattern = Pattern("/a/")
     assert pattern.matches(["a", "a"]).tolist() == [False, False]
-    assert "2 texts were not searched" in pattern.where
+    assert "2 texts were not searched" in pattern.note
 
 
 def test_a_name_of_twenty_thousand_characters_is_searched_to_its_end() -> None:

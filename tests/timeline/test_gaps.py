@@ -52,7 +52,7 @@ def test_gaps_are_the_moments_between_the_work_of_a_device(spans: list[Span]) ->
                 children = sum(inside[k] for k in range(len(order)) if parent[k] == i)
                 own[NAMES[span.name]] = own.get(NAMES[span.name], 0) + max(inside[i] - children, 0)
         most = max(own.values(), default=0)
-        assert gap.own == most
+        assert gap.self_time == most
         if most:
             assert own[gap.name] == most
             assert gap.event is not None
@@ -80,7 +80,7 @@ def test_in_a_range_its_ends_bound_the_gaps(spans: list[Span], low: int, length:
 def test_a_time_is_in_its_gap_or_next_to_it(spans: list[Span], time: int) -> None:
     slices, order = timeline(spans)
     expected = _idle(order, {0, 1})
-    found = gaps.at(slices, slices.ns(time))
+    found = gaps.nearest(slices, slices.ns(time))
     if not expected:
         assert found is None
         return
@@ -88,7 +88,7 @@ def test_a_time_is_in_its_gap_or_next_to_it(spans: list[Span], time: int) -> Non
     away = min(max(a - time, time - b, 0) for a, b in expected)
     assert max(found.start - time, time - found.end, 0) == away
     assert (found.start, found.end) in expected
-    longest = gaps.at(slices, None)
+    longest = gaps.nearest(slices, None)
     assert longest is not None
     assert longest.end - longest.start == max(b - a for a, b in expected)
 
@@ -117,10 +117,10 @@ def test_each_device_has_gaps_of_its_own_and_asks_its_own_host() -> None:
     assert answer["duration_ns"].tolist() == [0.045, 0.020]
     assert answer["event"].tolist() == [5, 4]
     assert answer["total"] == 2
-    only = gaps.at(slices, None, device="GPU 0")
+    only = gaps.nearest(slices, None, device="GPU 0")
     assert only is not None
     assert only.process == "GPU 0"
-    assert gaps.at(slices, None, host="h3") is None
+    assert gaps.nearest(slices, None, host="h3") is None
 
 
 @settings(max_examples=examples(100))
@@ -148,7 +148,7 @@ def test_the_frame_has_its_declared_columns_and_no_gap_overlaps_a_kernel(made: M
 def test_a_profile_without_a_device_has_no_gaps() -> None:
     slices, _ = timeline([Span(2, 0, 0, 5), Span(2, 0, 50, 5)])
     assert gaps.gaps(slices) == ([], 0)
-    assert gaps.at(slices, 10.0) is None
+    assert gaps.nearest(slices, 10.0) is None
     assert gaps.answer(slices, None, None, 5)["total"] == 0
 
 

@@ -70,7 +70,7 @@ def test_launch_and_kernel_both_ways(tmp_path):
     call, kernel = named(run, "cuLaunchKernel", 1), named(run, "kernel1")
     assert found.launch(kernel) == (call, 2 * MS)
     assert found.launch(call) is None
-    assert found.of(kernel) == found.of(call) == [("launch", call, kernel)]
+    assert found.arrows(kernel) == found.arrows(call) == [("launch", call, kernel)]
     assert found.op(kernel) == found.op(call) == "a/MatMul"
     assert found.step(kernel) == found.step(call) == "train 5"
     assert found.stack(kernel) == []
@@ -81,7 +81,7 @@ def test_a_launch_of_many_kernels_says_how_many_more(tmp_path):
     run = opened(tmp_path, gpu(kernels=70))
     found = links(run)
     call = named(run, "cuLaunchKernel")
-    arrows = found.of(call)
+    arrows = found.arrows(call)
     assert len(arrows) == MOST == 50
     assert [b for _, _, b in arrows] == [named(run, "kernel0", k) for k in range(50)]
     assert "20 more" in found.left_out(call)
@@ -92,7 +92,7 @@ def test_who_made_what_is_taken(tmp_path):
     run = opened(tmp_path, training_run(steps=3))
     found = links(run)
     made, taken = named(run, "FunctionRun", 1), named(run, "dense/MatMul:MatMul", 1)
-    assert found.of(made) == found.of(taken) == [("producer", made, taken)]
+    assert found.arrows(made) == found.arrows(taken) == [("producer", made, taken)]
     assert found.op(taken) == "dense/MatMul"
     assert found.step(made) == run.steps["name"].iloc[1]
 
@@ -106,8 +106,8 @@ def test_ids_of_another_kind_are_no_link(tmp_path):
     )
     host.line("b", [host.event("takes", 4 * MS, MS, _ct=2, _c=9)], line_id=2)
     run = opened(tmp_path, xspace(host))
-    assert said(run, links(run).of(named(run, "takes"))) == [("producer", "other", "takes")]
-    assert links(run).of(named(run, "sends")) == []
+    assert said(run, links(run).arrows(named(run, "takes"))) == [("producer", "other", "takes")]
+    assert links(run).arrows(named(run, "sends")) == []
 
 
 def test_lines_of_code_of_an_xspace(tmp_path):
@@ -174,9 +174,9 @@ def test_forward_and_backward(tmp_path, how):
     run = torch_profile(tmp_path, torch(**{how: True})).run
     found = links(run)
     arrow = [("forward", "aten::addmm", "AddmmBackward0")]
-    assert said(run, found.of(named(run, "aten::addmm"))) == arrow
-    assert said(run, found.of(named(run, "AddmmBackward0"))) == arrow
-    assert found.of(named(run, "aten::mm")) == []
+    assert said(run, found.arrows(named(run, "aten::addmm"))) == arrow
+    assert said(run, found.arrows(named(run, "AddmmBackward0"))) == arrow
+    assert found.arrows(named(run, "aten::mm")) == []
 
 
 def test_a_kernel_of_pytorch(tmp_path):
@@ -222,11 +222,11 @@ def test_arrows_of_a_plain_trace(tmp_path):
     run = torch_profile(tmp_path, file).run
     found = links(run)
     assert (
-        said(run, found.of(named(run, "a")))
-        == said(run, found.of(named(run, "b")))
+        said(run, found.arrows(named(run, "a")))
+        == said(run, found.arrows(named(run, "b")))
         == [("flow", "a", "b")]
     )
-    assert said(run, found.of(named(run, "b2"))) == [("flow", "a2", "b2")]
+    assert said(run, found.arrows(named(run, "b2"))) == [("flow", "a2", "b2")]
 
 
 def test_what_was_derived_has_a_step_and_no_links(tmp_path):
@@ -235,12 +235,12 @@ def test_what_was_derived_has_a_step_and_no_links(tmp_path):
     found = Links(run, made)
     first = len(made.events)
     for event in range(first, first + len(made.extra)):
-        assert found.of(event) == []
+        assert found.arrows(event) == []
         assert found.launch(event) is None
         assert found.op(event) == ""
         assert found.stack(event) == []
     assert found.step(first + len(made.extra) - 1) == "ProfilerStep#3"
-    assert found.of(10**9) == []
+    assert found.arrows(10**9) == []
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_launches_and_ops_of_real_profiles_are_those_of_the_tables(name):
         launched[["event", "target"]].iloc[:: len(launched) // 100].itertuples(index=False)
     ):
         assert found.launch(int(target))[0] == call
-        assert ("launch", int(call), int(target)) in found.of(int(call))
+        assert ("launch", int(call), int(target)) in found.arrows(int(call))
     ops = run.activity.device_ops.frame()
     names = run.activity.ops.values
     known = launched[launched["op"] >= 0] if run.activity.framework.title == "PyTorch" else launched
@@ -278,8 +278,8 @@ def test_sequence_numbers_say_what_the_arrows_say():
     thread = run.trace.arg("Fwd thread id", 0)
     both = 0
     for event in np.flatnonzero((number >= 0) & (thread > 0)).tolist():
-        arrow = [(a, b) for kind, a, b in by_arrow.of(event) if kind == "forward"]
-        stated = [(a, b) for kind, a, b in by_number.of(event) if kind == "forward"]
+        arrow = [(a, b) for kind, a, b in by_arrow.arrows(event) if kind == "forward"]
+        stated = [(a, b) for kind, a, b in by_number.arrows(event) if kind == "forward"]
         both += bool(arrow and stated)
         assert arrow == stated
     assert both == 355

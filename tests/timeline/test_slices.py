@@ -148,7 +148,7 @@ def test_of_many_names_the_slices_of_the_last_are_kept() -> None:
     )
     for event in range(30):
         assert slices.same(event).tolist() == [event]
-    assert len(slices._same) <= module._KEPT_NAMES
+    assert len(slices._same) <= module._MOST_CACHED_NAMES
     assert slices.same(29) is slices.same(29)
 
 

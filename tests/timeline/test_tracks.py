@@ -14,7 +14,7 @@ import nbprof
 from nbprof.core.codec import values
 from nbprof.core.trace import Events
 from nbprof.timeline import counting, derived_gpu
-from nbprof.timeline.derived import OPS, SCOPES, STEPS, Made, chains, runs
+from nbprof.timeline.derived import OPS, SCOPES, STEPS, DerivedLines, chains, runs
 from nbprof.timeline.tracks import tracks
 from tests.support.kineto import Kineto
 from tests.support.kineto import profile as torch_profile
@@ -260,7 +260,7 @@ def again(run):
                     int(lanes["device"].iloc[mine[0]]),
                 )
             )
-    made = Made()
+    made = DerivedLines()
     derived_gpu._Gpus(run, made, gpus, 1).add()
     out = {}
     for line in made.lines:

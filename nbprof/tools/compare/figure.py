@@ -31,9 +31,9 @@ def compare(
     Parameters
     ----------
     categories : DataFrame
-        What `nbprof.analysis.compare.compare.categories` gives.
+        The result of `nbprof.analysis.compare.compare.categories`.
     names : sequence of str
-        What the two runs are called.
+        Names of the two runs.
     width, height : int
         Pixels.
     **options

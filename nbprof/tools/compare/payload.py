@@ -1,4 +1,4 @@
-"""Compare: the part of the payload that lays runs side by side."""
+"""The payload of the tab Compare: runs side by side."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def payload(runs: Sequence[Run], sides: Sequence[Side], home: int) -> Compare:
     ----------
     runs, sides : sequence of Run, Side
     home : int
-        The run whose dashboard it stands in: links into other views are of that one.
+        The run of the dashboard, into whose views the links lead.
     """
     pairs = sorted(permutations(range(len(runs)), 2), key=lambda pair: pair != (0, 1))
     return Compare(
@@ -85,7 +85,7 @@ def payload(runs: Sequence[Run], sides: Sequence[Side], home: int) -> Compare:
 
 
 def attach(payload: Payload, part: Compare) -> Payload:
-    """A dashboard with the tab Compare, which is the one that is shown first."""
+    """A dashboard with the tab Compare, which opens first."""
     meta = payload.meta
     first = part.pairs[0]
     other = first.before if first.after == part.home else first.after
@@ -175,16 +175,15 @@ def _category(row: dict[Any, Any]) -> ComparedCategory:
 
 
 def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -> ComparedFigure:
-    """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second
-    run.
-    """
+    """One figure as drawn: bytes of both runs in one unit, shares with the bar of the second."""
     before_value, after_value = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
     values = [value for value in (before_value, after_value) if value is not None]
     look = _look(row["unit"], values, digits)
     note = _change_note(row, before_value, after_value)
-    if name == "examples_per_second" and (size := analysis.batch_size(after)) > 0:
-        note += f", batch {size:g}"
+    if name == "examples_per_second":
+        size = analysis.batch_size(after)
+        note += f", batch {size:g}" if size > 0 else ""
     names = {
         **_FIGURES,
         "step_time": unit_of_work.average,
@@ -240,28 +239,25 @@ def _change_note(row: dict[Any, Any], before: float | None, after: float | None)
 
 
 def small(frame: pd.DataFrame) -> float:
-    """The change in µs below which a row is not shown at first: 1, 2 or 5 × 10ⁿ, at most a 500th of
-    the largest; 0 where none changed.
+    """The change in µs below which rows are hidden at first: 1, 2 or 5 × 10ⁿ.
+
+    It is at most a 500th of the largest change; 0 without any.
     """
     largest = float(frame["change_us"].abs().max()) if len(frame) else 0.0
     if not largest > 0:
         return 0.0
     power = 10.0 ** math.floor(math.log10(largest / _SMALL))
-    return float(
-        max(step for step in (1, 2, 5) if step * power <= largest / _SMALL * (1 + 1e-9)) * power
-    )
+    limit = largest / _SMALL * (1 + 1e-9)
+    return float(max(step for step in (1, 2, 5) if step * power <= limit) * power)
 
 
 def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
-    """The rows that changed most; `_category` is the place of the category among all, which no head
-    names.
-    """
+    """The rows that changed most, with the hidden `_category`, an index into all categories."""
     rows = frame.head(MOST_ROWS)
     heads = [_head(name, key) for key in keys]
     data = {each.key: column(rows, each.key, each.kind) for each in heads}
-    data["_category"] = pd.Series(
-        [KEYS.index(each) for each in rows["category"]], dtype="uint8"
-    ).to_numpy()
+    categories = [KEYS.index(each) for each in rows["category"]]
+    data["_category"] = pd.Series(categories, dtype="uint8").to_numpy()
     return Table(columns=heads, data=data, rows=len(rows))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from nbprof.activity.unit import Unit
 from nbprof.analysis.compare.compare import STEP
 from nbprof.display import wording
-from nbprof.display.categories import BY_KEY, HEAP, mix
+from nbprof.display.categories import BY_KEY, mix
 from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
 from nbprof.tools.compare import text as words
 from nbprof.tools.compare.parts import Compare, ComparedCategory, ComparedFigure, Pair
@@ -37,7 +37,7 @@ def png(part: Compare, meta: Meta) -> bytes:
     times = [before.times_ms, after.times_ms]
     rows = words.by_change(pair)
     unit = words.unit_of(pair)
-    # Times of a call and of a recording stand in no picture together.
+    # Times of a call and of a recording are not drawn together.
     if any(len(each) for each in times) and words.comparable(pair):
         y += 40
         left = _average(sheet, rows, _dots(sheet, times, y, unit) + 36, unit)
@@ -46,14 +46,9 @@ def png(part: Compare, meta: Meta) -> bytes:
 
 
 def _verdict(sheet: Canvas, pair: Pair, y: float) -> float:
-    size = next(
-        (
-            size
-            for size in (42, 38, 34, 30)
-            if sheet.measure(pair.headline, size) < _RIGHT - _LEFT - 20
-        ),
-        30,
-    )
+    width = _RIGHT - _LEFT - 20
+    sizes = (size for size in (42, 38, 34) if sheet.measure(pair.headline, size) < width)
+    size = next(sizes, 30)
     sheet.text(_LEFT, y, sheet.fit(pair.headline, size, _RIGHT - _LEFT), size, INK, bold=True)
     y += 62
     for line in sheet.wrap(pair.detail, 25, _RIGHT - _LEFT - 120, 3):
@@ -86,21 +81,11 @@ def _figures(sheet: Canvas, figures: list[ComparedFigure], y: float) -> float:
 
 
 def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
-    end = sheet.text(
-        _LEFT,
-        y,
-        "Durations" if unit.is_recording else f"{unit.time.capitalize()}s",
-        25,
-        INK,
-        bold=True,
-    )
-    sheet.text(
-        end + 14,
-        y + 3,
-        "ms" if unit.is_recording else f"one dot per {unit.noun}, line = mean, ms",
-        22,
-        SOFT,
-    )
+    title, legend = f"{unit.time.capitalize()}s", f"one dot per {unit.noun}, line = mean, ms"
+    if unit.is_recording:
+        title, legend = "Durations", "ms"
+    end = sheet.text(_LEFT, y, title, 25, INK, bold=True)
+    sheet.text(end + 14, y + 3, legend, 22, SOFT)
     left, right, top = _LEFT + 90, _SPLIT, y + 50
     ceiling, truncated = picture.scale([float(t) for each in times for t in each])
     parts = picture._ticks(ceiling)
@@ -108,9 +93,8 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
         x = left + (right - left) * i / parts
         sheet.box(x, top, x + 2, top + 116, LINE if i == 0 else TRACK)
         sheet.text(x, top + 124, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="c")
-    for row, (name, colour, each) in enumerate(
-        (("Before", _BEFORE, times[0]), ("After", _AFTER, times[1]))
-    ):
+    rows = (("Before", _BEFORE, times[0]), ("After", _AFTER, times[1]))
+    for row, (name, colour, each) in enumerate(rows):
         middle = top + 28 + 60 * row
         sheet.text(_LEFT, middle - 12, name, 20, SOFT)
         stride = math.ceil(len(each) / _MOST_DOTS) or 1
@@ -123,9 +107,8 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
             x = left + (right - left) * float(each.mean()) / ceiling
             sheet.box(x - 2, middle - 26, x + 2, middle + 26, INK)
     if truncated:
-        sheet.text(
-            right, top + 148, f"axis cut: slower {unit.plural} are not shown", 20, SOFT, align="r"
-        )
+        text = f"axis cut: slower {unit.plural} are not shown"
+        sheet.text(right, top + 148, text, 20, SOFT, align="r")
     return top + 150 + 24 * truncated
 
 
@@ -159,19 +142,17 @@ def _categories(sheet: Canvas, pair: Pair, rows: list[ComparedCategory], y: floa
     step = [row for row in pair.categories if row.key == STEP]
     for row in [*rows, *step]:
         is_category = row.key in BY_KEY
-        colour = BY_KEY[row.key].colour if is_category else HEAP
         ink = TEXT if row.before_ms or row.after_ms else FAINT
         sheet.rule(left, _RIGHT, y - 5, TRACK if is_category else LINE)
+        x = left
         if is_category:
-            sheet.box(left, y + 6, left + 18, y + 24, colour if ink == TEXT else mix(colour, 35), 3)
-        sheet.text(
-            left + (30 if is_category else 0),
-            y + 2,
-            words.label(row, words.unit_of(pair)),
-            22,
-            ink,
-            bold=not is_category,
-        )
+            colour = BY_KEY[row.key].colour
+            if ink == FAINT:
+                colour = mix(colour, 35)
+            sheet.box(left, y + 6, left + 18, y + 24, colour, 3)
+            x += 30
+        name = words.label(row, words.unit_of(pair))
+        sheet.text(x, y + 2, name, 22, ink, bold=not is_category)
         texts = (
             words.ms(row.before_ms, pair),
             words.ms(row.after_ms, pair),

@@ -29,14 +29,15 @@ def plain(part: Compare) -> str:
     lines = [
         f"nbprof compare · {part.runs[pair.before].label} → {part.runs[pair.after].label}",
         pair.headline,
-        *([pair.detail] if pair.detail else []),
-        f"{pair.title}:",
-        *(f"  {'+' if item.ok else '-'} {item.text}" for item in pair.evidence),
-        *(
-            f"{figure.label:<19} {values(figure)}" + (f", {figure.note}" if figure.note else "")
-            for figure in pair.figures
-        ),
     ]
+    if pair.detail:
+        lines.append(pair.detail)
+    lines.append(f"{pair.title}:")
+    for item in pair.evidence:
+        lines.append(f"  {'+' if item.ok else '-'} {item.text}")
+    for figure in pair.figures:
+        suffix = f", {figure.note}" if figure.note else ""
+        lines.append(f"{figure.label:<19} {values(figure)}{suffix}")
     for row in by_change(pair):
         if row.change_ms:
             times = (
@@ -44,19 +45,19 @@ def plain(part: Compare) -> str:
                 f" {signed(row.change_ms, pair.digits):>10}"
             )
             lines.append(f"  {label(row, unit_of(pair)):<18}{times}")
-    lines += [pair.findings_text.replace("**", "")] if pair.findings_text else []
+    if pair.findings_text:
+        lines.append(pair.findings_text.replace("**", ""))
     for op in changed(pair, "ops", _OPS):
-        lines.append(
-            f"  {wording.rise(wording.micros(op.change_us), op.change_us):>12} "
-            f" {wording.tail(op.name, 70)}{note(op)}"
-        )
+        rise = wording.rise(wording.micros(op.change_us), op.change_us)
+        lines.append(f"  {rise:>12}  {wording.tail(op.name, 70)}{note(op)}")
     return "\n".join(wording.one_line(line) for line in lines)
 
 
 def markdown(pair: Pair) -> str:
     """One pair as Markdown with tables."""
     lines = [f"**{_safe(pair.headline)}**", ""]
-    lines += [_safe(pair.detail), ""] if pair.detail else []
+    if pair.detail:
+        lines += [_safe(pair.detail), ""]
     lines += [f"{pair.title}:", ""]
     lines += [f"- {'✓' if item.ok else '–'} {_safe(item.text)}" for item in pair.evidence]
     lines += ["", "| | Before | After | |", "|---|--:|--:|--:|"]
@@ -85,7 +86,8 @@ def markdown(pair: Pair) -> str:
             f"| {_safe(finding.title)} | {finding.state} | {' | '.join(gains(finding))} |"
             for finding in pair.findings
         ]
-        lines += ["", pair.findings_text] if pair.findings_text else []
+        if pair.findings_text:
+            lines += ["", pair.findings_text]
     ops = changed(pair, "ops", _OPS_MARKDOWN)
     if ops:
         lines += [
@@ -120,9 +122,7 @@ def values(figure: ComparedFigure) -> str:
 
 
 def by_change(pair: Pair) -> list[ComparedCategory]:
-    """The categories of which anything is known, largest before or after first, without the step
-    itself.
-    """
+    """The recorded categories, largest before or after first, without the step itself."""
     rows = [
         row
         for row in pair.categories
@@ -144,16 +144,16 @@ class Changed(NamedTuple):
 
 def changed(pair: Pair, kind: Literal["ops", "kernels"], limit: int) -> list[Changed]:
     """The ops or kernels that changed most."""
-    table, small = (
-        (pair.ops, pair.small_us.ops) if kind == "ops" else (pair.kernels, pair.small_us.kernels)
-    )
+    table, small, name_key = pair.kernels, pair.small_us.kernels, "kernel"
+    if kind == "ops":
+        table, small, name_key = pair.ops, pair.small_us.ops, "op"
     rows = []
     for row in range(min(table.rows, limit)):
         before_us, after_us, change_us = (
             wording.real(table.cell(key, row)) for key in ("before_us", "after_us", "change_us")
         )
         if change_us and abs(change_us) >= small:
-            name = table.cell("op" if kind == "ops" else "kernel", row)
+            name = table.cell(name_key, row)
             before_name = table.cell("before_op", row) if kind == "ops" else ""
             rows.append(
                 Changed(name, table.cell("state", row), before_name, before_us, after_us, change_us)
@@ -162,7 +162,7 @@ def changed(pair: Pair, kind: Literal["ops", "kernels"], limit: int) -> list[Cha
 
 
 def note(row: Changed) -> str:
-    """The text behind a name: that it is new, gone, or had another name."""
+    """The suffix of a name: new, gone, or its former name."""
     if row.state == "renamed":
         return f" (was {wording.tail(row.before_name, 40)})"
     return f" ({row.state})" if row.state in ("new", "gone") else ""
@@ -189,7 +189,7 @@ def unit_of(pair: Pair) -> Unit:
 
 
 def comparable(pair: Pair) -> bool:
-    """There is a time to compare: not of runs that are given per different units."""
+    """True for a step time to compare, which runs in different units do not have."""
     return any(
         row.before_ms is not None or row.after_ms is not None
         for row in pair.categories
@@ -203,7 +203,7 @@ def per(pair: Pair) -> str:
 
 
 def _safe(text: str) -> str:
-    """Foreign text that makes no markup, table or link."""
+    """Foreign text with its markup escaped."""
     text = wording.one_line(text)
     for mark in "\\`*_[]<>|#~":
         text = text.replace(mark, f"\\{mark}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -48,19 +48,24 @@ def ops(run: Run, *, include_idle: bool = False, size: int = 260, top: int = 5) 
     for side_name, colour in (("device", DEVICE), ("host", HOST)):
         side = frame[frame["where"] == side_name] if len(frame) else frame
         if len(side) and floats(side["self_us"]).sum() > 0:
-            rows.append(
-                [
-                    _pie(side, key, f"{side_name.capitalize()}, by {key}", colour, size, top)
-                    for key in ("op", "type")
-                ]
-            )
+            pies = []
+            for key in ("op", "type"):
+                title = f"{side_name.capitalize()}, by {key}"
+                pies.append(_pie(_slices(side, key, colour, top), title, size))
+            rows.append(pies)
     if not rows:
         raise NbprofError("this run has no ops, so there is nothing to plot")
     return gridplot(rows, toolbar_location=None)
 
 
-def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: int) -> Figure:
-    plotting, models = bokeh()
+class _Slice(NamedTuple):
+    name: str
+    self_us: float
+    colour: str
+
+
+def _slices(side: pd.DataFrame, key: str, colour: str, top: int) -> list[_Slice]:
+    """The slices of a pie: the largest groups, the others as one, idle time."""
     idle = side["type"] == "IDLE"
     work = (
         side[~idle]
@@ -71,25 +76,31 @@ def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: 
     )
     head, rest = work.head(top), work.iloc[top:]
     slices = [
-        (str(name), float(time), shade)
+        _Slice(str(name), float(time), shade)
         for (name, time), shade in zip(head.items(), ranked(colour, len(head)), strict=True)
     ]
     if len(rest):
-        slices.append((wording.plural(len(rest), "other"), float(rest.sum()), OTHER))
+        slices.append(_Slice(wording.plural(len(rest), "other"), float(rest.sum()), OTHER))
     if idle.any():
-        slices.append(("Idle", float(floats(side.loc[idle, "self_us"]).sum()), _IDLE))
-    total = sum(time for _, time, _ in slices) or 1.0
-    ends = np.cumsum([time for _, time, _ in slices]) / total * 2 * np.pi
+        slices.append(_Slice("Idle", float(floats(side.loc[idle, "self_us"]).sum()), _IDLE))
+    return slices
+
+
+def _pie(slices: list[_Slice], title: str, size: int) -> Figure:
+    plotting, models = bokeh()
+    times = [part.self_us for part in slices]
+    total = sum(times) or 1.0
+    ends = np.cumsum(times) / total * 2 * np.pi
     source = models.ColumnDataSource(
         {
-            "name": [name for name, _, _ in slices],
-            "ms": [time / 1000 for _, time, _ in slices],
-            "part": [100 * time / total for _, time, _ in slices],
-            "colour": [shade for _, _, shade in slices],
+            "name": [part.name for part in slices],
+            "ms": [time / 1000 for time in times],
+            "part": [100 * time / total for time in times],
+            "colour": [part.colour for part in slices],
             # From twelve o'clock, clockwise.
             "start": np.pi / 2 - np.concatenate(([0.0], ends[:-1])),
             "end": np.pi / 2 - ends,
-            "pattern": ["/" if name == "Idle" else " " for name, _, _ in slices],
+            "pattern": ["/" if part.name == "Idle" else " " for part in slices],
         }
     )
     plot: Any = plotting.figure(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
-from nbprof.display.categories import BY_KEY, MIDDLE, OVER, UNDER, mix
+from nbprof.display.categories import BY_KEY, MIDDLE, OVER, UNDER, Category, mix
 from nbprof.tools.common import unit_of
 from nbprof.tools.plot import RowLook, bokeh, stacked_rows, style
 from nbprof.tools.pods.grid import Grid
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _CELLS = 1 << 15
 _NAMES = 40
-"""Names that stand beside the rows of a heat map."""
+"""Names listed beside the rows of a heat map."""
 
 
 def pods(
@@ -67,22 +68,15 @@ def pods(
     if heat:
         return _heat(run, heat, width, height, options)
     if step is None:
-        spread = floats(run.pods_summary["spread_percent"])
-        step = int(run.pods_summary["step"].iloc[int(np.nan_to_num(spread).argmax())])
+        step = _widest_step(run)
     frame = run.pods[run.pods["step"] == step]
     if frame.empty:
-        raise NbprofError(
-            f"there is no step {step} in this run; it has {run.pods['step'].min()} to"
-            f" {run.pods['step'].max()}"
-        )
+        first, last = run.pods["step"].min(), run.pods["step"].max()
+        raise NbprofError(f"there is no step {step} in this run; it has {first} to {last}")
     unit = unit_of(run)
     categories = recorded(frame)
     names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=wording.natural)]
-    data: dict[str, object] = {
-        "worker": [wording.one_line(str(name)) for name in frame["worker"]],
-        "total": floats(frame["step_time_ms"]),
-    }
-    data |= {c.key: floats(frame[c.column]) for c in categories}
+    data = _bars(frame, categories)
     defaults = {
         "width": width,
         "height": height or 90 + 24 * len(frame),
@@ -94,6 +88,20 @@ def pods(
     )
     stacked_rows(plot, models, categories, data, RowLook("Worker", height=0.72, digits=2))
     return cast("Figure", plot)
+
+
+def _widest_step(run: Run) -> int:
+    """The step whose workers differ most."""
+    spread = floats(run.pods_summary["spread_percent"])
+    return int(run.pods_summary["step"].iloc[int(np.nan_to_num(spread).argmax())])
+
+
+def _bars(frame: pd.DataFrame, categories: list[Category]) -> dict[str, object]:
+    data: dict[str, object] = {
+        "worker": [wording.one_line(str(name)) for name in frame["worker"]],
+        "total": floats(frame["step_time_ms"]),
+    }
+    return data | {c.key: floats(frame[c.column]) for c in categories}
 
 
 def _heat(run: Run, key: str, width: int, height: int, options: dict[str, Any]) -> Figure:

@@ -64,8 +64,8 @@ class Grid:
         self.of_time = np.full((*shape, len(self.categories)), np.nan)
         for i, category in enumerate(self.categories):
             self.of_time[self.row, self.column, i] = floats(frame[category.column])
-        self.known = np.isfinite(self.time)
-        filled = np.where(self.known, self.time, -np.inf)
+        self.has_time = np.isfinite(self.time)
+        filled = np.where(self.has_time, self.time, -np.inf)
         self.slowest = filled.argmax(axis=1)
         # Of several that take as long none is the slowest, and of one alone neither.
         second, first = (
@@ -78,7 +78,7 @@ class Grid:
         slowest_ms, fastest_ms = np.nanmax(self.time, axis=1), np.nanmin(self.time, axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             self.spread = np.where(
-                self.known.sum(axis=1) > 1, 100 * (slowest_ms - fastest_ms) / slowest_ms, np.nan
+                self.has_time.sum(axis=1) > 1, 100 * (slowest_ms - fastest_ms) / slowest_ms, np.nan
             )
         self.counted = self._counted(run, frame)
 
@@ -110,7 +110,7 @@ class Grid:
         middle = np.zeros((len(self.steps), len(self.categories)))
         for i in range(len(self.categories)):
             values = np.where(np.isfinite(self.of_time[:, :, i]), self.of_time[:, :, i], 0.0)
-            middle[:, i] = np.nanmedian(np.where(self.known, values, np.nan), axis=1)
+            middle[:, i] = np.nanmedian(np.where(self.has_time, values, np.nan), axis=1)
         slowest_ms = np.nan_to_num(self.of_time[np.arange(len(self.steps)), self.slowest])
         over = slowest_ms - middle
         largest = over.argmax(axis=1)

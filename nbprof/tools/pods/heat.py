@@ -43,7 +43,7 @@ class Heat:
         Workers as `Grid.workers` counts them.
     first, last : int64[columns]
         The steps of each column, as `Grid.steps` counts them.
-    at : int64[rows, columns]
+    step : int64[rows, columns]
         The step that each cell shows: of several the slowest on that worker.
     time : float64[rows, columns]
         ms; NaN where the worker did not record it.
@@ -54,7 +54,7 @@ class Heat:
     rows: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
     last: npt.NDArray[np.int64]
-    at: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
     time: Floats
     parts: Floats
     counted: npt.NDArray[np.bool_]
@@ -110,7 +110,7 @@ def binned(grid: Grid, most_cells: int = MOST_CELLS, most_rows: int = MOST_ROWS)
         rows=rows,
         first=first,
         last=last,
-        at=slowest,
+        step=slowest,
         time=time[slowest, rows[:, None]],
         parts=grid.of_time[slowest, rows[:, None]],
         counted=np.add.reduceat(grid.counted, first) > 0,
@@ -143,7 +143,7 @@ def payload(grid: Grid, most_cells: int = MOST_CELLS) -> parts.Heat:
         layers=layers,
         show=_telling(layers),
         note=_note(grid, heat, recorded - len(layers)),
-        at=smallest((heat.at - heat.first[None, :]).ravel()) if heat.per > 1 else None,
+        at=smallest((heat.step - heat.first[None, :]).ravel()) if heat.per > 1 else None,
         warmup=None if heat.counted.all() else (~heat.counted).astype(np.uint8),
     )
 

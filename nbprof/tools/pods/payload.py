@@ -62,6 +62,7 @@ def payload(run: Run) -> Pods:
     cause, cause_ms = grid.cause()
     slowest, rows = grid.slowest[steps], run.pods.iloc[bars]
     by_worker = _by_worker(grid)
+    category_columns = [c.column for c in grid.categories]
     return Pods(
         empty=None,
         statement=statement(grid, _with_waiting(run), unit_of(run)),
@@ -71,7 +72,7 @@ def payload(run: Run) -> Pods:
         hosts=coded(grid.hosts),
         heat=heat.payload(grid),
         step=grid.steps[steps].astype(np.int32),
-        count=smallest(grid.known.sum(axis=1)[steps]),
+        count=smallest(grid.has_time.sum(axis=1)[steps]),
         slowest=smallest(slowest),
         slowest_ms=short(grid.time[steps, slowest]),
         fastest_ms=short(np.nanmin(grid.time[steps], axis=1)),
@@ -84,14 +85,10 @@ def payload(run: Run) -> Pods:
         worker=smallest(grid.column[bars]),
         time_ms=short(floats(rows["step_time_ms"])),
         categories={c.key: short(floats(rows[c.column])) for c in grid.categories},
-        heads=heads(
-            "pods.frame",
-            ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck"),
-        ),
+        heads=heads("pods.frame", ("worker", "step_time_ms", *category_columns, "bottleneck")),
         table=table(by_worker.head(MOST_WORKERS), "pods.frame", _columns(grid)),
         typical={
-            key: float(by_worker[key].median())
-            for key in ("mean_step_ms", *(c.column for c in grid.categories))
+            key: float(by_worker[key].median()) for key in ("mean_step_ms", *category_columns)
         },
         cores=cores.payload(run, _of_hosts(run, grid.row), steps),
         findings=findings.sentences(run),
@@ -179,7 +176,7 @@ def _left_out(grid: Grid, steps: npt.NDArray[np.int64], bars: int, unit: Unit) -
         parts.append(
             f"the {len(steps):,} of {len(grid.steps):,} {unit.plural} whose workers differ most"
         )
-    if bars < int(grid.known[steps].sum()):
+    if bars < int(grid.has_time[steps].sum()):
         parts.append(f"the slowest workers and the fastest one of each {unit.noun}")
     if not parts:
         return ""

@@ -1,6 +1,4 @@
-"""PyTorch's ops by nn.Module and by the shapes of their inputs, as the view Ops shows them; None
-where that was not recorded.
-"""
+"""PyTorch's ops by nn.Module and by input shapes for the view Ops; None if not recorded."""
 
 from __future__ import annotations
 
@@ -25,24 +23,15 @@ _KEYS = {col.name: col for col in torch_ops.KEYS}
 _OPS = {col.name: col for col in frames.SCHEMA["torch_ops.frame"]}
 _MODULES = {col.name: col for col in frames.SCHEMA["torch_ops.modules"]}
 _PERCENT = {
-    (
-        True,
-        "modules",
-    ): "Device time of its forward and backward passes, as a share of that of all modules.",
-    (
-        False,
-        "modules",
-    ): "Host time of its forward and backward passes, as a share of that of all modules.",
-    (True, "shapes"): "Device self time, as a share of that of all ops.",
-    (False, "shapes"): "Host self time, as a share of that of all ops.",
+    "modules": "{} time of its forward and backward passes, as a share of that of all modules.",
+    "shapes": "{} self time, as a share of that of all ops.",
 }
 _PARTS = ("device_total_us", "backward_device_us", "host_total_us", "backward_host_us")
 _SUMS = (*_PARTS, "calls", "device_self_us", "host_self_us")
 
 
 def modules(run: Run) -> Table | None:
-    """The tree of modules, each below the one around it, in the order of their first calls;
-    `_depth` is behind the columns.
+    """The tree of modules in preorder, siblings by their first calls, with the hidden `_depth`.
 
     Percent is of the time of all modules, forward and backward: on devices where there are any,
     else on the host.
@@ -66,14 +55,13 @@ def modules(run: Run) -> Table | None:
 
 
 def _percent(table: str, *, device: bool) -> Col:
-    label = "Device %" if device else "Host %"
-    return Col("percent", "float64", "percent", label, _PERCENT[device, table], "percent", 1)
+    side = "Device" if device else "Host"
+    text = _PERCENT[table].format(side)
+    return Col("percent", "float64", "percent", f"{side} %", text, "percent", 1)
 
 
 def largest_modules(frame: pd.DataFrame, limit: int = MOST_MODULES) -> pd.DataFrame:
-    """The modules with the most time and those around them; below each module the sum of those in
-    it that are left out, in a row.
-    """
+    """The modules with the most time and those around them; others are summed up below each."""
     if len(frame) <= limit:
         return frame
     time = _time(frame, device=bool(frame["device_total_us"].notna().any()))
@@ -83,8 +71,10 @@ def largest_modules(frame: pd.DataFrame, limit: int = MOST_MODULES) -> pd.DataFr
     keep[np.argsort(-time, kind="stable")[:limit]] = True
     # A module takes at least the time of those in it, but an equal one may stand behind it.
     for row in np.flatnonzero(keep).tolist():
-        while (row := int(parent[row])) >= 0 and not keep[row]:
-            keep[row] = True
+        outer = int(parent[row])
+        while outer >= 0 and not keep[outer]:
+            keep[outer] = True
+            outer = int(parent[outer])
     first_left = ~keep & ((parent < 0) | keep[np.maximum(parent, 0)])
     rows, around = np.flatnonzero(first_left), parent[first_left]
     rest = frame.iloc[rows].groupby(around)[[key for key in _SUMS if key in frame]].sum(min_count=1)
@@ -96,12 +86,8 @@ def largest_modules(frame: pd.DataFrame, limit: int = MOST_MODULES) -> pd.DataFr
     )
     # Behind the last row of the module's subtree.
     ends = [_end(depth, row) for row in rest.index.tolist()]
-    order = np.concatenate(
-        [
-            np.flatnonzero(keep).astype(np.float64),
-            np.array(ends) - 0.5 - extra["depth"].to_numpy() * 1e-6,
-        ]
-    )
+    extra_order = np.array(ends) - 0.5 - extra["depth"].to_numpy() * 1e-6
+    order = np.concatenate([np.flatnonzero(keep).astype(np.float64), extra_order])
     both = pd.concat([frame[keep], extra], ignore_index=True)
     return both.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
 
@@ -134,36 +120,28 @@ def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.f
 
 
 def shapes(run: Run) -> Table | None:
-    """The ops apart by the shapes of their inputs, most self time first; the last row is the sum of
-    those that are left out.
-    """
+    """Ops by the shapes of their inputs, most self time first; the others in a last row."""
     frame = by_shapes(run)
     if not len(frame):
         return None
     device = bool(frame["device_self_us"].notna().any())
-    names = (
-        "op",
-        "calls",
-        *(("device_self_us", "device_total_us") if device else ()),
-        "host_self_us",
-        "host_total_us",
-    )
+    sums = ["calls", "host_self_us", "host_total_us"]
+    if device:
+        sums[1:1] = ["device_self_us", "device_total_us"]
     columns: list[Col] = [
         _OPS["op"],
         _KEYS["input_shapes"],
         _percent("shapes", device=device),
-        *(_OPS[name] for name in names[1:]),
+        *(_OPS[name] for name in sums),
     ]
     key = "device_self_us" if device else "host_self_us"
     total = float(np.nansum(floats(frame[key])))
     listed, rest = frame.head(MOST_SHAPES), frame.iloc[MOST_SHAPES:]
     start, length = longest(listed, run.longest_calls, ("host", "device"))
     if len(rest):
-        sums = rest[list(names[1:])].sum(min_count=1).to_frame().T
-        listed = pd.concat(
-            [listed, sums.assign(op=f"({len(rest):,} more with less time)", input_shapes="")],
-            ignore_index=True,
-        )
+        row = rest[sums].sum(min_count=1).to_frame().T
+        row = row.assign(op=f"({len(rest):,} more with less time)", input_shapes="")
+        listed = pd.concat([listed, row], ignore_index=True)
         start, length = np.append(start, np.nan), np.append(length, np.nan)
     listed = listed.assign(
         percent=100 * floats(listed[key]) / total if total > 0 else np.nan,
@@ -173,25 +151,28 @@ def shapes(run: Run) -> Table | None:
 
 
 def by_shapes(run: Run) -> pd.DataFrame:
-    """The rows of ops, without annotations and runtime calls, which have no inputs; none where no
-    op has shapes.
-    """
+    """The rows of ops, which alone have inputs; empty if shapes were not recorded."""
     frame = run.torch_ops_by("shapes")
-    frame = frame[frame["kind"] == "op"] if len(frame) else frame
-    has_shapes = len(frame) and frame["input_shapes"].notna().any()
-    return frame.reset_index(drop=True) if has_shapes else frame.head(0)
+    if not len(frame):
+        return frame.head(0)
+    frame = frame[frame["kind"] == "op"]
+    if not frame["input_shapes"].notna().any():
+        return frame.head(0)
+    return frame.reset_index(drop=True)
 
 
 def omissions(run: Run) -> list[str]:
     """Sentences on what these tables leave out."""
     sentences = []
     frame = run.torch_modules
-    if count := len(frame) - int((largest_modules(frame)["module"] != "").sum()):
+    count = len(frame) - int((largest_modules(frame)["module"] != "").sum())
+    if count:
         sentences.append(
             f"The module tree sums up the {wording.plural(count, 'module')} with the least time;"
             " p.torch_ops.modules has all."
         )
-    if (count := len(by_shapes(run)) - MOST_SHAPES) > 0:
+    count = len(by_shapes(run)) - MOST_SHAPES
+    if count > 0:
         sentences.append(
             f"The table of ops by shape sums up the {wording.plural(count, 'row')} with the least"
             " time; p.torch_ops.by('shapes') has all."

@@ -174,7 +174,7 @@ class TraceView(View):
             "name": names.name,
             "on": names.on,
             "count": names.count,
-            "self_us": names.own / 1e6,
+            "self_us": names.self_time / 1e6,
             "total_us": names.total / 1e6,
         }
         result = pd.DataFrame(columns)

@@ -13,7 +13,7 @@ from nbprof.timeline.tracks import Tracks
 from nbprof.tools.trace.parts import Rest
 
 MOST_BYTES = 1 << 16
-"""Of all rows together."""
+"""Bytes of all rows together."""
 _FEWEST_BINS, _MOST_BINS = 8, 1024
 _BLOCK = 1 << 19
 
@@ -37,27 +37,15 @@ def rest(tracks: Tracks, retained: Sequence[Int64s], levels: Sequence[Levels], u
     unit : int
         ps of a tick.
     """
-    tables = [
-        _Left(events, rows, level)
-        for events, rows, level in zip((tracks.events, tracks.extra), retained, levels, strict=True)
-    ]
-    size = max((len(table.depths) for table in tables), default=0)
-    depths = np.max(
-        [np.pad(table.depths, (0, size - len(table.depths))) for table in tables], axis=0
-    )
-    base = np.cumsum(depths) - depths
-    count = np.zeros(int(depths.sum()), np.int64)
-    first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    events = (tracks.events, tracks.extra)
+    tables = [_Omitted(*table) for table in zip(events, retained, levels, strict=True)]
+    size = max(len(table.depths) for table in tables)
+    depths = np.zeros(size, np.int64)
     for table in tables:
-        for part, stays in table.blocks():
-            row = base[table.events.lane[part]] + table.level[part]
-            count += np.bincount(row, minlength=len(count)) - np.bincount(
-                row[stays], minlength=len(count)
-            )
-            start = table.events.start[part].copy()
-            end = start + table.events.duration[part]
-            start[stays], end[stays] = first, last
-            first, last = int(start.min()), int(end.max())
+        part = depths[: len(table.depths)]
+        np.maximum(part, table.depths, out=part)
+    base = np.cumsum(depths) - depths
+    count, first, last = _count(tables, base, int(depths.sum()))
     if not count.any():
         return nothing()
     last = max(last, first + 1)
@@ -70,18 +58,15 @@ def rest(tracks: Tracks, retained: Sequence[Int64s], levels: Sequence[Levels], u
     position = np.full(len(count), len(listed), np.int64)
     position[listed] = np.arange(len(listed))
     density = Density(len(listed) + 1, bins, first, last)
-    # An instant takes no time, and has to be seen all the same, the one at the end too.
+    # An instant takes no time, but must be visible, the one at the end too.
     least = max((last - first) // bins // 1000, 1)
     for table in tables:
-        for part, stays in table.blocks():
-            row = position[base[table.events.lane[part]] + table.level[part]]
+        for rows, stays in table.blocks():
+            row = position[base[table.events.lane[rows]] + table.level[rows]]
             row[stays] = len(listed)
-            start = np.minimum(table.events.start[part], last - least)
-            density.add(
-                row,
-                start,
-                np.maximum(table.events.start[part] + table.events.duration[part], start + least),
-            )
+            start = np.minimum(table.events.start[rows], last - least)
+            end = table.events.start[rows] + table.events.duration[rows]
+            density.add(row, start, np.maximum(end, start + least))
     return Rest(
         bins=bins,
         from_=(first - tracks.origin) / unit,
@@ -93,8 +78,24 @@ def rest(tracks: Tracks, retained: Sequence[Int64s], levels: Sequence[Levels], u
     )
 
 
-class _Left:
-    """The events of a table that were left out, in blocks: a profile may have ten million."""
+def _count(tables: list[_Omitted], base: Int64s, rows: int) -> tuple[Int64s, int, int]:
+    """Omitted events by row, and the first start and the last end of any, ps."""
+    count = np.zeros(rows, np.int64)
+    first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    for table in tables:
+        for part, stays in table.blocks():
+            row = base[table.events.lane[part]] + table.level[part]
+            count += np.bincount(row, minlength=rows)
+            count -= np.bincount(row[stays], minlength=rows)
+            start = table.events.start[part].copy()
+            end = start + table.events.duration[part]
+            start[stays], end[stays] = first, last
+            first, last = int(start.min()), int(end.max())
+    return count, first, last
+
+
+class _Omitted:
+    """The events of a table that are omitted, in blocks: a profile may have ten million."""
 
     def __init__(self, events: Events, retained: Int64s, level: Levels) -> None:
         self.events, self.level = events, level
@@ -102,9 +103,7 @@ class _Left:
         self.depths = deepest(events, level)
 
     def blocks(self) -> Iterator[tuple[slice, Int64s]]:
-        """Stretches of events with something left out, and where in each those are that are
-        retained.
-        """
+        """Ranges with omitted events, and the positions of the retained ones in each."""
         for start in range(0, len(self.events), _BLOCK):
             stop = min(start + _BLOCK, len(self.events))
             first, last = np.searchsorted(self._retained, [start, stop])
@@ -130,7 +129,7 @@ def _outermost(count: Int64s, level: Int64s) -> Int64s:
 
 
 def nothing() -> Rest:
-    """Of a timeline that leaves nothing out."""
+    """The density of a timeline that omits nothing."""
     none = np.zeros(0, np.uint32)
     return Rest(
         bins=0,
