@@ -186,7 +186,7 @@ class Place(Protocol):
 
 @dataclass
 class Claim:
-    """Files and folders of recordings that are folders, as a walk over a place found them.
+    """Recordings that are folders: their files and folders, found by a walk over a place.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class SnapshotTrace(Trace):
 
 
 def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None) -> Trace:
-    """The snapshots of one run.
+    """Reads the snapshots of one run.
 
     Raises
     ------
@@ -56,16 +56,16 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         A file is damaged, or is no snapshot.
     """
     receipt = Receipt()
-    found_snapshots = []
+    snapshots: list[Snapshot] = []
     for file in files:
         if progress:
             progress(f"reading {file.name}")
-        found_snapshots.append(snapshot_in(file))
-        for note in found_snapshots[-1].notes:
+        snapshots.append(snapshot_in(file))
+        for note in snapshots[-1].notes:
             receipt.info(note)
-        for warning in found_snapshots[-1].warnings:
+        for warning in snapshots[-1].warnings:
             receipt.warn(warning)
-    receipt.events = sum(len(snapshot.entries["action"]) for snapshot in found_snapshots)
+    receipt.events = sum(len(snapshot.entries["action"]) for snapshot in snapshots)
     nothing = np.zeros(0, np.int64)
     names = np.zeros(0, object)
     return SnapshotTrace(
@@ -81,13 +81,12 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         hosts=[],
         epoch_ns=0,
         receipt=receipt,
-        snapshots=found_snapshots,
+        snapshots=snapshots,
     )
 
 
 def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
-    """The snapshots of a run, and a sentence about each file next to its trace that could not be
-    read.
+    """Snapshots of a run, and a sentence for each file next to its trace that is unreadable.
 
     Raises
     ------
@@ -96,17 +95,17 @@ def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot]
     """
     if isinstance(trace, SnapshotTrace):
         return trace.snapshots, []
-    found_snapshots, doubts = [], []
+    result, doubts = [], []
     for file in files:
         try:
-            found_snapshots.append(snapshot_in(file))
+            result.append(snapshot_in(file))
         except ReadError as error:
             doubts.append(f"{file.name} next to the trace could not be read: {error.reason}")
-    return found_snapshots, doubts
+    return result, doubts
 
 
 def snapshot_in(file: SourceFile) -> Snapshot:
-    """The snapshot in a file.
+    """Reads the snapshot in a file.
 
     Raises
     ------
