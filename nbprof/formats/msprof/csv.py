@@ -364,7 +364,7 @@ def _times(
     ps = (
         read.part * 10 ** np.maximum(6 - read.decimals, 0) // 10 ** np.maximum(read.decimals - 6, 0)
     )
-    us = read.whole
+    us = read.integer
     if spec.scale < 1.0:
         ps = us % 1000 * 1000 + ps // 1000
         us = us // 1000

@@ -197,7 +197,7 @@ class _Events:
         zeros = np.zeros(count, np.int16)
         self.parts.append(
             Part(
-                at=np.zeros(count, np.int64),
+                offset=np.zeros(count, np.int64),
                 phase=np.full(count, ord(phase), np.uint8),
                 text={field: np.asarray(text[field], np.int32) for field in TEXT_FIELDS},
                 start=Times(

@@ -75,7 +75,7 @@ class Recording:
         result: set[int] = set()
         for facts in self.facts:
             ids = [device.get("id") for device in _list(facts.get("DeviceInfo"))]
-            result.update(int(ident) for ident in ids if _is_number(ident))
+            result.update(int(str(ident)) for ident in ids if _is_number(ident))
         for file in self.files:
             matches = map(_DEVICE.match, file.label.split("/")[:-1])
             result.update(int(match[1]) for match in matches if match)

@@ -77,8 +77,8 @@ def read(
         columns = perfetto_fields.read(buf, start, end, _SPEC)
         damaged += int(columns.bad.sum())
         name = _names(buf, columns, row, sequences, texts, above)
-        values, unread = _values(buf, columns, row, sequences, texts)
-        parts += [part.placed(row, name, rank) for part in values]
+        values_at_depth, unread = _values(buf, columns, row, sequences, texts)
+        parts += [part.placed(row, name, rank) for part in values_at_depth]
         damaged += unread
         inner, start, end = columns.spans(11)
         row, rank, above = row[inner], rank[inner], name[inner]

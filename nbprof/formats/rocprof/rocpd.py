@@ -333,8 +333,8 @@ class _Set:
         core = [domain for domain in domains if str(domain).startswith("MARKER_CORE")]
         is_mark = frame["domain"].isin(core).to_numpy().copy()
         if is_mark.any():
-            rows = np.flatnonzero(is_mark)
-            is_mark[rows] = self._add_marks(recording, frame.iloc[rows])
+            mark_rows = np.flatnonzero(is_mark)
+            is_mark[mark_rows] = self._add_marks(recording, frame.iloc[mark_rows])
         if not is_mark.all():
             calls = frame[~is_mark].drop(columns="event").reset_index(drop=True)
             if calls["name"].isna().any():

@@ -40,6 +40,17 @@ LANES = {
 }
 
 
+_SEGMENT_NUMBERS = {
+    "device": "device",
+    "address": "address",
+    "size": "total_size",
+    "allocated": "allocated_size",
+    "active": "active_size",
+    "requested": "requested_size",
+    "stream": "stream",
+}
+
+
 @dataclass
 class SnapshotTrace(Trace):
     """A trace without events; `snapshots` are what its files hold."""
@@ -237,20 +248,11 @@ class _Result:
         blocks_out = {name: column[order] for name, column in columns.items()}
         pools = machine.pools([segment.get("segment_pool_id") for segment in dicts])
         kinds = [segment.get("segment_type") for segment in dicts]
-        plain = {
-            name: machine.integers([segment.get(key) for segment in dicts])
-            for name, key in (
-                ("device", "device"),
-                ("address", "address"),
-                ("size", "total_size"),
-                ("allocated", "allocated_size"),
-                ("active", "active_size"),
-                ("requested", "requested_size"),
-                ("stream", "stream"),
-            )
-        }
+        numbers = {}
+        for name, key in _SEGMENT_NUMBERS.items():
+            numbers[name] = machine.integers([segment.get(key) for segment in dicts])
         segments = {
-            **plain,
+            **numbers,
             "large": np.array(
                 [{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64
             ),
