@@ -298,8 +298,8 @@ class _Builder:
             )
             file.truncations.append(
                 f"{label} is truncated: it ends inside the field at byte {space.truncated_at:,}."
-                f" The {planes} complete and shown; what comes after is missing. Copy the file again,"
-                " or record again."
+                f" The {planes} complete and shown; what comes after is missing. Copy the file"
+                " again, or record again."
             )
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
