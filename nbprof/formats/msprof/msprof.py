@@ -119,12 +119,10 @@ def read(
         from_database = _databases(
             builder, recording, number, {**csv_tables, **analysed}, receipt, progress
         )
-        for kind, items in (*csv_tables.items(), *analysed.items(), *from_database.items()):
-            for table in items:
-                # Of versions whose clock began with the machine.
-                if 0 < table.base_ns < _DATES_NS and recording.shift_ns:
-                    table.base_ns += recording.shift_ns
-                tables.setdefault(kind, []).append(table)
+        for group in (csv_tables, analysed, from_database):
+            for kind, items in group.items():
+                _shift(items, recording.shift_ns)
+                tables.setdefault(kind, []).extend(items)
         prefix = f"{recording.name}: " if len(recordings) > 1 else ""
         for note in (*csv_notes, *analysed_notes):
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
@@ -134,27 +132,34 @@ def read(
     trace.hosts = [recording.name for recording in recordings]
     # Those of the timelines alone, which are fewer or in another order.
     trace.late_ps = []
-    trace.metadata["ascend"] = [
-        {
-            "path": recording.name,
-            "rank": recording.rank,
-            "devices": recording.devices,
-            "facts": recording.facts,
-        }
-        for recording in recordings
-    ]
+    trace.metadata["ascend"] = [_metadata(recording) for recording in recordings]
     _one_clock(trace, tables, timelines=bool(builder.files))
     _steps(recordings, trace, tables, receipt)
     msprof_events.add(trace, tables)
     _warn_of_doubts(tables, receipt)
     if tables:
-        rows = ", ".join(
-            f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items())
-        )
+        counts = [f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items())]
+        rows = ", ".join(counts)
         receipt.info(f"Rows of tables that p.ascend.table returns unchanged: {rows}.")
     trace.tables = tables
     receipt.events = len(trace.events)
     return trace
+
+
+def _shift(tables: Sequence[Table], shift_ns: int) -> None:
+    """Dates the tables of versions whose clock began with the machine."""
+    for table in tables:
+        if 0 < table.base_ns < _DATES_NS:
+            table.base_ns += shift_ns
+
+
+def _metadata(recording: Recording) -> dict[str, object]:
+    return {
+        "path": recording.name,
+        "rank": recording.rank,
+        "devices": recording.devices,
+        "facts": recording.facts,
+    }
 
 
 def _nothing_read(files: Sequence[SourceFile], receipt: Receipt) -> str:

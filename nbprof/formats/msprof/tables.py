@@ -119,22 +119,26 @@ def tables(
                 text = f"{name} ({header} …) is a table that nbprof does not use."
                 notes.append(Note("info", text))
                 continue
-            table = Table(
-                section.kind,
-                None,
-                rank,
-                section.frame,
-                section.header,
-                file.name,
-                section.doubts,
-                host,
-                section.base_ns,
-            )
+            table = _table(section, file.name, host, rank)
             _set_device(table, device_of_file)
             result.setdefault(section.kind, []).append(table)
             if not len(section.frame):
                 notes.append(Note("info", f"{name} has a header and no rows."))
     return {kind: joined(parts) for kind, parts in result.items()}, notes
+
+
+def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None) -> Table:
+    return Table(
+        section.kind,
+        None,
+        rank,
+        section.frame,
+        section.header,
+        source,
+        section.doubts,
+        host,
+        section.base_ns,
+    )
 
 
 def device_of(file: SourceFile) -> int | None:
