@@ -268,8 +268,7 @@ def _unknown(*_: object) -> Framework:
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """A file format: how its files are recognized, which of them make a run, what reads them and
-    what interprets them.
+    """A file format: recognizes its files, groups them to runs, and names their reader and dialect.
 
     Its module is imported whenever files are looked for, so it imports no reader.
 

@@ -28,7 +28,7 @@ _BEHIND_LIST = re.compile(
 @dataclass
 class Trouble:
     """What could not be read: events that were skipped and entries that are none, with the byte of
-    the first; where the text is cut.
+    the first; and where the text is truncated.
     """
 
     broken: int = 0

@@ -2,8 +2,8 @@
 
 Messages of a trace have few layouts: the same fields in the same order, with numbers of as many
 bytes. One message is walked; all others of its length that have the same tags, lengths and
-continuation bits are read like it, each field by one numpy call at a place that is known. What
-shares its layout with few is read field by field in lockstep, and what is left of that one by one.
+continuation bits are read like it, each field by one numpy call at a known offset. Messages whose
+layout few share are read field by field in lockstep, and the last of them one by one.
 A message that is not valid is reported, and costs itself only.
 """
 

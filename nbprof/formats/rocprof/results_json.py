@@ -1,8 +1,8 @@
 """Reads `*_results.json` of rocprofv3: one object a process, whose long lists go to columns as they
 are read.
 
-The file is walked by hand as far as those lists, and `json` decodes one record at a time: a million
-kernels never are a million dicts.
+The file is walked by hand down to those lists, and `json` decodes one record at a time, so that a
+million kernels are never a million dicts.
 
 Format: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html
 ("Output formats"), and the structures `rocprofiler_buffer_tracing_*_record_t` of the API reference,
