@@ -177,16 +177,13 @@ class Builder:
                 f"Events that end before they start, treated as having zero duration: {negative:,}."
             )
             duration = np.maximum(duration, 0)
+        rows_by_arg = {key: self._arg(values, count) for key, values in (args or {}).items()}
         chunk = _Chunk(
             np.broadcast_to(np.asarray(lane, np.int32), count),
             np.broadcast_to(np.asarray(name, np.int32), count),
             np.asarray(start_ns, np.int64),
             duration,
-            {
-                key: rows
-                for key, values in (args or {}).items()
-                if len(rows := self._arg(values, count))
-            },
+            {key: rows for key, rows in rows_by_arg.items() if len(rows)},
         )
         long = duration > _WEEK_NS
         self.receipt.skip(
@@ -263,7 +260,7 @@ class Builder:
         )
 
     def trace(self, hosts: Sequence[str] = (), metadata: dict[str, object] | None = None) -> Trace:
-        """The trace; `hosts` in the order wanted, those of lanes alone come behind. The builder is
+        """The trace; the hosts in the order of `hosts`, then those of lanes alone. The builder is
         empty afterwards.
         """
         receipt = self.receipt
@@ -276,11 +273,9 @@ class Builder:
         old = np.concatenate([none32, *(c.lane for c in self._chunks)])
         lane = number[old] if len(number) else none32
         name = np.concatenate([none32, *(c.name for c in self._chunks)])
-        start = (
-            (np.concatenate([none64, *(c.start for c in self._chunks)]) - moved[old]) * 1000
-            if len(moved)
-            else none64
-        )
+        start = none64
+        if len(moved):
+            start = (np.concatenate([none64, *(c.start for c in self._chunks)]) - moved[old]) * 1000
         duration = np.concatenate([none64, *(c.duration for c in self._chunks)]) * 1000
         order = sort_events(lane, start, duration)
         position = np.empty(len(order), np.int32)
@@ -289,24 +284,8 @@ class Builder:
         events = Events(lane[order], code[order], start[order], duration[order])
         lanes["events"] = np.bincount(events.lane, minlength=len(lanes)).astype(np.int64)
         receipt.events = len(events)
-        args: dict[str, list[tuple[Rows, Int32s]]] = {}
-        index = 0
-        for chunk in self._chunks:
-            positions = position[index : index + len(chunk.start)]
-            index += len(chunk.start)
-            for key, rows in chunk.args.items():
-                args.setdefault(key, []).append((rows, positions))
-        flows = [
-            Flows(
-                f.phase,
-                f.id,
-                f.category,
-                number[f.lane],
-                (f.time - moved[f.lane]) * 1000,
-                f.enclosing,
-            )
-            for f in self._flows
-        ]
+        args = self._args_by_event(position)
+        flows = [_moved_flows(flow, number, moved) for flow in self._flows]
         counters = [
             (int(number[lane]), series, (time - moved[lane]) * 1000, value)
             for lane, series, time, value in self._counters
@@ -331,6 +310,17 @@ class Builder:
             flows=joined_flows(flows),
             counters=counter_table(counters),
         )
+
+    def _args_by_event(self, position: Int32s) -> dict[str, list[tuple[Rows, Int32s]]]:
+        """The args of all chunks, each with the positions in the trace of its chunk's events."""
+        result: dict[str, list[tuple[Rows, Int32s]]] = {}
+        first = 0
+        for chunk in self._chunks:
+            positions = position[first : first + len(chunk.start)]
+            first += len(chunk.start)
+            for key, rows in chunk.args.items():
+                result.setdefault(key, []).append((rows, positions))
+        return result
 
     def _near(self, host_of: Int32s, hosts: int) -> None:
         """Leaves out events that lie more than a week from the middle one of their host."""
@@ -424,13 +414,19 @@ class Builder:
         return pd.DataFrame(lanes, columns=LANE_COLUMNS), planes, number
 
 
+def _moved_flows(flows: Flows, number: Int32s, moved: Int64s) -> Flows:
+    """Flows on the lanes of the trace, in ps of its clock."""
+    time = (flows.time - moved[flows.lane]) * 1000
+    return Flows(flows.phase, flows.id, flows.category, number[flows.lane], time, flows.enclosing)
+
+
 def _only(chunk: _Chunk, keep: npt.NDArray[np.bool_]) -> _Chunk:
     position = np.cumsum(keep, dtype=np.int32) - np.int32(1)
-    args = {
-        key: Rows(position[r.event[k]], r.kind[k], r.value[k])
-        for key, r in chunk.args.items()
-        if (k := keep[r.event]).any()
-    }
+    args = {}
+    for key, rows in chunk.args.items():
+        chosen = keep[rows.event]
+        if chosen.any():
+            args[key] = Rows(position[rows.event[chosen]], rows.kind[chosen], rows.value[chosen])
     return _Chunk(chunk.lane[keep], chunk.name[keep], chunk.start[keep], chunk.duration[keep], args)
 
 
@@ -500,10 +496,12 @@ def joined_flows(flows: Sequence[Flows]) -> Flows | None:
     if not any(len(f.id) for f in flows):
         return None
     return Flows(
-        *(
-            np.concatenate([getattr(f, k) for f in flows])
-            for k in ("phase", "id", "category", "lane", "time", "enclosing")
-        )
+        phase=np.concatenate([part.phase for part in flows]),
+        id=np.concatenate([part.id for part in flows]),
+        category=np.concatenate([part.category for part in flows]),
+        lane=np.concatenate([part.lane for part in flows]),
+        time=np.concatenate([part.time for part in flows]),
+        enclosing=np.concatenate([part.enclosing for part in flows]),
     )
 
 

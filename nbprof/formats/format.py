@@ -186,7 +186,7 @@ class Place(Protocol):
 
 @dataclass
 class Claim:
-    """Files and folders of recordings that are folders, as a walk over a place found them.
+    """Recordings that are folders: their files and folders, found by a walk over a place.
 
     Attributes
     ----------
@@ -268,8 +268,7 @@ def _unknown(*_: object) -> Framework:
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """A file format: how its files are recognized, which of them make a run, what reads them and
-    what interprets them.
+    """A file format: recognizes its files, groups them to runs, and names their reader and dialect.
 
     Its module is imported whenever files are looked for, so it imports no reader.
 

@@ -26,11 +26,14 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
     split = [re.split(r"(\d+)", name) for name in names]
     if len(split) < 2 or len({len(parts) for parts in split}) != 1:
         return []
-    differ = [i for i in range(len(split[0])) if len({parts[i] for parts in split}) > 1]
+    columns = list(zip(*split, strict=True))
+    differ = [i for i, texts in enumerate(columns) if len(set(texts)) > 1]
+    # The odd parts are the numbers.
     if len(differ) != 1 or differ[0] % 2 == 0:
         return []
-    index = differ[0]
-    numbers = {int(parts[index]) for parts in split}
+    position = differ[0]
+    texts = columns[position]
+    numbers = set(map(int, texts))
     # A series from 0 or 1 is a count of hosts; process ids and ports are not.
     if (
         min(numbers) > 1
@@ -39,10 +42,9 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
     ):
         return []
     lacking = sorted(set(range(min(numbers), max(numbers))) - numbers)
-    width = len(split[0][index]) if len({len(parts[index]) for parts in split}) == 1 else 0
-    return [
-        "".join([*split[0][:index], str(n).zfill(width), *split[0][index + 1 :]]) for n in lacking
-    ]
+    width = len(texts[0]) if len({len(text) for text in texts}) == 1 else 0
+    before, after = "".join(split[0][:position]), "".join(split[0][position + 1 :])
+    return [f"{before}{str(number).zfill(width)}{after}" for number in lacking]
 
 
 def warning(names: Iterable[str]) -> tuple[str, ...]:

@@ -154,7 +154,7 @@ def _content(part):
         rows,
         times,
         part.phase.tolist(),
-        part.at.tolist(),
+        part.offset.tolist(),
     )
 
 

@@ -56,7 +56,7 @@ class File:
     host: str
     part: Part
     first: int
-    cut: slices.Slices
+    drawn: slices.Slices
     tracks: list[Track]
     names: Names
     flows: Flows

@@ -84,7 +84,7 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
         host += "'"
     count = sum(len(part) for part in document.parts)
     of_work = sum(int((part.phase != ord("M")).sum()) for part in document.parts)
-    if document.trouble.cut >= 0 or (source.trouble and document.open_list):
+    if document.trouble.truncated_at >= 0 or (source.trouble and document.open_list):
         count_text = "1 event" if count == 1 else f"{count:,} events"
         receipt.cut_off(
             Cut(
@@ -156,7 +156,7 @@ def _facts(builder: Builder, document: Document, host: str) -> None:
 
 def where_cut(document: Document) -> str:
     """Where a trace ends too early; empty where it does not."""
-    index = document.trouble.cut
+    index = document.trouble.truncated_at
     why = (
         "the profiler was killed while writing, or the copy is incomplete. The part before it was"
         " read."
@@ -176,7 +176,7 @@ def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
             f"{label}Entries in the event list that are not events, left out:"
             f" {document.trouble.strange:,}."
         )
-    if document.trouble.cut < 0 and document.open_list:
+    if document.trouble.truncated_at < 0 and document.open_list:
         receipt.info(f"{label}The event list is not closed; every event in it was read.")
     if document.bad_metadata >= 0:
         receipt.warn(f"{label}The metadata at byte {document.bad_metadata:,} could not be read.")

@@ -135,12 +135,12 @@ def run(word: Words, index: Int64s, limit: int) -> tuple[Int64s, Int64s]:
 
 @dataclass
 class Decimals:
-    """Decimal numbers: `whole` and `part` (the digits behind the point, `decimals` of them),
+    """Decimal numbers: `integer` and `part` (the digits behind the point, `decimals` of them),
     `negative`, where each ends, and whether it could be read at all: not those with an exponent, or
     with more than 18 digits before or 16 behind the point.
     """
 
-    whole: Int64s
+    integer: Int64s
     part: Int64s
     decimals: Int64s
     digits: Int64s

@@ -41,19 +41,19 @@ class Window:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._data = b""
-        self._at = 0
+        self._offset = 0
         self.base = 0
         self.ended = False
 
     @property
     def data(self) -> bytes:
         """The text from where reading is."""
-        if self._at:
-            self._data, self._at = self._data[self._at :], 0
+        if self._offset:
+            self._data, self._offset = self._data[self._offset :], 0
         return self._data
 
     def __len__(self) -> int:
-        return len(self._data) - self._at
+        return len(self._data) - self._offset
 
     def more(self, want: int = 0) -> bool:
         """Reads on until the window has doubled, or `want` bytes have come; False at the end of the
@@ -74,7 +74,7 @@ class Window:
 
     def forget(self, count: int) -> None:
         """Goes on by some bytes."""
-        self._at += count
+        self._offset += count
         self.base += count
 
     def restore(self, data: bytes) -> None:
@@ -85,9 +85,9 @@ class Window:
     def skip_spaces(self, *, commas: bool = False) -> bytes:
         """Goes to the next byte that is no space; returns it, b"" at the end."""
         while True:
-            self.forget(loose.after_space(self._data, self._at, commas=commas) - self._at)
+            self.forget(loose.after_space(self._data, self._offset, commas=commas) - self._offset)
             if len(self):
-                return self._data[self._at : self._at + 1]
+                return self._data[self._offset : self._offset + 1]
             if not self.more():
                 return b""
 
@@ -97,12 +97,12 @@ class Window:
         """
         if len(self) <= count:
             return -1
-        offset = loose.next_event(self._data, self._at + count, anything=count >= _LONG)
-        return offset - self._at if offset >= 0 else -1
+        offset = loose.next_event(self._data, self._offset + count, anything=count >= _LONG)
+        return offset - self._offset if offset >= 0 else -1
 
     def take(self, count: int) -> bytes:
         """The next bytes; goes on behind them."""
-        result = self._data[self._at : self._at + count]
+        result = self._data[self._offset : self._offset + count]
         self.forget(count)
         return result
 
@@ -159,10 +159,10 @@ def walk(chunks: Iterator[bytes]) -> Document:
 
 
 def _no_events(document: Document) -> None:
-    if document.trouble.cut >= 0:
+    if document.trouble.truncated_at >= 0:
         raise ReadError(
             "the file ends before its event list: record or copy it again.",
-            offset=document.trouble.cut,
+            offset=document.trouble.truncated_at,
         )
     keys = ", ".join(list(document.metadata)[:8]) or "nothing"
     raise ReadError(
@@ -178,7 +178,9 @@ def _top(window: Window, document: Document) -> None:
             window.forget(1)
             return
         if first == b"":
-            document.trouble.cut = window.base if document.trouble.cut < 0 else document.trouble.cut
+            document.trouble.truncated_at = (
+                window.base if document.trouble.truncated_at < 0 else document.trouble.truncated_at
+            )
             return
         try:
             name, offset = loose.key(window.data, 0)
@@ -194,10 +196,10 @@ def _top(window: Window, document: Document) -> None:
         except Broken as error:
             if window.more():
                 continue
-            if error.cut:
-                document.trouble.cut = window.base + error.at
+            if error.truncated:
+                document.trouble.truncated_at = window.base + error.offset
                 return
-            document.bad_metadata = window.base + error.at
+            document.bad_metadata = window.base + error.offset
             if document.lists:
                 return
             match = _LIST.search(window.data, 1)
@@ -234,7 +236,7 @@ def _events(window: Window, document: Document) -> None:
                     (block, pool.submit(read_stretch, block, window.base - len(block), final=final))
                 )
             if not pending:
-                document.open_list = document.trouble.cut < 0
+                document.open_list = document.trouble.truncated_at < 0
                 return
             block, future = pending.popleft()
             done = future.result()
@@ -253,7 +255,7 @@ def _events(window: Window, document: Document) -> None:
                 return
             if window.ended and len(window) == len(rest):
                 # It was told that nothing follows, and left this: it can't do any better.
-                document.open_list = document.trouble.cut < 0
+                document.open_list = document.trouble.truncated_at < 0
                 window.forget(len(rest))
                 return
             size = max(STRETCH, 2 * len(rest))

@@ -104,10 +104,10 @@ def _nodes(piece: SourceFile) -> dict[int, Said]:
         type(node) is int and isinstance(notes, list) for node, notes in top.items()
     ):
         raise ReadError("it is not a dict of nodes.")
-    return {node: _said(notes) for node, notes in top.items()}
+    return {node: _annotation_of(notes) for node, notes in top.items()}
 
 
-def _said(notes: list[Any]) -> Said:
+def _annotation_of(notes: list[Any]) -> Said:
     """What the notes of one node say together: of a key the last, as PyTorch's tool writes them
     into a trace.
     """

@@ -36,8 +36,8 @@ class Broken(Exception):  # noqa: N818 — never leaves the reader
 
     def __init__(self, offset: int, *, truncated: bool = False) -> None:
         super().__init__(offset)
-        self.at = offset
-        self.cut = truncated
+        self.offset = offset
+        self.truncated = truncated
 
 
 def quoted(data: bytes, offset: int) -> tuple[bytes, int]:

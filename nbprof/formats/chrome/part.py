@@ -68,7 +68,7 @@ class Part:
 
     Attributes
     ----------
-    at : int64[n]
+    offset : int64[n]
         The byte at which each event begins.
     phase : uint8[n]
         The letter of `ph`; 0 where there is none, 255 where it is not one ASCII letter.
@@ -82,7 +82,7 @@ class Part:
         Times with digits below a picosecond.
     """
 
-    at: Int64s
+    offset: Int64s
     phase: npt.NDArray[np.uint8]
     text: dict[str, Int32s]
     start: Times
@@ -93,7 +93,7 @@ class Part:
     rounded: int = 0
 
     def __len__(self) -> int:
-        return len(self.at)
+        return len(self.offset)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Part:
         """The part without some of its events."""
@@ -107,7 +107,7 @@ class Part:
             }
 
         return Part(
-            self.at[keep],
+            self.offset[keep],
             self.phase[keep],
             {name: column[keep] for name, column in self.text.items()},
             self.start.only(keep),
@@ -143,7 +143,7 @@ class Part:
 class LooseEvent:
     """One event that was read by itself: its fields and args as (kind, value), texts as str."""
 
-    at: int
+    offset: int
     fields: dict[str, Scalar | None] = field(default_factory=dict)
     args: dict[str, Scalar | None] = field(default_factory=dict)
     times: dict[str, tuple[int, bool] | None] = field(default_factory=dict)
@@ -189,7 +189,7 @@ def part_of(events: Sequence[LooseEvent]) -> Part:
             (start if key == "ts" else length).put(row, None if time is None else time[0])
             rounded += time is not None and time[1]
     return Part(
-        np.array([e.at for e in events], np.int64),
+        np.array([e.offset for e in events], np.int64),
         phase,
         text,
         start,
@@ -233,7 +233,7 @@ def join(parts: Sequence[Part], texts: Texts) -> Part:
         return result
 
     return Part(
-        at=_cat([p.at for p in parts], np.int64),
+        offset=_cat([p.offset for p in parts], np.int64),
         phase=_cat([p.phase for p in parts], np.uint8),
         text={
             name: _cat([m[p.text[name]] for p, m in zip(parts, maps, strict=True)], np.int32)

@@ -344,7 +344,7 @@ def _rank(member: Member) -> _Rank:
 
 def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:
     """The traces of one folder, run by run."""
-    if one_run and ranks and not any(r.stamped for r in ranks) and not _apart(ranks):
+    if one_run and ranks and not any(r.stamped for r in ranks) and not _recorded_separately(ranks):
         return [ranks]
     ranks = sorted(ranks, key=lambda r: (r.time, r.worker))
     workers: dict[str, list[_Rank]] = {}
@@ -376,7 +376,7 @@ def _is_one_run(cycle: list[_Rank]) -> bool:
     return True
 
 
-def _apart(ranks: list[_Rank]) -> bool:
+def _recorded_separately(ranks: list[_Rank]) -> bool:
     """Whether traces were recorded at such different times, by their own clocks, that they are not
     of one run.
     """

@@ -77,14 +77,14 @@ def scan(data: bytes, base: int = 0) -> Scanned:
         (token_table.sign == QUOTE) & (token_table.depth == 0)
     ).any():
         raise Uneven
-    starts, ends = token_table.at[events.opens], token_table.at[events.closes] + 1
+    starts, ends = token_table.offset[events.opens], token_table.offset[events.closes] + 1
     limit = token_table.closed_at if token_table.closed_at >= 0 else len(data)
     _check_between(token_table, starts, ends, limit)
     bad = np.zeros(len(starts), bool)
     keys, inner, deep = keys_of(token_table, events, bad)
     reader = _Reader(token_table, data, keys, inner, deep, bad)
     part = reader.part(len(starts))
-    part.at = starts + base
+    part.offset = starts + base
     # XLA ends its lists with an empty event.
     empty = np.bincount(keys.event, minlength=len(starts)) == 0
     if (empty & ~bad).any():
@@ -117,9 +117,9 @@ class _Reader:
     ) -> None:
         self.found, self.data, self.keys, self.bad = token_table, data, keys, bad
         self.inner, self.deep = inner, deep
-        self.kind = np.zeros(len(keys.at), np.uint8)
-        self.value = np.zeros(len(keys.at), np.int64)
-        self.is_args = np.zeros(len(keys.at), bool)
+        self.kind = np.zeros(len(keys.offset), np.uint8)
+        self.value = np.zeros(len(keys.offset), np.int64)
+        self.is_args = np.zeros(len(keys.offset), bool)
         self.texts: list[str] = []
         self.rounded: list[npt.NDArray[np.int32]] = []
         """Events with a rounded time."""
@@ -172,7 +172,7 @@ class _Reader:
         that have one twice.
         """
         keys, token_table = self.keys, self.found
-        start, end = token_table.at[keys.opens] + 1, token_table.at[keys.closes]
+        start, end = token_table.offset[keys.opens] + 1, token_table.offset[keys.closes]
         code, first = distinct(token_table.word, start, end)
         code = code * 2 + keys.is_arg
         names: list[tuple[str, bool]] = []
@@ -193,7 +193,7 @@ class _Reader:
             )
             token = keys.closes[rows] + 1
             close = level.closes[level.number[token] - 1]
-            keys.end[rows] = token_table.at[close] + 1
+            keys.end[rows] = token_table.offset[close] + 1
             keys.after[rows] = close + 1
             self.kind[rows] = TEXT
 
@@ -203,8 +203,8 @@ class _Reader:
         is_string: Bools = keys.first == QUOTE
         rows = np.flatnonzero(is_string)
         # The value's own quotes are the next two tokens, unless the event is marked already.
-        close = np.minimum(keys.closes[rows] + 2, len(token_table.at) - 1)
-        keys.end[rows] = token_table.at[close] + 1
+        close = np.minimum(keys.closes[rows] + 2, len(token_table.offset) - 1)
+        keys.end[rows] = token_table.offset[close] + 1
         keys.after[rows] = close + 1
         self.kind[rows] = TEXT
         return is_string
@@ -218,8 +218,8 @@ class _Reader:
         is_number = ((keys.first - np.uint8(0x30)) <= 9) | (keys.first == 0x2D)
         rows = np.flatnonzero(is_number | quoted)
         is_quoted = quoted[rows]
-        read = decimals(token_table.text, token_table.word, keys.at[rows] + is_quoted)
-        value = read.whole.copy()
+        read = decimals(token_table.text, token_table.word, keys.offset[rows] + is_quoted)
+        value = read.integer.copy()
         kind = np.full(len(rows), INT, np.uint8)
         points = np.flatnonzero((read.decimals > 0) & ~is_time[rows])
         kind[points] = DOUBLE
@@ -227,7 +227,7 @@ class _Reader:
         near = read.digits[points] + read.decimals[points] <= 15
         some = points[near]
         scale = POWERS[read.decimals[some]]
-        value[some] = ((read.whole[some] * scale + read.part[some]) / scale).view(np.int64)
+        value[some] = ((read.integer[some] * scale + read.part[some]) / scale).view(np.int64)
         minus = np.flatnonzero(read.negative)
         value[minus] = np.where(
             kind[minus] == DOUBLE, (-value[minus].view(np.float64)).view(np.int64), -value[minus]
@@ -254,12 +254,12 @@ class _Reader:
         """A value without quotes that is no plain number, by itself."""
         keys = self.keys
         try:
-            raw, end = loose.word(self.data[keys.at[row] : keys.at[row] + 400], 0)
+            raw, end = loose.word(self.data[keys.offset[row] : keys.offset[row] + 400], 0)
         except loose.Broken:
             self.bad[keys.event[row]] = True
             return
         decoded = scalar(raw)
-        keys.end[row] = keys.at[row] + end
+        keys.end[row] = keys.offset[row] + end
         keys.after[row] = keys.closes[row] + 1
         if decoded is None:
             self.kind[row] = _NO_VALUE
@@ -277,13 +277,13 @@ class _Reader:
         rows = np.flatnonzero(
             ~number & (first != QUOTE) & (first != OPEN_OBJECT) & (first != OPEN_LIST)
         )
-        four = token_table.word[keys.at[rows]] & np.uint64(0xFFFFFFFF)
-        is_false = (four == _FALSE) & (token_table.text[keys.at[rows] + 4] == 0x65)
+        four = token_table.word[keys.offset[rows]] & np.uint64(0xFFFFFFFF)
+        is_false = (four == _FALSE) & (token_table.text[keys.offset[rows] + 4] == 0x65)
         is_true, is_null = four == _TRUE, four == _NULL
         is_word = is_false | is_true | is_null
         self.kind[rows] = np.where(is_null, _NO_VALUE, INT)
         self.value[rows] = is_true
-        keys.end[rows] = keys.at[rows] + 4 + is_false
+        keys.end[rows] = keys.offset[rows] + 4 + is_false
         keys.after[rows] = keys.closes[rows] + 1
         for row in rows[~is_word].tolist():
             self._word(row)
@@ -291,8 +291,8 @@ class _Reader:
     def _check_after(self) -> None:
         """Behind a value comes the end of the object, or a comma and the next key."""
         keys, token_table = self.keys, self.found
-        after = np.minimum(keys.after, len(token_table.at) - 1)
-        fits, comma = gaps(token_table.text, token_table.word, keys.end, token_table.at[after])
+        after = np.minimum(keys.after, len(token_table.offset) - 1)
+        fits, comma = gaps(token_table.text, token_table.word, keys.end, token_table.offset[after])
         next_sign = token_table.sign[after]
         fits &= (next_sign == CLOSE_OBJECT) | (comma & (next_sign == QUOTE))
         self.bad[keys.event[np.flatnonzero(~fits)]] = True
@@ -320,7 +320,7 @@ class _Reader:
             below[many] = np.where(good[many], (part + scale // 2) // scale, 0)
             self.rounded.append(event[many[good[many] & (part % scale != 0)]])
         below *= POWERS[6 - np.minimum(places, 6)]
-        complete = read.whole[chosen]
+        complete = read.integer[chosen]
         fits = good & (complete < FARTHEST_US)
         if not fits.all():
             complete, below = np.where(fits, complete, 0), np.where(fits, below, 0)
@@ -341,7 +341,7 @@ class _Reader:
         """One time that is no plain decimal: with an exponent, very long, or none at all."""
         keys = self.keys
         event = int(keys.event[row])
-        raw = self.data[keys.at[row] : keys.end[row]]
+        raw = self.data[keys.offset[row] : keys.end[row]]
         if self.kind[row] == _NO_VALUE:
             times.state[event] = 0
             return
@@ -355,9 +355,11 @@ class _Reader:
         if rows is None:
             return result
         keys, token_table = self.keys, self.found
-        letter = token_table.text[keys.at[rows] + 1]
+        letter = token_table.text[keys.offset[rows] + 1]
         single = (
-            (keys.first[rows] == QUOTE) & (keys.end[rows] - keys.at[rows] == 3) & (letter < 0x80)
+            (keys.first[rows] == QUOTE)
+            & (keys.end[rows] - keys.offset[rows] == 3)
+            & (letter < 0x80)
         )
         result[keys.event[rows]] = np.where(single, letter, 255)
         # An escape, or a number: rare enough to be read by itself.
@@ -367,16 +369,16 @@ class _Reader:
     def _number_texts(self, rows: Int64s) -> None:
         """Pid and tid are texts even where they are written as numbers."""
         rows = rows[(self.kind[rows] != TEXT) & (self.kind[rows] != _NO_VALUE)]
-        self._put_texts(rows, self.keys.at[rows], self.keys.end[rows], quoted=False)
+        self._put_texts(rows, self.keys.offset[rows], self.keys.end[rows], quoted=False)
 
     def _text_values(self, strings: Bools) -> None:
         """Texts of strings, and of lists and objects as they are written."""
         keys = self.keys
         rows = np.flatnonzero(strings)
-        self._put_texts(rows, keys.at[rows] + 1, keys.end[rows] - 1, quoted=True)
+        self._put_texts(rows, keys.offset[rows] + 1, keys.end[rows] - 1, quoted=True)
         rows = np.flatnonzero((keys.first == OPEN_OBJECT) | (keys.first == OPEN_LIST))
         rows = rows[~self.is_args[rows]]
-        self._put_texts(rows, keys.at[rows], keys.end[rows], quoted=False)
+        self._put_texts(rows, keys.offset[rows], keys.end[rows], quoted=False)
 
     def _put_texts(self, rows: Int64s, start: Int64s, end: Int64s, *, quoted: bool) -> None:
         good = end >= start

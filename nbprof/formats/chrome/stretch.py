@@ -28,13 +28,13 @@ _BEHIND_LIST = re.compile(
 @dataclass
 class Trouble:
     """What could not be read: events that were skipped and entries that are none, with the byte of
-    the first; where the text is cut.
+    the first; and where the text is truncated.
     """
 
     broken: int = 0
     broken_at: int = -1
     strange: int = 0
-    cut: int = -1
+    truncated_at: int = -1
 
     def skip(self, index: int) -> None:
         """Counts an event that is left out."""
@@ -46,8 +46,8 @@ class Trouble:
         self.strange += other.strange
         if self.broken_at < 0:
             self.broken_at = other.broken_at
-        if self.cut < 0:
-            self.cut = other.cut
+        if self.truncated_at < 0:
+            self.truncated_at = other.truncated_at
 
 
 @dataclass
@@ -178,10 +178,10 @@ def loose_events(
         except loose.Broken as error:
             near = len(data) - pos < _LOOK_AHEAD
             after = loose.next_event(data, pos)
-            if not final and near and (error.cut or after < 0):
+            if not final and near and (error.truncated or after < 0):
                 return events, pos, False
-            if after < 0 and error.cut:
-                trouble.cut = base + pos
+            if after < 0 and error.truncated:
+                trouble.truncated_at = base + pos
             else:
                 trouble.skip(base + pos)
             if after < 0:

@@ -49,7 +49,7 @@ class Tokens:
 
     text: Bytes
     word: Words
-    at: Int64s
+    offset: Int64s
     sign: npt.NDArray[np.uint8]
     depth: Int32s
     brackets: Int64s
@@ -67,7 +67,7 @@ class Tokens:
             self.sign[opened] + np.uint8(2), self.sign[closed]
         ):
             raise Uneven
-        number = np.zeros(len(self.at), np.int8)
+        number = np.zeros(len(self.offset), np.int8)
         number[opened] = 1
         return Level(opened, closed, np.cumsum(number, dtype=np.int32))
 
@@ -158,7 +158,7 @@ class Keys:
     closes: Int64s
     event: Int32s
     is_arg: Bools
-    at: Int64s
+    offset: Int64s
     first: npt.NDArray[np.uint8]
     end: Int64s
     after: Int64s
@@ -171,12 +171,12 @@ def keys_of(token_table: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level
     inner, deep = token_table.level(2), token_table.level(3)
     quotes = np.flatnonzero(token_table.sign == QUOTE)
     opens, closes = quotes[0::2], quotes[1::2]
-    is_key, index, first = _colons(token_table, token_table.at[closes])
+    is_key, index, first = _colons(token_table, token_table.offset[closes])
     depth = token_table.depth[opens]
     # Args are the objects at keys called args.
     maybe = np.flatnonzero((first == OPEN_OBJECT) & is_key & (depth == 1))
-    begin = token_table.at[opens[maybe]] + 1
-    is_args = (token_table.at[closes[maybe]] - begin == 4) & (
+    begin = token_table.offset[opens[maybe]] + 1
+    is_args = (token_table.offset[closes[maybe]] - begin == 4) & (
         (token_table.word[begin] & np.uint64(0xFFFFFFFF)) == _ARGS
     )
     args = closes[maybe[is_args]] + 1
@@ -203,8 +203,8 @@ def keys_of(token_table: Tokens, events: Level, bad: Bools) -> tuple[Keys, Level
         fits, comma = gaps(
             token_table.text,
             token_table.word,
-            token_table.at[begins] + 1,
-            token_table.at[begins + 1],
+            token_table.offset[begins] + 1,
+            token_table.offset[begins + 1],
         )
         fits &= ~comma & ((next_sign == QUOTE) | (next_sign == CLOSE_OBJECT))
         bad[events.number[begins[~fits]] - 1] = True

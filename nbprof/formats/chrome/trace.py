@@ -29,13 +29,13 @@ def assemble(builder: Builder) -> Trace:
     planes: list[Plane] = []
     lanes: list[dict[str, object]] = []
     maps = [_lanes(builder, file, planes, lanes) for file in files]
-    lane = np.concatenate([m[f.cut.track] for f, m in zip(files, maps, strict=True)]).astype(
+    lane = np.concatenate([m[f.drawn.track] for f, m in zip(files, maps, strict=True)]).astype(
         np.int32
     )
-    start = np.concatenate([f.cut.time + s for f, s in zip(files, shifts, strict=True)])
-    duration = np.concatenate([f.cut.duration for f in files])
+    start = np.concatenate([f.drawn.time + s for f, s in zip(files, shifts, strict=True)])
+    duration = np.concatenate([f.drawn.duration for f in files])
     used, name = used_names(
-        list(builder.texts), np.concatenate([f.part.text["name"][f.cut.row] for f in files])
+        list(builder.texts), np.concatenate([f.part.text["name"][f.drawn.row] for f in files])
     )
     order = sort_events(lane, start, duration)
     position = np.empty(len(order), np.int32)
@@ -78,7 +78,7 @@ def assemble(builder: Builder) -> Trace:
 def _clock(builder: Builder) -> tuple[int, list[int]]:
     """The moment 0 in ns, and by how many ps each file's times are moved."""
     files = builder.files
-    rows = [bool(len(f.cut.row) or len(f.flows.id) or f.counters) for f in files]
+    rows = [bool(len(f.drawn.row) or len(f.flows.id) or f.counters) for f in files]
     epoch, shifts = one_clock(
         [f.first for f, has in zip(files, rows, strict=True) if has], builder.receipt
     )
@@ -156,13 +156,13 @@ def _args(builder: Builder, position: Int32s) -> LazyArgs:
     offset, count = 0, len(position)
     text_i = builder.texts["i"]
     for file in builder.files:
-        slice_positions = position[offset : offset + len(file.cut.row)]
-        offset += len(file.cut.row)
+        slice_positions = position[offset : offset + len(file.drawn.row)]
+        offset += len(file.drawn.row)
         # Where the args of each event of the file go; those of events that make no slice go behind
         # the last.
         index = np.full(len(file.part), count, np.int32)
-        index[file.cut.row] = slice_positions
-        for end, begin in file.cut.ends.items():
+        index[file.drawn.row] = slice_positions
+        for end, begin in file.drawn.ends.items():
             index[end] = index[begin]
         for group in (file.part.top, file.part.args):
             for key, arg_rows in group.items():
@@ -173,7 +173,7 @@ def _args(builder: Builder, position: Int32s) -> LazyArgs:
         rows.setdefault("cat", []).append(
             (Rows(have, np.full(len(have), TEXT, np.uint8), cat[have].astype(np.int64)), index)
         )
-        marks = file.cut.row[file.cut.instant].astype(np.int32)
+        marks = file.drawn.row[file.drawn.instant].astype(np.int32)
         order = np.sort(marks)
         if len(marks):
             rows.setdefault("ph", []).append(

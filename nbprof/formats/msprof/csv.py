@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
@@ -318,65 +319,59 @@ def _texts(column: pd.Series) -> pd.Categorical:
     return pd.Categorical.from_codes(table[coded.codes], categories=pd.Index(names, dtype=object))
 
 
+def _lines(values: Sequence[object]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
+    """Cells as the lines of one text, padded; and where each begins and ends in it."""
+    lines = "\n".join(map(str, values))
+    if lines.count("\n") != len(values) - 1:
+        lines = "\n".join(str(value).replace("\n", " ") for value in values)
+    text = lines.replace('"', " ").encode("ascii", "replace")
+    data = np.frombuffer(text + b"\n" + b"\0" * (chrome_digits.PADDING + 8), np.uint8)
+    ends = np.flatnonzero(data == 0x0A)[: len(values)]
+    starts = np.concatenate([[0], ends[:-1] + 1]) if len(values) else np.zeros(0, np.int64)
+    blank = data[starts] == 0x20
+    # Quotes around a value have become spaces.
+    while blank.any():
+        starts = starts + blank
+        blank = data[starts] == 0x20
+    return data, starts, ends
+
+
 def _times(
     column: pd.Series, spec: Column, notes: list[str]
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs
     of a date.
     """
-    count = len(column)
     values = column.astype(object).where(column.notna(), "").tolist()
-    text = (
-        "\n".join(map(str, values)).replace('"', " ").encode("ascii", "replace")
-        + b"\n"
-        + b"\0" * (chrome_digits.PADDING + 8)
-    )
-    data = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(data == 0x0A)
-    if len(ends) != count:
-        text = b"\n".join(
-            str(v).replace("\n", " ").replace('"', " ").encode("ascii", "replace") for v in values
-        )
-        text += b"\n" + b"\0" * (chrome_digits.PADDING + 8)
-        data = np.frombuffer(text, np.uint8)
-        ends = np.flatnonzero(data == 0x0A)
-    starts = np.concatenate([[0], ends[:-1] + 1]) if count else np.zeros(0, np.int64)
-    blank = data[starts] == 0x20
-    # Quotes around a value have become spaces.
-    while blank.any():
-        starts = starts + blank
-        blank = data[starts] == 0x20
-    word = chrome_digits.words(data)
-    read_ = chrome_digits.decimals(data, word, starts)
+    data, starts, ends = _lines(values)
+    read = chrome_digits.decimals(data, chrome_digits.words(data), starts)
     empty = starts >= ends
     # A point without digits behind it is a whole number.
     bare_point = (
-        ~read_.good
-        & (read_.digits > 0)
-        & (read_.digits <= 16)
-        & (read_.decimals == 0)
-        & (data[starts + read_.digits] == 0x2E)
+        ~read.good
+        & (read.digits > 0)
+        & (read.digits <= 16)
+        & (read.decimals == 0)
+        & (data[starts + read.digits] == 0x2E)
     )
-    bare_point &= data[np.minimum(starts + read_.digits + 1, len(data) - 1)] <= 0x20
+    bare_point &= data[np.minimum(starts + read.digits + 1, len(data) - 1)] <= 0x20
     good = (
-        (read_.good & (data[read_.end] <= 0x20) | bare_point)
-        & ~read_.negative
+        (read.good & (data[read.end] <= 0x20) | bare_point)
+        & ~read.negative
         & ~empty
-        & (read_.digits <= 16)
+        & (read.digits <= 16)
     )
-    frac = (
-        read_.part
-        * 10 ** np.maximum(6 - read_.decimals, 0)
-        // 10 ** np.maximum(read_.decimals - 6, 0)
+    ps = (
+        read.part * 10 ** np.maximum(6 - read.decimals, 0) // 10 ** np.maximum(read.decimals - 6, 0)
     )
-    complete = read_.whole
+    us = read.integer
     if spec.scale < 1.0:
-        frac = complete % 1000 * 1000 + frac // 1000
-        complete = complete // 1000
+        ps = us % 1000 * 1000 + ps // 1000
+        us = us // 1000
     elif spec.scale > 1.0:
         # ms: a point and six digits are whole ns.
-        complete, frac = complete * 1000 + frac // 1000, frac % 1000 * 1000
-    rounded = ~good & ~empty & (read_.digits > 0)
+        us, ps = us * 1000 + ps // 1000, ps % 1000 * 1000
+    rounded = ~good & ~empty & (read.digits > 0)
     bad = ~good & ~empty & ~rounded
     if rounded.any():
         example = values[int(np.flatnonzero(rounded)[0])]
@@ -390,5 +385,5 @@ def _times(
             f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown."
         )
     # A moment of 0 is one that the exporter did not know.
-    good &= (complete != 0) | (frac != 0)
-    return np.where(good, complete, 0), np.where(good, frac, 0), good
+    good &= (us != 0) | (ps != 0)
+    return np.where(good, us, 0), np.where(good, ps, 0), good

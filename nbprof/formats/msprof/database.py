@@ -60,15 +60,16 @@ class Strings:
         """The text of each id; the id itself where the file has none for it, None where there is no
         id.
         """
-        indices = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
-        is_found = self._ids[indices] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
-        values = self._values
+        rows = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
+        has_row = self._ids[rows] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
         result: list[str | None] = []
-        for ident, index, is_present in zip(
-            ids.tolist(), indices.tolist(), is_found.tolist(), strict=True
+        for ident, row, is_listed in zip(
+            ids.tolist(), rows.tolist(), has_row.tolist(), strict=True
         ):
-            text = values[index] if is_present else None
-            result.append(text if text is not None else None if ident < 0 else str(ident))
+            text = self._values[row] if is_listed else None
+            if text is None and ident >= 0:
+                text = str(ident)
+            result.append(text)
         return result
 
     def category(self, ids: Int64s) -> pd.Categorical:
@@ -103,7 +104,7 @@ def category(values: list[str | None], inverse: Int64s) -> pd.Categorical:
 
 
 class Database:
-    """One database.
+    """A database of Ascend's profilers.
 
     Raises
     ------
@@ -114,7 +115,7 @@ class Database:
     def __init__(self, file: SourceFile) -> None:
         self.name = file.name
         self.damaged: dict[str, str] = {}
-        self._kept: dict[str, dict[tuple[str, str], npt.NDArray[Any]]] = {}
+        self._cache: dict[str, dict[tuple[str, str], npt.NDArray[Any]]] = {}
         self._file = sqlite.Database(file.read(), file.label)
 
     @property
@@ -133,41 +134,37 @@ class Database:
         """Columns of a table, named with blanks between; what the table lacks has no values, and a
         damaged table has no rows.
         """
-        selected = {
-            name: kind
-            for kind, names in (("int", ints), ("float", floats), ("text", texts))
-            for name in names.split()
-        }
-        cached = self._kept.setdefault(table, {})
-        # Tables are asked for their rows and for their events, of the same columns.
-        missing = {name: kind for name, kind in selected.items() if (name, kind) not in cached}
-        columns_read = self._found(table, list(missing)) if missing else {}
-        count = (
-            len(next(iter((*columns_read.values(), *cached.values()))))
-            if columns_read or cached
-            else self._count(table)
-        )
+        kinds = dict.fromkeys(ints.split(), "int")
+        kinds |= dict.fromkeys(floats.split(), "float")
+        kinds |= dict.fromkeys(texts.split(), "text")
+        cached = self._cache.setdefault(table, {})
+        # The same columns are read for the rows of a table and again for its events.
+        missing = {name: kind for name, kind in kinds.items() if (name, kind) not in cached}
+        columns_read = self._read_columns(table, list(missing)) if missing else {}
+        if columns_read or cached:
+            count = len(next(iter((*columns_read.values(), *cached.values()))))
+        else:
+            count = self._count(table)
         for name, kind in missing.items():
             typed, none = _TYPED[kind]
-            cached[name, kind] = (
-                typed(columns_read[name])
-                if name in columns_read
-                else np.full(count, none, object if kind == "text" else None)
-            )
-        return {name: cached[name, kind] for name, kind in selected.items()}
+            if name in columns_read:
+                cached[name, kind] = typed(columns_read[name])
+            else:
+                cached[name, kind] = np.full(count, none, object if kind == "text" else None)
+        return {name: cached[name, kind] for name, kind in kinds.items()}
 
     def raw(self, table: str) -> dict[str, npt.NDArray[Any]]:
         """All columns of a table as they are."""
         return {
             name: column if column.dtype.kind == "f" else _plainly(column)
-            for name, column in self._found(table, []).items()
+            for name, column in self._read_columns(table, []).items()
         }
 
-    def _found(self, table: str, selected: list[str]) -> dict[str, sqlite.Column]:
-        if table in self.damaged or (selected and not set(selected) & set(self.columns(table))):
+    def _read_columns(self, table: str, names: list[str]) -> dict[str, sqlite.Column]:
+        if table in self.damaged or (names and not set(names) & set(self.columns(table))):
             return {}
         try:
-            return self._file.read(table, *selected)
+            return self._file.read(table, *names)
         except ReadError as error:
             self.damaged[table] = error.reason
             return {}
@@ -338,7 +335,7 @@ def moments(values: Int64s) -> Int64s:
     return np.where((values > 0) & (values < _LATEST_NS), values, NONE)
 
 
-def known(values: Int64s) -> npt.NDArray[np.bool_]:
+def is_set(values: Int64s) -> npt.NDArray[np.bool_]:
     """Mask of ids that are set."""
     result = np.ones(len(values), np.bool_)
     for none in ABSENT:
@@ -346,18 +343,18 @@ def known(values: Int64s) -> npt.NDArray[np.bool_]:
     return result
 
 
-def first_of(ids: Int64s, selected: Int64s) -> Int64s:
-    """The place of the first row with each wanted id, -1 where there is none."""
-    if not len(ids) or not len(selected):
-        return np.full(len(selected), -1)
+def first_of(ids: Int64s, keys: Int64s) -> Int64s:
+    """The first row with each of some ids, -1 where there is none."""
+    if not len(ids) or not len(keys):
+        return np.full(len(keys), -1)
     places = _places(ids)
     if places is not None:
-        return places.of(selected)
-    index = pd.Index(ids)
-    if index.is_unique:
-        return index.get_indexer(pd.Index(selected)).astype(np.int64)
-    first = np.flatnonzero(~index.duplicated())
-    positions = index[first].get_indexer(pd.Index(selected))
+        return places.first_rows(keys)
+    ids_index = pd.Index(ids)
+    if ids_index.is_unique:
+        return ids_index.get_indexer(pd.Index(keys)).astype(np.int64)
+    first = np.flatnonzero(~ids_index.duplicated())
+    positions = ids_index[first].get_indexer(pd.Index(keys))
     return np.where(positions >= 0, first[positions], -1)
 
 
@@ -369,13 +366,13 @@ class _Places(NamedTuple):
     low: int
     first: Int32s
 
-    def of(self, ids: Int64s) -> Int64s:
-        """The place of each id, -1 where there is none."""
-        # Ids below the lowest wrap around: all others fall on the last index, which is unused.
-        index = np.minimum(
+    def first_rows(self, ids: Int64s) -> Int64s:
+        """The first row of each id, -1 where there is none."""
+        # Ids below the lowest wrap around: all others fall on the last slot, which is unused.
+        slot = np.minimum(
             (ids - np.int64(self.low)).view(np.uint64), np.uint64(len(self.first) - 1)
         )
-        return self.first[index.view(np.int64)].astype(np.int64)
+        return self.first[slot.view(np.int64)].astype(np.int64)
 
 
 def _places(ids: Int64s) -> _Places | None:
@@ -394,7 +391,7 @@ def _again(ids: Int64s) -> npt.NDArray[np.bool_]:
     return (
         np.asarray(pd.Index(ids).duplicated())
         if places is None
-        else places.of(ids) < np.arange(len(ids))
+        else places.first_rows(ids) < np.arange(len(ids))
     )
 
 
@@ -410,7 +407,7 @@ def among(values: Int64s, members: Int64s) -> npt.NDArray[np.bool_]:
     """Mask of values that are among others."""
     places = _places(members)
     if places is not None:
-        return places.of(values) >= 0
+        return places.first_rows(values) >= 0
     return np.asarray(pd.Index(values).isin(members), np.bool_)
 
 

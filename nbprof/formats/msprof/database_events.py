@@ -27,7 +27,7 @@ from nbprof.formats.msprof.database import (
     Database,
     among,
     first_of,
-    known,
+    is_set,
     moments,
     row_of,
     taken,
@@ -94,7 +94,8 @@ _UNIT = (
     (re.compile(r"freq$"), "MHz"),
     (
         re.compile(
-            r"(bandwidth|throughput|^read|^write|ByteRate|speed|Bandwidth)$|^(readRate|writeRate)$|^[rt]x(Post|Nonpost|Cpl)(Min|Max|Avg)$",
+            r"(bandwidth|throughput|^read|^write|ByteRate|speed|Bandwidth)$|^(readRate|writeRate)$"
+            r"|^[rt]x(Post|Nonpost|Cpl)(Min|Max|Avg)$",
             re.IGNORECASE,
         ),
         "B/s",
@@ -177,14 +178,13 @@ class _Events:
             return
         places = np.array(self._lanes, np.int32).reshape(-1, 2)[lane]
         begin, stop = moments(start), start if end is None else moments(end)
-        none = np.full(count, -1, np.int32)
-        codes = (
-            none
-            if isinstance(cat, str) and not cat
-            else np.full(count, self.texts[cat])
-            if isinstance(cat, str)
-            else cat
-        )
+        codes: npt.NDArray[np.integer[Any]]
+        if not isinstance(cat, str):
+            codes = cat
+        elif cat:
+            codes = np.full(count, self.texts[cat])
+        else:
+            codes = np.full(count, -1, np.int32)
         text = {
             "name": np.broadcast_to(np.asarray(name), count),
             "cat": codes,
@@ -197,7 +197,7 @@ class _Events:
         zeros = np.zeros(count, np.int16)
         self.parts.append(
             Part(
-                at=np.zeros(count, np.int64),
+                offset=np.zeros(count, np.int64),
                 phase=np.full(count, ord(phase), np.uint8),
                 text={field: np.asarray(text[field], np.int32) for field in TEXT_FIELDS},
                 start=Times(
@@ -206,12 +206,8 @@ class _Events:
                     np.where(begin == NONE, BAD, GOOD).astype(np.uint8),
                 ),
                 length=Times(length, zeros, np.where(stop == NONE, ABSENT, GOOD).astype(np.uint8)),
-                top={
-                    key: rows for key, values in (top or {}).items() if len(rows := _rows(values))
-                },
-                args={
-                    key: rows for key, values in (args or {}).items() if len(rows := _rows(values))
-                },
+                top=_filled(top or {}),
+                args=_filled(args or {}),
                 texts=(),
             )
         )
@@ -231,6 +227,12 @@ class _Events:
             cat=category,
             top={"id": ident, "bp": Coded(phase)},
         )
+
+
+def _filled(columns: Mapping[str, Any]) -> dict[str, Rows]:
+    """The rows of args; without the args that no event has."""
+    rows = {key: _rows(values) for key, values in columns.items()}
+    return {key: column for key, column in rows.items() if len(column)}
 
 
 def _rows(values: Int64s | Coded | npt.NDArray[np.float64]) -> Rows:
@@ -256,19 +258,19 @@ def _rows(values: Int64s | Coded | npt.NDArray[np.float64]) -> Rows:
 
 def _ids(values: Int64s) -> Int64s:
     """Ids without those that mean none."""
-    return np.where(known(values), values, NONE)
+    return np.where(is_set(values), values, NONE)
 
 
 def add(base: Database, builder: Builder, host: str) -> bool:
     """Adds the events of a database to a builder; False where it has none."""
-    reader = _Made(base)
+    reader = _EventReader(base)
     for step in (
         reader.tasks,
         reader.collectives,
         reader.calls,
         reader.program,
         reader.marks,
-        reader.others,
+        reader.other_units,
         reader.counters,
     ):
         step()
@@ -293,7 +295,7 @@ def add(base: Database, builder: Builder, host: str) -> bool:
     return True
 
 
-class _Made:
+class _EventReader:
     """Events and lanes built from the tables of one database."""
 
     def __init__(self, base: Database) -> None:
@@ -331,8 +333,9 @@ class _Made:
             np.int64,
         )[inverse]
         copies = self.base.read("MEMCPY_INFO", "globalTaskId size memcpyOperation")
-        index = first_of(copies["globalTaskId"], task["globalTaskId"])
-        size, operation = taken(copies["size"], index), taken(copies["memcpyOperation"], index)
+        copy_rows = first_of(copies["globalTaskId"], task["globalTaskId"])
+        size = taken(copies["size"], copy_rows)
+        operation = taken(copies["memcpyOperation"], copy_rows)
         names = (
             self.base.enum("ENUM_MEMCPY_OPERATION")
             if "ENUM_MEMCPY_OPERATION" in self.base.tables
@@ -479,10 +482,9 @@ class _Made:
     def _linked(self, category: str, starts: tuple[Int64s, Int64s, Int64s]) -> None:
         """Arrows from calls to the work that has the same number of a connection."""
         ident, lane, time = starts
-        work = [
-            np.concatenate([part[i] for part in self.work] or [np.zeros(0, np.int64)])
-            for i in range(3)
-        ]
+        none = np.zeros(0, np.int64)
+        parts = [(none, none, none), *self.work]
+        work = [np.concatenate(column) for column in zip(*parts, strict=True)]
         for (ids, lanes, times), other_ids, end in (
             ((ident, lane, time), work[0], False),
             (tuple(work), ident, True),
@@ -556,10 +558,10 @@ class _Made:
         lines = self.strings.texts(chains_read["stack"][order])
         used, begins = np.unique(chains_read["id"][order], return_index=True)
         ends = np.append(begins[1:], len(order))
-        codes = [
-            self.events.texts[";\n".join(text for text in lines[a:b] if text)]
-            for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
-        ]
+        codes = []
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            stack = ";\n".join(filter(None, lines[begin:end]))
+            codes.append(self.events.texts[stack])
         first_rows = first_of(used, chains)
         return np.maximum(taken(np.array(codes, np.int64), first_rows), -1).astype(np.int32)
 
@@ -631,7 +633,7 @@ class _Made:
         end = np.where(transfers["endNs"] == NONE, transfers["startNs"], transfers["endNs"])
         self.events.add("X", lane, name, transfers["startNs"], end, "mstx", args)
 
-    def others(self) -> None:
+    def other_units(self) -> None:
         """Events that the exporter derived, garbage collection, system calls, and tasks of other
         units.
         """
@@ -645,13 +647,11 @@ class _Made:
             named = [_OVERLAP_KINDS.get(number, str(number)) for number in numbers]
         kinds = [_OVERLAP.get(text or "", text or "") for text in named]
         lanes = [
-            events.lane("Overlap Analysis", str(i), kind, d, i)
-            for (d, i), kind in zip(pairs, kinds, strict=True)
+            events.lane("Overlap Analysis", str(number), kind, device, number)
+            for (device, number), kind in zip(pairs, kinds, strict=True)
         ]
-        lane, code = (
-            np.array(lanes or [0], np.int64),
-            np.array([events.texts[kind] for kind in kinds] or [0], np.int32),
-        )
+        lane = np.array(lanes or [0], np.int64)
+        code = np.array([events.texts[kind] for kind in kinds] or [0], np.int32)
         events.add("X", lane[inverse], code[inverse], overlaps["startNs"], overlaps["endNs"])
         overlaps = base.read("GC_RECORD", "startNs endNs globalTid")
         events.add(
@@ -680,11 +680,11 @@ class _Made:
         lane = np.array(
             [events.lane("CCU", "0", "CCU", d) for d in used.tolist()] or [0], np.int64
         )[inverse]
-        name_ = self.strings.codes(overlaps["name"], events.texts, "task")
+        task_name = self.strings.codes(overlaps["name"], events.texts, "task")
         events.add(
             "X",
             lane,
-            name_,
+            task_name,
             overlaps["startNs"],
             overlaps["endNs"],
             args={"args": self.text(overlaps["args"])},

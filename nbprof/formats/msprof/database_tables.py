@@ -1,8 +1,8 @@
 """The tables of a database of Ascend's profilers under the names, and in the units, of the same
 tables in CSV and JSON.
 
-What a table in CSV has that the database has not (`Task Wait Time`, `op_statistic`, the marks of
-iterations) is not made up. What is not documented is handed on under its own name:
+Columns and tables that only CSV has (`Task Wait Time`, `op_statistic`, the marks of iterations) are
+missing. Tables that are not documented are available under their own names:
 `p.ascend.table("HBM_X")`.
 """
 
@@ -26,7 +26,7 @@ from nbprof.formats.msprof.database import (
     Database,
     among,
     category,
-    known,
+    is_set,
     moments,
     row_of,
     taken,
@@ -36,17 +36,19 @@ from nbprof.formats.msprof.database import (
 Floats = npt.NDArray[np.float64]
 _MB = 1024.0 * 1024.0
 _TOTAL = "Total Op Info"
+_OP_COLUMNS = "hccl_op_name group_name step type"
+"""Columns that identify a collective in tables of the analysis."""
+_POOLS = ("allocated", "reserved", "active")
 _STEP_PARTS = (
-    *(
-        "computing",
-        "communication_not_overlapped",
-        "overlapped",
-        "communication",
-        "free",
-        "stage",
-        "bubble",
-    ),
-    *("communication_not_overlapped_and_exclude_receive", "preparing"),
+    "computing",
+    "communication_not_overlapped",
+    "overlapped",
+    "communication",
+    "free",
+    "stage",
+    "bubble",
+    "communication_not_overlapped_and_exclude_receive",
+    "preparing",
 )
 _TENSORS = {
     "input_shapes": "inputShapes",
@@ -89,7 +91,7 @@ _FACTS = {
 }
 
 
-class _Made:
+class _TableBuilder:
     """Tables built from those of one database.
 
     Parameters
@@ -101,7 +103,7 @@ class _Made:
 
     def __init__(self, base: Database, host: int, rank: int | None) -> None:
         self.base, self.host, self.rank = base, host, rank
-        self.out: dict[str, list[Table]] = {}
+        self.tables: dict[str, list[Table]] = {}
         self.notes: list[Note] = []
         self.used: set[str] = set()
 
@@ -140,7 +142,7 @@ class _Made:
         if "device_id" in table.frame:
             ids = table.frame["device_id"].dropna().unique()
             table.device = int(ids[0]) if len(ids) == 1 else None
-        self.out.setdefault(kind, []).append(table)
+        self.tables.setdefault(kind, []).append(table)
 
     def read(
         self, table: str, ints: str = "", floats: str = "", texts: str = ""
@@ -149,7 +151,7 @@ class _Made:
         return self.base.read(table, ints, floats, texts)
 
     def note(self, count: int, text: str) -> None:
-        """Tells of rows that something is not known of."""
+        """Adds a note on rows of which something is unknown."""
         if count:
             self.notes.append(Note("info", f"{printable(self.base.name)}: {count:,} {text}"))
 
@@ -185,7 +187,7 @@ class _Made:
     def _ops(self, task: dict[str, Int64s], info: dict[str, Int64s], info_rows: Int64s) -> None:
         strings, base = self.base.strings, self.base
         rows = np.flatnonzero(info_rows >= 0)
-        index = info_rows[rows]
+        info_row = info_rows[rows]
         self.note(
             int((~among(info["globalTaskId"], task["globalTaskId"])).sum()),
             "rows of COMPUTE_TASK_INFO match no task in TASK; left out.",
@@ -194,23 +196,21 @@ class _Made:
         placed = _devices(base, ops["deviceId"])
         count, more = len(rows), len(ops["opName"])
         start = np.concatenate([task["startNs"][rows], ops["startNs"]])
+        end = np.concatenate([task["endNs"][rows], ops["endNs"]])
         device = np.concatenate([task["deviceId"][rows], placed])
         order = np.lexsort((start, device))
         none = np.full(more, NONE)
 
         def of_info(*names: str) -> Int64s:
-            """The first of some columns, which versions call differently, that the table has; none
-            of communication.
-            """
-            column = next(
-                (name for name in names if name in base.columns("COMPUTE_TASK_INFO")), names[0]
-            )
-            return np.concatenate([info[column][index], none])[order]
+            """The first of the columns, named differently by version, that the table has."""
+            columns_here = base.columns("COMPUTE_TASK_INFO")
+            column = next((name for name in names if name in columns_here), names[0])
+            return np.concatenate([info[column][info_row], none])[order]
 
         def of_task(column: str) -> Int64s:
             return np.concatenate([task[column][rows], none])[order]
 
-        used, inverse = used_of(info["taskType"][index])
+        used, inverse = used_of(info["taskType"][info_row])
         kinds = strings.texts(used)
         frame: dict[str, Any] = {
             "device_id": ids(device[order]),
@@ -218,19 +218,17 @@ class _Made:
             "task_id": ids(of_task("taskId")),
             "stream_id": ids(of_task("streamId")),
             "op_name": strings.category(
-                np.concatenate([info["name"][index], ops["opName"]])[order]
+                np.concatenate([info["name"][info_row], ops["opName"]])[order]
             ),
             "op_type": strings.category(
-                np.concatenate([info["opType"][index], ops["opType"]])[order]
+                np.concatenate([info["opType"][info_row], ops["opType"]])[order]
             ),
             "op_state": strings.category(of_info("opState")),
             "task_type": category(
                 [*kinds, "COMMUNICATION"],
                 np.concatenate([inverse, np.full(more, len(kinds))])[order],
             ),
-            "duration_us": lengths(start, np.concatenate([task["endNs"][rows], ops["endNs"]]))[
-                order
-            ],
+            "duration_us": lengths(start, end)[order],
             "block_num": ids(of_info("blockNum", "blockDim")),
             "mix_block_num": ids(of_info("mixBlockNum", "mixBlockDim")),
             "hf32_eligible": strings.category(of_info("hf32Eligible")),
@@ -255,9 +253,9 @@ class _Made:
             "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left"
             " out.",
         )
-        index = taken(row_in_table, row)
+        op_rows = taken(row_in_table, row)
         used, inverse = used_of(metrics["name"])
-        rows = np.flatnonzero(index >= 0)
+        rows = np.flatnonzero(op_rows >= 0)
         # By counter, each in the order of the file.
         rows = rows[
             np.argsort(
@@ -272,7 +270,7 @@ class _Made:
         ):
             spec = columns("op_summary", [text or "counter"])[0]
             values = result.setdefault(spec.name, np.full(count, np.nan))
-            values[index[rows[low:high]]] = metrics["value"][rows[low:high]] * spec.scale
+            values[op_rows[rows[low:high]]] = metrics["value"][rows[low:high]] * spec.scale
         return result
 
     def calls(self) -> None:
@@ -310,10 +308,14 @@ class _Made:
 
     def memory(self) -> None:
         """`memory_record`, `operator_memory`, `npu_mem` and `npu_module_mem`."""
+        self._operator_memory()
+        self._device_memory()
+
+    def _operator_memory(self) -> None:
         strings = self.base.strings
         blocks = "allocationTotalAllocated allocationTotalReserved allocationTotalActive "
         blocks += "releaseTotalAllocated releaseTotalReserved releaseTotalActive"
-        got = self.read(
+        allocations = self.read(
             "OP_MEMORY",
             "name allocationTime releaseTime activeReleaseTime streamPtr deviceId",
             f"size duration activeDuration {blocks}",
@@ -323,39 +325,42 @@ class _Made:
             "component timestamp streamPtr deviceId",
             "totalAllocated totalReserved totalActive",
         )
-        if not len(got["name"]) and not len(record["component"]):
+        if not len(allocations["name"]) and not len(record["component"]):
             self._graph_memory()
+        totals = {}
+        for when in ("allocation", "release"):
+            for pool in _POOLS:
+                totals[f"{when}_{pool}_bytes"] = allocations[f"{when}Total{pool.title()}"]
         self.add(
             "operator_memory",
             {
-                "name": strings.category(got["name"]),
-                "size_bytes": got["size"],
-                "duration_us": got["duration"] / 1000,
-                "active_duration_us": got["activeDuration"] / 1000,
-                **{
-                    f"{when}_{pool}_bytes": got[f"{when}Total{pool.title()}"]
-                    for when in ("allocation", "release")
-                    for pool in _HELD
-                },
-                "stream_ptr": _plain(got["streamPtr"]),
-                "device_type": _npus(got["deviceId"]),
+                "name": strings.category(allocations["name"]),
+                "size_bytes": allocations["size"],
+                "duration_us": allocations["duration"] / 1000,
+                "active_duration_us": allocations["activeDuration"] / 1000,
+                **totals,
+                "stream_ptr": _handles(allocations["streamPtr"]),
+                "device_type": _npus(allocations["deviceId"]),
             },
             {
-                "allocation_ps": got["allocationTime"],
-                "release_ps": got["releaseTime"],
-                "active_release_ps": got["activeReleaseTime"],
+                "allocation_ps": allocations["allocationTime"],
+                "release_ps": allocations["releaseTime"],
+                "active_release_ps": allocations["activeReleaseTime"],
             },
         )
         self.add(
             "memory_record",
             {
                 "component": strings.category(record["component"]),
-                **{f"{pool}_bytes": record[f"total{pool.title()}"] for pool in _HELD},
-                "stream_ptr": _plain(record["streamPtr"]),
+                **{f"{pool}_bytes": record[f"total{pool.title()}"] for pool in _POOLS},
+                "stream_ptr": _handles(record["streamPtr"]),
                 "device_type": _npus(record["deviceId"]),
             },
             {"timestamp_ps": record["timestamp"]},
         )
+
+    def _device_memory(self) -> None:
+        strings = self.base.strings
         npu = self.read("NPU_MEM", "type timestampNs deviceId", "ddr hbm")
         # The sum is what the table in CSV calls memory.
         self.add(
@@ -386,53 +391,46 @@ class _Made:
         each with its release.
         """
         strings = self.base.strings
-        got = self.read(
+        rows = self.read(
             "NPU_OP_MEM",
             "operatorName addr type timestampNs component deviceId",
             "size totalAllocate totalReserve",
         )
-        if not len(got["addr"]):
+        if not len(rows["addr"]):
             return
-        used, inverse = used_of(got["type"])
+        used, inverse = used_of(rows["type"])
         freed = np.array([(text or "").lower() == "release" for text in strings.texts(used)])[
             inverse
         ]
-        freed |= got["size"] < 0
+        freed |= rows["size"] < 0
         self.add(
             "memory_record",
             {
-                "component": strings.category(got["component"]),
-                "allocated_bytes": got["totalAllocate"],
-                "reserved_bytes": got["totalReserve"],
-                "device_type": _npus(got["deviceId"]),
+                "component": strings.category(rows["component"]),
+                "allocated_bytes": rows["totalAllocate"],
+                "reserved_bytes": rows["totalReserve"],
+                "device_type": _npus(rows["deviceId"]),
             },
-            {"timestamp_ps": got["timestampNs"]},
+            {"timestamp_ps": rows["timestampNs"]},
         )
-        order = np.lexsort((got["timestampNs"], got["operatorName"], got["addr"], got["deviceId"]))
-        keys = np.stack([got[key][order] for key in ("deviceId", "addr", "operatorName")])
-        same = (np.diff(keys, axis=1) == 0).all(axis=0) if len(order) > 1 else np.zeros(0, np.bool_)
-        gone = freed[order]
-        ends = np.flatnonzero(same & ~gone[:-1] & gone[1:])
-        begun = np.flatnonzero(~gone)
-        release = np.full(len(order), -1)
-        release[ends] = ends + 1
-        first, last = order[begun], np.where(release[begun] >= 0, order[release[begun]], -1)
+        first, last = _paired(rows, freed)
 
         def at_release(column: str) -> Floats:
-            return np.where(last >= 0, got[column][last], np.nan)
+            return np.where(last >= 0, rows[column][last], np.nan)
 
-        begin, end = got["timestampNs"][first], np.where(last >= 0, got["timestampNs"][last], NONE)
+        begin = rows["timestampNs"][first]
+        end = np.where(last >= 0, rows["timestampNs"][last], NONE)
         self.add(
             "operator_memory",
             {
-                "name": strings.category(got["operatorName"][first]),
-                "size_bytes": got["size"][first],
+                "name": strings.category(rows["operatorName"][first]),
+                "size_bytes": rows["size"][first],
                 "duration_us": lengths(begin, end),
-                "allocation_allocated_bytes": got["totalAllocate"][first],
-                "allocation_reserved_bytes": got["totalReserve"][first],
+                "allocation_allocated_bytes": rows["totalAllocate"][first],
+                "allocation_reserved_bytes": rows["totalReserve"][first],
                 "release_allocated_bytes": at_release("totalAllocate"),
                 "release_reserved_bytes": at_release("totalReserve"),
-                "device_type": _npus(got["deviceId"][first]),
+                "device_type": _npus(rows["deviceId"][first]),
             },
             {"allocation_ps": begin, "release_ps": end},
         )
@@ -443,52 +441,40 @@ class _Made:
         """`step_trace_time` (µs), `communication` (µs, ms), `communication_bandwidth` and
         `communication_matrix` (MB, ms, GB/s).
         """
+        self._step_trace_time()
+        self._communication()
+        self._bandwidth()
+        self._matrix()
+
+    def _step_trace_time(self) -> None:
         steps = self.read("StepTraceTime", "deviceId step", " ".join(_STEP_PARTS))
-        frame: dict[str, Any] = (
-            {"device_id": ids(steps["deviceId"])}
-            if "deviceId" in self.base.columns("StepTraceTime")
-            else {}
-        )
-        self.add(
-            "step_trace_time",
-            frame
-            | {"step": ids(steps["step"])}
-            | {f"{part}_us": steps[part] for part in _STEP_PARTS},
-        )
-        head = "hccl_op_name group_name step type"
-        timed = _ops_only(
-            self.read(
-                "CommAnalyzerTime",
-                "",
-                "start_timestamp elapse_time transit_time wait_time synchronization_time idle_time",
-                head,
-            )
-        )
+        frame: dict[str, Any] = {}
+        if "deviceId" in self.base.columns("StepTraceTime"):
+            frame["device_id"] = ids(steps["deviceId"])
+        frame["step"] = ids(steps["step"])
+        frame |= {f"{part}_us": steps[part] for part in _STEP_PARTS}
+        self.add("step_trace_time", frame)
+
+    def _communication(self) -> None:
         parts = ("elapse", "transit", "wait", "synchronization", "idle")
-        begin = np.where(
-            np.isfinite(timed["start_timestamp"]) & (timed["start_timestamp"] > 0),
-            timed["start_timestamp"],
-            0,
+        durations = " ".join(f"{part}_time" for part in parts)
+        ops = _ops_only(
+            self.read("CommAnalyzerTime", "", f"start_timestamp {durations}", _OP_COLUMNS)
         )
-        self.add(
-            "communication",
-            _heads(timed) | {f"{part}_ms": timed[f"{part}_time"] for part in parts},
-            {
-                "start_ps": (
-                    np.where(
-                        (begin > 0) & (begin < 2**52),
-                        np.rint(np.minimum(begin, 2**52) * 1000),
-                        NONE,
-                    ).astype(np.int64)
-                )
-            },
-        )
+        us = ops["start_timestamp"]
+        us = np.where(np.isfinite(us) & (us > 0), us, 0)
+        is_moment = (us > 0) & (us < 2**52)
+        begin = np.where(is_moment, np.rint(np.minimum(us, 2**52) * 1000), NONE).astype(np.int64)
+        lengths_ms = {f"{part}_ms": ops[f"{part}_time"] for part in parts}
+        self.add("communication", _heads(ops) | lengths_ms, {"start_ps": begin})
+
+    def _bandwidth(self) -> None:
         sent = _ops_only(
             self.read(
                 "CommAnalyzerBandwidth",
                 "",
                 "transit_size transit_time bandwidth large_packet_ratio",
-                f"{head} transport_type",
+                f"{_OP_COLUMNS} transport_type",
             )
         )
         moved = pd.DataFrame(
@@ -503,12 +489,14 @@ class _Made:
         )
         # One row a size of packets; all but the sizes is stated in each.
         self.add("communication_bandwidth", dict(moved.drop_duplicates(ignore_index=True)))
+
+    def _matrix(self) -> None:
         links = _ops_only(
             self.read(
                 "CommAnalyzerMatrix",
                 "src_rank dst_rank",
                 "transit_size transit_time bandwidth",
-                f"{head} transport_type op_name",
+                f"{_OP_COLUMNS} transport_type op_name",
             )
         )
         self.add(
@@ -525,10 +513,10 @@ class _Made:
             },
         )
 
-    # Tables without a twin in CSV.
+    # Tables that have no counterpart in CSV.
 
-    def others(self) -> None:
-        """Tables that are not documented, and the means of counters that are: as they are."""
+    def undocumented(self) -> None:
+        """Tables that are not documented, and the documented means of counters, unchanged."""
         summary = self.read("SAMPLE_PMU_SUMMARY", "deviceId metric coreId coreType", "value")
         self.add(
             "SAMPLE_PMU_SUMMARY",
@@ -540,27 +528,19 @@ class _Made:
                 "value": summary["value"],
             },
         )
-        left = []
+        names = []
         for table in self.base.tables:
-            names_ = self.base.columns(table)
             if (
                 table in self.used | EVENTS | _FACTS
                 or table.startswith("ENUM_")
-                or "timestampNs" in names_
+                or "timestampNs" in self.base.columns(table)
             ):
                 continue
             self.add(table, self.base.raw(table))
-            left.append(printable(table))
-        if left:
-            self.notes.append(
-                Note(
-                    "info",
-                    f"{printable(self.base.name)}: not documented, shown raw: {', '.join(left)}.",
-                )
-            )
-
-
-_HELD = ("allocated", "reserved", "active")
+            names.append(printable(table))
+        if names:
+            text = f"{printable(self.base.name)}: not documented, shown raw: {', '.join(names)}."
+            self.notes.append(Note("info", text))
 
 
 def tables(
@@ -572,25 +552,25 @@ def tables(
     ----------
     base : Database
     host : int
-        Which recording of the run it is.
+        The number of the recording in the run.
     rank : int, optional
     """
-    tables = _Made(base, host, rank)
+    builder = _TableBuilder(base, host, rank)
     steps: tuple[Callable[[], None], ...] = (
-        tables.tasks,
-        tables.calls,
-        tables.memory,
-        tables.analysed,
-        tables.others,
+        builder.tasks,
+        builder.calls,
+        builder.memory,
+        builder.analysed,
+        builder.undocumented,
     )
     for step in steps:
         step()
-    return tables.out, tables.notes
+    return builder.tables, builder.notes
 
 
 def ids(values: Int64s) -> pd.arrays.IntegerArray:
     """Ids, missing where they are none."""
-    none = ~known(values) | (values < 0)
+    none = ~is_set(values) | (values < 0)
     return pd.arrays.IntegerArray(np.where(none, 0, values), none)
 
 
@@ -602,17 +582,33 @@ def lengths(start: Int64s, end: Int64s) -> Floats:
     return np.where(good & (length <= LONGEST_US), length, np.nan)
 
 
+def _paired(
+    rows: Mapping[str, npt.NDArray[Any]], freed: npt.NDArray[np.bool_]
+) -> tuple[Int64s, Int64s]:
+    """The row of each allocation of a graph, and that of its release: the next row of its device,
+    address and operator; -1 where there is none.
+    """
+    columns = [rows[key] for key in ("deviceId", "addr", "operatorName")]
+    order = np.lexsort((rows["timestampNs"], *reversed(columns)))
+    keys = np.stack([column[order] for column in columns])
+    same = (np.diff(keys, axis=1) == 0).all(axis=0) if len(order) > 1 else np.zeros(0, np.bool_)
+    is_release = freed[order]
+    paired = np.flatnonzero(same & ~is_release[:-1] & is_release[1:])
+    allocation = np.flatnonzero(~is_release)
+    release = np.full(len(order), -1)
+    release[paired] = paired + 1
+    return order[allocation], np.where(release[allocation] >= 0, order[release[allocation]], -1)
+
+
 def _sound(name: str, column: Any) -> Any:
-    """A column without the numbers that nothing can be: as those of text they are unknown."""
+    """A column without impossible numbers, which are unknown as in tables of text."""
     if not isinstance(column, np.ndarray) or column.dtype.kind != "f":
         return column
-    limit = (
-        LONGEST_US
-        if name.endswith(("_us", "_ms"))
-        else MOST_BYTES
-        if name.endswith("_bytes")
-        else np.inf
-    )
+    limit: float = np.inf
+    if name.endswith(("_us", "_ms")):
+        limit = LONGEST_US
+    elif name.endswith("_bytes"):
+        limit = MOST_BYTES
     return np.where(np.isfinite(column) & (np.abs(column) <= limit), column, np.nan)
 
 
@@ -629,7 +625,7 @@ def _npus(devices: Int64s) -> pd.Categorical:
     return category([f"NPU:{n}" if n >= 0 else None for n in used.tolist()], inverse)
 
 
-def _plain(values: Int64s) -> pd.Categorical:
+def _handles(values: Int64s) -> pd.Categorical:
     """Numbers that are handles, as texts."""
     used, inverse = used_of(values)
     return category([None if n == NONE else str(n) for n in used.tolist()], inverse)
@@ -637,8 +633,11 @@ def _plain(values: Int64s) -> pd.Categorical:
 
 def _heads(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Columns that identify collectives and links."""
-    names_ = {"step": "step", "type": "kind", "hccl_op_name": "name", "group_name": "group"}
-    return {name: [text or "" for text in columns[column]] for column, name in names_.items()}
+    names = {"step": "step", "type": "kind", "hccl_op_name": "name", "group_name": "group"}
+    result = {}
+    for column, name in names.items():
+        result[name] = [text or "" for text in columns[column]]
+    return result
 
 
 def _ops_only(columns: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

@@ -31,7 +31,7 @@ class _New:
         self.lanes: dict[tuple[str, str, str, str], int] = {}
         self.names = {str(name): i for i, name in enumerate(trace.names.tolist())}
         self.parts: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
-        self.wanted: list[tuple[Table, npt.NDArray[np.bool_]]] = []
+        self.tables_of_parts: list[tuple[Table, npt.NDArray[np.bool_]]] = []
 
     def lane(self, host: str, process: str, thread: str, labels: str) -> int:
         return self.lanes.setdefault(
@@ -50,28 +50,27 @@ class _New:
         start: Int64s,
         duration: Int64s,
     ) -> None:
-        """Events of the marked rows of a table, which learns their numbers in the end."""
+        """Events of the marked rows of a table, whose column `event` is filled in the end."""
         if not rows.any():
             return
         self.parts.append((lane, name, start, duration))
-        self.wanted.append((table, rows))
+        self.tables_of_parts.append((table, rows))
 
     def done(self) -> None:
         if not self.parts:
             return
         trace = self.trace
-        lane, name, start, duration = (
-            np.concatenate([part[i] for part in self.parts]) for i in range(4)
-        )
+        columns = zip(*self.parts, strict=True)
+        lane, name, start, duration = (np.concatenate(column) for column in columns)
         order = sort_events(lane.astype(np.int32), start, duration)
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order)) + len(trace.events)
-        index = 0
-        for table, rows in self.wanted:
+        first = 0
+        for table, rows in self.tables_of_parts:
             event = table.frame["event"].to_numpy(np.int64).copy()
-            event[rows] = number[index : index + int(rows.sum())]
+            event[rows] = number[first : first + int(rows.sum())]
             table.frame["event"] = event
-            index += int(rows.sum())
+            first += int(rows.sum())
         old = trace.events
         trace.events = Events(
             np.concatenate([old.lane, lane[order].astype(np.int32)]),
@@ -79,13 +78,12 @@ class _New:
             np.concatenate([old.start, start[order]]),
             np.concatenate([old.duration, duration[order]]),
         )
-        same = trace.display is trace.names
+        shared = trace.display is trace.names
         trace.names = np.array([*self.names, ""], object)[:-1]
-        trace.display = (
-            trace.names if same or len(trace.display) != len(trace.names) else trace.display
-        )
+        if shared or len(trace.display) != len(trace.names):
+            trace.display = trace.names
         counts = np.bincount(lane, minlength=len(trace.lanes) + len(self.lanes))
-        rows_ = [
+        new_rows = [
             {
                 **lane_row(i, host, process, thread, process, thread, labels),
                 "line_id": i,
@@ -93,10 +91,10 @@ class _New:
             }
             for (host, process, thread, labels), i in self.lanes.items()
         ]
-        more = pd.DataFrame(rows_)
-        trace.lanes = (
-            more if not len(trace.lanes) else pd.concat([trace.lanes, more], ignore_index=True)
-        )
+        new_lanes = pd.DataFrame(new_rows)
+        if len(trace.lanes):
+            new_lanes = pd.concat([trace.lanes, new_lanes], ignore_index=True)
+        trace.lanes = new_lanes
 
 
 def add(trace: Trace, tables: dict[str, list[Table]]) -> None:

@@ -1,5 +1,5 @@
-"""Has raw recordings of msprof exported by the tool itself, where it is installed: their data is in
-a form of its own that changes.
+"""Exports raw recordings of msprof by the tool itself, where it is installed: their format is
+private to it and changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def exported(
 
 
 def export(error: RawError, progress: Callable[[str], None] | None = None) -> bool:
-    """Exports the recordings that an error tells of; False where the tool is not on the PATH.
+    """Exports the recordings that an error names; False if the tool is not on the PATH.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> bo
     Raises
     ------
     ReadError
-        The tool failed; quotes the end of what it said.
+        The tool failed; quotes the end of its message.
     """
     tool = shutil.which(TOOL)
     if tool is None or not error.recordings or error.tool != TOOL:

@@ -1,8 +1,8 @@
-"""Reads what Ascend's profilers export into a `Trace`: timelines in JSON, tables in CSV, or both,
-of one process or of several ranks.
+"""Reads exports of Ascend's profilers into a `Trace`: timelines in JSON, tables in CSV, or both, of
+one process or of several ranks.
 
-The events of a timeline and the rows of a table are the same work told twice: a row is linked to
-its event (column `event` of the table), and only a row that no timeline has becomes an event of its
+The events of a timeline and the rows of a table describe the same work: a row is linked to its
+event (column `event` of the table), and only a row that no timeline has becomes an event of its
 own.
 """
 
@@ -35,8 +35,8 @@ from nbprof.formats.msprof.recordings import rank_of, recording_of, use_of
 # seconds in ns.
 _DATES_NS = 10**17
 _DEVICE = re.compile(r"device_(\d{1,4})$")
-# Databases of what tables and timelines tell as well.
-_WHOLE = re.compile(r"(ascend_|msprof)\w*\.(db|dat)$", re.IGNORECASE)
+# Databases that contain the same data as tables and timelines.
+_EXPORT_DATABASE = re.compile(r"(ascend_|msprof)\w*\.(db|dat)$", re.IGNORECASE)
 # Of an archive, as labels have it.
 _PACKED = re.compile(r"((\.tar)?\.\w{1,4})?!$")
 
@@ -50,13 +50,12 @@ class Recording:
     path : str
         Its folder.
     name : str
-        What it is called as a host.
+        Its name as a host.
     rank : int or None
     facts : list of dict
-        What `info.json` and `profiler_info.json` hold.
+        The contents of `info.json` and `profiler_info.json`.
     shift_ns : int
-        What has to be added to moments that count from the start of the machine; 0 where that is
-        not known.
+        Offset to add to moments that count from the start of the machine; 0 where it is unknown.
     """
 
     path: str
@@ -66,22 +65,21 @@ class Recording:
     facts: list[dict[str, Any]] = field(default_factory=list)
     shift_ns: int = 0
 
+    def files_of(self, use: str) -> list[SourceFile]:
+        """The files of one use, by their names."""
+        return [file for file in self.files if use_of(file.name) == use]
+
     @property
     def devices(self) -> list[int]:
         """The devices that its facts or folders name."""
-        parts = {
-            int(d["id"])
-            for f in self.facts
-            for d in _list(f.get("DeviceInfo"))
-            if _is_number(d.get("id"))
-        }
-        parts |= {
-            int(m[1])
-            for p in self.files
-            for part in p.label.split("/")[:-1]
-            if (m := _DEVICE.match(part))
-        }
-        return sorted(parts)
+        result: set[int] = set()
+        for facts in self.facts:
+            ids = [device.get("id") for device in _list(facts.get("DeviceInfo"))]
+            result.update(int(str(ident)) for ident in ids if _is_number(ident))
+        for file in self.files:
+            matches = map(_DEVICE.match, file.label.split("/")[:-1])
+            result.update(int(match[1]) for match in matches if match)
+        return sorted(result)
 
 
 def read(
@@ -111,69 +109,76 @@ def read(
     for number, recording in enumerate(recordings):
         _timelines(builder, recording, receipt, progress, limit_bytes)
         device = recording.devices[0] if len(recording.devices) == 1 else None
-        csv = [p for p in recording.files if use_of(p.name) == "table"]
-        host_tables, notes = msprof_tables.tables(csv, number, recording.rank, device, progress)
-        more, further = msprof_analysed.tables(
-            [p for p in recording.files if use_of(p.name) == "analysed"], number, recording.rank
+        csv_files = recording.files_of("table")
+        csv_tables, csv_notes = msprof_tables.tables(
+            csv_files, number, recording.rank, device, progress
         )
-        database_tables_ = _databases(
-            builder, recording, number, {**host_tables, **more}, receipt, progress
+        analysed, analysed_notes = msprof_analysed.tables(
+            recording.files_of("analysed"), number, recording.rank
         )
-        for kind, items in (*host_tables.items(), *more.items(), *database_tables_.items()):
-            for table in items:
-                # Of versions whose clock began with the machine.
-                if 0 < table.base_ns < _DATES_NS and recording.shift_ns:
-                    table.base_ns += recording.shift_ns
-                tables.setdefault(kind, []).append(table)
+        from_database = _databases(
+            builder, recording, number, {**csv_tables, **analysed}, receipt, progress
+        )
+        for group in (csv_tables, analysed, from_database):
+            for kind, items in group.items():
+                _shift(items, recording.shift_ns)
+                tables.setdefault(kind, []).extend(items)
         prefix = f"{recording.name}: " if len(recordings) > 1 else ""
-        for note in (*notes, *further):
+        for note in (*csv_notes, *analysed_notes):
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
     if not builder.files and not tables:
-        empty = not any(
-            len(file.head(1)) for file in files if use_of(file.name) not in ("facts", "")
-        )
-        why = (
-            "all of its tables are empty: the export was stopped; run msprof --export=on again."
-            if empty
-            else ""
-        )
-        why = why or next((note.text for note in receipt.notes if note.level == "warning"), "")
-        raise ReadError(
-            why or "none of its files is a table or a timeline of Ascend's profilers.",
-            path=files[0].label,
-        )
+        raise ReadError(_nothing_read(files, receipt), path=files[0].label)
     trace = assemble(builder) if builder.files else build.Builder(receipt).trace()
     trace.hosts = [recording.name for recording in recordings]
     # Those of the timelines alone, which are fewer or in another order.
     trace.late_ps = []
-    trace.metadata["ascend"] = [
-        {
-            "path": recording.name,
-            "rank": recording.rank,
-            "devices": recording.devices,
-            "facts": recording.facts,
-        }
-        for recording in recordings
-    ]
+    trace.metadata["ascend"] = [_metadata(recording) for recording in recordings]
     _one_clock(trace, tables, timelines=bool(builder.files))
     _steps(recordings, trace, tables, receipt)
     msprof_events.add(trace, tables)
-    for items in tables.values():
-        for table in items:
-            for doubt in table.doubts:
-                receipt.warn(
-                    f"{printable(table.source)}: {doubt}"
-                    if not doubt.startswith(table.source)
-                    else doubt
-                )
+    _warn_of_doubts(tables, receipt)
     if tables:
-        rows = ", ".join(
-            f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items())
-        )
+        counts = [f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items())]
+        rows = ", ".join(counts)
         receipt.info(f"Rows of tables that p.ascend.table returns unchanged: {rows}.")
     trace.tables = tables
     receipt.events = len(trace.events)
     return trace
+
+
+def _shift(tables: Sequence[Table], shift_ns: int) -> None:
+    """Dates the tables of versions whose clock began with the machine."""
+    for table in tables:
+        if 0 < table.base_ns < _DATES_NS:
+            table.base_ns += shift_ns
+
+
+def _metadata(recording: Recording) -> dict[str, object]:
+    return {
+        "path": recording.name,
+        "rank": recording.rank,
+        "devices": recording.devices,
+        "facts": recording.facts,
+    }
+
+
+def _nothing_read(files: Sequence[SourceFile], receipt: Receipt) -> str:
+    """Reason for a run of which nothing could be read."""
+    if not any(len(file.head(1)) for file in files if use_of(file.name) not in ("facts", "")):
+        return "all of its tables are empty: the export was stopped; run msprof --export=on again."
+    warnings = [note.text for note in receipt.notes if note.level == "warning" and note.text]
+    if warnings:
+        return warnings[0]
+    return "none of its files is a table or a timeline of Ascend's profilers."
+
+
+def _warn_of_doubts(tables: Mapping[str, list[Table]], receipt: Receipt) -> None:
+    for items in tables.values():
+        for table in items:
+            for doubt in table.doubts:
+                if not doubt.startswith(table.source):
+                    doubt = f"{printable(table.source)}: {doubt}"
+                receipt.warn(doubt)
 
 
 def _use(file: SourceFile) -> str:
@@ -190,23 +195,21 @@ def _recordings(files: Sequence[SourceFile], receipt: Receipt) -> list[Recording
     result = []
     for recording in by_host.values():
         # The databases of several ranks may have been put into one folder.
-        ranked = [
-            p
-            for p in recording.files
-            if use_of(p.name) == "database" and rank_of(p.name) is not None
-        ]
-        ranked_files = ranked[1:] if len({rank_of(p.name) for p in ranked}) == len(ranked) else []
-        recording.files = [p for p in recording.files if p not in ranked_files]
-        result += [recording, *(Recording(recording.path, [p]) for p in ranked_files)]
-    result = [
-        recording
-        for recording in result
-        if any(_use(p) not in ("facts", "") for p in recording.files)
-    ]
+        databases = recording.files_of("database")
+        ranked = [file for file in databases if rank_of(file.name) is not None]
+        distinct_ranks = {rank_of(file.name) for file in ranked}
+        other_ranks = ranked[1:] if len(distinct_ranks) == len(ranked) else []
+        recording.files = [file for file in recording.files if file not in other_ranks]
+        result += [recording, *(Recording(recording.path, [file]) for file in other_ranks)]
+    result = [recording for recording in result if _has_data(recording)]
     for recording in result:
         _facts(recording, receipt)
     _named(result, receipt)
     return result
+
+
+def _has_data(recording: Recording) -> bool:
+    return any(_use(file) not in ("facts", "") for file in recording.files)
 
 
 def _facts(recording: Recording, receipt: Receipt) -> None:
@@ -228,9 +231,11 @@ def _facts(recording: Recording, receipt: Receipt) -> None:
             starts = starts or info
         else:
             recording.facts.append(info)
-    ranks = [int(r) for f in recording.facts if _is_number(r := f.get("rank_id", ""))]
-    notes = [rank for file in recording.files if (rank := rank_of(file.name)) is not None]
-    recording.rank = next(iter(ranks + notes), None)
+    ids = [facts.get("rank_id", "") for facts in recording.facts]
+    ranks = [int(rank) for rank in ids if _is_number(rank)]
+    of_names = [rank_of(file.name) for file in recording.files]
+    ranks += [rank for rank in of_names if rank is not None]
+    recording.rank = ranks[0] if ranks else None
     begin, boot = starts.get("collectionTimeBegin"), starts.get("clockMonotonicRaw")
     if _is_number(begin, 18) and _is_number(boot, 18):
         recording.shift_ns = int(str(begin)) * 1000 - int(str(boot))
@@ -283,21 +288,19 @@ def _timelines(
         if use in ("timeline", "partial"):
             folders.setdefault(file.label.rpartition("/")[0], []).append(file)
     for folder, files in folders.items():
-        complete = [p for p in files if use_of(p.name) == "timeline"]
-        # The marks of iterations are a table of their own; where they are all there is, they are
-        # the timeline too.
-        alone = (
-            files
-            if all(use_of(p.name) in ("partial", "facts", "database") for p in recording.files)
-            else []
-        )
-        retained, notes = msprof_tables.newest(
-            complete or [p for p in files if not p.name.startswith("step_trace")] or alone
-        )
+        complete = [file for file in files if use_of(file.name) == "timeline"]
+        # The marks of iterations are a table of their own, and the timeline of a recording that has
+        # no other.
+        without_marks = [file for file in files if not file.name.startswith("step_trace")]
+        uses = {use_of(file.name) for file in recording.files}
+        timelines = complete or without_marks
+        if not timelines and uses <= {"partial", "facts", "database"}:
+            timelines = files
+        timelines, notes = msprof_tables.newest(timelines)
         for text in notes:
             receipt.info(text)
         parts = []
-        for file in retained:
+        for file in timelines:
             if progress:
                 progress(f"reading {file.name}")
             if file.size == 0:
@@ -306,7 +309,7 @@ def _timelines(
                     " write."
                 )
                 continue
-            parts += _walked(file, receipt, limit_bytes)
+            parts += _timeline_parts(file, receipt, limit_bytes)
         if not sum(len(part) for part in parts):
             continue
         builder.add(recording.name, parts, 0)
@@ -327,10 +330,12 @@ def _databases(
     receipt: Receipt,
     progress: Callable[[str], None] | None,
 ) -> dict[str, list[Table]]:
-    """What the databases of a recording have beside its other files: events are added where no
-    timeline was, tables returned.
+    """Tables that only the databases of a recording have; their events are added where it has no
+    timeline.
     """
-    databases, notes = msprof_tables.newest([p for p in recording.files if _use(p) == "database"])
+    databases, notes = msprof_tables.newest(
+        [file for file in recording.files if _use(file) == "database"]
+    )
     for text in notes:
         receipt.info(text)
     drawn = any(file.host == recording.name for file in builder.files)
@@ -343,7 +348,7 @@ def _databases(
         if (
             drawn
             and ("op_summary" in csv_tables or "task_time" in csv_tables)
-            and _WHOLE.match(file.name)
+            and _EXPORT_DATABASE.match(file.name)
         ):
             receipt.info(
                 f"{name} was not read: the tables and timeline next to it contain the same data."
@@ -356,34 +361,34 @@ def _databases(
         except ReadError as error:
             receipt.warn(f"{name} was left out: {error.reason}")
             continue
-        database_tables_, messages = database_tables.tables(base, number, recording.rank)
+        tables, messages = database_tables.tables(base, number, recording.rank)
         receipt.notes += messages
-        recording.facts += [base.facts] if base.facts else []
+        if base.facts:
+            recording.facts.append(base.facts)
         events = not drawn and database_events.add(base, builder, recording.name)
         drawn |= events
-        _told(receipt, name, base, database_tables_, {**csv_tables, **result}, events=events)
-        result |= {
-            kind: items
-            for kind, items in database_tables_.items()
-            if kind not in csv_tables and kind not in result
-        }
+        _report_database(receipt, name, base, tables, {**csv_tables, **result}, events=events)
+        for kind, items in tables.items():
+            if kind not in csv_tables:
+                result.setdefault(kind, items)
     return result
 
 
-def _told(
+def _report_database(
     receipt: Receipt,
     name: str,
     base: Database,
-    database_tables_: Mapping[str, list[Table]],
+    tables: Mapping[str, list[Table]],
     csv_tables: Mapping[str, list[Table]],
     *,
     events: bool,
 ) -> None:
-    added = set(database_tables_) - set(csv_tables)
+    """Reports what was read of a database, and what was not."""
+    added = set(tables) - set(csv_tables)
     for table, reason in base.damaged.items():
         receipt.warn(f"{name}: {printable(table)} was left out: {reason}")
     parts = (["the timeline"] if events else []) + sorted(map(printable, added))
-    ignored = sorted(set(database_tables_) - added)
+    ignored = sorted(set(tables) - added)
     if (
         events
         and "step_trace" not in csv_tables
@@ -403,7 +408,7 @@ def _told(
         )
 
 
-def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
+def _timeline_parts(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
     from nbprof.formats.chrome.chrome import tell, where_cut
 
     source = Source(file, limit_bytes)
@@ -420,14 +425,9 @@ def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
 
 def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool) -> None:
     """Lets the moments of all tables count from the begin of the trace."""
-    firsts = [
-        first
-        for items in tables.values()
-        for table in items
-        if (first := table.first_ns) is not None
-    ]
+    firsts = [table.first_ns for items in tables.values() for table in items]
     if not timelines or not len(trace.events):
-        trace.epoch_ns = min(firsts, default=0)
+        trace.epoch_ns = min((first for first in firsts if first is not None), default=0)
     for items in tables.values():
         for table in items:
             if not msprof_tables.rebase(table, trace.epoch_ns):
@@ -443,30 +443,24 @@ def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool)
 def _steps(
     recordings: list[Recording], trace: Trace, tables: dict[str, list[Table]], receipt: Receipt
 ) -> None:
-    """Iterations that are told in JSON, of recordings without a table of them."""
+    """Adds iterations from marks in JSON, of recordings without a table of them."""
     for number, recording in enumerate(recordings):
         if any(len(table) for table in tables.get("step_trace", []) if table.host == number):
             continue
         files = [
-            p
-            for p in recording.files
-            if p.name.startswith("step_trace") and p.name.endswith(".json") and p.size != 0
+            file
+            for file in recording.files
+            if file.name.startswith("step_trace") and file.name.endswith(".json") and file.size != 0
         ]
-        more = (
-            msprof_steps.of_files(
-                files,
-                number,
-                recording.rank,
-                recording.devices,
-                (trace.epoch_ns, recording.shift_ns),
-                receipt,
+        iterations: list[Table] = []
+        if files:
+            clock = (trace.epoch_ns, recording.shift_ns)
+            iterations = msprof_steps.of_files(
+                files, number, recording.rank, recording.devices, clock, receipt
             )
-            if files
-            else []
-        )
-        more = more or msprof_steps.of_trace(trace, number, recording.rank)
-        if more:
-            tables.setdefault("step_trace", []).extend(more)
+        iterations = iterations or msprof_steps.of_trace(trace, number, recording.rank)
+        if iterations:
+            tables.setdefault("step_trace", []).extend(iterations)
 
 
 def _is_number(value: object, digits: int = 6) -> bool:
@@ -476,4 +470,6 @@ def _is_number(value: object, digits: int = 6) -> bool:
 
 
 def _list(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, dict)]

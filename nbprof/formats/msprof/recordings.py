@@ -1,10 +1,9 @@
-"""Recordings of Ascend's profilers in a place: which there are, which of their files are read, and
-which are one run.
+"""Finds recordings of Ascend's profilers in a place, and groups them to runs.
 
 A recording is a folder `PROF_*` of msprof, or `*_ascend_pt` (`*_ascend_ms`) of torch_npu and
 MindSpore, which may hold a `PROF_*` of its own; else the folder around
-`mindstudio_profiler_output`, `ASCEND_PROFILER_OUTPUT`, `summary` or `timeline`, or the one that the
-tables lie in. Each is of one process; those of different ranks or devices in one folder that began
+`mindstudio_profiler_output`, `ASCEND_PROFILER_OUTPUT`, `summary` or `timeline`, or the folder of
+the tables. Each is of one process; those of different ranks or devices in one folder that began
 within a minute are one run.
 
 The module is the `Recordings` of the format.
@@ -37,7 +36,8 @@ _FOLDER = re.compile(
 # Files of a recording whose folder was renamed, or whose content was packed.
 _OLDER = re.compile(r"(.*/)?device_\d{1,4}/(summary|timeline)")
 _TABLE = re.compile(
-    r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)\w*\.csv|trace_view\.json"
+    r"(op_summary|op_statistic|task_time|api_statistic|step_trace|kernel_details|operator_memory)"
+    r"\w*\.csv|trace_view\.json"
 )
 # Files that the tools keep for themselves, without number.
 _INNER = {"data", "sqlite", "FRAMEWORK", "logs", "mindstudio_profiler_log", "log"}
@@ -50,7 +50,8 @@ _ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_
 # Names of databases of torch_npu and MindSpore, msprof, and their tools, without the cache of a
 # viewer. Some tools keep them as .dat, with the same bytes.
 _DATABASE = re.compile(
-    r"(ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?|msprof(_\d+)?|analysis|communication_analyzer)\.(db|dat)",
+    r"(ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?|msprof(_\d+)?|analysis"
+    r"|communication_analyzer)\.(db|dat)",
     re.IGNORECASE,
 )
 _CACHES = re.compile(r"mindstudio_insight_data\.db", re.IGNORECASE)
@@ -74,7 +75,7 @@ def is_private(folder: str) -> bool:
 
 
 def is_sign(name: str) -> bool:
-    """True for a table or timeline in any folder: it may have been taken out of its own."""
+    """True for a table or timeline, which may have been moved out of its folder."""
     return _TABLE.fullmatch(name) is not None or _DATABASE.fullmatch(name) is not None
 
 
@@ -161,7 +162,7 @@ class Recording:
         return self.path.rpartition("/")[2]
 
     @property
-    def shown(self) -> bool:
+    def has_data(self) -> bool:
         """True if the recording has anything to show."""
         return any(
             use_of(file.rpartition("/")[2]) in ("table", "timeline", "partial", "database")
@@ -231,16 +232,16 @@ def recordings(
 def listed(
     files: Iterable[str], devices: Iterable[str], *, within_recording: bool
 ) -> list[Recording]:
-    """The recordings of a place that lists whole paths.
+    """The recordings of a place that lists full paths.
 
     Parameters
     ----------
     files : iterable of str
-        Paths of files that are read or stand beside such, below the place.
+        Paths, below the place, of files that are read, and of files next to such.
     devices : iterable of str
         Paths of the folders `device_<id>`.
     within_recording : bool
-        The place itself lies in a recording.
+        The place itself is in a recording.
     """
     folders: dict[str, list[str]] = {}
     for file in files:
@@ -256,27 +257,27 @@ def listed(
         return recordings.setdefault(key, Recording(key))
 
     loose: dict[str, list[str]] = {}
-    for folder, its in folders.items():
-        if (found_recording := recording(folder, its)) is None:
-            loose[folder] = its
+    for folder, folder_files in folders.items():
+        home = recording(folder, folder_files)
+        if home is None:
+            loose[folder] = folder_files
         else:
-            found_recording.files += its
-            found_recording.devices |= {
-                int(device[1]) for part in folder.split("/") if (device := _DEVICE.fullmatch(part))
-            }
+            home.files += folder_files
+            matches = map(_DEVICE.fullmatch, folder.split("/"))
+            home.devices.update(int(match[1]) for match in matches if match)
     for folder in devices:
         device = _DEVICE.fullmatch(folder.rpartition("/")[2])
-        if device and (found_recording := recording(folder)) is not None:
-            found_recording.devices.add(int(device[1]))
-            found_recording.raw = True
+        if device and (home := recording(folder)) is not None:
+            home.devices.add(int(device[1]))
+            home.raw = True
     return _finished(recordings, loose)
 
 
 def _finished(recordings: dict[str, Recording], loose: dict[str, list[str]]) -> list[Recording]:
-    """Recordings with their ranks, each file that says something new, in the order of their paths.
+    """Recordings with their ranks and without redundant files, in the order of their paths.
 
-    `loose` are files, by folder, that no name of a folder says to be of a recording: of a renamed
-    one, what states its device and clock.
+    `loose` are files, by folder, outside of folders with the name of a recording: in a renamed one,
+    the files that state its device and clock.
     """
     for folder, files in loose.items():
         parts = folder.split("/")
@@ -286,44 +287,41 @@ def _finished(recordings: dict[str, Recording], loose: dict[str, list[str]]) -> 
             ]
     result = sorted(recordings.values(), key=lambda r: r.path)
     for recording in result:
-        recording.files = sorted(_told_once(recording.files))
-        ranks = [
-            rank
-            for file in recording.files
-            if (rank := rank_of(file.rpartition("/")[2])) is not None
-        ]
-        named = _RANK_NAMED.search(recording.name)
-        recording.rank = ranks[-1] if ranks else int(named[1]) if named else None
+        recording.files = sorted(_without_redundant(recording.files))
+        for file in recording.files:
+            rank = rank_of(_name(file))
+            if rank is not None:
+                recording.rank = rank
+        match = _RANK_NAMED.search(recording.name)
+        if recording.rank is None and match:
+            recording.rank = int(match[1])
     return result
 
 
-def _told_once(files: list[str]) -> list[str]:
-    """The files of a recording without those that say the same once more: of torch_npu's, those of
-    the PROF_ inside.
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _without_redundant(files: list[str]) -> list[str]:
+    """The files of a recording without those whose content others have as well: in torch_npu's, the
+    files of the PROF_ inside.
     """
     if any("ASCEND_PROFILER_OUTPUT/" in file for file in files):
         files = [
-            file
-            for file in files
-            if "/PROF_" not in "/" + file or use_of(file.rpartition("/")[2]) == "facts"
+            file for file in files if "/PROF_" not in "/" + file or use_of(_name(file)) == "facts"
         ]
     by_folder: dict[str, list[str]] = {}
     for file in files:
         by_folder.setdefault(file.rpartition("/")[0], []).append(file)
     result = []
     for paths in by_folder.values():
-        complete = any(use_of(path.rpartition("/")[2]) == "timeline" for path in paths)
-        # A timeline has what these have; the marks of iterations are read from where they are
-        # whole.
-        result += [
-            path
-            for path in paths
-            if not (
-                complete
-                and use_of(name := path.rpartition("/")[2]) == "partial"
-                and not name.startswith("step_trace")
-            )
-        ]
+        has_timeline = any(use_of(_name(path)) == "timeline" for path in paths)
+        for path in paths:
+            name = _name(path)
+            # A timeline includes these, except for the marks of iterations.
+            included = use_of(name) == "partial" and not name.startswith("step_trace")
+            if not (has_timeline and included):
+                result.append(path)
     return result
 
 
@@ -370,8 +368,8 @@ class _Local:
     def name(self) -> str:
         """Name of a folder inside a recording: that of the recording, where it has one."""
         parts = self.folder.absolute().parts
-        index = recording_of(parts)
-        return parts[index - 1] if index else self.folder.name
+        depth = recording_of(parts)
+        return parts[depth - 1] if depth else self.folder.name
 
     def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
         """The folder that nbprof made for a recording, its name, and what it wrote there."""
@@ -408,7 +406,7 @@ class _Listed:
     ) -> None:
         self.folder = folder
         self.files = files
-        self.beside = sidecar_files
+        self.sidecars = sidecar_files
 
     def below(self, path: str) -> Path | str:
         return self.folder.below(path)
@@ -418,16 +416,16 @@ class _Listed:
 
     def name(self) -> str:
         parts = self.folder.label.rstrip("/").split("/")
-        index = recording_of(parts)
-        return parts[index - 1] if 0 < index < len(parts) else self.folder.name
+        depth = recording_of(parts)
+        return parts[depth - 1] if 0 < depth < len(parts) else self.folder.name
 
     def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
         for folder_path in dict.fromkeys((path, path.rpartition("/")[0])):
-            if folder_path in self.beside:
+            if folder_path in self.sidecars:
                 return (
                     self.folder.below(folder_path),
                     folder_path.rpartition("/")[2] or self.folder.name,
-                    self.beside[folder_path],
+                    self.sidecars[folder_path],
                 )
         return None
 
@@ -435,8 +433,8 @@ class _Listed:
 def _runs(
     recordings: list[Recording], location: _Local | _Listed
 ) -> tuple[list[RunFiles], list[str]]:
-    ready = [recording for recording in recordings if recording.shown]
-    raw = [recording.path for recording in recordings if not recording.shown and recording.raw]
+    ready = [recording for recording in recordings if recording.has_data]
+    raw = [recording.path for recording in recordings if not recording.has_data and recording.raw]
     groups: list[list[Recording]] = []
     for recording in sorted(ready, key=lambda r: (r.time or 0.0, r.path)):
         home = next((group for group in reversed(groups) if _joins(recording, group)), None)
@@ -477,8 +475,8 @@ def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> 
         group, key=lambda r: (r.rank if r.rank is not None else min(r.devices, default=0), r.path)
     )
     files = tuple(location.file(file) for member in group for file in member.files)
-    index = group[0].path if len(group) == 1 else group[0].path.rpartition("/")[0]
-    parent = location.below(index)
+    path = group[0].path if len(group) == 1 else group[0].path.rpartition("/")[0]
+    parent = location.below(path)
     name = (
         printable(group[0].name or location.name())
         if len(group) == 1
@@ -486,7 +484,7 @@ def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> 
     )
     sidecar: SourceFile | None = None
     # A recording of nbprof goes by the folder that was created for it.
-    if (home := location.home(index)) is not None:
+    if (home := location.home(path)) is not None:
         parent, sidecar = home[0], home[2]
         name = printable(home[1])
     warnings = tuple(

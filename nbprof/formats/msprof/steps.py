@@ -21,14 +21,13 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, printable
 from nbprof.core.trace import TEXT, Int64s, Receipt, Table, Trace
-from nbprof.formats.msprof.tables import newest
+from nbprof.formats.msprof.tables import device_of, newest
 
 _MARK = re.compile(
     r"(Iteration|FP_BP Time|Iteration Refresh|Reduce|Data_aug Bound|GetNext)(?:"
     r" |_)?(\d+)?(?:_(\d+))?\Z"
 )
 _MODEL = re.compile(r"Model ID:\s*(\d+)")
-_DEVICE = re.compile(r"device_(\d{1,4})$")
 _MOST_BYTES = 1 << 28
 # With room to add in int64.
 _REACH_PS = 1 << 62
@@ -78,15 +77,9 @@ def of_files(
     """
     by_device: dict[int | None, list[_Mark]] = {}
     for file in newest(files)[0]:
-        mark_lane = next(
-            (
-                int(m[1])
-                for part in reversed(file.label.split("/")[:-1])
-                if (m := _DEVICE.match(part))
-            ),
-            None,
-        )
-        device = devices[0] if mark_lane is None and len(devices) == 1 else mark_lane
+        device = device_of(file)
+        if device is None and len(devices) == 1:
+            device = devices[0]
         if (file.size or 0) > _MOST_BYTES:
             receipt.warn(
                 f"{printable(file.name)} is too large for a list of iterations and was not read."
@@ -99,21 +92,14 @@ def of_files(
             continue
         by_device.setdefault(device, []).extend(_marks(events, device))
     result = []
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     for device, marks in by_device.items():
-        table = _table(
-            marks,
-            host,
-            rank,
-            device,
-            clock,
-            files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
-        )
-        if table is not None:
-            result.append(table)
+        frame = _frame(marks, device, _Clock(*clock))
+        if frame is not None:
+            source = files[0].name + more
+            result.append(Table("step_trace", device, rank, frame, [], source, [], host, clock[0]))
         elif marks:
-            names = printable(files[0].name) + (
-                f" and {len(files) - 1} more" if len(files) > 1 else ""
-            )
+            names = printable(files[0].name) + more
             receipt.warn(
                 f"{names}: none of its iterations ends near the timeline; they are unknown."
             )
@@ -134,7 +120,10 @@ def _marks(events: object, device: int | None) -> Iterator[_Mark]:
             if match:
                 models[event.get("pid"), event.get("tid")] = int(match[1])
     for event in events:
-        if isinstance(event, dict) and _MARK.match(name := str(event.get("name", ""))):
+        if not isinstance(event, dict):
+            continue
+        name = str(event.get("name", ""))
+        if _MARK.match(name):
             args = event.get("args")
             model = models.get((event.get("pid"), event.get("tid")))
             yield _Mark(
@@ -151,40 +140,38 @@ def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
     """The tables that the marks on the lanes of a timeline make."""
     events, lanes = trace.events, trace.lanes
     codes = np.flatnonzero([_MARK.match(str(name)) is not None for name in trace.names])
-    in_lane = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_) & lanes["thread"].astype(
-        str
-    ).str.contains("Model ID").to_numpy(np.bool_)
+    on_host = (lanes["host"] == trace.hosts[host]).to_numpy(np.bool_)
+    of_model = lanes["thread"].astype(str).str.contains("Model ID").to_numpy(np.bool_)
     rows = np.flatnonzero(np.isin(events.name, codes))
-    rows = rows[in_lane[events.lane[rows]]] if len(rows) else rows
+    if len(rows):
+        rows = rows[(on_host & of_model)[events.lane[rows]]]
     by_device: dict[int | None, list[_Mark]] = {}
     args = {name: _arg(trace, name) for name in _ARGS if name in trace.args}
     for row in rows.tolist():
         lane = int(events.lane[row])
-        model, label = (
-            _MODEL.search(str(lanes["thread"].iat[lane])),
-            re.search(r"\d+", str(lanes["labels"].iat[lane])),
-        )
+        model = _MODEL.search(str(lanes["thread"].iat[lane]))
+        label = re.search(r"\d+", str(lanes["labels"].iat[lane]))
         device = int(label[0]) if label else None
-        stated_args = {name: values[row] for name, values in args.items() if row in values}
+        args_of_mark = {name: values[row] for name, values in args.items() if row in values}
         # In ps already, which the type shows.
         start, length = int(events.start[row]), int(events.duration[row])
         mark = _Mark(
             str(trace.names[events.name[row]]),
             start,
             length,
-            stated_args,
+            args_of_mark,
             int(model[1]) if model else None,
             device,
         )
         by_device.setdefault(device, []).append(mark)
-    marks_ = []
+    result = []
+    epoch_ns = trace.epoch_ns
     for device, marks in by_device.items():
-        table = _table(
-            marks, host, rank, device, (trace.epoch_ns, 0), "the timeline", picoseconds=True
-        )
-        if table is not None:
-            marks_.append(table)
-    return marks_
+        frame = _frame(marks, device, _Clock(epoch_ns, picoseconds=True))
+        if frame is not None:
+            source = "the timeline"
+            result.append(Table("step_trace", device, rank, frame, [], source, [], host, epoch_ns))
+    return result
 
 
 def _arg(trace: Trace, name: str) -> dict[int, object]:
@@ -192,106 +179,111 @@ def _arg(trace: Trace, name: str) -> dict[int, object]:
     numbers = column.floats()
     texts = (column.kinds == TEXT).tolist()
     values: Int64s = column.values
-    return {
-        event: trace.strings[values[i]] if texts[i] else float(numbers[i])
-        for i, event in enumerate(column.event.tolist())
-    }  # fmt: skip
+    result: dict[int, object] = {}
+    for i, event in enumerate(column.event.tolist()):
+        result[event] = trace.strings[values[i]] if texts[i] else float(numbers[i])
+    return result
 
 
-def _table(
-    marks: Iterable[_Mark],
-    host: int,
-    rank: int | None,
-    device: int | None,
-    clock: tuple[int, int],
-    source: str,
-    *,
-    picoseconds: bool = False,
-) -> Table | None:
-    epoch_ns, shift_ns = clock
-    iterations: dict[tuple[int | None, int], _Iteration] = {}
+@dataclass
+class _Clock:
+    """The clock of marks.
 
-    def moment(value: object) -> int | None:
+    Attributes
+    ----------
+    epoch_ns : int
+        The begin of the trace, ns since 1970.
+    shift_ns : int
+        Offset of the trace's clock from that of the marks.
+    picoseconds : bool
+        True if the begins and lengths of marks are ps of the trace already.
+    """
+
+    epoch_ns: int
+    shift_ns: int = 0
+    picoseconds: bool = False
+
+    def moment(self, value: object) -> int | None:
+        """A moment in µs, as written, in ps of the trace."""
         us = _decimal(value)
         if us is None or us <= 0:
             return None
-        ps = int(us * 1_000_000) + (shift_ns - epoch_ns) * 1000
+        ps = int(us * 1_000_000) + (self.shift_ns - self.epoch_ns) * 1000
         return ps if abs(ps) < _REACH_PS else None
 
+
+def _add_mark(iteration: _Iteration, kind: str, mark: _Mark, clock: _Clock) -> None:
+    """Adds to an iteration what a mark of it states."""
+    if clock.picoseconds and isinstance(mark.start, int):
+        start: int | None = mark.start
+    else:
+        start = clock.moment(mark.start)
+    written = _decimal(mark.length)
+    length = np.nan
+    if written is not None:
+        length = float(written) / (1e6 if clock.picoseconds else 1)
+    if kind == "Iteration":
+        iteration.start, iteration.length_us = start, length
+        iteration.forward = clock.moment(mark.args.get("FP Start"))
+        iteration.backward = clock.moment(mark.args.get("BP End"))
+        iteration.end = clock.moment(mark.args.get("Iteration End"))
+        if iteration.end is None and start is not None and written is not None:
+            iteration.end = start + int(written if clock.picoseconds else written * 1_000_000)
+    elif kind == "FP_BP Time":
+        iteration.forward_us = length
+    elif kind == "Iteration Refresh":
+        iteration.refresh_us = length
+    elif kind == "GetNext":
+        iteration.next_us = length
+    elif kind == "Reduce":
+        if start is not None and all(start != begin for begin, _ in iteration.reduces):
+            iteration.reduces.append((start, length))
+    elif kind == "Data_aug Bound":
+        gap = _decimal(mark.args.get("Data_aug Bound(us)"))
+        if gap is not None:
+            iteration.input_us = float(gap)
+
+
+def _frame(marks: Iterable[_Mark], device: int | None, clock: _Clock) -> pd.DataFrame | None:
+    """The iterations of marks, a row each; None where none has an end."""
+    iterations: dict[tuple[int | None, int], _Iteration] = {}
     for mark in marks:
         parts = _MARK.match(mark.name)
-        ident = _whole(mark.args.get("Iteration ID")) or (
-            int(parts[2]) if parts and parts[2] else None
-        )
-        if parts is None or ident is None:
+        if parts is None:
             continue
-        iteration = iterations.setdefault((mark.model, ident), _Iteration())
-        start = mark.start if picoseconds and isinstance(mark.start, int) else moment(mark.start)
-        us = _decimal(mark.length)
-        length = float(us) / (1e6 if picoseconds else 1) if us is not None else np.nan
-        mark_kind = parts[1]
-        if mark_kind == "Iteration":
-            iteration.start, iteration.length_us = start, length
-            iteration.forward, iteration.backward = (
-                moment(mark.args.get("FP Start")),
-                moment(mark.args.get("BP End")),
-            )
-            iteration.end = moment(mark.args.get("Iteration End"))
-            if iteration.end is None and start is not None and us is not None:
-                iteration.end = start + int(us if picoseconds else us * 1_000_000)
-        elif mark_kind == "FP_BP Time":
-            iteration.forward_us = length
-        elif mark_kind == "Iteration Refresh":
-            iteration.refresh_us = length
-        elif mark_kind == "GetNext":
-            iteration.next_us = length
-        elif (
-            mark_kind == "Reduce"
-            and start is not None
-            and all(start != other for other, _ in iteration.reduces)
-        ):
-            iteration.reduces.append((start, length))
-        elif (
-            mark_kind == "Data_aug Bound"
-            and (gap := _decimal(mark.args.get("Data_aug Bound(us)"))) is not None
-        ):
-            iteration.input_us = float(gap)
-    finished = (
-        sorted(
-            (key, iteration) for key, iteration in iterations.items() if iteration.end is not None
-        )
-        if all(k[0] is not None for k in iterations)
-        else []
-    )
-    finished = finished or sorted(
-        ((key, iteration) for key, iteration in iterations.items() if iteration.end is not None),
-        key=lambda pair: (pair[0][0] or 0, pair[0][1]),
-    )
+        ident = _integer(mark.args.get("Iteration ID"))
+        if not ident:
+            ident = int(parts[2]) if parts[2] else None
+        if ident is not None:
+            iteration = iterations.setdefault((mark.model, ident), _Iteration())
+            _add_mark(iteration, parts[1], mark, clock)
+    finished = [pair for pair in iterations.items() if pair[1].end is not None]
     if not finished:
         return None
+    finished.sort(key=lambda pair: (pair[0][0] or 0, pair[0][1]))
+    rows = [iteration for _, iteration in finished]
     columns: dict[str, Any] = {
-        "device_id": _ints([device] * len(finished)),
+        "device_id": _ints([device] * len(rows)),
         "iteration_id": _ints([ident for (_, ident), _ in finished]),
         "model_id": _ints([model for (model, _), _ in finished]),
-        "iteration_start_ps": _ints([iteration.start for _, iteration in finished]),
-        "fp_start_ps": _ints([iteration.forward for _, iteration in finished]),
-        "bp_end_ps": _ints([iteration.backward for _, iteration in finished]),
-        "iteration_end_ps": _ints([iteration.end for _, iteration in finished]),
-        "iteration_us": [iteration.length_us for _, iteration in finished],
-        "fp_to_bp_us": [iteration.forward_us for _, iteration in finished],
-        "iteration_refresh_us": [iteration.refresh_us for _, iteration in finished],
-        "data_aug_bound_us": [iteration.input_us for _, iteration in finished],
+        "iteration_start_ps": _ints([row.start for row in rows]),
+        "fp_start_ps": _ints([row.forward for row in rows]),
+        "bp_end_ps": _ints([row.backward for row in rows]),
+        "iteration_end_ps": _ints([row.end for row in rows]),
+        "iteration_us": [row.length_us for row in rows],
+        "fp_to_bp_us": [row.forward_us for row in rows],
+        "iteration_refresh_us": [row.refresh_us for row in rows],
+        "data_aug_bound_us": [row.input_us for row in rows],
     }
-    if any(not np.isnan(iteration.next_us) for _, iteration in finished):
-        columns["get_next_us"] = [iteration.next_us for _, iteration in finished]
-    for k in range(max(len(iteration.reduces) for _, iteration in finished)):
-        pairs = [
-            sorted(iteration.reduces)[k] if k < len(iteration.reduces) else (None, np.nan)
-            for _, iteration in finished
-        ]
+    if any(not np.isnan(row.next_us) for row in rows):
+        columns["get_next_us"] = [row.next_us for row in rows]
+    for row in rows:
+        row.reduces.sort()
+    for k in range(max(len(row.reduces) for row in rows)):
+        pairs = [row.reduces[k] if k < len(row.reduces) else (None, np.nan) for row in rows]
         columns[f"reduce_{k}_start_ps"] = _ints([start for start, _ in pairs])
         columns[f"reduce_{k}_us"] = [length for _, length in pairs]
-    return Table("step_trace", device, rank, pd.DataFrame(columns), [], source, [], host, epoch_ns)
+    return pd.DataFrame(columns)
 
 
 def _ints(values: Sequence[int | None]) -> pd.arrays.IntegerArray:
@@ -309,10 +301,9 @@ def _decimal(value: object) -> Decimal | None:
     return result if result.is_finite() and abs(result) < 10**18 else None
 
 
-def _whole(value: object) -> int | None:
+def _integer(value: object) -> int | None:
+    """A whole number of 31 bits; None for any other value."""
     number = _decimal(value)
-    return (
-        int(number)
-        if number is not None and 0 <= number < 2**31 and number == int(number)
-        else None
-    )
+    if number is None or not 0 <= number < 2**31 or number != int(number):
+        return None
+    return int(number)

@@ -19,7 +19,8 @@ from nbprof.formats.msprof.columns import columns
 # ps around an origin that int64 holds, with room to add.
 _REACH_NS = 2**52
 _FILE = re.compile(
-    r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)(?:_(?P<time>\d{14}))?\.\w+$"
+    r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)"
+    r"(?:_(?P<time>\d{14}))?\.\w+$"
 )
 _DEVICE = re.compile(r"^device_(\d{1,4})$")
 
@@ -63,14 +64,12 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
         newest_files += sorted(exports[last], key=lambda p: parsed(p.name).slice)
         if len(exports) > 1:
             older = sum(len(same) for time, same in exports.items() if time != last)
-            kinds_ = (
-                "1 file of an earlier export was"
-                if older == 1
-                else f"{older} files of earlier exports were"
-            )
+            ignored = f"{older} files of earlier exports were"
+            if older == 1:
+                ignored = "1 file of an earlier export was"
             notes.append(
                 f"{printable(module)} was exported {len(exports)} times: the newest export was"
-                f" read, {kinds_} ignored."
+                f" read, {ignored} ignored."
             )
     return newest_files, notes
 
@@ -88,11 +87,10 @@ def tables(
     ----------
     files : sequence of SourceFile
     host : int
-        Which recording of the run it is.
+        The number of the recording in the run.
     rank : int, optional
     device : int, optional
-        The device that files without a column for it are of, where their folder does not say it
-        either.
+        The device of files that state it neither in a column nor by their folder.
     progress : callable, optional
 
     Raises
@@ -104,49 +102,46 @@ def tables(
     tables_to_read, messages = newest(files)
     notes = [Note("info", text) for text in messages]
     for file in tables_to_read:
+        name = printable(file.name)
         if progress:
             progress(f"reading {file.name}")
         # Behind a URL the size may not be known before.
         buffer = file.read() if file.size != 0 else None
         if buffer is None or not buffer.size:
-            notes.append(
-                Note(
-                    "warning",
-                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to"
-                    " write.",
-                )
-            )
+            text = f"{name} is empty: its export was interrupted or had nothing to write."
+            notes.append(Note("warning", text))
             continue
+        device_of_folder = device_of(file)
+        device_of_file = device if device_of_folder is None else device_of_folder
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:
-                header_text = ", ".join(printable(cell) for cell in section.header[:4])
-                notes.append(
-                    Note(
-                        "info",
-                        f"{printable(file.name)} ({header_text} …) is a table that nbprof does not"
-                        " use.",
-                    )
-                )
+                header = ", ".join(printable(cell) for cell in section.header[:4])
+                text = f"{name} ({header} …) is a table that nbprof does not use."
+                notes.append(Note("info", text))
                 continue
-            table = Table(
-                section.kind,
-                None,
-                rank,
-                section.frame,
-                section.header,
-                file.name,
-                section.doubts,
-                host,
-                section.base_ns,
-            )
-            _place(table, device if (index := _device_of(file)) is None else index)
+            table = _table(section, file.name, host, rank)
+            _set_device(table, device_of_file)
             result.setdefault(section.kind, []).append(table)
             if not len(section.frame):
-                notes.append(Note("info", f"{printable(file.name)} has a header and no rows."))
-    return {kind: joined(tables_) for kind, tables_ in result.items()}, notes
+                notes.append(Note("info", f"{name} has a header and no rows."))
+    return {kind: joined(parts) for kind, parts in result.items()}, notes
 
 
-def _device_of(file: SourceFile) -> int | None:
+def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None) -> Table:
+    return Table(
+        section.kind,
+        None,
+        rank,
+        section.frame,
+        section.header,
+        source,
+        section.doubts,
+        host,
+        section.base_ns,
+    )
+
+
+def device_of(file: SourceFile) -> int | None:
     """The device that the folder of a file names."""
     for part in reversed(file.label.split("/")[:-1]):
         if match := _DEVICE.match(part):
@@ -154,7 +149,7 @@ def _device_of(file: SourceFile) -> int | None:
     return None
 
 
-def _place(table: Table, device: int | None) -> None:
+def _set_device(table: Table, device: int | None) -> None:
     """Gives rows their device where the file has no column for it, and the table its own."""
     frame = table.frame
     if (
@@ -170,10 +165,10 @@ def _place(table: Table, device: int | None) -> None:
         table.device = int(ids[0]) if len(ids) == 1 else None
 
 
-def joined(tables_: list[Table]) -> list[Table]:
+def joined(parts: list[Table]) -> list[Table]:
     """Tables of one header as one: slices, devices and iterations that are files of their own."""
     groups: dict[tuple[str, ...], list[Table]] = {}
-    for table in tables_:
+    for table in parts:
         groups.setdefault(tuple(c.name for c in columns(table.kind, table.header)), []).append(
             table
         )

@@ -1,5 +1,5 @@
-"""Has reports of Nsight Systems exported by the tool itself, where it is installed: their form is
-its own and changes.
+"""Exports reports of Nsight Systems by the tool itself, where it is installed: their format is
+private to it and changes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from nbprof.core.units import size_text
 TOOL = "nsys"
 _LAST = 300
 _LONGEST_S = 1800
-# A database is larger than the report that it is made of, which is packed.
-_TIMES = 10
+# A database is larger than its report, which is compressed.
+_SIZE_FACTOR = 10
 
 
 def export(error: RawError, progress: Callable[[str], None] | None = None) -> Path | None:
-    """The database of the report that an error tells of; None where it is another's, or the tool is
-    not on the PATH.
+    """The database of the report that an error names; None for an error of another tool, or if the
+    tool is not on the PATH.
 
-    One that lies beside the report and is newer is taken, as `nsys stats` leaves it there. Another
-    is made in a temporary folder, which goes when the process ends.
+    A newer database next to the report is used, as `nsys stats` leaves one there. Otherwise one is
+    exported to a temporary folder, which is removed when the process ends.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
     Raises
     ------
     ReadError
-        The tool failed, took half an hour, or has no room; quotes the end of what it said.
+        The tool failed, took half an hour, or has no room; quotes the end of its message.
     """
     if error.tool != TOOL or len(error.recordings) != 1:
         return None
@@ -51,7 +51,7 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
         return None
     folder = Path(tempfile.mkdtemp(prefix="nbprof-nsys-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    needed, free = _TIMES * report.stat().st_size, shutil.disk_usage(folder).free
+    needed, free = _SIZE_FACTOR * report.stat().st_size, shutil.disk_usage(folder).free
     if free < needed:
         room = (
             f"{size_text(free)} are free in {folder.parent}, and its database may take"
@@ -61,7 +61,12 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
     if progress:
         progress(f"{TOOL} exports {printable(report.name)}")
     result = folder / database_path.name
-    command = [tool, "export", "--type", "sqlite", "--output", str(result), str(report)]
+    _run([tool, "export", "--type", "sqlite", "--output", str(result), str(report)], result, error)
+    return result
+
+
+def _run(command: list[str], result: Path, error: RawError) -> None:
+    """Runs the command, which writes `result`; raises ReadError if it fails."""
     try:
         done = subprocess.run(  # noqa: S603
             command,
@@ -86,4 +91,3 @@ def export(error: RawError, progress: Callable[[str], None] | None = None) -> Pa
         raise ReadError(
             f"{TOOL} export failed with code {done.returncode}: {message}", path=error.path
         )
-    return result

@@ -133,7 +133,7 @@ def read(
         _events(report)
         unread += report.nvtx_unread
         prefix = f"{name}: " if len(files) > 1 and not isinstance(tables, InFolder) else ""
-        _say(report, receipt, prefix)
+        _fill_receipt(report, receipt, prefix)
     if not len(builder):
         raise ReadError(
             "this export of Nsight Systems has no events: the recording ended before the program"
@@ -157,10 +157,10 @@ def _exports(
         if progress:
             progress(f"reading {file.name}")
         reports.append((printable(stem(file.name)), InDatabase(file)))
-    for folder, its in folders.items():
+    for folder, table_files in folders.items():
         if progress:
-            progress(f"reading {len(its)} tables")
-        reports.append((printable(folder.rpartition("/")[2]), InFolder(its)))
+            progress(f"reading {len(table_files)} tables")
+        reports.append((printable(folder.rpartition("/")[2]), InFolder(table_files)))
     return reports
 
 
@@ -170,7 +170,8 @@ def _report(name: str, tables: Tables, builder: Builder, taken: set[str]) -> Rep
     strings = dict(zip(string_rows.ints("id").tolist(), string_rows.texts("value"), strict=True))
     report = Report(tables, name, builder, facts.read(tables, strings), strings)
     used: list[int] = []
-    report.counts = {table: count for table in tables.names if (count := tables.count(table))}
+    counts = {table: tables.count(table) for table in tables.names}
+    report.counts = {table: count for table, count in counts.items() if count}
     for table, columns in COLUMNS.items():
         rows = report.loaded[table] = Rows(tables, table, *columns)
         for ident in ("globalTid", "globalPid"):
@@ -196,7 +197,7 @@ def _events(report: Report) -> None:
     _syncs(report)
     _calls(report)
     nvtx.add(report)
-    _others(report)
+    _other_calls(report)
     samples.add(report)
     _metrics(report)
 
@@ -210,7 +211,7 @@ def _common(rows: Rows) -> dict[str, Values]:
         "correlation": "correlationId",
     }
     names |= {"graph id": "graphId", "graph node id": "graphNodeId"}
-    return {arg: rows.known(column) for arg, column in names.items()}
+    return {arg: rows.masked(column) for arg, column in names.items()}
 
 
 def _timed(report: Report, rows: Rows) -> tuple[Int64s, Int64s]:
@@ -226,7 +227,7 @@ def _kernels(report: Report) -> None:
     name = np.where(name < 0, rows.ints("shortName"), name)
     args = _common(rows) | {
         "cat": "kernel",
-        "registers per thread": rows.known("registersPerThread"),
+        "registers per thread": rows.masked("registersPerThread"),
     }
     if any(name in rows for name in _SHARED):
         args["shared memory"] = sum(rows.ints(name, 0) for name in _SHARED)
@@ -268,20 +269,21 @@ def _copies(report: Report) -> None:
     first, code = unique_rows(kind, np.maximum(source, -1), np.maximum(target, -1))
     names = []
     for i in first.tolist():
-        kind_ = int(kind[i])
+        kind_of_copy = int(kind[i])
         ends = [memories.get(int(codes[i]), "Unknown") for codes in (source, target)]
-        direction = "Unified" if kind_ in _UNIFIED else " -> ".join(ends)
-        way = _DIRECTIONS.get(kind_)
-        names.append(
-            f"Memcpy {way} ({direction})" if way else f"Memcpy ({directions.get(kind_, direction)})"
-        )
+        direction = "Unified" if kind_of_copy in _UNIFIED else " -> ".join(ends)
+        way = _DIRECTIONS.get(kind_of_copy)
+        if way:
+            names.append(f"Memcpy {way} ({direction})")
+        else:
+            names.append(f"Memcpy ({directions.get(kind_of_copy, direction)})")
     start, duration = _timed(report, rows)
     size = rows.floats("bytes")
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(duration > 0, size / duration, np.nan)
     args = _common(rows) | {
         "cat": "gpu_memcpy",
-        "bytes": rows.known("bytes"),
+        "bytes": rows.masked("bytes"),
         "memory bandwidth (GB/s)": rate,
     }
     report.builder.add(
@@ -299,8 +301,8 @@ def _fills(report: Report) -> None:
     )
     args = _common(rows) | {
         "cat": "gpu_memset",
-        "bytes": rows.known("bytes"),
-        "value": rows.known("value"),
+        "bytes": rows.masked("bytes"),
+        "value": rows.masked("value"),
     }
     report.builder.add(report.streams(rows), names, *_timed(report, rows), args)
 
@@ -310,7 +312,7 @@ def _syncs(report: Report) -> None:
     if not len(rows):
         return
     names = report.by_code(rows.ints("syncType"), lambda kind: _SYNCS.get(kind, "Synchronization"))
-    args = _common(rows) | {"cat": "cuda_sync", "event": rows.known("eventId")}
+    args = _common(rows) | {"cat": "cuda_sync", "event": rows.masked("eventId")}
     report.builder.add(report.streams(rows), names, *_timed(report, rows), args)
 
 
@@ -323,31 +325,28 @@ def _calls(report: Report) -> None:
     name = report.by_code(
         ids, lambda ident: facts.unversioned(report.strings.get(ident, f"[{ident}]"))
     )
-    driver = report.by_code(
-        ids,
-        lambda ident: (
-            "cuda_runtime"
-            if report.strings.get(ident, "cuda").startswith("cuda")
-            else "cuda_driver"
-        ),
-    )
+
+    def category(ident: int) -> str:
+        is_runtime = report.strings.get(ident, "cuda").startswith("cuda")
+        return "cuda_runtime" if is_runtime else "cuda_driver"
+
     failed = rows.ints("returnValue", 0)
     args: dict[str, Values] = {
-        "cat": Coded(driver),
-        "correlation": rows.known("correlationId"),
+        "cat": Coded(report.by_code(ids, category)),
+        "correlation": rows.masked("correlationId"),
         "return value": np.ma.MaskedArray(failed, failed == 0),
     }
     report.builder.add(report.threads(rows.ints("globalTid", 0)), name, *_timed(report, rows), args)
 
 
-def _others(report: Report) -> None:
-    """Every other table of what threads did: calls of the operating system and of libraries,
+def _other_calls(report: Report) -> None:
+    """All other tables of activities of threads: calls of the operating system and of libraries,
     messages, the profiler's own work.
     """
     for table in report.counts:
         columns = report.tables.columns(table)
         text = next((name for name in ("nameId", "textId") if name in columns), "")
-        if table in report.shown or not text or not {"start", "end", "globalTid"} <= set(columns):
+        if table in report.read or not text or not {"start", "end", "globalTid"} <= set(columns):
             continue
         rows = report.rows(table, "start", "end", "globalTid", text)
         rows = rows.only(~rows.null("start") & ~rows.null("end") & ~rows.null("globalTid"))
@@ -366,13 +365,8 @@ def _others(report: Report) -> None:
 def _metrics(report: Report) -> None:
     """Samples of the GPUs' counters."""
     titles = report.rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
-    rows_ = zip(
-        titles.ints("typeId").tolist(),
-        titles.ints("metricId").tolist(),
-        titles.texts("metricName"),
-        strict=True,
-    )
-    named = {(kind, metric): name for kind, metric, name in rows_}
+    keys = zip(titles.ints("typeId").tolist(), titles.ints("metricId").tolist(), strict=True)
+    named = dict(zip(keys, titles.texts("metricName"), strict=True))
     rows = report.rows(METRICS, "timestamp", "typeId", "metricId", "value")
     if not len(rows):
         return
@@ -382,7 +376,7 @@ def _metrics(report: Report) -> None:
     order = np.argsort(code, kind="stable")
     bounds = np.searchsorted(code[order], np.arange(len(first) + 1))
     for i, row in enumerate(first.tolist()):
-        stream_rows = order[bounds[i] : bounds[i + 1]]
+        samples = order[bounds[i] : bounds[i + 1]]
         gpu = f"GPU {int(kind[row]) & 0xFF}"
         lane = report.builder.lane(
             report.host(-1), gpu, "metrics", pid=gpu.removeprefix("GPU "), tid="metrics", labels=gpu
@@ -390,16 +384,16 @@ def _metrics(report: Report) -> None:
         report.builder.counter(
             lane,
             named.get((int(kind[row]), int(metric[row])), f"metric {metric[row]}"),
-            time[stream_rows],
-            value[stream_rows],
+            time[samples],
+            value[samples],
         )
 
 
-def _say(report: Report, receipt: Receipt, prefix: str) -> None:
+def _fill_receipt(report: Report, receipt: Receipt, prefix: str) -> None:
     counts = report.counts
-    left = [name for name in counts if name not in report.shown and not name.startswith(_SILENT)]
-    if left:
-        listed = join_some([f"{name} ({counts[name]:,})" for name in sorted(left)], 8)
+    unread = [name for name in counts if name not in report.read and not name.startswith(_SILENT)]
+    if unread:
+        listed = join_some([f"{name} ({counts[name]:,})" for name in sorted(unread)], 8)
         receipt.info(f"{prefix}Tables not shown: {listed}.")
     if counts.keys().isdisjoint(_DEVICE_TABLES) and CALLS in counts:
         # The dialect warns where a call launched something.

@@ -50,7 +50,7 @@ def add(report: Report) -> None:
         ):
             _add(report, table)
         elif named and any(re.search("start|time", name, re.IGNORECASE) for name in columns):
-            report.shown.add(table)
+            report.read.add(table)
             report.nvtx_unread.append(table)
 
 
@@ -66,59 +66,55 @@ def _add(report: Report, table: str) -> None:
     args = _args(report, rows, name)
     name = np.where(name < 0, report.builder.texts[""], name).astype(np.int32)
     start = rows.ints("start", 0)
-    open_ = rows.null("end") & np.isin(kind, (PUSH_POP, START_END)) & ~rows.null("start")
-    if open_.any():
-        text = (
-            f"NVTX ranges without an end, drawn to the end of the last range: {int(open_.sum()):,}."
+    is_open = rows.null("end") & np.isin(kind, (PUSH_POP, START_END)) & ~rows.null("start")
+    if is_open.any():
+        count = int(is_open.sum())
+        report.builder.receipt.warn(
+            f"NVTX ranges without an end, drawn to the end of the last range: {count:,}."
         )
-        report.builder.receipt.warn(text)
     end = np.where(rows.null("end"), np.where(kind == MARK, start, last), rows.ints("end", 0))
     there = ~rows.null("start")
-    for selected, cat in (
+    for of_kind, cat in (
         (kind == PUSH_POP, "user_annotation"),
         (kind == MARK, "nvtx_mark"),
         (kind == START_END, "user_annotation"),
     ):
-        kind_rows = np.flatnonzero(selected & there)
+        kind_rows = np.flatnonzero(of_kind & there)
         if not len(kind_rows):
             continue
         if cat == "user_annotation" and kind[kind_rows[0]] == START_END:
             lanes = _free_lanes(report, tid[kind_rows], start[kind_rows], end[kind_rows])
         else:
             lanes = report.threads(tid[kind_rows])
-        selected_args: dict[str, Values] = {
-            key: _at(values, kind_rows) for key, values in args.items()
+        args_of_kind: dict[str, Values] = {
+            key: _rows_of(values, kind_rows) for key, values in args.items()
         }
-        selected_args["cat"] = cat
+        args_of_kind["cat"] = cat
         if cat == "nvtx_mark":
-            selected_args["ph"] = "i"
+            args_of_kind["ph"] = "i"
         report.builder.add(
             lanes,
             name[kind_rows],
             start[kind_rows] + report.facts.start_ns,
             end[kind_rows] - start[kind_rows],
-            selected_args,
+            args_of_kind,
         )
 
 
-def _at(values: Values, index: Int64s) -> Values:
-    return (
-        Coded(values.codes[index])
-        if isinstance(values, Coded)
-        else values[index]
-        if isinstance(values, np.ndarray)
-        else values
-    )
+def _rows_of(values: Values, rows: Int64s) -> Values:
+    if isinstance(values, Coded):
+        return Coded(values.codes[rows])
+    return values[rows] if isinstance(values, np.ndarray) else values
 
 
 def _texts(report: Report, rows: Rows) -> Int32s:
-    """Codes of what each is called: its own text, or a registered one; -1 where it has none."""
+    """Codes of the names of events: their own texts, or registered ones; -1 for those without."""
     result = np.full(len(rows), -1, np.int32)
     ids = rows.ints("textId")
     if "textId" in rows and (has_id := ids >= 0).any():
         result[has_id] = report.names(ids[has_id])
-    if "text" in rows and len(own_rows := np.flatnonzero(~rows.null("text"))):
-        result[own_rows] = report.builder.codes(rows.texts("text", own_rows))
+    if "text" in rows and len(with_text := np.flatnonzero(~rows.null("text"))):
+        result[with_text] = report.builder.codes(rows.texts("text", with_text))
     return result
 
 
@@ -128,14 +124,8 @@ def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
     domain, category = rows.ints("domainId", 0), rows.ints("category", 0)
     titles: dict[tuple[int, ...], int] = {}
     for i in np.flatnonzero(np.isin(kind, (DOMAIN, CATEGORY)) & (name >= 0)).tolist():
-        titles[
-            (
-                int(kind[i]),
-                int(pid[i]),
-                int(domain[i]),
-                int(category[i]) if kind[i] == CATEGORY else 0,
-            )
-        ] = int(name[i])
+        number = int(category[i]) if kind[i] == CATEGORY else 0
+        titles[int(kind[i]), int(pid[i]), int(domain[i]), number] = int(name[i])
     result: dict[str, Values] = {}
     for key, code, values in (("domain", DOMAIN, domain), ("category", CATEGORY, category)):
         # One look-up for each run of rows that agree.
@@ -147,26 +137,20 @@ def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
         of_run = []
         for i in begins.tolist():
             number = int(values[i])
-            title = titles.get(
-                (code, int(pid[i]), int(domain[i]), number if code == CATEGORY else 0), -1
-            )
-            of_run.append(
-                title
-                if title >= 0
-                else report.builder.texts[f"{key} {number}"]
-                if number > 0
-                else -1
-            )
+            category_number = number if code == CATEGORY else 0
+            title = titles.get((code, int(pid[i]), int(domain[i]), category_number), -1)
+            if title < 0 < number:
+                title = report.builder.texts[f"{key} {number}"]
+            of_run.append(max(title, -1))
         codes = np.repeat(np.array(of_run, np.int32), np.diff(np.append(begins, len(rows))))
         if (codes >= 0).any():
             result[key] = Coded(codes)
     for column in _PAYLOADS:
         if column in rows and not (null := rows.null(column)).all():
-            result["payload"] = (
-                rows.floats(column)
-                if column.startswith(("double", "float"))
-                else np.ma.MaskedArray(rows.ints(column), null)
-            )
+            if column.startswith(("double", "float")):
+                result["payload"] = rows.floats(column)
+            else:
+                result["payload"] = np.ma.MaskedArray(rows.ints(column), null)
             break
     return result
 
@@ -178,16 +162,16 @@ def _free_lanes(report: Report, tid: Int64s, start: Int64s, end: Int64s) -> Int3
     for process in np.unique(pid).tolist():
         rows = np.flatnonzero(pid == process)
         places = packed([(int(start[i]), int(end[i]), i) for i in rows.tolist()])
-        lanes = {
-            number: report.builder.lane(
+        lanes = {}
+        for number in sorted(set(places.values())):
+            title = f"NVTX ranges {number + 1}" if number else "NVTX ranges"
+            lanes[number] = report.builder.lane(
                 report.host(process),
                 report.facts.processes.get(process, str(process)),
-                title := f"NVTX ranges {number + 1}" if number else "NVTX ranges",
+                title,
                 pid=str(process),
                 tid=title,
                 sort=_BEHIND,
             )
-            for number in sorted(set(places.values()))
-        }
         result[rows] = [lanes[places[i]] for i in rows.tolist()]
     return result

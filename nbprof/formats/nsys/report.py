@@ -35,18 +35,18 @@ class Report:
         Texts by the ids that stand for them.
     hosts : dict of int to str
         The host of each process that used a GPU.
-    shown : set of str
+    read : set of str
         The tables that were read.
     loaded : dict of str to Rows
         Tables that were read to know the processes.
     counts : dict of str to int
-        How many rows each table has that has some.
+        Number of rows of each table that is not empty.
     nvtx : list of str
         Tables of NVTX events that were read.
     nvtx_unread : list of str
-        Tables of NVTX events whose columns are not known.
+        Tables of NVTX events with unknown columns.
     places : dict of int to int
-        In which order the threads came, by their global ids: the lanes of one stand together.
+        Order of first appearance of threads, by their global ids: keeps the lanes of one together.
     """
 
     tables: Tables
@@ -55,7 +55,7 @@ class Report:
     facts: Facts
     strings: dict[int, str]
     hosts: dict[int, str] = field(default_factory=dict)
-    shown: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
     loaded: dict[str, Rows] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     nvtx: list[str] = field(default_factory=list)
@@ -63,11 +63,11 @@ class Report:
     places: dict[int, int] = field(default_factory=dict)
 
     def rows(self, table: str, *columns: str) -> Rows:
-        """Some columns of a table, which is said to be shown."""
-        self.shown.add(table)
-        return (
-            self.loaded.pop(table) if table in self.loaded else Rows(self.tables, table, *columns)
-        )
+        """Some columns of a table, which from then on counts as read."""
+        self.read.add(table)
+        if table in self.loaded:
+            return self.loaded.pop(table)
+        return Rows(self.tables, table, *columns)
 
     def host(self, pid: int) -> str:
         """The host that a process is shown on: its own, or the first of the file for one without a
@@ -92,18 +92,18 @@ class Report:
     def threads(self, ids: Int64s) -> Int32s:
         """The lanes of threads by their global ids."""
         codes, seen = pd.factorize(ids)
-        return (
-            np.array([self.thread(ident) for ident in seen.tolist()], np.int32)[codes]
-            if len(seen)
-            else np.zeros(0, np.int32)
-        )
+        if not len(seen):
+            return np.zeros(0, np.int32)
+        return np.array([self.thread(ident) for ident in seen.tolist()], np.int32)[codes]
 
     def thread(self, ident: int, part: str = "") -> int:
-        """The lane of a thread, or the one below it of something that was recorded of it."""
+        """The lane of a thread, or the lane below it of a part of its recording."""
         pid, tid = ident >> 24 & PID, ident & TID
         name = self.facts.threads.get(ident & (1 << 48) - 1, "")
         label = f"thread {tid} ({name})" if name else f"thread {tid}"
-        title = f"{'main thread' if pid == tid else f'thread {tid}'}: {part}" if part else str(tid)
+        title = str(tid)
+        if part:
+            title = f"main thread: {part}" if pid == tid else f"thread {tid}: {part}"
         number = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
         return self.builder.lane(
             self.host(pid),
@@ -114,7 +114,7 @@ class Report:
             sort=number,
         )
 
-    def beside(self, ids: Int64s, label: str) -> Int32s:
+    def sub_lanes(self, ids: Int64s, label: str) -> Int32s:
         """The lanes below those of threads, by their global ids."""
         codes, seen = pd.factorize(ids)
         return np.array([self.thread(ident, label) for ident in seen.tolist()], np.int32)[codes]

@@ -47,7 +47,7 @@ def _scheduled(report: Report) -> None:
     )
     if not len(rows):
         return
-    # One that is taken off at the moment at which it was put on was put on first.
+    # Of a thread put on and taken off a CPU at the same moment, the former comes first.
     order = np.lexsort((rows.ints("isSchedIn") == 0, rows.ints("start"), rows.ints("globalTid")))
     thread, start, on, cpu = (
         rows.ints(name)[order] for name in ("globalTid", "start", "isSchedIn", "cpu")
@@ -68,17 +68,15 @@ def _scheduled(report: Report) -> None:
             labels = report.facts.enum(table, {})
             if (column in rows) and labels:
                 args[key] = Coded(_labels(report, rows.ints(column)[order][pair + 1], labels))
-        lanes = report.beside(thread[pair], "on CPU")
+        lanes = report.sub_lanes(thread[pair], "on CPU")
         name = report.builder.texts["Running"]
         report.builder.add(
             lanes, name, start[pair] + report.facts.start_ns, start[pair + 1] - start[pair], args
         )
     # The first row of a thread may end what began before the recording, its last may begin what
     # ends after it.
-    first, last = (
-        np.append(True, thread[1:] != thread[:-1]),
-        np.append(thread[1:] != thread[:-1], True),
-    )
+    other_thread = thread[1:] != thread[:-1]
+    first, last = np.append(True, other_thread), np.append(other_thread, True)
     matched = np.zeros(len(thread), np.bool_)
     matched[pair] = matched[pair + 1] = True
     if lost := int((~matched & ~(first & ends) & ~(last & begins)).sum()):
@@ -88,9 +86,7 @@ def _scheduled(report: Report) -> None:
 
 
 def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
-    """Codes of the labels of some values; -1 for one that has none, or says that it is not
-    known.
-    """
+    """Codes of the labels of some values; -1 for a value without a label, or an unknown one."""
     first, code = unique_rows(np.maximum(values, -1))
     texts = [labels.get(int(values[i]), "") for i in first.tolist()]
     return np.array(
@@ -121,7 +117,7 @@ def _samples(report: Report) -> None:
         "cpu cycles": np.ma.MaskedArray(cycles, cycles <= 1),
     }
     report.builder.add(
-        report.beside(thread, "samples"),
+        report.sub_lanes(thread, "samples"),
         name,
         rows.ints("start") + report.facts.start_ns,
         np.zeros(len(rows), np.int64),
@@ -145,12 +141,9 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
         return name, {}
     order = np.lexsort((rows.ints("stackDepth"), rows.ints("id")))
     sample, symbol, module = (rows.ints(column)[order] for column in ("id", "symbol", "module"))
-    unresolved, special = (
-        rows.ints("unresolved", 0)[order] > 0,
-        rows.ints("specialEntry", 0)[order] > 0,
-    )
-    # An address that no symbol was found for tells no more than its module, and is different in
-    # each run.
+    unresolved = rows.ints("unresolved", 0)[order] > 0
+    special = rows.ints("specialEntry", 0)[order] > 0
+    # An address without a symbol identifies no more than its module, and differs between runs.
     first, frame = unique_rows(
         np.where(unresolved, -1, np.maximum(symbol, -1)), np.maximum(module, -1)
     )
@@ -160,53 +153,45 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     begin = run_starts(sample)
     size = np.diff(np.append(begin, len(sample)))
     depth = np.arange(len(sample)) - np.repeat(begin, size)
-    retained = depth < MOST_CALLS
-    truncated = retained & (depth == MOST_CALLS - 1) & (np.repeat(size, size) > MOST_CALLS)
-    shown_frame = np.where(truncated, len(calls), frame)[retained].astype(np.int32)
-    texts = np.array(
-        [
-            *(
-                (
-                    f"{function} ({file})"
-                    if file and file not in (function, function[1:-1])
-                    else function
-                )
-                for function, file in calls
-            ),
-            "…",
-        ],
-        object,
-    )
-    parent = np.arange(1, len(shown_frame) + 1, dtype=np.int32)
-    parent[np.append(sample[retained][1:] != sample[retained][:-1], True)] = -1
-    code, stacks = chains(parent, shown_frame, texts)
-    of_sample = code[depth[retained] == 0]
+    within_limit = depth < MOST_CALLS
+    truncated = (depth == MOST_CALLS - 1) & (np.repeat(size, size) > MOST_CALLS)
+    drawn = np.where(truncated, len(calls), frame)[within_limit].astype(np.int32)
+    texts = np.array([*(_call_text(function, file) for function, file in calls), "…"], object)
+    parent = np.arange(1, len(drawn) + 1, dtype=np.int32)
+    samples_of_drawn = sample[within_limit]
+    parent[np.append(samples_of_drawn[1:] != samples_of_drawn[:-1], True)] = -1
+    code, stacks = chains(parent, drawn, texts)
+    of_sample = code[depth[within_limit] == 0]
     tops, top = np.unique(of_sample, return_inverse=True)
     stack = builder.codes([stacks.text(chain) for chain in tops.tolist()])[top]
     # Entries that the recorder added (`[Broken backtraces]`) are not functions, and their callers
     # are not what ran.
     inner = begin[~special[begin] & (rows.ints("stackDepth")[order[begin]] == 0)]
-    index, there = _find(sample[begin], ids)
-    inner_index, inner_found = _find(sample[inner], ids)
-    functions, modules = (
-        builder.codes([function for function, _ in calls]),
-        [file for _, file in calls],
-    )
-    module_codes = np.array([builder.texts[file] if file else -1 for file in modules], np.int32)
-    name[inner_found] = functions[frame[inner[inner_index]]]
+    with_stack, has_stack = _find(sample[begin], ids)
+    with_function, has_function = _find(sample[inner], ids)
+    functions = builder.codes([function for function, _ in calls])
+    modules = np.array([builder.texts[file] if file else -1 for _, file in calls], np.int32)
+    innermost = frame[inner[with_function]]
+    name[has_function] = functions[innermost]
     of_module, of_stack = np.full(len(ids), -1, np.int32), np.full(len(ids), -1, np.int32)
-    of_module[inner_found] = module_codes[frame[inner[inner_index]]]
-    of_stack[there] = stack[index]
+    of_module[has_function] = modules[innermost]
+    of_stack[has_stack] = stack[with_stack]
     return name, {"module": Coded(of_module), "call stack": Coded(of_stack)}
+
+
+def _call_text(function: str, file: str) -> str:
+    if file and file not in (function, function[1:-1]):
+        return f"{function} ({file})"
+    return function
 
 
 def _find(sorted_ids: Int64s, ids: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
     """Indices of ids among sorted ones, for those that occur, and the mask of these."""
     if not len(sorted_ids):
         return np.zeros(0, np.int64), np.zeros(len(ids), np.bool_)
-    index = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
-    there = sorted_ids[index] == ids
-    return index[there], there
+    position = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
+    has_id = sorted_ids[position] == ids
+    return position[has_id], has_id
 
 
 def _call(report: Report, symbol: int, module: int, unresolved: bool) -> tuple[str, str]:

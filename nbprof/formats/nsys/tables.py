@@ -69,7 +69,7 @@ class Rows:
             np.full(self._count, missing, np.int64) if values is None else integers(values, missing)
         )
 
-    def known(self, column: str) -> Any:
+    def masked(self, column: str) -> Any:
         """Whole numbers, masked where they are NULL: args of events."""
         values = self._columns.get(column)
         return (
@@ -153,24 +153,25 @@ class InFolder:
 
     def columns(self, table: str) -> list[str]:
         """Names of the columns of a table."""
-        return list(self._of(table).schema_arrow.names) if table in self._files else []
+        return list(self._parquet_file(table).schema_arrow.names) if table in self._files else []
 
     def count(self, table: str) -> int:
         """Number of rows; 0 for a missing table."""
-        return int(self._of(table).metadata.num_rows) if table in self._files else 0
+        return int(self._parquet_file(table).metadata.num_rows) if table in self._files else 0
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
         """Those of some columns that it has."""
-        if not (there := self.columns(table)):
+        columns_here = self.columns(table)
+        if not columns_here:
             return {}
-        selected = [name for name in columns or there if name in there]
+        names = [name for name in columns or columns_here if name in columns_here]
         try:
-            read = self._of(table).read(columns=selected)
-            return {name: _column(read.column(name)) for name in selected}
+            arrow_table = self._parquet_file(table).read(columns=names)
+            return {name: _column(arrow_table.column(name)) for name in names}
         except (self._arrow.ArrowException, OSError, ValueError, MemoryError) as error:
             raise self._damaged(table, error) from None
 
-    def _of(self, table: str) -> Any:
+    def _parquet_file(self, table: str) -> Any:
         if table not in self._open:
             data = self._files[table].read().data
             try:

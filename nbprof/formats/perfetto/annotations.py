@@ -31,7 +31,21 @@ _LOST = "(name lost)"
 
 
 @dataclass
-class _Found:
+class _Values:
+    """Values of annotations, with the index of the annotation that each is of."""
+
+    annotation: Int32s
+    kind: npt.NDArray[np.uint8]
+    value: Int64s
+
+    def placed(self, row: Int32s, name: Int32s, rank: Int64s) -> _PacketValues:
+        """The values with the packets, names and ranks of their annotations."""
+        index = self.annotation
+        return _PacketValues(row[index], name[index], self.kind, self.value, rank[index])
+
+
+@dataclass
+class _PacketValues:
     """Values of some annotations: their packets, names (codes), kinds and values."""
 
     row: Int32s
@@ -55,7 +69,7 @@ def read(
     texts : Texts
     """
     row, start, end = spans
-    parts: list[_Found] = []
+    parts: list[_PacketValues] = []
     damaged, rank, above = 0, np.arange(len(row), dtype=np.int64), np.full(len(row), -1, np.int32)
     for _ in range(_DEEPEST):
         if not len(row):
@@ -63,9 +77,9 @@ def read(
         columns = perfetto_fields.read(buf, start, end, _SPEC)
         damaged += int(columns.bad.sum())
         name = _names(buf, columns, row, sequences, texts, above)
-        some, left = _values(buf, columns, row, name, rank, sequences, texts)
-        parts += some
-        damaged += left
+        values_at_depth, unread = _values(buf, columns, row, sequences, texts)
+        parts += [part.placed(row, name, rank) for part in values_at_depth]
+        damaged += unread
         inner, start, end = columns.spans(11)
         row, rank, above = row[inner], rank[inner], name[inner]
     else:
@@ -129,71 +143,76 @@ def _values(
     buf: wire.Bytes,
     columns: Fields,
     row: Int32s,
-    name: Int32s,
-    rank: Int64s,
     sequences: Sequences,
     texts: Texts,
-) -> tuple[list[_Found], int]:
-    """Values of the annotations that are no dict, and how many could not be read."""
-    result: list[_Found] = []
+) -> tuple[list[_Values], int]:
+    """Values of the annotations of `row` that are no dict, and how many could not be read.
+
+    Each value goes by the annotation that it is of, as an index into `row`.
+    """
+    result: list[_Values] = []
+
+    def add(annotation: Int32s, kind: int | npt.NDArray[np.uint8], value: Int64s) -> None:
+        if len(annotation):
+            kinds = np.full(len(annotation), kind, np.uint8) if isinstance(kind, int) else kind
+            result.append(_Values(annotation, kinds, value))
+
+    annotation, value = columns.numbers(2)
+    add(annotation, INT, (value != 0).astype(np.int64))
+    annotation, value = columns.numbers(4)
+    add(annotation, INT, value)
+    annotation, value = columns.numbers(3)
+    add(annotation, np.where(value < 0, UINT, INT).astype(np.uint8), value)
+    annotation, value = columns.numbers(5, kind=FIXED64)
+    add(annotation, DOUBLE, value)
+    annotation, value = columns.numbers(7)
+    if len(annotation):
+        pointers, inverse = np.unique(value, return_inverse=True)
+        pointer_codes = [
+            texts.code(hex(pointer & 0xFFFFFFFFFFFFFFFF)) for pointer in pointers.tolist()
+        ]
+        add(annotation, TEXT, np.array(pointer_codes, np.int64)[inverse.reshape(-1)])
     damaged = 0
-
-    def add(index: Int32s, kind: int | npt.NDArray[np.uint8], value: Int64s) -> None:
-        if len(index):
-            kinds = np.full(len(index), kind, np.uint8) if isinstance(kind, int) else kind
-            result.append(_Found(row[index], name[index], kinds, value, rank[index]))
-
-    index, value = columns.numbers(2)
-    add(index, INT, (value != 0).astype(np.int64))
-    index, value = columns.numbers(4)
-    add(index, INT, value)
-    index, value = columns.numbers(3)
-    add(index, np.where(value < 0, UINT, INT).astype(np.uint8), value)
-    index, value = columns.numbers(5, kind=FIXED64)
-    add(index, DOUBLE, value)
-    index, value = columns.numbers(7)
-    if len(index):
-        codes, inverse = np.unique(value, return_inverse=True)
-        add(
-            index,
-            TEXT,
-            np.array(
-                [texts.code(hex(code & 0xFFFFFFFFFFFFFFFF)) for code in codes.tolist()], np.int64
-            )[inverse.reshape(-1)],
-        )
-    index, value = columns.numbers(17)
-    if len(index):
+    annotation, value = columns.numbers(17)
+    if len(annotation):
         table = perfetto_sequences.TEXT
-        codes = sequences.lookup(table, row[index], value, texts.of_table(sequences, table)).astype(
-            np.int64
-        )
+        codes = sequences.lookup(table, row[annotation], value, texts.of_table(sequences, table))
         valid = codes >= 0
         damaged += int((~valid).sum())
-        add(index[valid], TEXT, codes[valid])
+        add(annotation[valid], TEXT, codes[valid].astype(np.int64))
     for number in (6, 9):
-        index, start, end = columns.spans(number)
-        if len(index):
-            add(index, TEXT, texts.spans(buf, start, end).astype(np.int64))
+        annotation, start, end = columns.spans(number)
+        if len(annotation):
+            add(annotation, TEXT, texts.spans(buf, start, end).astype(np.int64))
     # Values that nest in themselves, as recorders wrote them before 2021, are not read.
     damaged += len(columns.spans(8)[0])
-    # Arrays one by one.
-    arrays = np.unique(columns.spans(12)[0])
-    if len(arrays):
-        items: dict[int, list[object]] = {array: [] for array in arrays.tolist()}
-        for owner, a, b in zip(*(column.tolist() for column in columns.spans(12)), strict=True):
-            try:
-                items[owner].append(_plain(bytes(buf.data[a:b]), int(row[owner]), sequences, 0))
-            except ReadError:
-                damaged += 1
-        lists = [
-            texts.code(json.dumps(values, ensure_ascii=False, default=str))
-            for values in items.values()
-        ]
-        add(arrays, TEXT, np.array(lists, np.int64))
-    return result, damaged
+    arrays, codes_of_arrays, damaged_items = _arrays(buf, columns, row, sequences, texts)
+    add(arrays, TEXT, codes_of_arrays)
+    return result, damaged + damaged_items
 
 
-def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
+def _arrays(
+    buf: wire.Bytes, columns: Fields, row: Int32s, sequences: Sequences, texts: Texts
+) -> tuple[Int32s, Int64s, int]:
+    """Annotations that are arrays, the codes of their JSON, and how many items are damaged."""
+    owner, start, end = columns.spans(12)
+    arrays = np.unique(owner)
+    damaged = 0
+    items: dict[int, list[object]] = {array: [] for array in arrays.tolist()}
+    for array, begin, stop in zip(owner.tolist(), start.tolist(), end.tolist(), strict=True):
+        try:
+            item = _array_item(bytes(buf.data[begin:stop]), int(row[array]), sequences, 0)
+        except ReadError:
+            damaged += 1
+        else:
+            items[array].append(item)
+    codes = [
+        texts.code(json.dumps(values, ensure_ascii=False, default=str)) for values in items.values()
+    ]
+    return arrays, np.array(codes, np.int64), damaged
+
+
+def _array_item(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
     """The value of one annotation in an array."""
     if depth > _DEEPEST:
         raise ReadError("annotations are nested too deep")
@@ -224,16 +243,20 @@ def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
                 raise ReadError("values that nest in themselves are not read")
             elif number == 11:
                 keys.append(
-                    (_key(content, row, sequences), _plain(content, row, sequences, depth + 1))
+                    (_key(content, row, sequences), _array_item(content, row, sequences, depth + 1))
                 )
             elif number == 12:
-                values.append(_plain(content, row, sequences, depth + 1))
-    return dict(keys) if keys else values if values else result
+                values.append(_array_item(content, row, sequences, depth + 1))
+    if keys:
+        return dict(keys)
+    return values or result
 
 
 def _key(data: bytes, row: int, sequences: Sequences) -> str:
-    fields_ = part(data)
-    if 10 in fields_:
-        return perfetto_sequences.text(fields_, 10)
-    name_entry = sequences.entry(perfetto_sequences.KEY, row, perfetto_sequences.whole(fields_, 1))
+    annotation = part(data)
+    if 10 in annotation:
+        return perfetto_sequences.text(annotation, 10)
+    name_entry = sequences.entry(
+        perfetto_sequences.KEY, row, perfetto_sequences.integer(annotation, 1)
+    )
     return name_entry.decode("utf-8", "replace") if name_entry is not None else _LOST

@@ -17,7 +17,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.runs import rows_by_value
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.perfetto.fields import Fields
-from nbprof.formats.perfetto.sequences import Sequences, contents, message, part, whole
+from nbprof.formats.perfetto.sequences import Sequences, contents, integer, message, part
 
 REALTIME, BOOTTIME = 1, 6
 _OF_SEQUENCE = range(64, 128)
@@ -47,31 +47,31 @@ class Clocks:
         self._rows: list[int] = []
         row, start, end = fields.spans(6)
         primary = 0
-        for index, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
+        for packet, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
             try:
-                fields_ = message(buf.data, a, b)
-                clocks = [part(content) for content in contents(fields_, 1)]
+                snapshot = message(buf.data, a, b)
+                clocks = [part(content) for content in contents(snapshot, 1)]
             except ReadError:
                 self.damaged += 1
                 continue
-            primary = primary or whole(fields_, 2)
+            primary = primary or integer(snapshot, 2)
             number = len(self._rows)
-            self._rows.append(index)
+            self._rows.append(packet)
             for entry in clocks:
-                clock = self._clock(whole(entry, 1), int(sequences.code[index]))
-                unit = whole(entry, 4, 1)
+                clock = self._clock(integer(entry, 1), int(sequences.code[packet]))
+                unit = integer(entry, 4, 1)
                 self._unit[clock] = unit if 0 < unit < 1 << 32 else 1
-                if whole(entry, 3):
+                if integer(entry, 3):
                     self._adds.add(clock)
-                time = (whole(entry, 2) & 0xFFFFFFFFFFFFFFFF) * self._unit[clock]
+                time = (integer(entry, 2) & 0xFFFFFFFFFFFFFFFF) * self._unit[clock]
                 if time < _MOST_NS:
                     self._shots.setdefault(clock, {})[number] = time
         self.trace = primary or BOOTTIME
         self._ways: dict[tuple[Clock, Clock], list[Clock] | None] = {}
-        self._shown: dict[int, list[Clock]] = {}
+        self._clocks_of: dict[int, list[Clock]] = {}
         for clock, shots in self._shots.items():
             for shot in shots:
-                self._shown.setdefault(shot, []).append(clock)
+                self._clocks_of.setdefault(shot, []).append(clock)
 
     @staticmethod
     def _clock(ident: int, sequence: int) -> Clock:
@@ -100,22 +100,22 @@ class Clocks:
         )
         # If no snapshot relates clocks to each other, the one in use is the clock of the trace.
         alone = not self._shots and len(used) == 1
-        for index in rows_by_value(key):
-            clock = self._clock(int(ident[index[0]]), int(sequence[index[0]]))
+        for packets in rows_by_value(key):
+            clock = self._clock(int(ident[packets[0]]), int(sequence[packets[0]]))
             if clock[0] == 0 or alone:
                 continue
             unit = self._unit.get(clock, 1)
             if unit > 1:
-                valid[index] &= result[index] < _MOST_NS // unit
-                result[index] = np.where(valid[index], result[index] * unit, 0)
+                valid[packets] &= result[packets] < _MOST_NS // unit
+                result[packets] = np.where(valid[packets], result[packets] * unit, 0)
             if clock in self._adds:
-                result[index], fits = self._added(clock, result[index], rows[index])
-                valid[index] &= fits
+                result[packets], fits = self._added(clock, result[packets], rows[packets])
+                valid[packets] &= fits
             way = self._way(clock, (self.trace, -1))
             if way is None:
-                valid[index] = False
+                valid[packets] = False
             else:
-                result[index] = self._moved(result[index], way)
+                result[packets] = self._moved(result[packets], way)
         valid &= (result > -_MOST_NS) & (result < _MOST_NS)
         return result, valid
 
@@ -126,20 +126,20 @@ class Clocks:
         states the time itself.
         """
         shots = self._shots.get(clock, {})
-        index = np.array([self._rows[i] for i in shots], np.int64)
+        snapshot_rows = np.array([self._rows[i] for i in shots], np.int64)
         base = np.array(list(shots.values()), np.int64)
-        snapshot_index = np.searchsorted(index, rows, side="right") - 1
+        latest = np.searchsorted(snapshot_rows, rows, side="right") - 1
         total = np.cumsum(steps)
         # The sums that had been added when the snapshot of each was taken.
-        first = np.searchsorted(rows, index)
+        first = np.searchsorted(rows, snapshot_rows)
         before = np.append(0, total)[first]
-        if not len(index):
+        if not len(snapshot_rows):
             return steps, np.zeros(len(steps), np.bool_)
-        return total - before[snapshot_index] + base[snapshot_index], snapshot_index >= 0
+        return total - before[latest] + base[latest], latest >= 0
 
     def _way(self, start: Clock, target: Clock) -> list[Clock] | None:
-        """The clocks over which times of one are moved to another; each has a snapshot with the
-        next. None where there is no way.
+        """The clocks from one to another, each sharing a snapshot with the next; None where no
+        snapshots connect them.
         """
         if (start, target) not in self._ways:
             self._ways[start, target] = self._search(start, target)
@@ -162,7 +162,7 @@ class Clocks:
                 if target in came or number in seen:
                     continue
                 seen.add(number)
-                for clock in self._shown[number]:
+                for clock in self._clocks_of[number]:
                     if clock not in came:
                         came[clock] = here
                         open_.append(clock)
@@ -175,8 +175,8 @@ class Clocks:
                 sorted({(rows[i], theirs[i]) for i in rows.keys() & theirs.keys()}), np.int64
             ).reshape(-1, 2)
             # By the last snapshot before each time, or the first one.
-            index = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
-            time = time - pairs[index, 0] + pairs[index, 1]
+            shot = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
+            time = time - pairs[shot, 0] + pairs[shot, 1]
         return time
 
     def since_1970(self) -> int:

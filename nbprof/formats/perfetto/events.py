@@ -132,14 +132,16 @@ class Events:
             several = np.flatnonzero(np.bincount(row)[row] > 1)
             listed = self.texts.listed
             groups: dict[int, list[int]] = {}
-            for index, code_ in zip(row[several].tolist(), code[several].tolist(), strict=True):
-                groups.setdefault(index, []).append(code_)
+            for event, category in zip(row[several].tolist(), code[several].tolist(), strict=True):
+                groups.setdefault(event, []).append(category)
             joined_codes: dict[tuple[int, ...], int] = {}
-            for index, ones in groups.items():
-                key = tuple(ones)
+            for event, categories in groups.items():
+                key = tuple(categories)
                 if key not in joined_codes:
-                    joined_codes[key] = self.texts.code(",".join(listed[code_] for code_ in key))
-                result[index] = joined_codes[key]
+                    joined_codes[key] = self.texts.code(
+                        ",".join(listed[category] for category in key)
+                    )
+                result[event] = joined_codes[key]
         return result
 
     def _types(self) -> npt.NDArray[np.uint8]:
@@ -183,7 +185,7 @@ class Events:
             if first[track] < 0:
                 continue
             name = int(self.name[first[track]])
-            location = self.tracks.place(uuids[track], listed[name] if name >= 0 else "")
+            location = self.tracks.locate(uuids[track], listed[name] if name >= 0 else "")
             table[track] = number.setdefault(location.key, len(number))
             if table[track] == len(self.places):
                 self.places.append(location)
@@ -288,10 +290,10 @@ class Events:
         """
         result: dict[str, Values] = {}
         spans = self.fields.spans(EVENT, 4)
-        selected = slice_of[spans[0]] >= 0
-        if not selected.all():
-            self._homeless("Annotations of", int((~selected).sum()))
-            spans = (spans[0][selected], spans[1][selected], spans[2][selected])
+        on_slice = slice_of[spans[0]] >= 0
+        if not on_slice.all():
+            self._homeless("Annotations of", int((~on_slice).sum()))
+            spans = (spans[0][on_slice], spans[1][on_slice], spans[2][on_slice])
         arrays, damaged = perfetto_annotations.read(self.buf, spans, self.sequences, self.texts)
         if damaged:
             self.receipt.warn(f"Annotations that could not be read, left out: {damaged:,}.")
@@ -389,35 +391,14 @@ class Events:
 
     def _counters(self, builder: Builder, host: str) -> None:
         """Samples of counters: events of their own, and values that slices carry."""
-        single = np.flatnonzero(self.type == _COUNTER)
-        uuid: list[Int64s] = []
-        time: list[Int64s] = []
-        value: list[npt.NDArray[np.float64]] = []
-        order: list[Int64s] = []
-        if len(single):
-            kinds = np.array([*self.uuids, 0], np.int64)[self.track[single]]
-            integer, double = self.fields.has(EVENT, 30)[single], self.fields.has(EVENT, 44)[single]
-            doubles = self.fields.number(EVENT, 44, kind=FIXED64)[single].view(np.float64)
-            values = np.where(
-                double, doubles, self.fields.number(EVENT, 30)[single].astype(np.float64)
-            )
-            there = integer | double
-            self.receipt.skip("left out: samples of counters without a value.", int((~there).sum()))
-            index = single[there]
-            uuid, time, value, order = [kinds[there]], [self.time[index]], [values[there]], [index]
-        for tracks, values_field, kind in ((31, 12, wire.VARINT), (45, 46, FIXED64)):
-            whose, event, values = self._extra(tracks, values_field, kind)
-            uuid.append(whose)
-            time.append(self.time[event])
-            value.append(values)
-            order.append(event)
-        uuids, times, values, index = (
-            np.concatenate(uuid),
-            np.concatenate(time),
-            np.concatenate(value),
-            np.concatenate(order),
-        )
-        state_ = self.sequences.state[index]
+        samples = [
+            self._counter_events(),
+            self._extra(31, 12, wire.VARINT),
+            self._extra(45, 46, FIXED64),
+        ]
+        uuids, events, values = (np.concatenate(column) for column in zip(*samples, strict=True))
+        times = self.time[events]
+        states = self.sequences.state[events]
         unread = 0
         for rows in rows_by_value(uuids):
             track_uuid = int(uuids[rows[0]])
@@ -425,18 +406,10 @@ class Events:
             if track.builtin:
                 unread += len(rows)
                 continue
-            location = self.tracks.place(track_uuid, "counter")
+            location = self.tracks.locate(track_uuid, "counter")
             sample = values[rows] * track.unit
             if track.adds:
-                # The sum of what was added since the state of the sequence began.
-                turn = np.lexsort((index[rows], state_[rows]))
-                total = np.cumsum(sample[turn])
-                first = np.flatnonzero(np.append(True, np.diff(state_[rows][turn]) != 0))
-                before = np.repeat(
-                    total[first] - sample[turn][first], np.diff(np.append(first, len(turn)))
-                )
-                sample = np.empty(len(turn))
-                sample[turn] = total - before
+                sample = _added_up(sample, events[rows], states[rows])
             home = (location.process, location.pid)
             if home not in self.first_lane:
                 # A process that has nothing else has a lane for its counters.
@@ -448,10 +421,27 @@ class Events:
                     labels=location.labels,
                     process_sort=location.process_sort,
                 )
-            turn = np.argsort(times[rows], kind="stable")
-            builder.counter(self.first_lane[home], location.thread, times[rows][turn], sample[turn])
+            order = np.argsort(times[rows], kind="stable")
+            builder.counter(
+                self.first_lane[home], location.thread, times[rows][order], sample[order]
+            )
         if unread:
             self.receipt.info(f"Thread time and instruction samples, not shown: {unread:,}.")
+
+    def _counter_events(self) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
+        """Values of events that are samples of a counter: track, event and value of each."""
+        event = np.flatnonzero(self.type == _COUNTER)
+        if not len(event):
+            return np.zeros(0, np.int64), event, np.zeros(0)
+        uuid = np.array([*self.uuids, 0], np.int64)[self.track[event]]
+        has_integer = self.fields.has(EVENT, 30)[event]
+        has_double = self.fields.has(EVENT, 44)[event]
+        integers = self.fields.number(EVENT, 30)[event].astype(np.float64)
+        doubles = self.fields.number(EVENT, 44, kind=FIXED64)[event].view(np.float64)
+        values = np.where(has_double, doubles, integers)
+        has_value = has_integer | has_double
+        self.receipt.skip("left out: samples of counters without a value.", int((~has_value).sum()))
+        return uuid[has_value], event[has_value], values[has_value]
 
     def _extra(
         self, tracks: int, values_field: int, kind: int
@@ -546,4 +536,19 @@ def _numbered(ident: Int64s) -> Int64s:
         return ident
     result = ident.copy()
     result[large] = -2 - np.unique(ident[large], return_inverse=True)[1].reshape(-1)
+    return result
+
+
+def _added_up(
+    steps: npt.NDArray[np.float64], events: Int64s, states: Int32s
+) -> npt.NDArray[np.float64]:
+    """Values of a counter of which samples state the change: their sums since the state of the
+    sequence began.
+    """
+    order = np.lexsort((events, states))
+    total = np.cumsum(steps[order])
+    first = np.flatnonzero(np.append(True, np.diff(states[order]) != 0))
+    before = np.repeat(total[first] - steps[order][first], np.diff(np.append(first, len(order))))
+    result = np.empty(len(order))
+    result[order] = total - before
     return result

@@ -2,9 +2,9 @@
 
 Messages of a trace have few layouts: the same fields in the same order, with numbers of as many
 bytes. One message is walked; all others of its length that have the same tags, lengths and
-continuation bits are read like it, each field by one numpy call at a place that is known. What
-shares its layout with few is read field by field in lockstep, and what is left of that one by one.
-A message that is not valid is told, and costs itself only.
+continuation bits are read like it, each field by one numpy call at a known offset. Messages whose
+layout few share are read field by field in lockstep, and the last of them one by one.
+A message that is not valid is reported, and costs itself only.
 """
 
 from __future__ import annotations
@@ -77,12 +77,16 @@ class _Batch:
 
     parts: dict[tuple[Path, int], list[_Part]] = field(default_factory=dict)
     bad: list[Int32s] = field(default_factory=list)
-    others: dict[int, int] = field(default_factory=dict)
+    unread: dict[int, int] = field(default_factory=dict)
 
     def add(
         self, path: Path, kind: int, row: Int32s, value: Int64s | Bytes, end: Int64s | None = None
     ) -> None:
         self.parts.setdefault((path, kind), []).append(_Part(row, value, end))
+
+    def skip(self, number: int, count: int) -> None:
+        """Counts messages with a field that is not read."""
+        self.unread[number] = self.unread.get(number, 0) + count
 
 
 class Fields:
@@ -94,23 +98,23 @@ class Fields:
         How many messages there are.
     bad : bool[count]
         Which are not valid; nothing of them is in the columns.
-    others : dict of int to int
-        Fields that were not asked for, by number: in how many messages, of those at the top, each
-        is.
+    unread : dict of int to int
+        Fields that were not asked for, by number: how many messages, of those at the top, have
+        each.
     """
 
     def __init__(self, count: int, batches: list[_Batch]) -> None:
         self.count = count
         self.bad = np.zeros(count, np.bool_)
-        self.others: dict[int, int] = {}
+        self.unread: dict[int, int] = {}
         self._parts: dict[tuple[Path, int], list[_Part]] = {}
         for batch in batches:
             for key, parts in batch.parts.items():
                 self._parts.setdefault(key, []).extend(parts)
             for rows in batch.bad:
                 self.bad[rows] = True
-            for number, seen in batch.others.items():
-                self.others[number] = self.others.get(number, 0) + seen
+            for number, seen in batch.unread.items():
+                self.unread[number] = self.unread.get(number, 0) + seen
         self._any_bad = bool(self.bad.any())
 
     def _rows(self, path: Path, kind: int) -> Iterator[_Part]:
@@ -209,7 +213,7 @@ def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
         slice(offset, min(offset + _BATCH, len(start))) for offset in range(0, len(start), _BATCH)
     ]
 
-    def one(rows: slice) -> _Batch:
+    def read_batch(rows: slice) -> _Batch:
         return _read(
             buf,
             words,
@@ -220,9 +224,9 @@ def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
         )
 
     if len(work) < 2 or _THREADS < 2:
-        return Fields(len(start), [one(rows) for rows in work])
+        return Fields(len(start), [read_batch(rows) for rows in work])
     with ThreadPoolExecutor(_THREADS, initializer=silence) as pool:
-        return Fields(len(start), list(pool.map(one, work)))
+        return Fields(len(start), list(pool.map(read_batch, work)))
 
 
 def _read(
@@ -284,7 +288,7 @@ class _Layout:
     mask: Words
     pattern: Words
     fields: list[tuple[Path, int, int, int]]
-    others: set[int]
+    unread: set[int]
 
     def fits(self, columns: list[Words]) -> npt.NDArray[np.bool_]:
         """Mask of messages, given as columns of eight bytes, that have this layout."""
@@ -306,64 +310,67 @@ class _Layout:
             else:
                 # That it is there is all that counts.
                 batch.add(path, LENGTH, rows, pos, pos)
-        for number in self.others:
-            batch.others[number] = batch.others.get(number, 0) + len(rows)
+        for number in self.unread:
+            batch.skip(number, len(rows))
 
 
 def _layout(data: bytes, spec: Spec) -> _Layout | None:
     """The layout of one message; None where it is not valid."""
     mask = bytearray(-len(data) % 8 + len(data))
-    fields: list[tuple[Path, int, int, int]] = []
-    remaining: set[int] = set()
+    walk = _LayoutWalk(data, mask)
     try:
-        _walk(data, (0, len(data)), spec, (), mask, fields, remaining)
+        walk.message((0, len(data)), spec, ())
     except ReadError:
         return None
     masks = np.frombuffer(bytes(mask), "<u8")
     pattern = np.frombuffer(data + bytes(len(mask) - len(data)), "<u8") & masks
-    return _Layout(masks, pattern, fields, remaining)
+    return _Layout(masks, pattern, walk.fields, walk.unread)
 
 
-def _walk(
-    data: bytes,
-    span: tuple[int, int],
-    spec: Spec,
-    path: Path,
-    mask: bytearray,
-    fields: list[tuple[Path, int, int, int]],
-    remaining: set[int],
-) -> None:
-    pos, end = span
-    while pos < end:
-        _, _, offset = wire.read_tag(data, pos, end)
-        number, kind, value, stop = wire.read_field(data, pos, end, len(path))
-        mask[pos:offset] = b"\xff" * (offset - pos)
-        selected = number in spec
-        inner = spec.get(number)
-        if not selected and not path:
-            remaining.add(number)
-        if kind == VARINT:
-            mask[offset:stop] = b"\x80" * (stop - offset)
-            if selected:
-                fields.append(((*path, number), VARINT, offset, stop - offset))
-        elif kind == LENGTH:
-            mask[offset:value] = b"\xff" * (value - offset)
-            if inner is not None:
-                fields.append(((*path, number), -1, value, stop - value))
-                _walk(data, (value, stop), inner, (*path, number), mask, fields, remaining)
-            elif selected:
-                fields.append(((*path, number), LENGTH, value, stop - value))
-        elif kind in (FIXED64, FIXED32):
-            if selected:
-                fields.append(((*path, number), kind, value, stop - value))
-        else:
-            raise ReadError("groups are not read")
-        pos = stop
+@dataclass
+class _LayoutWalk:
+    """Walks one message for its layout; `mask` gets the bits that messages of it share."""
+
+    data: bytes
+    mask: bytearray
+    fields: list[tuple[Path, int, int, int]] = field(default_factory=list)
+    unread: set[int] = field(default_factory=set)
+
+    def message(self, span: tuple[int, int], spec: Spec, path: Path) -> None:
+        """Walks the message in a span of the bytes, whose fields go by a path."""
+        data, mask = self.data, self.mask
+        pos, end = span
+        while pos < end:
+            _, _, offset = wire.read_tag(data, pos, end)
+            number, kind, value, stop = wire.read_field(data, pos, end, len(path))
+            mask[pos:offset] = b"\xff" * (offset - pos)
+            is_read = number in spec
+            inner = spec.get(number)
+            inner_path = (*path, number)
+            if not is_read and not path:
+                self.unread.add(number)
+            if kind == VARINT:
+                mask[offset:stop] = b"\x80" * (stop - offset)
+                if is_read:
+                    self.fields.append((inner_path, VARINT, offset, stop - offset))
+            elif kind == LENGTH:
+                mask[offset:value] = b"\xff" * (value - offset)
+                if inner is not None:
+                    self.fields.append((inner_path, -1, value, stop - value))
+                    self.message((value, stop), inner, inner_path)
+                elif is_read:
+                    self.fields.append((inner_path, LENGTH, value, stop - value))
+            elif kind in (FIXED64, FIXED32):
+                if is_read:
+                    self.fields.append((inner_path, kind, value, stop - value))
+            else:
+                raise ReadError("groups are not read")
+            pos = stop
 
 
-def _bytes(columns: list[Words], index: int, size: int) -> Words:
+def _bytes(columns: list[Words], offset: int, size: int) -> Words:
     """Up to eight bytes of each message as a number."""
-    first, shift = divmod(index, 8)
+    first, shift = divmod(offset, 8)
     word = columns[first] >> _u(8 * shift)
     if shift + size > 8:
         word |= columns[first + 1] << _u(8 * (8 - shift))
@@ -372,14 +379,14 @@ def _bytes(columns: list[Words], index: int, size: int) -> Words:
     return word
 
 
-def _numbers(columns: list[Words], index: int, size: int) -> Int64s | Bytes:
+def _numbers(columns: list[Words], offset: int, size: int) -> Int64s | Bytes:
     """Numbers of so many bytes each."""
-    word = _bytes(columns, index, min(size, 8))
+    word = _bytes(columns, offset, min(size, 8))
     if size == 1:
         return word.astype(np.uint8)
     word = close_gaps(word, size)
     for i in range(8, size):
-        word |= (_bytes(columns, index + i, 1) & _u(0x7F)) << _u(7 * i)
+        word |= (_bytes(columns, offset + i, 1) & _u(0x7F)) << _u(7 * i)
     return word.view(np.int64)
 
 
@@ -402,23 +409,7 @@ def _lockstep(
             row, end, tag, after = row[sound], end[sound], tag[sound], after[sound]
         number = (tag >> _u(3)).astype(np.int64)
         kind = (tag & _u(7)).astype(np.int64)
-        value, stop = np.zeros(len(row), np.int64), np.full(len(row), _FAR, np.int64)
-        for wire_kind in np.unique(kind).tolist():
-            rows = np.flatnonzero(kind == wire_kind)
-            begin = after[rows]
-            if wire_kind == VARINT:
-                read, stop[rows] = word_varints(words, begin)
-                value[rows] = read.view(np.int64)
-            elif wire_kind == LENGTH:
-                size, content = word_varints(words, begin)
-                value[rows] = content
-                stop[rows] = content + np.minimum(size, _u(_FAR)).view(np.int64)
-            elif wire_kind in (FIXED64, FIXED32):
-                word = words[begin]
-                value[rows] = (word if wire_kind == FIXED64 else word & _u(0xFFFFFFFF)).view(
-                    np.int64
-                )
-                stop[rows] = begin + (8 if wire_kind == FIXED64 else 4)
+        value, stop = _field_values(words, kind, after)
         sound = stop <= end
         if not sound.all():
             batch.bad.append(row[~sound])
@@ -428,7 +419,7 @@ def _lockstep(
             field_rows = np.flatnonzero(number == field_number)
             if field_number not in spec:
                 if not path:
-                    batch.others[field_number] = batch.others.get(field_number, 0) + len(field_rows)
+                    batch.skip(field_number, len(field_rows))
                 continue
             below = spec[field_number]
             for wire_kind in np.unique(kind[field_rows]).tolist():
@@ -445,21 +436,46 @@ def _lockstep(
                     inner.setdefault(field_number, []).append((row[rows], value[rows], stop[rows]))
         alive = stop < end
         row, pos, end = row[alive], stop[alive], end[alive]
-    for number_, parts in inner.items():
-        spans = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        some = spans[1] < spans[2]
-        below = spec[number_]
+    for inner_number, parts in inner.items():
+        rows, begin, stop = (np.concatenate(column) for column in zip(*parts, strict=True))
+        filled = begin < stop
+        inner_messages = rows[filled], begin[filled], stop[filled]
+        below = spec[inner_number]
         assert below is not None
-        _lockstep(
-            buf,
-            words,
-            (spans[0][some], spans[1][some], spans[2][some]),
-            below,
-            (*path, number_),
-            batch,
-        )
+        _lockstep(buf, words, inner_messages, below, (*path, inner_number), batch)
     if len(row):
         _one_by_one(buf, (row, pos, end), spec, path, batch)
+
+
+def _field_values(words: Words, kind: Int64s, after: Int64s) -> tuple[Int64s, Int64s]:
+    """The value of each field, as `_Part` has it, and the first byte behind it: far away for one of
+    an unknown kind.
+
+    Parameters
+    ----------
+    words : uint64[n]
+    kind : int64[fields]
+    after : int64[fields]
+        The first byte behind each tag.
+    """
+    value, stop = np.zeros(len(kind), np.int64), np.full(len(kind), _FAR, np.int64)
+    for wire_kind in np.unique(kind).tolist():
+        rows = np.flatnonzero(kind == wire_kind)
+        begin = after[rows]
+        if wire_kind == VARINT:
+            varint, stop[rows] = word_varints(words, begin)
+            value[rows] = varint.view(np.int64)
+        elif wire_kind == LENGTH:
+            size, content = word_varints(words, begin)
+            value[rows] = content
+            stop[rows] = content + np.minimum(size, _u(_FAR)).view(np.int64)
+        elif wire_kind == FIXED64:
+            value[rows] = words[begin].view(np.int64)
+            stop[rows] = begin + 8
+        elif wire_kind == FIXED32:
+            value[rows] = (words[begin] & _u(0xFFFFFFFF)).view(np.int64)
+            stop[rows] = begin + 4
+    return value, stop
 
 
 def _one_by_one(
@@ -469,17 +485,16 @@ def _one_by_one(
     field_rows: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
     bad: list[int] = []
     for row, start, end in zip(*(column.tolist() for column in messages), strict=True):
-        matched: dict[tuple[Path, int], list[tuple[int, int, int]]] = {}
-        remaining: set[int] = set()
+        walk = _ValueWalk(buf.data, row)
         try:
-            _fields_of(buf.data, row, (start, end), spec, path, matched, remaining)
+            walk.message((start, end), spec, path)
         except ReadError:
             bad.append(row)
             continue
-        for key, rows in matched.items():
+        for key, rows in walk.rows.items():
             field_rows.setdefault(key, []).extend(rows)
-        for number in remaining:
-            result.others[number] = result.others.get(number, 0) + 1
+        for number in walk.unread:
+            result.skip(number, 1)
     if bad:
         result.bad.append(np.array(bad, np.int32))
     for (field_path, kind), rows in field_rows.items():
@@ -493,25 +508,28 @@ def _one_by_one(
         )
 
 
-def _fields_of(
-    data: memoryview,
-    row: int,
-    span: tuple[int, int],
-    spec: Spec,
-    path: Path,
-    field_rows: dict[tuple[Path, int], list[tuple[int, int, int]]],
-    remaining: set[int],
-) -> None:
-    for number, kind, value, stop in wire.fields(data, *span, len(path)):
-        if number not in spec:
-            if not path:
-                remaining.add(number)
-            continue
-        if kind == VARINT:
-            value = wire.signed(value)
-        elif kind in (FIXED64, FIXED32):
-            value = int.from_bytes(data[value:stop], "little", signed=kind == FIXED64)
-        field_rows.setdefault(((*path, number), kind), []).append((row, value, stop))
-        inner = spec[number]
-        if inner is not None and kind == LENGTH:
-            _fields_of(data, row, (value, stop), inner, (*path, number), field_rows, remaining)
+@dataclass
+class _ValueWalk:
+    """Walks one message for the values of its fields."""
+
+    data: memoryview
+    row: int
+    rows: dict[tuple[Path, int], list[tuple[int, int, int]]] = field(default_factory=dict)
+    """By path and kind: the row, the value and the end of each field."""
+    unread: set[int] = field(default_factory=set)
+
+    def message(self, span: tuple[int, int], spec: Spec, path: Path) -> None:
+        """Walks the message in a span of the bytes, whose fields go by a path."""
+        for number, kind, value, stop in wire.fields(self.data, *span, len(path)):
+            if number not in spec:
+                if not path:
+                    self.unread.add(number)
+                continue
+            if kind == VARINT:
+                value = wire.signed(value)
+            elif kind in (FIXED64, FIXED32):
+                value = int.from_bytes(self.data[value:stop], "little", signed=kind == FIXED64)
+            self.rows.setdefault(((*path, number), kind), []).append((self.row, value, stop))
+            inner = spec[number]
+            if inner is not None and kind == LENGTH:
+                self.message((value, stop), inner, (*path, number))

@@ -115,16 +115,16 @@ def sniff(head: Head) -> Kind | None:
 
 def _packets(data: bytes, seen: set[int]) -> bool:
     """True if the data consists of packets; `seen` gets their fields."""
-    index = 0
+    offset = 0
     try:
-        while index < len(data):
-            tag, index = wire.read_varint(data, index, len(data))
+        while offset < len(data):
+            tag, offset = wire.read_varint(data, offset, len(data))
             if tag != 0x0A:
                 return False
-            length, index = wire.read_varint(data, index, len(data))
-            if not _fits(data, index, index + length, _PACKET, seen):
+            length, offset = wire.read_varint(data, offset, len(data))
+            if not _fits(data, offset, offset + length, _PACKET, seen):
                 return False
-            index += length
+            offset += length
     except ReadError:
         # Cut off at the end of the head.
         pass
@@ -132,20 +132,22 @@ def _packets(data: bytes, seen: set[int]) -> bool:
 
 
 def _fits(data: bytes, offset: int, end: int, shape: _Shape, seen: set[int] | None = None) -> bool:
-    """Whether the fields of a message have the types that they should; of one that runs over the
-    end of the head, as far as it is there.
+    """True if the fields of a message have the types of a shape; of a message that runs past the
+    head of the file, the part in the head is checked.
     """
     here = min(end, len(data))
     try:
         while offset < here:
             tag, offset = wire.read_varint(data, offset, here)
             number, kind = tag >> 3, tag & 7
-            selected = shape.get(number)
+            field_shape = shape.get(number)
             if number == 0 or kind not in (_V, _F64, _L, wire.FIXED32):
                 return False
-            if selected is not None and kind != (selected if selected in (_V, _F64) else _L):
+            if field_shape is not None and kind != (
+                field_shape if field_shape in (_V, _F64) else _L
+            ):
                 return False
-            if seen is not None and selected is not None:
+            if seen is not None and field_shape is not None:
                 seen.add(number)
             if kind == _V:
                 offset = wire.read_varint(data, offset, here)[1]
@@ -156,9 +158,9 @@ def _fits(data: bytes, offset: int, end: int, shape: _Shape, seen: set[int] | No
                 stop = offset + length
                 if stop > end:
                     return False
-                if selected == _TEXT and not is_text(data[offset : min(stop, here)]):
+                if field_shape == _TEXT and not is_text(data[offset : min(stop, here)]):
                     return False
-                if isinstance(selected, dict) and not _fits(data, offset, stop, selected):
+                if isinstance(field_shape, dict) and not _fits(data, offset, stop, field_shape):
                     return False
                 offset = stop
     except ReadError:

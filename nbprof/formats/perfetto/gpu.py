@@ -23,7 +23,7 @@ from nbprof.formats.chrome.part import Rows
 from nbprof.formats.perfetto import fields as perfetto_fields
 from nbprof.formats.perfetto import sequences as perfetto_sequences
 from nbprof.formats.perfetto.fields import Fields, Spec
-from nbprof.formats.perfetto.sequences import Sequences, content, contents, part, text, whole
+from nbprof.formats.perfetto.sequences import Sequences, content, contents, integer, part, text
 from nbprof.formats.perfetto.texts import Texts
 
 STAGE, COUNTER = 53, 52
@@ -100,12 +100,12 @@ class Gpu:
         stage_of = np.full(f.count, -1, np.int32)
         stage_of[row] = np.arange(len(row), dtype=np.int32)
         for number, key in _NUMBERS.items():
-            index, value = f.numbers(STAGE, number)
-            index = stage_of[index]
-            valid = index >= 0
+            stages, value = f.numbers(STAGE, number)
+            stages = stage_of[stages]
+            valid = stages >= 0
             if valid.any():
                 args[key] = Rows(
-                    index[valid], np.full(int(valid.sum()), INT, np.uint8), value[valid]
+                    stages[valid], np.full(int(valid.sum()), INT, np.uint8), value[valid]
                 )
         args |= self._launches(stage_of) | self._extras(stage_of) | self._kinds(row)
         length = f.number(STAGE, 2)[row]
@@ -128,11 +128,12 @@ class Gpu:
         result: list[int] = []
         for data in self.sequences.tables.get(perfetto_sequences.QUEUE, {}).values():
             try:
-                fields_ = part(data)
+                specification = part(data)
             except ReadError:
                 self.damaged += 1
-                fields_ = {}
-            result.append(self.texts.code(name) if (name := text(fields_, 2)) else -1)
+                specification = {}
+            name = text(specification, 2)
+            result.append(self.texts.code(name) if name else -1)
         return result
 
     def _kinds(self, row: Int32s) -> dict[str, Values]:
@@ -140,7 +141,7 @@ class Gpu:
         kinds: list[int] = []
         for data in self.sequences.tables.get(perfetto_sequences.QUEUE, {}).values():
             try:
-                kind = _CATEGORIES.get(whole(part(data), 4), "")
+                kind = _CATEGORIES.get(integer(part(data), 4), "")
             except ReadError:
                 kind = ""
             kinds.append(self.texts.code(kind) if kind else -1)
@@ -151,21 +152,21 @@ class Gpu:
 
     def _launches(self, stage_of: Int32s) -> dict[str, Values]:
         """Grid and block of kernels, as Kineto writes them: `[64, 1, 1]`."""
-        index, start, end = self.fields.spans(STAGE, 21)
-        valid = stage_of[index] >= 0
-        index, start, end = stage_of[index[valid]], start[valid], end[valid]
-        if not len(index):
+        stages, start, end = self.fields.spans(STAGE, 21)
+        valid = stage_of[stages] >= 0
+        stages, start, end = stage_of[stages[valid]], start[valid], end[valid]
+        if not len(stages):
             return {}
         inverse, launches = distinct(self.buf, start, end - start)
         result: dict[str, Values] = {}
         for key, number in (("grid", 1), ("block", 2)):
-            codes = np.array([self._dimensions(launche, number) for launche in launches], np.int64)[
+            codes = np.array([self._dimensions(launch, number) for launch in launches], np.int64)[
                 inverse
             ]
             values = codes >= 0
             if values.any():
                 result[key] = Rows(
-                    index[values], np.full(int(values.sum()), TEXT, np.uint8), codes[values]
+                    stages[values], np.full(int(values.sum()), TEXT, np.uint8), codes[values]
                 )
         return result
 
@@ -176,29 +177,27 @@ class Gpu:
         except ReadError:
             self.damaged += 1
             size = None
-        return (
-            -1
-            if size is None
-            else self.texts.code(str([whole(size, axis, 1) for axis in (1, 2, 3)]))
-        )
+        if size is None:
+            return -1
+        return self.texts.code(str([integer(size, axis, 1) for axis in (1, 2, 3)]))
 
     def _extras(self, stage_of: Int32s) -> dict[str, Values]:
         """Further values that a driver states, by name."""
-        index, start, end = self.fields.spans(STAGE, 6)
-        valid = stage_of[index] >= 0
-        index, start, end = stage_of[index[valid]], start[valid], end[valid]
-        if not len(index):
+        stages, start, end = self.fields.spans(STAGE, 6)
+        valid = stage_of[stages] >= 0
+        stages, start, end = stage_of[stages[valid]], start[valid], end[valid]
+        if not len(stages):
             return {}
         inverse, extras = distinct(self.buf, start, end - start)
         rows: dict[str, list[tuple[int, int]]] = {}
         for i, data in enumerate(extras):
             try:
-                fields_ = part(data)
+                extra = part(data)
             except ReadError:
                 self.damaged += 1
                 continue
-            rows.setdefault(text(fields_, 1) or "extra", []).append(
-                (i, self.texts.code(text(fields_, 2)))
+            rows.setdefault(text(extra, 1) or "extra", []).append(
+                (i, self.texts.code(text(extra, 2)))
             )
         result: dict[str, Values] = {}
         for key, pairs in rows.items():
@@ -207,7 +206,7 @@ class Gpu:
                 table[i] = code
             is_stated = table[inverse] >= 0
             result[key] = Rows(
-                index[is_stated],
+                stages[is_stated],
                 np.full(int(is_stated.sum()), TEXT, np.uint8),
                 table[inverse[is_stated]],
             )
@@ -279,18 +278,18 @@ class Gpu:
         """Names of the counters of an interned description, and its GPU."""
         data = self.sequences.entry(perfetto_sequences.GPU_COUNTERS, row, ident)
         try:
-            fields_ = part(data or b"")
+            description = part(data or b"")
         except ReadError:
             self.damaged += 1
-            fields_ = {}
-        return self._counter_names(content(fields_, 2) or b""), whole(fields_, 3)
+            description = {}
+        return self._counter_names(content(description, 2) or b""), integer(description, 3)
 
     def _counter_names(self, descriptor: bytes) -> dict[int, str]:
         result: dict[int, str] = {}
         try:
             for content in contents(part(descriptor), 1):
                 spec = part(content)
-                result.setdefault(whole(spec, 1), text(spec, 2))
+                result.setdefault(integer(spec, 1), text(spec, 2))
         except ReadError:
             self.damaged += 1
         return result

@@ -29,7 +29,7 @@ from nbprof.formats.perfetto.clocks import Clocks
 from nbprof.formats.perfetto.events import EVENT, Events
 from nbprof.formats.perfetto.fields import Fields, Spec
 from nbprof.formats.perfetto.gpu import Gpu
-from nbprof.formats.perfetto.sequences import Sequences, contents, message, part, whole
+from nbprof.formats.perfetto.sequences import Sequences, contents, integer, message, part
 from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Tracks
 from nbprof.formats.xspace.split import event_starts, spans
@@ -285,7 +285,7 @@ class _File:
     ) -> None:
         receipt = self.receipt
         counts: dict[str, int] = {}
-        for number, count in fields.others.items():
+        for number, count in fields.unread.items():
             if number not in _ABOUT:
                 label = _UNREAD.get(number, f"others (field {number})")
                 counts[label] = counts.get(label, 0) + count
@@ -295,7 +295,7 @@ class _File:
                 for label, count in sorted(counts.items(), key=lambda item: -item[1])
             )
             receipt.info(f"{self.label}Packets that are not read: {listed}.")
-        if fields.others.get(_ZSTD):
+        if fields.unread.get(_ZSTD):
             receipt.warn(
                 f"{self.label}Packets compressed with zstd are not read: record with zlib, or"
                 " without compression."
@@ -342,10 +342,10 @@ class _File:
             (9, "packets were not valid"),
             (22, "packets were too large for its buffer"),
         ):
-            count = sum(whole(buffer, number) for buffer in buffers)
+            count = sum(integer(buffer, number) for buffer in buffers)
             if count > 0:
                 self.receipt.warn(f"{self.label}The recorder reports that {count:,} {label}.")
-        if whole(config, 15) == _FLUSH_FAILED:
+        if integer(config, 15) == _FLUSH_FAILED:
             self.receipt.warn(
                 f"{self.label}The recorder reports that its last flush failed: the end may be"
                 " missing."

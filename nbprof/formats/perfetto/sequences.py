@@ -53,8 +53,8 @@ def part(data: bytes) -> Message:
     return message(memoryview(data), 0, len(data))
 
 
-def whole(fields: Message, number: int, missing: int = 0) -> int:
-    """A number; the last counts."""
+def integer(fields: Message, number: int, missing: int = 0) -> int:
+    """The number in a field; the last counts."""
     values = [value for value in fields.get(number, ()) if isinstance(value, int)]
     return values[-1] if values else missing
 
@@ -86,23 +86,23 @@ class Defaults:
 
 
 class Sequences:
-    """The sequences of a file, and for each packet what holds for it.
+    """The sequences of a file, and the state that applies to each packet.
 
-    A state is what lies between two packets that say that all before is forgotten.
+    A state lasts from one packet that clears all that was stated before to the next one.
 
     Attributes
     ----------
     code : int32[packets]
-        Which sequence each packet is of.
+        The sequence of each packet.
     state : int32[packets]
-        Which state each packet is in.
+        The state of each packet.
     usable : bool[packets]
         False for packets that need a state of which something was lost, or that never began.
     lost : int
         How often packets were lost before one.
     defaults : list of Defaults
     default : int32[packets]
-        Which of them holds for each packet, -1 where none does.
+        The one that applies to each packet, -1 where none does.
     damaged : int
         Messages that could not be read.
     """
@@ -154,16 +154,16 @@ class Sequences:
 
     def latest(self, rows: Int32s) -> Int32s:
         """For each packet which of some packets (ascending) is the last of its state up to it, as
-        an index among them; -1 for none.
+        an latest among them; -1 for none.
         """
         result = np.full(len(self.code), -1, np.int32)
         if not len(rows):
             return result
         result[rows] = np.arange(len(rows), dtype=np.int32)
         number = self._by_sequence(result)
-        index = _last(number >= 0)
-        valid = (number[index] >= 0) & (index >= self._fresh)
-        return self._back(np.where(valid, number[index], np.int32(-1)))
+        latest = _last(number >= 0)
+        valid = (number[latest] >= 0) & (latest >= self._fresh)
+        return self._back(np.where(valid, number[latest], np.int32(-1)))
 
     def _defaults(self, fields: Fields, buf: wire.Bytes) -> Int32s:
         row, start, end = fields.spans(59)
@@ -172,11 +172,11 @@ class Sequences:
         for a, b in zip(start.tolist(), end.tolist(), strict=True):
             defaults = Defaults()
             try:
-                fields_ = message(buf.data, a, b)
-                defaults.clock = whole(fields_, 58, -1)
-                if (inner := content(fields_, 11)) is not None:
+                packet_defaults = message(buf.data, a, b)
+                defaults.clock = integer(packet_defaults, 58, -1)
+                if (inner := content(packet_defaults, 11)) is not None:
                     event = part(inner)
-                    defaults.track = whole(event, 11) if 11 in event else None
+                    defaults.track = integer(event, 11) if 11 in event else None
                     defaults.counters = numbers_of(event, 31)
                     defaults.double_counters = numbers_of(event, 45)
             except ReadError:
@@ -267,17 +267,17 @@ class _Lookup:
             return np.full(len(ident), -1, np.int32)
         if self.table is not None:
             # Too large or negative ids fall on the last id of a state, which is unused.
-            index = np.minimum(ident.view(np.uint64), np.uint64(self.top + 1)).view(np.int64)
+            entry = np.minimum(ident.view(np.uint64), np.uint64(self.top + 1)).view(np.int64)
             if int(state.max(initial=0)) > 0:
-                index += state.astype(np.int64) * (self.top + 2)
+                entry += state.astype(np.int64) * (self.top + 2)
             # One table of both: an entry that is not there has the place -1, and so the last code.
-            looked_up: Int32s = codes[self.table][index]
+            looked_up: Int32s = codes[self.table][entry]
             return looked_up
         position = np.minimum(np.searchsorted(self.idents, ident), len(self.idents) - 1)
         key = state.astype(np.int64) * len(self.idents) + position
-        index = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
-        valid = (self.idents[position] == ident) & (self.keys[index] == key)
-        return np.where(valid, codes[self.order[index]], np.int32(-1))
+        entry = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        valid = (self.idents[position] == ident) & (self.keys[entry] == key)
+        return np.where(valid, codes[self.order[entry]], np.int32(-1))
 
 
 def numbers_of(fields: Message, number: int) -> list[int]:

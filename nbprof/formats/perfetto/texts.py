@@ -38,13 +38,15 @@ class Texts:
     def spans(self, buf: wire.Bytes, start: Int64s, end: Int64s) -> Int32s:
         """Codes of texts in the file."""
         codes, texts = distinct(buf, start, end - start)
-        return self._of(texts)[codes]
+        return self._codes_of(texts)[codes]
 
     def of_table(self, sequences: Sequences, table: int) -> list[int]:
         """Codes of the interned texts of one table."""
         if table not in self._tables:
-            self._tables[table] = self._of(list(sequences.tables.get(table, {}).values())).tolist()
+            self._tables[table] = self._codes_of(
+                list(sequences.tables.get(table, {}).values())
+            ).tolist()
         return self._tables[table]
 
-    def _of(self, texts: list[bytes]) -> Int32s:
+    def _codes_of(self, texts: list[bytes]) -> Int32s:
         return np.array([self._texts[self.strings.decode(text)] for text in texts], np.int32)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.formats.perfetto.fields import Fields
-from nbprof.formats.perfetto.sequences import Message, content, message, part, text, whole
+from nbprof.formats.perfetto.sequences import Message, content, integer, message, part, text
 
 _DEEPEST = 100
 _MERGE_NONE, _MERGE_BY_KEY = 2, 3
@@ -93,18 +93,18 @@ class Tracks:
             process = part(value) if isinstance(value, bytes) else {}
             if 1 in process:
                 self._name(
-                    self.processes.setdefault(whole(process, 1), Process()),
+                    self.processes.setdefault(integer(process, 1), Process()),
                     text({3: process.get(3, [])[:1]}, 3),
                 )
         for value in fields.get(2, ()):
             thread = part(value) if isinstance(value, bytes) else {}
             if 1 in thread:
-                self.threads.setdefault((whole(thread, 3), whole(thread, 1)), text(thread, 2))
+                self.threads.setdefault((integer(thread, 3), integer(thread, 1)), text(thread, 2))
 
     def _process(self, fields: Message) -> int | None:
         if 1 not in fields:
             return None
-        pid = whole(fields, 1)
+        pid = integer(fields, 1)
         process = self.processes.setdefault(pid, Process())
         self._name(
             process, text(fields, 6) or text({2: fields.get(2, [])[:1]}, 2), over=6 in fields
@@ -117,7 +117,7 @@ class Tracks:
             )
             or process.labels
         )
-        process.sort = whole(fields, 3, process.sort)
+        process.sort = integer(fields, 3, process.sort)
         return pid
 
     @staticmethod
@@ -128,20 +128,19 @@ class Tracks:
     def _thread(self, fields: Message) -> tuple[int, int] | None:
         if 1 not in fields or 2 not in fields:
             return None
-        ids = whole(fields, 1), whole(fields, 2)
+        ids = integer(fields, 1), integer(fields, 2)
         if (name := text(fields, 5)) or ids not in self.threads:
             self.threads[ids] = name
         return ids
 
     def _track(self, fields: Message) -> None:
-        track = self.tracks.setdefault(whole(fields, 1), Track())
-        track.name = next(
-            (name for number in (2, 10, 13) if (name := text(fields, number))), track.name
-        )
-        track.parent = whole(fields, 5, track.parent)
-        track.order = whole(fields, 12, track.order)
-        track.merge = whole(fields, 15, track.merge)
-        track.merge_key = text(fields, 16) or whole(fields, 17) or track.merge_key
+        track = self.tracks.setdefault(integer(fields, 1), Track())
+        names = (text(fields, number) for number in (2, 10, 13))
+        track.name = next(filter(None, names), track.name)
+        track.parent = integer(fields, 5, track.parent)
+        track.order = integer(fields, 12, track.order)
+        track.merge = integer(fields, 15, track.merge)
+        track.merge_key = text(fields, 16) or integer(fields, 17) or track.merge_key
         if (inner := content(fields, 3)) is not None:
             pid = self._process(part(inner))
             track.pid = pid if pid is not None else track.pid
@@ -152,16 +151,16 @@ class Tracks:
         if (inner := content(fields, 8)) is not None:
             counter = part(inner)
             track.counter = True
-            track.builtin = whole(counter, 1) in (1, 2)
-            track.unit = whole(counter, 4, 1) or 1
-            track.adds = bool(whole(counter, 5))
+            track.builtin = integer(counter, 1) in (1, 2)
+            track.unit = integer(counter, 4, 1) or 1
+            track.adds = bool(integer(counter, 5))
 
     def counter(self, uuid: int) -> Track | None:
         """The track of a counter; None where it is none."""
         track = self.tracks.get(uuid)
         return track if track is not None and track.counter else None
 
-    def place(self, uuid: int, first_event: str) -> Place:
+    def locate(self, uuid: int, first_event: str) -> Place:
         """Position of a track; one without a name goes by its first event."""
         track = self.tracks.get(uuid) or Track()
         if track.tid is not None and track.pid is not None:

@@ -1,1 +1,1 @@
-"""What AMD's rocprofv3 writes: JSON, tables in CSV, and rocpd's databases."""
+"""Files of AMD's rocprofv3: JSON, tables in CSV, and rocpd's databases."""

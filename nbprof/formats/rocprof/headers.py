@@ -72,7 +72,8 @@ that fits is it.
 NOT_READ = ("stats", "v1_stats", "v1")
 """Kinds of tables that are known, and that nothing is read from."""
 _NAME = re.compile(
-    r"(?:(.*)_)?(?:(?:kernel|memory_copy|memory_allocation|scratch_memory|hip|hsa|marker|rccl|rocdecode|rocjpeg|kokkos|ompt)(?:_\w+?)?_trace"
+    r"(?:(.*)_)?(?:(?:kernel|memory_copy|memory_allocation|scratch_memory|hip|hsa|marker|rccl"
+    r"|rocdecode|rocjpeg|kokkos|ompt)(?:_\w+?)?_trace"
     r"|counter_collection|agent_info|\w+?_stats)\.csv",
     re.IGNORECASE,
 )

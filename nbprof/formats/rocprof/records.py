@@ -18,6 +18,7 @@ import pandas as pd
 from nbprof.core.trace import Int64s
 
 CPU, GPU = 1, 2
+_AGENT_TYPES = {CPU: "CPU", GPU: "GPU"}
 _SPAN = ("start", "end", "thread", "correlation")
 SHAPE = tuple(f"{shape}_{axis}" for shape in ("group", "grid") for axis in "xyz")
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -60,9 +61,7 @@ class Agent:
     @property
     def label(self) -> str:
         """`GPU 0`."""
-        return (
-            f"{'GPU' if self.type == GPU else 'CPU' if self.type == CPU else 'Agent'} {self.number}"
-        )
+        return f"{_AGENT_TYPES.get(self.type, 'Agent')} {self.number}"
 
 
 @dataclass
@@ -86,7 +85,7 @@ class Recording:
     bad : int
         Records that could not be read.
     rounded_lds : bool
-        Whether LDS is that of the code object, rounded up to what the hardware hands out, and not
+        True if LDS is that of the code object, rounded up to what the hardware allocates, and not
         that of each dispatch.
     """
 
@@ -180,7 +179,7 @@ def stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         if isinstance(frame[name].dtype, pd.CategoricalDtype)
     }
     result = pd.concat(
-        [frame.astype({name: object for name in texts if name in frame}) for frame in frames],
+        [frame.astype(dict.fromkeys(texts & set(frame.columns), object)) for frame in frames],
         ignore_index=True,
     )
     for name in result.columns:

@@ -1,8 +1,8 @@
 """Reads `*_results.json` of rocprofv3: one object a process, whose long lists go to columns as they
 are read.
 
-The file is walked by hand as far as those lists, and `json` decodes one record at a time: a million
-kernels never are a million dicts.
+The file is walked by hand down to those lists, and `json` decodes one record at a time, so that a
+million kernels are never a million dicts.
 
 Format: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html
 ("Output formats"), and the structures `rocprofiler_buffer_tracing_*_record_t` of the API reference,
@@ -12,6 +12,7 @@ whose field names the records have.
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import math
 import re
@@ -51,20 +52,18 @@ _Path = tuple[str, ...]
 
 def _info(*keys: str) -> dict[str, _Path]:
     """Columns of a kernel by where they are found, its dispatch being below some keys."""
-    shape = {
-        f"{item}_{axis}": (*keys, key, axis)
-        for item, key in (("group", "workgroup_size"), ("grid", "grid_size"))
-        for axis in "xyz"
-    }
-    return {
+    result = {
         "agent": (*keys, "agent_id", "handle"),
         "queue": (*keys, "queue_id", "handle"),
         "dispatch": (*keys, "dispatch_id"),
         "kernel": (*keys, "kernel_id"),
         "lds": (*keys, "group_segment_size"),
         "scratch": (*keys, "private_segment_size"),
-        **shape,
     }
+    for axis in "xyz":
+        result[f"group_{axis}"] = (*keys, "workgroup_size", axis)
+        result[f"grid_{axis}"] = (*keys, "grid_size", axis)
+    return result
 
 
 _TIMES: dict[str, _Path] = {"start": ("start_timestamp",), "end": ("end_timestamp",)}
@@ -113,13 +112,9 @@ class _Rows:
         """
         columns = {name: _column(path, records) for name, path in self.paths.items()}
         if lost := [name for name, column in columns.items() if column is None and name in _NEEDED]:
-            retained = [
-                record
-                for record in records
-                if all(_number(self.paths[name], record) >= 0 for name in lost)
-            ]
-            self.bad += len(records) - len(retained)
-            records = retained
+            good = [record for record in records if self._has(record, lost)]
+            self.bad += len(records) - len(good)
+            records = good
             columns = {name: _column(path, records) for name, path in self.paths.items()}
         for name, column in columns.items():
             if column is None:
@@ -129,6 +124,9 @@ class _Rows:
                     len(records),
                 )
             self.parts[name].append(column)
+
+    def _has(self, record: Any, names: Iterable[str]) -> bool:
+        return all(_number(self.paths[name], record) >= 0 for name in names)
 
     def frame(self) -> pd.DataFrame:
         """The columns; without those that no record has, for the version does not write them."""
@@ -157,7 +155,7 @@ def _number(path: _Path, record: Any) -> int:
     """The whole number at a path, -1 where there is none that int64 holds."""
     for key in path:
         record = record.get(key) if isinstance(record, dict) else None
-    return _whole(record)
+    return _integer(record)
 
 
 class _Process:
@@ -175,15 +173,8 @@ class _Process:
         """
         self.counted.add(records)
         dispatch = [_number(_COUNTED["dispatch"], record) for record in records]
-        arrays = [
-            (
-                some
-                if isinstance(record, dict) and isinstance(some := record.get("records"), list)
-                else []
-            )
-            for record in records
-        ]
-        values = [value for some in arrays for value in some]
+        arrays = [_list(_dict(record).get("records")) for record in records]
+        values = list(itertools.chain.from_iterable(arrays))
         counter = _column(("counter_id", "handle"), values)
         if counter is None:
             counter = np.fromiter(
@@ -195,7 +186,7 @@ class _Process:
             value = np.fromiter(map(itemgetter("value"), values), np.float64, len(values))
         except (KeyError, TypeError, IndexError, ValueError, OverflowError):
             value = np.fromiter(map(_value, values), np.float64, len(values))
-        number = np.repeat(np.array(dispatch, np.int64), [len(some) for some in arrays])
+        number = np.repeat(np.array(dispatch, np.int64), [len(array) for array in arrays])
         good = (number >= 0) & (counter >= 0) & np.isfinite(value)
         self.values.append(
             pd.DataFrame({"dispatch": number[good], "counter": counter[good], "value": value[good]})
@@ -211,28 +202,28 @@ def _value(record: Any) -> float:
 
 
 class _Walk:
-    """A reader of the text at a place; `cut` is where it ended too early."""
+    """A reader of the text from an offset on; `truncated_at` is where it ended early, or -1."""
 
     def __init__(self, text: str, progress: Callable[[int], None]) -> None:
         self.text = text
-        self.at = 0
-        self.cut = -1
+        self.offset = 0
+        self.truncated_at = -1
         self.reached = progress
 
     def fail(self) -> NoReturn:
-        self.cut = self.at
+        self.truncated_at = self.offset
         raise EOFError
 
     def peek(self) -> str:
-        """The next character that is no blank; the empty text at the end."""
-        self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
-        return self.text[self.at : self.at + 1]
+        """The next character that is not blank; the empty text at the end."""
+        self.offset = _BLANK.match(self.text, self.offset).end()  # type: ignore[union-attr]
+        return self.text[self.offset : self.offset + 1]
 
     def value(self) -> Any:
         """The value here, decoded."""
         self.peek()
         try:
-            value, self.at = _scan(self.text, self.at)
+            value, self.offset = _scan(self.text, self.offset)
         except (StopIteration, ValueError, RecursionError):
             self.fail()
         return value
@@ -244,53 +235,53 @@ class _Walk:
         result: dict[str, Any] = {}
         if self.peek() != "{":
             return {"": self.value()}
-        self.at += 1
+        self.offset += 1
         while (mark := self.peek()) != "}":
             if mark == ",":
-                self.at += 1
+                self.offset += 1
                 continue
             if mark != '"':
                 self.fail()
             try:
-                key, self.at = scanstring(self.text, self.at + 1, False)
+                key, self.offset = scanstring(self.text, self.offset + 1, False)
             except ValueError:
                 self.fail()
             if self.peek() != ":":
                 self.fail()
-            self.at += 1
+            self.offset += 1
             if key in handlers:
                 handlers[key]()
             else:
                 result[key] = self.value()
-        self.at += 1
+        self.offset += 1
         return result
 
     def skim(self, handlers: dict[str, Callable[[], None]]) -> None:
-        """The same, of which only members with a handler are wanted."""
+        """The same for an object whose other members are of no use."""
         self.members(handlers)
 
     def items(self, each: Callable[[], None]) -> None:
-        """The list here, item by item; an object that is no list is one item."""
+        """The list here, item by item; any other value counts as one item."""
         if self.peek() != "[":
             each()
             return
-        self.at += 1
+        self.offset += 1
         while (mark := self.peek()) != "]":
             if mark == ",":
-                self.at += 1
+                self.offset += 1
             elif not mark:
                 self.fail()
             else:
                 each()
-        self.at += 1
+        self.offset += 1
 
     def records(self, add: Callable[[list[Any]], None]) -> None:
-        """A long list, the items of which are handed on as they come."""
+        """A long list, whose items are passed on in chunks as they are read."""
         if self.peek() != "[":
             self.value()
             return
         text, blank, scan = self.text, _BLANK.match, _scan
-        offset, some = self.at + 1, []
+        offset, chunk = self.offset + 1, []
         try:
             while True:
                 offset = blank(text, offset).end()  # type: ignore[union-attr]
@@ -298,20 +289,20 @@ class _Walk:
                 if mark == ",":
                     offset += 1
                 elif mark == "]":
-                    self.at = offset + 1
+                    self.offset = offset + 1
                     return
                 else:
                     record, offset = scan(text, offset)
-                    some.append(record)
-                    if len(some) >= _CHUNK:
-                        add(some)
-                        some = []
+                    chunk.append(record)
+                    if len(chunk) >= _CHUNK:
+                        add(chunk)
+                        chunk = []
                         self.reached(offset)
         except (StopIteration, ValueError, RecursionError):
-            self.at = offset
+            self.offset = offset
             self.fail()
         finally:
-            add(some)
+            add(chunk)
 
 
 def read(file: SourceFile) -> list[Recording]:
@@ -345,8 +336,8 @@ def read(file: SourceFile) -> list[Recording]:
         # Records before a truncation stay.
         _members_into(walk, more, process.facts)
 
-    # Dicts that live for a moment and are in no circle: the collector would look through all that
-    # is kept again and again.
+    # The dicts are short-lived and in no cycle: the collector would scan all objects again and
+    # again in vain.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -360,13 +351,13 @@ def read(file: SourceFile) -> list[Recording]:
         raise ReadError(
             f'it has no "{ROOT}", which the JSON of rocprofv3 begins with.',
             path=file.label,
-            offset=max(walk.cut, 0),
+            offset=max(walk.truncated_at, 0),
         )
     recordings = [_recording(process, file) for process in processes]
-    if walk.cut >= 0:
+    if walk.truncated_at >= 0:
         recordings[-1].warnings.append(
-            f"The file is truncated or damaged at byte {walk.cut:,}: the profiler was killed while"
-            " writing, or the copy is incomplete. The part before it was read."
+            f"The file is truncated or damaged at byte {walk.truncated_at:,}: the profiler was"
+            " killed while writing, or the copy is incomplete. The part before it was read."
         )
     return recordings
 
@@ -377,19 +368,17 @@ def _members_into(
     """The members of a process; each goes to `facts` as soon as it is read."""
     names = ("metadata", "agents", "counters", "strings", "kernel_symbols")
 
-    def keep(name: str) -> Callable[[], None]:
-        def one() -> None:
-            facts[name] = walk.value()
+    def read_fact(name: str) -> None:
+        facts[name] = walk.value()
 
-        return one
-
-    walk.members({**{name: keep(name) for name in names}, **handlers})
+    readers = {name: partial(read_fact, name) for name in names}
+    walk.members({**readers, **handlers})
 
 
 def _recording(process: _Process, file: SourceFile) -> Recording:
     facts = _dict(process.facts.get("metadata"))
     recording = Recording(
-        _whole(facts.get("pid")), file.name, agents=_agents(process.facts.get("agents"))
+        _integer(facts.get("pid")), file.name, agents=_agents(process.facts.get("agents"))
     )
     strings = _dict(process.facts.get("strings"))
     kinds = [_dict(kind) for kind in _list(strings.get("buffer_records"))]
@@ -410,49 +399,48 @@ def _recording(process: _Process, file: SourceFile) -> Recording:
     if len(copies := frames["memory_copy"]):
         columns = ends(_or_none(copies, "source"), _or_none(copies, "target"), recording.agents)
         recording.frames["copies"] = _named(copies, kinds).assign(**columns)
-    messages = {
-        _whole(_dict(row).get("key")): str(_dict(row).get("value"))
-        for row in _list(strings.get("marker_api"))
-    }
     calls = [
         _named(frames[name], kinds)
         for name in _LISTS
         if name.endswith("_api") and name != "marker_api" and len(frames[name])
     ]
     if len(marks := frames["marker_api"]):
-        named = _named(marks, kinds)
-        message = [messages.get(key) for key in _or_none(marks, "correlation").tolist()]
-        has = np.array([text is not None for text in message], np.bool_)
-        texts = list(dict.fromkeys(text for text in message if text is not None))
-        code = {text: i for i, text in enumerate(texts)}
-        if has.any():
-            codes = np.array([code[text] for text in message if text is not None], np.int64)
-            recording.frames["marks"] = (
-                named[has].assign(name=coded(codes, texts)).reset_index(drop=True)
-            )
-        # Calls that are no ranges: the thread's id, names of devices.
-        calls += [named[~has]] if (~has).any() else []
+        ranges, calls_without_message = _marks(marks, kinds, _list(strings.get("marker_api")))
+        if len(ranges):
+            recording.frames["marks"] = ranges
+        if len(calls_without_message):
+            calls.append(calls_without_message)
     if calls:
         recording.frames["calls"] = stacked(calls)
-    retained = [
-        (name, frames[name])
-        for name in ("memory_allocation", "scratch_memory")
-        if len(frames[name])
-    ]
-    if retained:
-        recording.frames["allocations"] = stacked(
-            [
-                _named(frame, kinds).assign(
-                    device=devices(_or_none(frame, "agent"), recording.agents)
-                )
-                for _, frame in retained
-            ]
-        )
+    allocations = []
+    for name in ("memory_allocation", "scratch_memory"):
+        if len(frame := frames[name]):
+            device = devices(_or_none(frame, "agent"), recording.agents)
+            allocations.append(_named(frame, kinds).assign(device=device))
+    if allocations:
+        recording.frames["allocations"] = stacked(allocations)
     for kind, frame in recording.frames.items():
         if kind != "counters":
             recording.frames[kind], bad = dated(frame)
             recording.bad += bad
     return recording
+
+
+def _marks(
+    frame: pd.DataFrame, kinds: Sequence[dict[str, Any]], listed: Iterable[object]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Ranges and marks, named by their messages, and the calls of the API without a message, which
+    concern a thread's id or names of devices.
+    """
+    texts_by_key = {_integer(_dict(row).get("key")): str(_dict(row).get("value")) for row in listed}
+    named = _named(frame, kinds)
+    messages = [texts_by_key.get(key) for key in _or_none(frame, "correlation").tolist()]
+    has_message = np.array([message is not None for message in messages], np.bool_)
+    texts = list(dict.fromkeys(message for message in messages if message is not None))
+    code = {text: i for i, text in enumerate(texts)}
+    codes = np.array([code[message] for message in messages if message is not None], np.int64)
+    ranges = named[has_message].assign(name=coded(codes, texts)).reset_index(drop=True)
+    return ranges, named[~has_message]
 
 
 def _or_none(frame: pd.DataFrame, name: str) -> Int64s:
@@ -461,10 +449,9 @@ def _or_none(frame: pd.DataFrame, name: str) -> Int64s:
 
 def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Records with the names of their kind and operation, as the file lists them."""
-    kind_, operation_ = (
-        np.clip(frame[name].to_numpy(), 0, _FEW - 1) for name in ("kind", "operation")
-    )
-    first, inverse = np.unique(kind_ * _FEW + operation_, return_inverse=True)
+    columns = (np.clip(frame[name].to_numpy(), 0, _FEW - 1) for name in ("kind", "operation"))
+    kind_of_row, operation_of_row = columns
+    first, inverse = np.unique(kind_of_row * _FEW + operation_of_row, return_inverse=True)
     names, domains = [], []
     for both in first.tolist():
         kind, operation = divmod(both, _FEW)
@@ -483,25 +470,23 @@ def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame
 
 
 def _kernels(frame: pd.DataFrame, symbols: object, agents: Sequence[Agent]) -> pd.DataFrame:
-    names_by_id = {}
+    symbols_by_id = {}
     for number, description in enumerate(_list(symbols)):
         symbol = _dict(description)
         # A map is a list of keys and values.
         symbol = _dict(symbol["value"]) if "value" in symbol else symbol
-        names_by_id[_whole(symbol.get("kernel_id", number))] = symbol
+        symbols_by_id[_integer(symbol.get("kernel_id", number))] = symbol
     first, inverse = np.unique(_or_none(frame, "kernel"), return_inverse=True)
     inverse = inverse.reshape(-1)
-    symbols_ = [names_by_id.get(ident, {}) for ident in first.tolist()]
+    used = [symbols_by_id.get(ident, {}) for ident in first.tolist()]
     names = [
         str(symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or f"kernel {ident}")
-        for symbol, ident in zip(symbols_, first.tolist(), strict=True)
+        for symbol, ident in zip(used, first.tolist(), strict=True)
     ]
-    registers = {
-        column: np.array([_whole(symbol.get(f"{key}_count")) for symbol in symbols_], np.int64)[
-            inverse
-        ]
-        for column, key in (("vgpr", "arch_vgpr"), ("accum_vgpr", "accum_vgpr"), ("sgpr", "sgpr"))
-    }
+    registers = {}
+    for column, key in (("vgpr", "arch_vgpr"), ("accum_vgpr", "accum_vgpr"), ("sgpr", "sgpr")):
+        counts = [_integer(symbol.get(f"{key}_count")) for symbol in used]
+        registers[column] = np.array(counts, np.int64)[inverse]
     return frame.assign(
         name=coded(inverse, names), device=devices(_or_none(frame, "agent"), agents), **registers
     )
@@ -518,15 +503,15 @@ def _counters(values: pd.DataFrame, listed: object) -> pd.DataFrame:
 
 
 def _agents(listed: object) -> list[Agent]:
-    agents = [agent for entry in _list(listed) if isinstance(agent := entry, dict)]
+    agents = [agent for agent in _list(listed) if isinstance(agent, dict)]
     agents.sort(
-        key=lambda agent: (_whole(agent.get("logical_node_id")), _whole(agent.get("node_id")))
+        key=lambda agent: (_integer(agent.get("logical_node_id")), _integer(agent.get("node_id")))
     )
     return numbered(
         Agent(
             _number(("id", "handle"), agent),
-            _whole(agent.get("type")),
-            _whole(agent.get("logical_node_type_id")),
+            _integer(agent.get("type")),
+            _integer(agent.get("logical_node_type_id")),
             agent,
         )
         for agent in agents
@@ -541,9 +526,8 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _whole(value: object) -> int:
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
-        else -1
-    )
+def _integer(value: object) -> int:
+    """A number that int64 holds and that is not negative; -1 for any other value."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
+        return value
+    return -1

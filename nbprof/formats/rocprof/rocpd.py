@@ -1,8 +1,8 @@
-"""Reads rocpd's databases (`*_results.db`), what rocprofv3 writes by default since ROCm 7: for each
-process tables `rocpd_<name>_<guid>`.
+"""Reads rocpd's databases (`*_results.db`), the default output of rocprofv3 since ROCm 7: tables
+`rocpd_<name>_<guid>` for each process.
 
-The views (`kernels`, `regions`, ...) join what is joined here. Of schema 3 each row has its times
-and its place; later ones keep moments in `rocpd_timestamp` and places in `rocpd_track`.
+The tables are joined here as its views (`kernels`, `regions`, ...) join them. In schema 3 each row
+has its times and its track; later schemas keep them in `rocpd_timestamp` and `rocpd_track`.
 
 Format:
 https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocpd-output-format.html
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,18 @@ _SET = re.compile(r"rocpd_(?:string|kernel_dispatch|region)((?:_\w{8,40})?)")
 _SIZES = tuple(
     f"{'workgroup' if name.startswith('group') else 'grid'}_size_{name[-1]}" for name in SHAPE
 )
+_DISPATCH = {
+    "dispatch": "dispatch_id",
+    "lds": "group_segment_size",
+    "scratch": "private_segment_size",
+    **dict(zip(SHAPE, _SIZES, strict=True)),
+}
+_REGISTERS = {
+    "vgpr": "arch_vgpr_count",
+    "accum_vgpr": "accum_vgpr_count",
+    "sgpr": "sgpr_count",
+}
+"""Columns of a kernel and of its symbol by their names here."""
 _ALLOCATED = {
     ("REAL", "ALLOC"): "MEMORY_ALLOCATION_ALLOCATE",
     ("REAL", "FREE"): "MEMORY_ALLOCATION_FREE",
@@ -61,8 +73,9 @@ def read(file: SourceFile) -> list[Recording]:
         The database is damaged.
     """
     base = Database(file.read(), file.label)
-    sets = sorted({match[1] for name in base.tables if (match := _SET.fullmatch(name))})
-    return [_Set(base, suffix).recording(file.name) for suffix in sets]
+    matches = map(_SET.fullmatch, base.tables)
+    suffixes = sorted({match[1] for match in matches if match})
+    return [_Set(base, suffix).recording(file.name) for suffix in suffixes]
 
 
 class _Set:
@@ -121,26 +134,23 @@ class _Set:
         )
         if not rows:
             return []
-        count = len(_ints(rows, "id"))
+        keys = _ints(rows, "id")
+        count = len(keys)
+        numbers = _ints(rows, "type_index", count)
+        types = _texts(rows, "type", count)
+        texts = {key: _texts(rows, key, count) for key in ("extdata", "name", "product_name")}
         agents = []
-        for i in range(count):
-            texts: dict[str, Any] = {
-                key: value
-                for key in ("name", "product_name")
-                if key in rows and isinstance(value := rows[key].tolist()[i], str)
-            }
-            kind = {"CPU": CPU, "GPU": GPU}.get(
-                str(rows["type"].tolist()[i]) if "type" in rows else "", 0
-            )
-            number, node = (
-                int(_ints(rows, key, count)[i]) for key in ("type_index", "absolute_index")
-            )
-            info = _mapping(rows["extdata"].tolist()[i]) if "extdata" in rows else {}
-            agents.append((node, Agent(int(_ints(rows, "id")[i]), kind, number, {**info, **texts})))
-        return numbered(agent for _, agent in sorted(agents, key=lambda pair: pair[0]))
+        for row in np.argsort(_ints(rows, "absolute_index", count), kind="stable").tolist():
+            kind = {"CPU": CPU, "GPU": GPU}.get(str(types[row]), 0)
+            facts = _mapping(texts["extdata"][row])
+            for key in ("name", "product_name"):
+                if isinstance(texts[key][row], str):
+                    facts[key] = texts[key][row]
+            agents.append(Agent(int(keys[row]), kind, int(numbers[row]), facts))
+        return numbered(agents)
 
     def _placed(self, rows: dict[str, npt.NDArray[Any]], count: int) -> dict[str, Int64s]:
-        """Times and places of rows, as either schema has them, and the call that they belong to."""
+        """Times and tracks of rows in either schema, and the call that they belong to."""
         result: dict[str, Int64s] = {}
         for name in ("start", "end"):
             if name in rows:
@@ -186,10 +196,7 @@ class _Set:
         """Titles of rows by their ids: the first of some columns that has a text, else the id."""
         idents = _ints(rows, "id")
         texts = zip(*(_texts(rows, column, len(idents)) for column in columns), strict=True)
-        named = [
-            next((text for text in some if isinstance(text, str) and text), "") for some in texts
-        ]
-        names_by_id = dict(zip(idents.tolist(), named, strict=True))
+        names_by_id = dict(zip(idents.tolist(), map(_first_text, texts), strict=True))
         first, inverse = np.unique(row_idents, return_inverse=True)
         return coded(
             inverse.reshape(-1),
@@ -240,23 +247,10 @@ class _Set:
             "device": devices(base_columns.get("agent", np.full(count, -1)), recording.agents),
             "kernel": kernel,
         }
-        for name, key in (
-            ("dispatch", "dispatch_id"),
-            ("lds", "group_segment_size"),
-            ("scratch", "private_segment_size"),
-        ):
+        for name, key in _DISPATCH.items():
             if key in rows:
                 columns[name] = _ints(rows, key, count)
-        columns |= {
-            name: _ints(rows, key, count)
-            for name, key in zip(SHAPE, _SIZES, strict=True)
-            if key in rows
-        }
-        for name, key in (
-            ("vgpr", "arch_vgpr_count"),
-            ("accum_vgpr", "accum_vgpr_count"),
-            ("sgpr", "sgpr_count"),
-        ):
+        for name, key in _REGISTERS.items():
             if key in symbols:
                 columns[name] = _joined(idents, _ints(symbols, key, len(idents)), kernel)
         recording.frames["kernels"] = pd.DataFrame(columns)
@@ -304,7 +298,7 @@ class _Set:
         )
 
     def _regions(self, recording: Recording) -> None:
-        """Calls, and ranges and marks, whose text stands in their event."""
+        """Calls, and ranges and marks, whose text is in their event."""
         columns = (
             "tid",
             "start",
@@ -320,65 +314,54 @@ class _Set:
         frames = []
         for table in ("region", "sample"):
             rows = self._rows(table, *columns)
-            if not (count := max((len(column) for column in rows.values()), default=0)):
-                continue
-            base_columns = {
-                name: column
-                for name, column in self._placed(rows, count).items()
-                if name not in ("agent", "queue", "stream")
-            }
-            event = _ints(rows, "event_id", count)
-            frames.append(
-                pd.DataFrame(
-                    {
-                        **base_columns,
-                        "event": event,
-                        "domain": self._domains(event),
-                        "name": self._named(_ints(rows, "name_id", count)),
-                    }
-                )
-            )
+            count = max((len(column) for column in rows.values()), default=0)
+            if count:
+                event = _ints(rows, "event_id", count)
+                columns_of_table: dict[str, Any] = {
+                    **self._placed(rows, count),
+                    "event": event,
+                    "domain": self._domains(event),
+                    "name": self._named(_ints(rows, "name_id", count)),
+                }
+                for name in ("agent", "queue", "stream"):
+                    columns_of_table.pop(name, None)
+                frames.append(pd.DataFrame(columns_of_table))
         if not frames:
             return
         frame = frames[0] if len(frames) == 1 else _both(*frames)
-        core = [
-            domain
-            for domain in frame["domain"].cat.categories
-            if str(domain).startswith("MARKER_CORE")
-        ]
-        marked = frame["domain"].isin(core).to_numpy().copy()
-        if marked.any():
-            texts = self._messages(frame["event"].to_numpy()[marked])
-            has = np.array([text is not None for text in texts], np.bool_)
-            rows_of = np.flatnonzero(marked)
-            names = list(dict.fromkeys(text for text in texts if text is not None))
-            code = {text: i for i, text in enumerate(names)}
-            marks = frame.iloc[rows_of[has]].drop(columns="event")
-            codes = np.array([code[text] for text in texts if text is not None], np.int64)
-            recording.frames["marks"] = marks.assign(name=coded(codes, names)).reset_index(
-                drop=True
-            )
-            marked[rows_of[~has]] = False
-        if not marked.all():
-            calls = frame[~marked].drop(columns="event").reset_index(drop=True)
+        domains = frame["domain"].cat.categories
+        core = [domain for domain in domains if str(domain).startswith("MARKER_CORE")]
+        is_mark = frame["domain"].isin(core).to_numpy().copy()
+        if is_mark.any():
+            mark_rows = np.flatnonzero(is_mark)
+            is_mark[mark_rows] = self._add_marks(recording, frame.iloc[mark_rows])
+        if not is_mark.all():
+            calls = frame[~is_mark].drop(columns="event").reset_index(drop=True)
             if calls["name"].isna().any():
                 # A sample without a name is called by its kind.
-                calls["name"] = (
-                    calls["name"]
-                    .astype(object)
-                    .fillna(calls["domain"].astype(object))
-                    .astype("category")
-                )
+                names = calls["name"].astype(object).fillna(calls["domain"].astype(object))
+                calls["name"] = names.astype("category")
             recording.frames["calls"] = calls
+
+    def _add_marks(self, recording: Recording, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+        """Adds ranges and marks, named by their messages; returns which rows have a message."""
+        messages = self._messages(frame["event"].to_numpy())
+        has_message = np.array([message is not None for message in messages], np.bool_)
+        names = list(dict.fromkeys(message for message in messages if message is not None))
+        code = {name: i for i, name in enumerate(names)}
+        codes = np.array([code[message] for message in messages if message is not None], np.int64)
+        marks = frame[has_message].drop(columns="event").assign(name=coded(codes, names))
+        recording.frames["marks"] = marks.reset_index(drop=True)
+        return has_message
 
     def _messages(self, events: Int64s) -> list[str | None]:
         """Messages of the ranges of events; None for events without one."""
-        index = _joined(self.events["id"], np.arange(len(self.extra)), events)
-        extra = [self.extra[row] if row >= 0 else None for row in index.tolist()]
-        messages = {
-            text: message if isinstance(message := _mapping(text).get("message"), str) else None
-            for text in set(extra)
-        }
+        rows = _joined(self.events["id"], np.arange(len(self.extra)), events)
+        extra = [self.extra[row] if row >= 0 else None for row in rows.tolist()]
+        messages: dict[Any, str | None] = {}
+        for text in set(extra):
+            message = _mapping(text).get("message")
+            messages[text] = message if isinstance(message, str) else None
         return [messages[text] for text in extra]
 
     def _allocations(self, recording: Recording) -> None:
@@ -447,21 +430,24 @@ def _ints(rows: dict[str, npt.NDArray[Any]], name: str, count: int = 0) -> Int64
     return np.asarray(column, np.int64)
 
 
+def _first_text(values: Iterable[object]) -> str:
+    """The first value that is a text and not empty; empty where none is."""
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
 def _texts(rows: dict[str, npt.NDArray[Any]], name: str, count: int) -> list[Any]:
     return list(rows[name].tolist()) if name in rows else [None] * count
 
 
-def _joined(idents: Int64s, values: Int64s, selected: Int64s) -> Int64s:
-    """The values of rows by their ids, -1 for an id that there is not, and where there is no such
-    column.
-    """
+def _joined(idents: Int64s, values: Int64s, keys: Int64s) -> Int64s:
+    """The values of rows by their ids; -1 for an unknown id, and where the column is missing."""
     if not len(idents) or len(values) != len(idents):
-        return np.full(len(selected), -1, np.int64)
+        return np.full(len(keys), -1, np.int64)
     if len(idents) > 1 and (np.diff(idents) <= 0).any():
         order = np.argsort(idents, kind="stable")
         idents, values = idents[order], values[order]
-    index = np.minimum(np.searchsorted(idents, selected), len(idents) - 1)
-    return np.where(idents[index] == selected, values[index], -1)
+    rows = np.minimum(np.searchsorted(idents, keys), len(idents) - 1)
+    return np.where(idents[rows] == keys, values[rows], -1)
 
 
 def _mapping(text: object) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from nbprof.core.trace import Int64s, Receipt, Trace
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.rocprof import results_json, rocpd, tables
 from nbprof.formats.rocprof.headers import prefix_of
-from nbprof.formats.rocprof.records import GPU, SHAPE, Recording
+from nbprof.formats.rocprof.records import GPU, SHAPE, Agent, Recording
 
 _HEAD = 256
 
@@ -79,25 +79,23 @@ def _recordings(
     read together.
     """
     result: list[tuple[str, Recording]] = []
-    separate: dict[tuple[str, str], list[SourceFile]] = {}
+    tables_of_process: dict[tuple[str, str], list[SourceFile]] = {}
     for file in files:
         head = file.head(_HEAD)
         if head.startswith(MAGIC) or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
             if progress:
                 progress(f"reading {file.name}")
-            some = rocpd.read(file) if head.startswith(MAGIC) else results_json.read(file)
-            result += [(prefix_of(file.name), recording) for recording in some]
+            recordings = rocpd.read(file) if head.startswith(MAGIC) else results_json.read(file)
+            result += [(prefix_of(file.name), recording) for recording in recordings]
         else:
-            separate.setdefault((file.label.rpartition("/")[0], prefix_of(file.name)), []).append(
-                file
-            )
-    for (_, prefix), some_tables in separate.items():
+            process = file.label.rpartition("/")[0], prefix_of(file.name)
+            tables_of_process.setdefault(process, []).append(file)
+    for (_, prefix), table_files in tables_of_process.items():
+        first = table_files[0].name
         if progress:
-            progress(
-                f"reading {some_tables[0].name}"
-                + (f" and {len(some_tables) - 1} more" if len(some_tables) > 1 else "")
-            )
-        result.append((prefix, tables.read(some_tables, prefix or some_tables[0].name)))
+            more = f" and {len(table_files) - 1} more" if len(table_files) > 1 else ""
+            progress(f"reading {first}{more}")
+        result.append((prefix, tables.read(table_files, prefix or first)))
     for prefix, recording in result:
         if recording.pid < 0 and prefix.isdecimal() and len(prefix) < 10:
             recording.pid = int(prefix)
@@ -108,20 +106,16 @@ def _hosts(recordings: Sequence[tuple[str, Recording]]) -> list[str]:
     """Name of each process: by its file if that was named by hand, else by its number."""
     result: list[str] = []
     machines = {recording.machine for _, recording in recordings}
-    several = len({prefix for prefix, _ in recordings}) == len(recordings)
+    unique_prefixes = len({prefix for prefix, _ in recordings}) == len(recordings)
     for prefix, recording in recordings:
-        name = (
-            printable(prefix)
-            if prefix and not prefix.isdecimal() and several
-            else f"process {recording.pid}"
-            if recording.pid >= 0
-            else "process"
-        )
-        name = (
-            f"{printable(recording.machine)} {name}"
-            if len(machines) > 1 and recording.machine
-            else name
-        )
+        if prefix and not prefix.isdecimal() and unique_prefixes:
+            name = printable(prefix)
+        elif recording.pid >= 0:
+            name = f"process {recording.pid}"
+        else:
+            name = "process"
+        if len(machines) > 1 and recording.machine:
+            name = f"{printable(recording.machine)} {name}"
         while name in result:
             name += "'"
         result.append(name)
@@ -134,44 +128,28 @@ def _metadata(recordings: Sequence[Recording], hosts: Sequence[str]) -> dict[str
     """
     facts: list[dict[str, object]] = []
     for recording in recordings:
-        listed = []
-        for agent in recording.agents:
-            if agent.type != GPU or not agent.facts:
-                continue
-            banks = agent.facts.get("mem_banks")
-            sizes = (
-                [bank.get("size_in_bytes") for bank in banks if isinstance(bank, dict)]
-                if isinstance(banks, list)
-                else []
-            )
-            versions = {
-                "name": next(
-                    (
-                        text
-                        for key in ("product_name", "name")
-                        if isinstance(text := agent.facts.get(key), str) and text
-                    ),
-                    None,
-                ),
-                "architecture": agent.facts.get("name"),
-                "totalGlobalMem": max(
-                    (size for size in sizes if isinstance(size, int)), default=None
-                ),
-                "maxComputeUnits": agent.facts.get("cu_count"),
-                "clockMHz": agent.facts.get("max_engine_clk_fcompute"),
-            }
-            listed.append(
-                {
-                    "id": agent.number,
-                    **{key: value for key, value in versions.items() if value not in (None, 0)},
-                }
-            )
-        facts.append({"deviceProperties": listed})
-    return (
-        {**facts[0], "hosts": dict(zip(hosts[1:], facts[1:], strict=True))}
-        if len(facts) > 1
-        else dict(facts[0])
-    )
+        gpus = [agent for agent in recording.agents if agent.type == GPU and agent.facts]
+        facts.append({"deviceProperties": [_device_properties(gpu) for gpu in gpus]})
+    if len(facts) == 1:
+        return facts[0]
+    return {**facts[0], "hosts": dict(zip(hosts[1:], facts[1:], strict=True))}
+
+
+def _device_properties(gpu: Agent) -> dict[str, object]:
+    banks = gpu.facts.get("mem_banks")
+    sizes: list[object] = []
+    if isinstance(banks, list):
+        sizes = [bank.get("size_in_bytes") for bank in banks if isinstance(bank, dict)]
+    names = (gpu.facts.get(key) for key in ("product_name", "name"))
+    properties = {
+        "name": next((name for name in names if isinstance(name, str) and name), None),
+        "architecture": gpu.facts.get("name"),
+        "totalGlobalMem": max((size for size in sizes if isinstance(size, int)), default=None),
+        "maxComputeUnits": gpu.facts.get("cu_count"),
+        "clockMHz": gpu.facts.get("max_engine_clk_fcompute"),
+    }
+    reported = {key: value for key, value in properties.items() if value not in (None, 0)}
+    return {"id": gpu.number, **reported}
 
 
 class _Adding:
@@ -179,7 +157,7 @@ class _Adding:
 
     def __init__(self, builder: Builder, recording: Recording, host: str, prefix: str) -> None:
         self.builder = builder
-        self.one = recording
+        self.recording = recording
         self.host = host
         self.prefix = prefix
         self.pid = str(max(recording.pid, 0))
@@ -188,7 +166,7 @@ class _Adding:
         """Adds all that it recorded."""
         self._kernels()
         self._copies()
-        calls = self.one.frame("calls")
+        calls = self.recording.frame("calls")
         if len(calls):
             of_domain = {str(name): _category(str(name)) for name in calls["domain"].cat.categories}
             args = {
@@ -196,12 +174,12 @@ class _Adding:
                 "domain": self._texts(calls["domain"]),
             }
             self._on_threads(calls, args)
-        marks = self.one.frame("marks")
+        marks = self.recording.frame("marks")
         if len(marks):
             instant = (marks["start"] == marks["end"]).to_numpy()
             self._on_threads(marks[~instant], {"cat": "user_annotation"})
             self._on_threads(marks[instant], {"cat": "mark", "ph": "i"})
-        allocations = self.one.frame("allocations")
+        allocations = self.recording.frame("allocations")
         if len(allocations):
             self._on_threads(
                 allocations,
@@ -212,39 +190,32 @@ class _Adding:
             )
 
     def _texts(self, column: pd.Series, table: dict[str, str] | None = None) -> Coded:
-        """Texts of an arg; with a table what it says of each."""
+        """Texts of an arg; each replaced by its entry in a table, if one is given."""
         names = [str(name) for name in column.cat.categories]
         codes = self.builder.codes([(table or {}).get(name, name) for name in names])
         return Coded(np.append(codes, np.int32(-1))[column.cat.codes.to_numpy()])
 
-    def _names(self, column: pd.Series, start: str = "") -> npt.NDArray[np.int32]:
-        """Codes of the names of events; of copies of older versions what newer ones write in
-        front.
-        """
+    def _names(self, column: pd.Series, prefix: str = "") -> npt.NDArray[np.int32]:
+        """Codes of the names of events, with the prefix that older versions leave out."""
         names = [str(name) for name in column.cat.categories]
         codes = self.builder.codes(
-            [name if name.startswith(start) else start + name for name in names]
+            [name if name.startswith(prefix) else prefix + name for name in names]
         )
-        return np.append(codes, np.int32(self.builder.texts["?"] if column.isna().any() else -1))[
-            column.cat.codes.to_numpy()
-        ]
+        nameless = self.builder.texts["?"] if column.isna().any() else -1
+        return np.append(codes, np.int32(nameless))[column.cat.codes.to_numpy()]
 
     def _events(
         self,
         frame: pd.DataFrame,
         lane: npt.NDArray[np.integer],
         args: Mapping[str, Values],
-        start: str = "",
+        prefix: str = "",
     ) -> None:
         begin, end = frame["start"].to_numpy(np.int64), frame["end"].to_numpy(np.int64)
-        ident = (
-            {"correlation": masked}
-            if (masked := _masked(frame, "correlation", 1)) is not None
-            else {}
-        )
-        self.builder.add(
-            lane, self._names(frame["name"], start), begin, end - begin, {**args, **ident}
-        )
+        correlation = _masked(frame, "correlation", 1)
+        if correlation is not None:
+            args = {**args, "correlation": correlation}
+        self.builder.add(lane, self._names(frame["name"], prefix), begin, end - begin, args)
 
     def _on_threads(self, frame: pd.DataFrame, args: Mapping[str, Values]) -> None:
         """Events of the host, on the lanes of their threads; of allocations the tables do not state
@@ -270,24 +241,18 @@ class _Adding:
     def _device_lanes(
         self, device: Int64s, number: Int64s, titles: Sequence[str]
     ) -> npt.NDArray[np.int32]:
-        """The lane of each event of a GPU: by stream or queue, what the number is of being said by
-        row.
+        """The lane of each event of a GPU, by the number of its stream or queue; `titles` names the
+        kind of number by row.
         """
         kinds = list(dict.fromkeys(titles))
         kind = np.array([kinds.index(title) for title in titles], np.int64)
         first, inverse = unique_rows(device, kind, number)
         lanes = []
         for row in first.tolist():
-            gpu, hardware, title = int(device[row]), int(number[row]), titles[row]
+            gpu, lane_number, title = int(device[row]), int(number[row]), titles[row]
             # A stream goes by its number alone, as in PyTorch's traces.
-            tid = (
-                str(hardware)
-                if title == "Stream"
-                else f"{title} {hardware}"
-                if hardware >= 0
-                else title
-            )
-            thread = f"{title} {hardware}" if hardware >= 0 else title
+            thread = f"{title} {lane_number}" if lane_number >= 0 else title
+            tid = str(lane_number) if title == "Stream" else thread
             lanes.append(
                 self.builder.lane(
                     self.host,
@@ -296,7 +261,7 @@ class _Adding:
                     pid=f"GPU {gpu}",
                     tid=tid,
                     labels=f"GPU {gpu}",
-                    sort=hardware,
+                    sort=lane_number,
                 )
             )
         return np.array(lanes, np.int32)[inverse]
@@ -304,7 +269,7 @@ class _Adding:
     @property
     def by_stream(self) -> bool:
         """True if HIP's streams are recorded; programs without HIP have queues only."""
-        kernels = self.one.frame("kernels")
+        kernels = self.recording.frame("kernels")
         return "stream" in kernels and bool((kernels["stream"] > 0).any() or "queue" not in kernels)
 
     def _gpu(self, frame: pd.DataFrame) -> Int64s:
@@ -322,7 +287,7 @@ class _Adding:
         return np.maximum(device, 0)
 
     def _kernels(self) -> None:
-        frame = self.one.frame("kernels")
+        frame = self.recording.frame("kernels")
         if not len(frame):
             return
         device, key = self._gpu(frame), "stream" if self.by_stream else "queue"
@@ -357,7 +322,7 @@ class _Adding:
             },
         )
         receipt = self.builder.receipt
-        if self.one.rounded_lds and (frame["lds"] > 0).any():
+        if self.recording.rounded_lds and (frame["lds"] > 0).any():
             receipt.info(
                 "Kernel LDS is taken from the code object, rounded up: the tables do not include"
                 " the amount requested per dispatch."
@@ -367,24 +332,20 @@ class _Adding:
         """`grid` in workgroups and `block` in work-items, as PyTorch's traces write them."""
         if not set(SHAPE) <= set(frame.columns):
             return {}
-        group, grid = (
-            [frame[f"{shape}_{axis}"].to_numpy(np.int64) for axis in "xyz"]
-            for shape in ("group", "grid")
-        )
+        group = [frame[f"group_{axis}"].to_numpy(np.int64) for axis in "xyz"]
+        grid = [frame[f"grid_{axis}"].to_numpy(np.int64) for axis in "xyz"]
         first, inverse = unique_rows(*group, *grid)
         blocks, grids = [], []
         for row in first.tolist():
-            size, items = (
-                [int(column[row]) for column in group],
-                [int(column[row]) for column in grid],
-            )
-            is_valid = min(size) > 0 and min(items) >= 0
-            blocks.append(self.builder.texts[str(size)] if is_valid else -1)
-            grids.append(
-                self.builder.texts[str([-(-n // per) for n, per in zip(items, size, strict=True)])]
-                if is_valid
-                else -1
-            )
+            size = [int(column[row]) for column in group]
+            items = [int(column[row]) for column in grid]
+            if min(size) <= 0 or min(items) < 0:
+                blocks.append(-1)
+                grids.append(-1)
+                continue
+            workgroups = [-(-count // per) for count, per in zip(items, size, strict=True)]
+            blocks.append(self.builder.texts[str(size)])
+            grids.append(self.builder.texts[str(workgroups)])
         self.builder.receipt.info(
             "rocprofv3 reports grids in work-items: they are shown in workgroups (blocks)."
         )
@@ -395,15 +356,16 @@ class _Adding:
 
     def _counters(self, frame: pd.DataFrame) -> dict[str, Values]:
         """Counters by their names, summed over their instances; NaN for a kernel without."""
-        counters = self.one.frame("counters")
+        counters = self.recording.frame("counters")
         if not len(counters) or "dispatch" not in frame:
             return {}
         dispatch = frame["dispatch"].to_numpy(np.int64)
         order = np.argsort(dispatch, kind="stable")
         dispatch_ids = counters["dispatch"].to_numpy(np.int64)
-        index = np.minimum(np.searchsorted(dispatch[order], dispatch_ids), len(order) - 1)
+        position = np.minimum(np.searchsorted(dispatch[order], dispatch_ids), len(order) - 1)
+        kernel = order[position]
         good = (
-            (dispatch[order][index] == dispatch_ids)
+            (dispatch[kernel] == dispatch_ids)
             & counters["value"].notna().to_numpy()
             & (dispatch_ids >= 0)
         )
@@ -418,35 +380,26 @@ class _Adding:
             rows = np.flatnonzero(good & (code == number))
             if len(rows):
                 sums, seen = np.zeros(len(frame)), np.zeros(len(frame), np.bool_)
-                np.add.at(sums, order[index[rows]], value[rows])
-                seen[order[index[rows]]] = True
+                np.add.at(sums, kernel[rows], value[rows])
+                seen[kernel[rows]] = True
                 result[str(name)] = np.where(seen, sums, np.nan)
         return result
 
     def _copies(self) -> None:
-        frame = self.one.frame("copies")
+        frame = self.recording.frame("copies")
         if not len(frame):
             return
         device = self._gpu(frame)
-        streams = self.by_stream or not len(self.one.frame("kernels"))
+        streams = self.by_stream or not len(self.recording.frame("kernels"))
         by_stream = streams and "stream" in frame and bool((frame["stream"] > 0).any())
         number = frame["stream"].to_numpy(np.int64) if by_stream else np.full(len(frame), -1)
-        # Engines copy both ways at once.
-        way = (
-            [
-                "to" if str(name).startswith("GPU") else "from"
-                for name in frame["target"].astype(object)
-            ]
-            if not by_stream
-            else []
-        )
-        lane = self._device_lanes(
-            device,
-            number,
-            ["Stream"] * len(frame)
-            if by_stream
-            else [f"Copies {direction} the device" for direction in way],
-        )
+        if by_stream:
+            titles = ["Stream"] * len(frame)
+        else:
+            # Engines copy both ways at once.
+            to_device = [str(name).startswith("GPU") for name in frame["target"].astype(object)]
+            titles = [f"Copies {'to' if to else 'from'} the device" for to in to_device]
+        lane = self._device_lanes(device, number, titles)
         if "bytes" not in frame:
             self.builder.receipt.info(
                 f"{self.prefix}The tables do not include the size of copies; the JSON and the"
@@ -467,8 +420,9 @@ def _category(domain: str) -> str:
     """`hip_runtime` for HIP_COMPILER_API: the runtime of a library, as PyTorch's traces call that
     of CUDA.
     """
-    low = domain.lower()
-    return f"{'roctx' if low.startswith('marker') else low.partition('_')[0]}_runtime"
+    domain = domain.lower()
+    library = "roctx" if domain.startswith("marker") else domain.partition("_")[0]
+    return f"{library}_runtime"
 
 
 def _masked(frame: pd.DataFrame, name: str, least: int = 0) -> Values | None:
@@ -477,13 +431,12 @@ def _masked(frame: pd.DataFrame, name: str, least: int = 0) -> Values | None:
         return None
     column = frame[name].to_numpy(np.int64)
     unknown = column < least
-    return (
-        None if unknown.all() else np.ma.MaskedArray(column, unknown) if unknown.any() else column
-    )
+    if unknown.all():
+        return None
+    return np.ma.MaskedArray(column, unknown) if unknown.any() else column
 
 
 def _numbers(frame: pd.DataFrame, **columns: str) -> dict[str, Values]:
     """Args of whole numbers by their name here; those that the file does not state are missing."""
-    return {
-        arg: values for arg, name in columns.items() if (values := _masked(frame, name)) is not None
-    }
+    args = {arg: _masked(frame, name) for arg, name in columns.items()}
+    return {arg: values for arg, values in args.items() if values is not None}

@@ -59,7 +59,7 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
         result.agents = _agents(listed)
     pids = [frame.pop("pid") for frame in tables.values() if "pid" in frame]
     result.pid = next((int(pid.iloc[0]) for pid in pids if len(pid)), -1)
-    keys = _Keys(tables, result.agents)
+    keys = _AgentKeys(tables, result.agents)
     if not result.agents:
         result.agents = keys.agents = keys.unlisted()
         if any(agent.type == GPU for agent in result.agents):
@@ -69,11 +69,10 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
             )
     for name, frame in tables.items():
         if "agent" in frame:
-            frame["device"] = devices(keys.of(frame.pop("agent")), result.agents)
+            frame["device"] = devices(keys.by_row(frame.pop("agent")), result.agents)
         if "source" in frame and "target" in frame:
-            tables[name] = frame.assign(
-                **ends(keys.of(frame["source"]), keys.of(frame["target"]), result.agents)
-            )
+            source, target = keys.by_row(frame["source"]), keys.by_row(frame["target"])
+            tables[name] = frame.assign(**ends(source, target, result.agents))
     counters = tables.get("counters")
     if counters is not None:
         result.frames["counters"] = counters.drop(columns="name", errors="ignore").rename(
@@ -84,11 +83,9 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
                 "dispatch"
             )
     if (calls := tables.get("calls")) is not None:
-        marked = _ranges(calls)
-        tables["marks"], tables["calls"] = (
-            calls[marked].reset_index(drop=True),
-            calls[~marked].reset_index(drop=True),
-        )
+        is_range = _ranges(calls)
+        tables["marks"] = calls[is_range].reset_index(drop=True)
+        tables["calls"] = calls[~is_range].reset_index(drop=True)
     for kind in ("kernels", "copies", "calls", "marks", "allocations"):
         if kind in tables:
             result.frames[kind], bad = dated(tables[kind])
@@ -113,12 +110,9 @@ def _table(data: bytes, kind: str, recording: Recording) -> pd.DataFrame:
     """One table with the columns that are known, numbers as int64 with -1 where there is none."""
     header = cells(data[: data.find(b"\n") + 1 or len(data)])
     specs = TABLES[kind][1]
-    # Of two columns with one meaning the later one here says more: the size that was asked for.
-    indices = {
-        specs[name]: i
-        for name in sorted(set(header) & set(specs), key=list(specs).index)
-        for i in [header.index(name)]
-    }
+    # Of two columns with one meaning the later one here is the better: the size as requested.
+    names_here = sorted(set(header) & set(specs), key=list(specs).index)
+    indices = {specs[name]: header.index(name) for name in names_here}
     if kind == "agents":
         indices = {name.lower(): i for i, name in reversed(list(enumerate(header))) if name}
     if kind == "kernels" and "LDS_Block_Size" in header and "Group_Segment_Size" not in header:
@@ -137,11 +131,10 @@ def _table(data: bytes, kind: str, recording: Recording) -> pd.DataFrame:
         elif column.dtype == np.int64:
             columns[name] = column
         else:
-            # A float would not keep a time.
-            exact = (
-                exact if exact is not None else _rows(data, indices, dict.fromkeys(indices, "str"))
-            )
-            columns[name] = _whole(exact[name])
+            # A float would not hold a time exactly.
+            if exact is None:
+                exact = _rows(data, indices, dict.fromkeys(indices, "str"))
+            columns[name] = _integers(exact[name])
     # Texts that a damaged header lacks are unknown.
     for name in (set(specs.values()) & _TEXTS) - set(columns):
         columns[name] = pd.Categorical.from_codes(
@@ -183,60 +176,51 @@ def _rows(data: bytes, indices: dict[str, int], types: dict[str, str]) -> pd.Dat
     return raw[list(names)].rename(columns=names)
 
 
-def _whole(column: pd.Series) -> Int64s:
+def _integers(column: pd.Series) -> Int64s:
     cells = [str(cell).strip(' "') for cell in column]
     return np.array([int(cell) if _NUMBER.fullmatch(cell) else -1 for cell in cells], np.int64)
 
 
-class _Keys:
+class _AgentKeys:
     """Keys of agents by their texts: `Agent 1`, `GPU 0`, or a number alone.
 
-    The number is the logical one, unless the profiler was told otherwise (ROCPROF_AGENT_INDEX):
-    then kernels ran on what is no GPU by it.
+    The number is the logical one unless ROCPROF_AGENT_INDEX was set to another; then some kernel's
+    agent would be no GPU by its logical number.
     """
 
     def __init__(self, tables: dict[str, pd.DataFrame], agents: Sequence[Agent]) -> None:
         self.agents = list(agents)
-        ran = [
-            _parts(text)[1]
-            for kind in ("kernels", "counters")
-            if kind in tables
-            for text in tables[kind]["agent"].unique()
-        ]
-        self.used = sorted({number for number in ran if number >= 0})
+        texts: set[object] = set()
+        for kind in ("kernels", "counters"):
+            if kind in tables:
+                texts.update(tables[kind]["agent"].unique())
+        numbers = {_parts(text)[1] for text in texts}
+        self.used = sorted(number for number in numbers if number >= 0)
         gpus = [agent for agent in agents if agent.type == GPU]
-        logical, node = ({agent.facts["_keys"][i] for agent in gpus} for i in (0, 1))
+        logical = {agent.facts["_keys"][0] for agent in gpus}
+        node = {agent.facts["_keys"][1] for agent in gpus}
         self.by = 1 if not set(self.used) <= logical and set(self.used) <= node else 0
 
     def unlisted(self) -> list[Agent]:
-        """The agents that the tables name, where none are listed: kernels run on GPUs."""
+        """Agents for tables without a list of them: GPUs, for kernels run on these."""
         return [Agent(number, GPU, number) for number in self.used]
 
-    def of(self, column: pd.Series) -> Int64s:
+    def by_row(self, column: pd.Series) -> Int64s:
         """Keys of agents by row."""
         table = np.array([*(self._key(str(text)) for text in column.cat.categories), -1], np.int64)
         return table[column.cat.codes.to_numpy()]
 
     def _key(self, text: str) -> int:
         word, number = _parts(text)
-        if word in ("GPU", "CPU"):
-            kind = GPU if word == "GPU" else CPU
-            return next(
-                (
-                    agent.key
-                    for agent in self.agents
-                    if agent.type == kind and agent.number == number
-                ),
-                -1,
-            )
-        return next(
-            (
-                agent.key
-                for agent in self.agents
-                if agent.facts.get("_keys", (agent.key,) * 2)[self.by] == number
-            ),
-            -1,
-        )
+        for agent in self.agents:
+            if word in ("GPU", "CPU"):
+                kind = GPU if word == "GPU" else CPU
+                matches = agent.type == kind and agent.number == number
+            else:
+                matches = agent.facts.get("_keys", (agent.key,) * 2)[self.by] == number
+            if matches:
+                return agent.key
+        return -1
 
 
 def _parts(text: object) -> tuple[str, int]:
@@ -245,23 +229,21 @@ def _parts(text: object) -> tuple[str, int]:
 
 
 def _agents(listed: pd.DataFrame) -> list[Agent]:
-    rows = [
-        {str(key): value for key, value in row.items() if pd.notna(value)}
-        for row in listed.to_dict("records")
-    ]
-
-    def number(row: dict[str, Any], key: str) -> int:
-        text = str(row.get(key, ""))
-        return int(text) if _NUMBER.fullmatch(text) else -1
-
-    rows.sort(key=lambda row: number(row, "logical_node_id"))
     result = []
-    for row in rows:
-        facts: dict[str, Any] = {
-            key: int(text) if _NUMBER.fullmatch(text := str(value)) else text
-            for key, value in row.items()
-        }
-        facts["_keys"] = (number(row, "logical_node_id"), number(row, "node_id"))
-        kind = {"CPU": CPU, "GPU": GPU}.get(str(row.get("agent_type")), 0)
-        result.append(Agent(facts["_keys"][0], kind, -1, facts))
+    for row in listed.to_dict("records"):
+        facts = {str(key): _number_or_text(value) for key, value in row.items() if pd.notna(value)}
+        logical, node = (_integer(facts.get(key)) for key in ("logical_node_id", "node_id"))
+        facts["_keys"] = (logical, node)
+        kind = {"CPU": CPU, "GPU": GPU}.get(str(facts.get("agent_type")), 0)
+        result.append(Agent(logical, kind, -1, facts))
+    result.sort(key=lambda agent: agent.key)
     return numbered(result)
+
+
+def _number_or_text(value: object) -> Any:
+    text = str(value)
+    return int(text) if _NUMBER.fullmatch(text) else text
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else -1

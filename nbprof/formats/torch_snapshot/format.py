@@ -14,7 +14,8 @@ _NAME = "torch_memory"
 _OLD_PICKLE = (b"(d", b"}q", b"(l", b"]q")
 _SNAPSHOT = re.compile(rb"segments|device_traces|total_size")
 _TEXT_PICKLE = re.compile(
-    rb"\([dl]p\d+\r?\n|\(?[VS][^\n]*\np\d+\r?\n|\([IFL]-?[\d.]+L?\r?\n|c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n[p(]"
+    rb"\([dl]p\d+\r?\n|\(?[VS][^\n]*\np\d+\r?\n|\([IFL]-?[\d.]+L?\r?\n"
+    rb"|c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n[p(]"
 )
 _PICKLES = (
     "The only pickles nbprof opens are snapshots of PyTorch's allocator"
@@ -40,7 +41,7 @@ def sniff(head: Head) -> Kind | None:
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
-    """Each is a run of its own, but beside a trace they belong to it."""
+    """Makes each snapshot a run of its own; next to a trace they belong to its run."""
     if before:
         return before
     return [

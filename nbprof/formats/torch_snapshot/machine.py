@@ -228,9 +228,9 @@ class Machine(Unpickler):
         return columns
 
     def _numbers_of(self, dicts: list[dict[str, Any]], keys: dict[str, str]) -> dict[str, Int64s]:
-        columns = {
-            name: self.integers([item.get(key) for item in dicts]) for name, key in keys.items()
-        }
+        columns = {}
+        for name, key in keys.items():
+            columns[name] = self.integers([item.get(key) for item in dicts])
         columns["category"] = np.array(
             [self._category_code(item.get("category")) for item in dicts], np.int64
         )

@@ -40,6 +40,17 @@ LANES = {
 }
 
 
+_SEGMENT_NUMBERS = {
+    "device": "device",
+    "address": "address",
+    "size": "total_size",
+    "allocated": "allocated_size",
+    "active": "active_size",
+    "requested": "requested_size",
+    "stream": "stream",
+}
+
+
 @dataclass
 class SnapshotTrace(Trace):
     """A trace without events; `snapshots` are what its files hold."""
@@ -48,7 +59,7 @@ class SnapshotTrace(Trace):
 
 
 def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None) -> Trace:
-    """The snapshots of one run.
+    """Reads the snapshots of one run.
 
     Raises
     ------
@@ -56,16 +67,16 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         A file is damaged, or is no snapshot.
     """
     receipt = Receipt()
-    found_snapshots = []
+    snapshots: list[Snapshot] = []
     for file in files:
         if progress:
             progress(f"reading {file.name}")
-        found_snapshots.append(snapshot_in(file))
-        for note in found_snapshots[-1].notes:
+        snapshots.append(snapshot_in(file))
+        for note in snapshots[-1].notes:
             receipt.info(note)
-        for warning in found_snapshots[-1].warnings:
+        for warning in snapshots[-1].warnings:
             receipt.warn(warning)
-    receipt.events = sum(len(snapshot.entries["action"]) for snapshot in found_snapshots)
+    receipt.events = sum(len(snapshot.entries["action"]) for snapshot in snapshots)
     nothing = np.zeros(0, np.int64)
     names = np.zeros(0, object)
     return SnapshotTrace(
@@ -81,13 +92,12 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         hosts=[],
         epoch_ns=0,
         receipt=receipt,
-        snapshots=found_snapshots,
+        snapshots=snapshots,
     )
 
 
 def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot], list[str]]:
-    """The snapshots of a run, and a sentence about each file next to its trace that could not be
-    read.
+    """Snapshots of a run, and a sentence for each file next to its trace that is unreadable.
 
     Raises
     ------
@@ -96,17 +106,17 @@ def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot]
     """
     if isinstance(trace, SnapshotTrace):
         return trace.snapshots, []
-    found_snapshots, doubts = [], []
+    result, doubts = [], []
     for file in files:
         try:
-            found_snapshots.append(snapshot_in(file))
+            result.append(snapshot_in(file))
         except ReadError as error:
             doubts.append(f"{file.name} next to the trace could not be read: {error.reason}")
-    return found_snapshots, doubts
+    return result, doubts
 
 
 def snapshot_in(file: SourceFile) -> Snapshot:
-    """The snapshot in a file.
+    """Reads the snapshot in a file.
 
     Raises
     ------
@@ -238,20 +248,11 @@ class _Result:
         blocks_out = {name: column[order] for name, column in columns.items()}
         pools = machine.pools([segment.get("segment_pool_id") for segment in dicts])
         kinds = [segment.get("segment_type") for segment in dicts]
-        plain = {
-            name: machine.integers([segment.get(key) for segment in dicts])
-            for name, key in (
-                ("device", "device"),
-                ("address", "address"),
-                ("size", "total_size"),
-                ("allocated", "allocated_size"),
-                ("active", "active_size"),
-                ("requested", "requested_size"),
-                ("stream", "stream"),
-            )
-        }
+        numbers = {}
+        for name, key in _SEGMENT_NUMBERS.items():
+            numbers[name] = machine.integers([segment.get(key) for segment in dicts])
         segments = {
-            **plain,
+            **numbers,
             "large": np.array(
                 [{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64
             ),

@@ -125,7 +125,7 @@ class Unpickler(pickle.Unpickler):
         return self.opcodes.truncated
 
     def load(self) -> Any:
-        """The object in the pickle.
+        """Loads the object in the pickle.
 
         Raises
         ------

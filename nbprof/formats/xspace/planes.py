@@ -53,13 +53,13 @@ class PlaneMessage:
 
 @dataclass
 class Space:
-    """One file. `cut` is the byte of the field in which it is truncated; -1 for a whole file."""
+    """One file. `truncated_at` is the byte of the field that is incomplete, or -1."""
 
     planes: list[PlaneMessage]
     errors: list[str]
     warnings: list[str]
     hostnames: list[str]
-    cut: int
+    truncated_at: int
 
 
 @dataclass

@@ -147,7 +147,7 @@ class _Known:
     more.
     """
 
-    at: int
+    plane: int
     lanes: dict[int, int] = field(default_factory=dict)
     """Lanes by the id of their line."""
     codes: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class _File:
     hostnames: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    cut: list[str] = field(default_factory=list)
+    truncations: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     stamps: set[int] = field(default_factory=set)
     clock: _Clock | None = None
@@ -290,16 +290,16 @@ class _Builder:
         file.hostnames += space.hostnames
         file.errors += space.errors
         file.warnings += space.warnings
-        if space.cut >= 0:
+        if space.truncated_at >= 0:
             planes = (
                 "1 plane before that is"
                 if len(space.planes) == 1
                 else f"{len(space.planes):,} planes before that are"
             )
-            file.cut.append(
-                f"{label} is truncated: it ends inside the field at byte {space.cut:,}. The"
-                f" {planes} complete and shown; what comes after is missing. Copy the file again,"
-                " or record again."
+            file.truncations.append(
+                f"{label} is truncated: it ends inside the field at byte {space.truncated_at:,}."
+                f" The {planes} complete and shown; what comes after is missing. Copy the file"
+                " again, or record again."
             )
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
@@ -334,7 +334,7 @@ class _Builder:
                 self.receipt.warn(f"{note}: {text}")
             if len(texts) > _MOST_NOTES:
                 self.receipt.warn(f"{note}: {len(texts) - _MOST_NOTES:,} more.")
-        if damaged := [*file_trace.cut, *file_trace.skipped]:
+        if damaged := [*file_trace.truncations, *file_trace.skipped]:
             more = len(damaged) - 1
             other_lines = (
                 ""
@@ -385,7 +385,7 @@ class _Builder:
             self.planes.append(Plane("", plane.name, dict(plane.facts), plane.ident))
             self.file.known[plane.name] = known_names
         else:
-            facts = self.planes[known_names.at].stats
+            facts = self.planes[known_names.plane].stats
             facts.update({name: value for name, value in plane.facts if name not in facts})
         first = len(self.names)
         codes = self._names(plane, known_names)
@@ -425,7 +425,7 @@ class _Builder:
             # Lines of equal id in one plane are one timeline; the first names it.
             line.lane = known_names.lanes.setdefault(line.line_id, len(self.lanes))
             if line.lane == len(self.lanes):
-                self.lanes.append((known_names.at, line))
+                self.lanes.append((known_names.plane, line))
         return codes
 
     def _names(self, plane: PlaneMessage, known_names: _Known) -> Int32s:
