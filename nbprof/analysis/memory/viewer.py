@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,7 +47,8 @@ class View:
     timeline : DataFrame
         A row a program point: `position`, the `instruction` that the heap is at then,
         `allocated_bytes`, and `unpadded_bytes`, what the values would take without padding. A last
-        row holds what is left at the end.
+        row holds what is left at the end. Both frames are built when they are needed, from
+        `timeline_columns` and `buffers_at_peak`: the list of programs needs the figures alone.
     at_peak : DataFrame
         Buffers alive at the peak: those that live throughout first, then the temporary ones in
         program order. `start` and `end` are program points, 0 and the number of points of those
@@ -60,8 +63,8 @@ class View:
     """
 
     space: int
-    timeline: pd.DataFrame
-    at_peak: pd.DataFrame
+    timeline_columns: dict[str, Any]
+    buffers_at_peak: list[tuple[object, ...]]
     peak_bytes: int = 0
     peak_unpadded_bytes: int = 0
     peak_position: int = -1
@@ -71,6 +74,16 @@ class View:
     not_reusable_bytes: int = 0
     total_bytes: int = 0
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def timeline(self) -> pd.DataFrame:
+        """A row a program point."""
+        return pd.DataFrame({name: self.timeline_columns[name] for name in TIMELINE})
+
+    @cached_property
+    def at_peak(self) -> pd.DataFrame:
+        """The buffers alive at the peak."""
+        return pd.DataFrame(self.buffers_at_peak, columns=AT_PEAK)
 
 
 def spaces(assignment: Assignment) -> list[int]:
@@ -138,21 +151,17 @@ class _Player:
         base = sum(allocations.size[fixed].tolist())
         trace = self._trace()
         played = self._play(trace) if trace is not None else _Played()
-        at_peak = pd.DataFrame(
-            [*self._fixed(fixed, len(played.allocated)), *self._alive(played)], columns=AT_PEAK
-        )
-        timeline = pd.DataFrame(
-            {
-                "position": np.arange(len(played.allocated), dtype=np.int64),
-                "instruction": played.names,
-                "allocated_bytes": np.array(
-                    [value + base for value in played.allocated.tolist()], np.int64
-                ),
-                "unpadded_bytes": np.array(
-                    [value + base for value in played.unpadded.tolist()], np.int64
-                ),
-            }
-        )[TIMELINE]
+        at_peak = [*self._fixed(fixed, len(played.allocated)), *self._alive(played)]
+        timeline = {
+            "position": np.arange(len(played.allocated), dtype=np.int64),
+            "instruction": played.names,
+            "allocated_bytes": np.array(
+                [value + base for value in played.allocated.tolist()], np.int64
+            ),
+            "unpadded_bytes": np.array(
+                [value + base for value in played.unpadded.tolist()], np.int64
+            ),
+        }
         if self._unknown:
             self._notes.append(
                 f"{self._unknown:,} heap events refer to buffers that the file does not list; they"

@@ -172,7 +172,8 @@ def numbered(
     complete = used & ~odd
     table["counted"] = complete if complete.any() else used
     optional = [column for column in (*COPIED.values(), "batches") if column in table]
-    return table[[*_COLUMNS, *optional, "group"]]
+    # The copy holds the columns of a dtype together: the counted rows are taken many times.
+    return table[[*_COLUMNS, *optional, "group"]].copy()
 
 
 def _warmup_flags(

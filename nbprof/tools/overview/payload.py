@@ -284,8 +284,8 @@ def _of_tpu(run: Run) -> bool:
 
 def _summary(run: Run, category: str) -> dict[Any, Any]:
     summary = run.steps_summary
-    rows = summary[summary["category"] == category]
-    return dict(rows.iloc[0]) if len(rows) else {}
+    categories = summary["category"].tolist()
+    return dict(summary.iloc[categories.index(category)]) if category in categories else {}
 
 
 def _average(run: Run) -> Figure:
