@@ -341,8 +341,11 @@ def runs_in(
 def runs_at(
     location: Place, claim: Claim, sidecars: Mapping[str, SourceFile]
 ) -> tuple[list[RunFiles], list[str]]:
-    """The same of a place that has been walked over: a folder of this machine, an archive, a
-    URL.
+    """Runs at a location whose files are listed already: a folder, an archive or a URL.
+
+    Returns
+    -------
+    As `runs_in`.
     """
     if isinstance(path := location.below(""), Path):
         return runs_in(path, confinement=getattr(location, "confinement", None))
@@ -374,23 +377,12 @@ class _Local:
     def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
         """The folder that nbprof made for a recording, its name, and what it wrote there."""
         parent = self.folder / path
-        parent_folder = next(
-            (
-                folder
-                for folder in (parent, parent.absolute().parent)
-                if (folder / SIDECAR).is_file()
-            ),
-            None,
-        )
-        return (
-            None
-            if parent_folder is None
-            else (
-                parent_folder,
-                parent_folder.absolute().name,
-                LocalFile(parent_folder / SIDECAR, confinement=self.confinement),
-            )
-        )
+        for folder in (parent, parent.absolute().parent):
+            sidecar = folder / SIDECAR
+            if sidecar.is_file():
+                file = LocalFile(sidecar, confinement=self.confinement)
+                return folder, folder.absolute().name, file
+        return None
 
 
 class _Listed:
