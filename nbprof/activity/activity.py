@@ -47,7 +47,8 @@ from nbprof.activity.tables import (
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.columns import Columns
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import UNKNOWN
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core import nesting
-from nbprof.core.files import join_some
+from nbprof.core.receipt import Receipt
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -20,108 +20,6 @@ Int32s = npt.NDArray[np.int32]
 INT, UINT, DOUBLE, TEXT, BYTES = 1, 2, 3, 4, 5
 _FEW = 8
 """An arg of at most one in so many events is looked up by binary search."""
-
-
-@dataclass
-class Note:
-    """One line of the receipt."""
-
-    level: Literal["info", "warning"]
-    text: str
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A truncated or damaged file of which a part was read.
-
-    Attributes
-    ----------
-    host : int
-        The number of its host in the run.
-    file : str
-    what : str
-        Position of its end, and the part that was read.
-    """
-
-    host: int
-    file: str
-    what: str
-
-
-@dataclass
-class Receipt:
-    """Notes on reading a profile: everything skipped, clipped or suspicious is listed."""
-
-    events: int = 0
-    notes: list[Note] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)
-    """Number of skipped events by reason."""
-    cut: list[Cut] = field(default_factory=list)
-    """Files that were read in part; they share one note, `about_cut`."""
-
-    @property
-    def dropped(self) -> int:
-        """Number of skipped events."""
-        return sum(self.skipped.values())
-
-    def skip(self, reason: str, count: int = 1) -> None:
-        """Count skipped events; the reason ends the sentence "3 events ..."."""
-        if count:
-            self.skipped[reason] = self.skipped.get(reason, 0) + count
-
-    def info(self, text: str) -> None:
-        """Add a fact."""
-        self._add("info", text)
-
-    def warn(self, text: str) -> None:
-        """Add a warning: something that makes the numbers less reliable."""
-        self._add("warning", text)
-
-    def cut_off(self, truncated: Cut) -> None:
-        """Add a file that was read in part."""
-        old = self.about_cut
-        index = self.notes.index(old) if old in self.notes else len(self.notes)
-        self.cut.append(truncated)
-        self.notes[index : index + 1] = [note for note in [self.about_cut] if note is not None]
-
-    @property
-    def about_cut(self) -> Note | None:
-        """The note on the files that were read in part; None if there are none."""
-        if not self.cut:
-            return None
-        first = self.cut[0]
-        if len(self.cut) == 1:
-            return Note("warning", f"{first.file}: {first.what}")
-        names = join_some([truncated.file for truncated in self.cut], 3)
-        return Note(
-            "warning",
-            f"{len(self.cut):,} files were read in part: {names}. Of the first: {first.what} All"
-            " are in p.pods.missing.",
-        )
-
-    def _add(self, level: Literal["info", "warning"], text: str) -> None:
-        note = Note(level, text)
-        if note not in self.notes:
-            self.notes.append(note)
-
-    def __str__(self) -> str:
-        lines = [f"{_events(self.events)} read, {self.dropped:,} dropped"]
-        for note in self.lines:
-            mark = "!" if note.level == "warning" else "-"
-            lines.append(f"{mark} {note.text}")
-        return "\n".join(lines)
-
-    @property
-    def lines(self) -> list[Note]:
-        """A line for each kind of skipped events, then the notes."""
-        skipped = [
-            Note("warning", f"{_events(count)} {reason}") for reason, count in self.skipped.items()
-        ]
-        return skipped + self.notes
-
-
-def _events(count: int) -> str:
-    return "1 event" if count == 1 else f"{count:,} events"
 
 
 @dataclass

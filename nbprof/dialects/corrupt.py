@@ -9,7 +9,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.durations import Spans
 from nbprof.dialects.lookups import host_of_lanes, names_that

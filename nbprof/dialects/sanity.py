@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.core.trace import Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Trace
 from nbprof.display import wording
 
 # From this share of launches on, missing kernels change what the figures say.

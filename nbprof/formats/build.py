@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.receipt import Receipt
 from nbprof.core.trace import (
     COUNTER_COLUMNS,
     DOUBLE,
@@ -30,7 +31,6 @@ from nbprof.core.trace import (
     Int32s,
     Int64s,
     Plane,
-    Receipt,
     Trace,
     no_counters,
 )

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from nbprof.core.errors import ReadError
-from nbprof.core.trace import Module, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Module
 from nbprof.hlo import category as hlo_category
 from nbprof.hlo.cost import Cost, Costs
 from nbprof.hlo.hlo import Instruction, Program

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from nbprof.core.files import join_some
-from nbprof.core.trace import Note
+from nbprof.core.receipt import Level, Note
 from nbprof.run.frame import Combine, Hosts
 
 T = TypeVar("T")
@@ -100,16 +100,16 @@ def folded(
     A note that only some hosts have names them. `files` are the names of the files of each group: a
     note that begins with one is about the host of that file.
     """
-    hosts_of_note: dict[tuple[str, str], list[str]] = {}
+    hosts_of_note: dict[tuple[Level, str, str], list[str]] = {}
     for names, group_notes, file_names in zip(
         groups, notes, files or [()] * len(groups), strict=True
     ):
-        for key, group_hosts in _hosts_by_note(names, group_notes, file_names).items():
-            hosts_of_note.setdefault(key, []).extend(group_hosts)
+        for kind, group_hosts in _hosts_by_note(names, group_notes, file_names).items():
+            hosts_of_note.setdefault(kind, []).extend(group_hosts)
     total = sum(map(len, groups))
     unit = "hosts" if len(groups) == total else "groups of hosts"
     result = []
-    for (level, text), hosts in hosts_of_note.items():
+    for (level, text, key), hosts in hosts_of_note.items():
         named = text.replace(_HOST_HERE, hosts[0] if len(hosts) == 1 else "this host")
         prefix = ""
         if len(hosts) < total:
@@ -118,15 +118,15 @@ def folded(
         elif len(groups) > 1 and re.search(r"\d", text):
             # A figure in it is that of a single group.
             prefix = f"Each of {len(groups):,} {unit}: "
-        result.append(Note("warning" if level == "warning" else "info", prefix + named))
+        result.append(Note(level, prefix + named, key))
     return result
 
 
 def _hosts_by_note(
     names: Sequence[str], notes: Sequence[Note], files: Sequence[str]
-) -> dict[tuple[str, str], dict[str, None]]:
-    """The hosts of one group that each of its notes is about, by level and text."""
-    result: dict[tuple[str, str], dict[str, None]] = {}
+) -> dict[tuple[Level, str, str], dict[str, None]]:
+    """The hosts of one group that each of its notes is about, by level, text and key."""
+    result: dict[tuple[Level, str, str], dict[str, None]] = {}
     for note in notes:
         text, hosts = note.text, list(names)
         if len(files) == len(names) > 1:
@@ -137,5 +137,5 @@ def _hosts_by_note(
         if len(hosts) == 1:
             # Notes of several hosts that differ only in the name of the host are the same note.
             text = text.replace(hosts[0], _HOST_HERE)
-        result.setdefault((note.level, text), {}).update(dict.fromkeys(hosts))
+        result.setdefault((note.level, text, note.key), {}).update(dict.fromkeys(hosts))
     return result

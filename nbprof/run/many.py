@@ -17,8 +17,9 @@ import pandas as pd
 
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import Missing, RunFiles
+from nbprof.core.receipt import warning
 from nbprof.core.strings import python_strings
-from nbprof.core.trace import Events, Note, Trace
+from nbprof.core.trace import Events, Trace
 from nbprof.core.version import __version__
 from nbprof.formats.register import by_name
 from nbprof.run import parallel, stated
@@ -80,14 +81,15 @@ def partial(
     run = Run.read(files, capture, keep=False, given_peaks=given_peaks, units=units)
     # Before the analysis adds to it: notes of the analysis are of all hosts together.
     receipt = deepcopy(run.as_read.receipt)
-    notes = [note for note in receipt.notes if note != receipt.about_cut]
+    notes = [note for note in receipt.entries if note != receipt.about_cut]
     values = {name: frame.of_run(run) for name, frame in combined_frames(*phases).items()}
-    failed = [Note("warning", sentence) for sentence in run.memo.failures.sentences]
+    failed = [warning("part_failed", sentence) for sentence in run.memo.failures.sentences]
     facts = {
         "epoch_ns": int(run.as_read.epoch_ns),
         "events": receipt.events,
         "notes": [*notes, *failed],
         "skipped": receipt.skipped,
+        "keys": receipt.keys,
         "cut": receipt.cut,
     }
     return pack({READ: facts, **values})

@@ -18,7 +18,7 @@ import pandas as pd
 from nbprof.activity.unit import NONE, WHOLE
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Missing, RunFiles
-from nbprof.core.trace import Cut, Receipt
+from nbprof.core.receipt import Cut, Receipt
 from nbprof.formats.hosts import with_folders
 from nbprof.formats.register import stem
 from nbprof.run import parallel
@@ -261,16 +261,16 @@ class Parts:
         receipt = Receipt(events=sum(facts["events"] for facts in self._facts))
         for facts in self._facts:
             for reason, count in facts["skipped"].items():
-                receipt.skip(reason, count)
+                receipt.skip(reason, count, key=facts["keys"][reason])
         files = [[self._file_names[number] for number in group] for group in self._file_groups]
-        receipt.notes = folded([facts["notes"] for facts in self._facts], self.groups, files)
+        receipt.entries = folded([facts["notes"] for facts in self._facts], self.groups, files)
         for first, facts in zip(before(self), self._facts, strict=True):
             for partly_read in facts["cut"]:
                 receipt.cut_off(Cut(first + partly_read.host, partly_read.file, partly_read.what))
         recorded_names = itertools.chain(*self._recorded_names)
         count = sum(old != new for old, new in zip(recorded_names, self.names, strict=True))
         if count:
-            receipt.warn(_about_equal_names(count))
+            receipt.warn(_about_equal_names(count), key="equal_host_names")
         return receipt
 
 

@@ -30,7 +30,7 @@ from nbprof.tools.payloads import Payload
 from nbprof.tools.tool import MOST_EVENTS, Tool, ask
 
 if TYPE_CHECKING:
-    from nbprof.core.trace import Receipt
+    from nbprof.core.receipt import Receipt
     from nbprof.run.run import Run
 
 MANY_EVENTS = 200_000

@@ -15,7 +15,7 @@ from nbprof.tools.parts import Notice
 from nbprof.tools.steps import payload as steps
 
 if TYPE_CHECKING:
-    from nbprof.core.trace import Receipt
+    from nbprof.core.receipt import Receipt
     from nbprof.run.run import Run
     from nbprof.sources.recording import CaptureInfo
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.trace import Note
+from nbprof.core.receipt import Note
 from nbprof.profiles.load import load
 from nbprof.run import combine, many, parallel
 from nbprof.run.frames import programs

@@ -11,7 +11,7 @@ import nbprof
 from nbprof.activity.unit import CALL, RECORDING, Unit
 from nbprof.analysis.advice import keras_code
 from nbprof.analysis.contention import sentence
-from nbprof.core.trace import Receipt
+from nbprof.core.receipt import Receipt
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import dashboard
 from tests.support import kineto

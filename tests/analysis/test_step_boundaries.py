@@ -131,7 +131,7 @@ def test_a_step_with_a_validation_is_in_no_average(tmp_path, marked) -> None:
     assert row["mean_ms"] == row["median_ms"] == row["p95_ms"] == pytest.approx(0.04)
     assert any(
         "Averages exclude step 4 (8 requests to DataLoaders where others make 1," in line.text
-        for line in p.receipt.notes
+        for line in p.receipt.entries
     )
     assert "step 4 (8 requests" in p.payload(0)["steps"]["left_out"]
 

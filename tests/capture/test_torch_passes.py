@@ -136,7 +136,7 @@ def test_an_evaluation_is_in_no_step(torch, record, profile, run):
     evaluations = [each for each in recording.info.boundaries if each["kind"] == "evaluation"]
     assert f"({sum(each['batches'] for each in evaluations)} batches" in note
     assert not any("in evaluation mode" in note for note in recording.info.notes)
-    assert not any("several" in str(line) for line in p.receipt.notes)
+    assert not any("several" in str(line) for line in p.receipt.entries)
 
 
 def test_evaluations_and_epochs_are_drawn_between_the_steps(torch, record, profile):
@@ -223,7 +223,7 @@ def test_a_step_that_holds_the_batches_of_several_is_in_no_average(torch, record
     assert not full["counted"].any()
     assert any(
         "Averages exclude step 6 (7 requests to DataLoaders where others make 0" in str(line)
-        for line in p.receipt.notes
+        for line in p.receipt.entries
     )
     assert (
         p.steps.summary.set_index("category")["max_ms"]["step_time"] < full["step_time_ms"].iloc[0]

@@ -7,7 +7,8 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.core.trace import INT, ArgColumn, Events, Receipt, Trace
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import INT, ArgColumn, Events, Trace
 from nbprof.dialects.xplane.grouping import group
 
 NODE = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2))

@@ -59,7 +59,7 @@ def _arg(trace, name, event=0):
 
 
 def _warnings(trace):
-    return [n.text for n in trace.receipt.notes if n.level == "warning"]
+    return [n.text for n in trace.receipt.entries if n.level == "warning"]
 
 
 def test_the_layout_of_pytorch_and_its_metadata_on_both_sides_of_the_events():
@@ -109,7 +109,7 @@ def test_times_as_strings():
     )
     assert trace.epoch_ns == 1_717_575_960_208_020_758
     assert _events(trace) == [("a", 0, 450_780), ("b", 242_000, 500_000)]
-    assert [n.text for n in trace.receipt.notes] == [
+    assert [n.text for n in trace.receipt.entries] == [
         "Times with digits below a picosecond, rounded: 1."
     ]
 
@@ -156,7 +156,7 @@ def test_lanes_have_names_labels_and_their_producers_order():
     ]
     assert [p.name for p in trace.planes] == ["python", "python", "Spans"]
     assert trace.lanes.plane.tolist() == [0, 0, 1, 2]
-    assert [n.text for n in trace.receipt.notes] == [
+    assert [n.text for n in trace.receipt.entries] == [
         "Metadata events that are not used: num_cpus (1)."
     ]
 
@@ -359,7 +359,7 @@ def test_counters_are_series_over_time():
         [0, "mem used", US, 1.0],
         [0, "mem used", 2 * US, 1.5],
     ]
-    assert [n.text for n in trace.receipt.notes] == [
+    assert [n.text for n in trace.receipt.entries] == [
         "Counter values that are not numbers, left out: 1."
     ]
 
@@ -416,7 +416,7 @@ def test_kinds_without_slices_are_counted():
         "left out: of an unknown phase (ph Q).": 1,
         "left out: no valid phase (ph).": 2,
     }
-    assert [note.text for note in trace.receipt.notes] == [
+    assert [note.text for note in trace.receipt.entries] == [
         "Not shown, because no figure uses them: object records (ph N), 1.",
         "Not shown, because no figure uses them: samples (ph P), 1.",
     ]

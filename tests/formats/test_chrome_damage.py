@@ -85,7 +85,7 @@ def test_cut_at_every_byte(layout):
             assert (
                 any(
                     "is truncated at byte" in n.text or "not closed" in n.text
-                    for n in trace.receipt.notes
+                    for n in trace.receipt.entries
                 )
                 or text[at:].strip() == b""
             )
@@ -114,7 +114,7 @@ def test_a_killed_profiler_leaves_what_was_whole_and_the_byte():
     assert len(trace.events) == 400
     start = text.rindex("{", 0, at)
     assert [
-        n.text for n in trace.receipt.notes if f"byte {start:,}" in n.text and "killed" in n.text
+        n.text for n in trace.receipt.entries if f"byte {start:,}" in n.text and "killed" in n.text
     ]
     assert trace.receipt.dropped == 0
 
@@ -122,7 +122,7 @@ def test_a_killed_profiler_leaves_what_was_whole_and_the_byte():
 def test_a_list_that_is_not_closed_is_whole():
     trace = read(json.dumps([complete("a"), complete("b")])[:-1])
     assert _names(trace) == ["a", "b"]
-    assert [n.level for n in trace.receipt.notes] == ["info"]
+    assert [n.level for n in trace.receipt.entries] == ["info"]
     assert _names(read(json.dumps([complete("a")])[:-1] + ",\n")) == ["a"]
 
 
@@ -146,7 +146,7 @@ def test_flipped_bits_end_in_a_sentence_or_a_trace(seed):
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
             continue
         # Where it is still JSON it is read as JSON.
-        if trace.receipt.dropped == 0 and not trace.receipt.notes:
+        if trace.receipt.dropped == 0 and not trace.receipt.entries:
             assert slices_of(trace) == wanted
 
 
@@ -255,7 +255,7 @@ def test_events_that_begin_with_keys_of_their_own(monkeypatch):
 def test_entries_that_are_no_events():
     trace = read('[1,"text",null,[{"ph":"X"}],' + json.dumps(complete("a")) + ',true,"x:[{",-1.5]')
     assert _names(trace) == ["a"]
-    assert [n.text for n in trace.receipt.notes] == [
+    assert [n.text for n in trace.receipt.entries] == [
         "Entries in the event list that are not events, left out: 7."
     ]
 
@@ -311,7 +311,7 @@ def test_a_trace_of_metadata_only():
     for text in (compact(meta), compact(), "[]", '{"traceEvents":[],"a":1}'):
         trace = read(text)
         assert (len(trace.events), len(trace.lanes), trace.epoch_ns) == (0, 0, 0)
-    assert ["recorded nothing" in n.text for n in read("[]").receipt.notes] == [True]
+    assert ["recorded nothing" in n.text for n in read("[]").receipt.entries] == [True]
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_a_packed_file_that_is_cut_gives_what_can_be_unpacked():
     for at in (whole // 3, whole // 2, whole - 9, whole - 1):
         trace = read(data[:at])
         assert 0 < len(trace.events) <= 3000
-        assert any("compressed file is truncated" in n.text for n in trace.receipt.notes)
+        assert any("compressed file is truncated" in n.text for n in trace.receipt.entries)
     assert len(read(data[: whole - 1]).events) == 3000
     for at in range(2, 40):
         with pytest.raises(ReadError, match="/run/"):
@@ -400,14 +400,14 @@ def test_damage_in_a_packed_file_is_said():
         packed(kineto(*[complete(f"op {random.Random(i).random()}", i) for i in range(3000)]))
     )
     data[-6] ^= 0xFF
-    assert any("damaged" in n.text for n in read(bytes(data)).receipt.notes)
+    assert any("damaged" in n.text for n in read(bytes(data)).receipt.entries)
     data[len(data) // 2] ^= 0xFF
     assert any(
         "damaged" in n.text or "is truncated at byte" in n.text
-        for n in read(bytes(data)).receipt.notes
+        for n in read(bytes(data)).receipt.entries
     )
     trace = read(packed(compact(complete())) + b"rubbish behind it")
-    assert any("17 bytes after" in n.text for n in trace.receipt.notes)
+    assert any("17 bytes after" in n.text for n in trace.receipt.entries)
 
 
 def packed_spaces(count, end=b""):
@@ -466,7 +466,7 @@ def test_spaces_in_a_row_change_nothing(count):
     plain = read(event)
     spaced = read(re.sub(r"(?<=[\[\]{}:,])|(?=[\[\]{}:,])", " " * count, event))
     assert slices_of(spaced) == slices_of(plain) == expected_slices(event)
-    assert spaced.receipt.notes == plain.receipt.notes
+    assert spaced.receipt.entries == plain.receipt.entries
 
 
 class Counted:
@@ -551,5 +551,5 @@ def test_a_damaged_byte_costs_its_own_event_at_most(monkeypatch, seed):
         trace = read(b"[" + comma.encode().join(events) + b"]")
         assert {f"op{i}" for i in range(count) if i not in hit} <= set(_names(trace))
         assert len(trace.events) + trace.receipt.dropped >= count or any(
-            n.level == "warning" for n in trace.receipt.notes
+            n.level == "warning" for n in trace.receipt.entries
         )

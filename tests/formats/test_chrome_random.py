@@ -134,7 +134,7 @@ def test_any_trace_agrees_with_json(made, layout, ascii_only, bare, stretch):
         trace = read(packed(text) if ascii_only else text)
     assert slices_of(trace) == expected_slices(text)
     assert trace.receipt.dropped == 0
-    assert not [n for n in trace.receipt.notes if n.level == "warning" and "time 0" not in n.text]
+    assert not [n for n in trace.receipt.entries if n.level == "warning" and "time 0" not in n.text]
 
 
 def _content(part):

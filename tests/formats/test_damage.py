@@ -72,7 +72,7 @@ def test_truncation_at_every_byte(read):
         trace = read(data[:cut])
         assert [p.name for p in trace.planes] == ["/host:CPU", "/device:GPU:0"][:whole]
         assert trace.receipt.events == 3 * whole
-        notes = [n.text for n in trace.receipt.notes if n.level == "warning"]
+        notes = [n.text for n in trace.receipt.entries if n.level == "warning"]
         if cut in ends:
             assert notes == []
         else:
@@ -191,7 +191,7 @@ def test_times_that_cannot_be_are_left_out_and_counted(read):
     assert trace.args["x"].values.tolist() == [0, 5, 6, 7]
     assert trace.receipt.skipped == {"in p have times beyond 53 days: damaged, left out.": 6}
     assert trace.events.duration.tolist() == [5, 0, 1, 1]
-    assert any("1 event in p end before they start" in n.text for n in trace.receipt.notes)
+    assert any("1 event in p end before they start" in n.text for n in trace.receipt.entries)
     assert (np.abs(trace.events.end) < 2**63 - 1).all()
     assert trace.lanes["events"].tolist() == [3, 0, 1, 0]
 
@@ -203,7 +203,7 @@ def test_a_bad_byte_in_a_name_is_shown_and_reported(read):
     assert trace.names.tolist() == ["k\N{REPLACEMENT CHARACTER}rnel"]
     assert any(
         "1 string with invalid UTF-8" in n.text and n.level == "warning"
-        for n in trace.receipt.notes
+        for n in trace.receipt.entries
     )
 
 
@@ -216,7 +216,7 @@ def test_an_empty_file_and_one_without_planes(read):
 
 def test_what_a_profiler_reports_a_million_times_is_said_some_times(read):
     data = b"".join(chunk(2, f"lost buffer {i}") for i in range(5000)) + chunk(1, b"")
-    notes = [n.text for n in read(data).receipt.notes]
+    notes = [n.text for n in read(data).receipt.entries]
     assert len(notes) == 21
     assert notes[-1] == "The profiler reported an error: 4,980 more."
 
@@ -264,7 +264,7 @@ def event(*stats):
 def test_finds_of_the_fuzzer(read, data, warns):
     trace = read(data)
     assert trace.receipt.events == 1
-    assert any("invalid UTF-8" in n.text for n in trace.receipt.notes) == warns
+    assert any("invalid UTF-8" in n.text for n in trace.receipt.entries) == warns
 
 
 def test_a_file_of_no_planes_and_bad_texts_names_a_byte(read):

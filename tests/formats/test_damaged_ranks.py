@@ -23,7 +23,7 @@ def ranks():
 
 
 def _said(profile):
-    return [note.text for note in profile.receipt.notes if note.level == "warning"]
+    return [note.text for note in profile.receipt.entries if note.level == "warning"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_same_rank_twice_is_two_runs(tmp_path, ranks):
         read = nbprof.load(tmp_path, run=name)
         assert any(
             note.text.startswith(f"{other}.json.gz next to it has a rank number")
-            for note in read.receipt.notes
+            for note in read.receipt.entries
         )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nbprof.core import distinct as core_distinct
 from nbprof.core import wire
-from nbprof.core.trace import Receipt
+from nbprof.core.receipt import Receipt
 from nbprof.formats.xspace.texts import Strings
 
 LENGTHS = st.sampled_from(
@@ -77,8 +77,8 @@ def test_texts_that_are_no_utf8_are_counted_and_shown():
     assert strings.table([b"a", b"b", b"a"]).tolist() == [0, 1, 0]
     receipt = Receipt()
     strings.report(receipt)
-    assert [n.level for n in receipt.notes] == ["warning"]
+    assert [n.level for n in receipt.entries] == ["warning"]
     assert (
         "1 string with invalid UTF-8, such as 'k\N{REPLACEMENT CHARACTER}rnel'"
-        in receipt.notes[0].text
+        in receipt.entries[0].text
     )

@@ -217,8 +217,8 @@ def test_an_empty_file_is_told_not_raised(tmp_path):
         b"a,b\n1,2\n"
     )
     trace = read(folder)
-    assert any("task_time" in n.text and "is empty" in n.text for n in trace.receipt.notes)
-    assert any("nbprof does not use" in n.text for n in trace.receipt.notes)
+    assert any("task_time" in n.text and "is empty" in n.text for n in trace.receipt.entries)
+    assert any("nbprof does not use" in n.text for n in trace.receipt.entries)
 
 
 def test_rows_are_linked_to_the_events_of_the_timeline(tmp_path):
@@ -298,7 +298,7 @@ def test_two_recordings_of_one_rank_are_told(tmp_path):
     trace = msprof.read([LocalFile(p) for f in folders for p in sorted(f.rglob("*.*"))])
     assert len(set(trace.hosts)) == 2
     assert all(host.startswith("rank 3, ") for host in trace.hosts)
-    assert any("2 recordings are of rank 3" in n.text for n in trace.receipt.notes)
+    assert any("2 recordings are of rank 3" in n.text for n in trace.receipt.entries)
 
 
 def test_a_raw_recording_says_how_it_is_exported(tmp_path):

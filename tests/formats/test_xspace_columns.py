@@ -182,7 +182,7 @@ def test_ids_of_any_number_find_their_names(read):
     ] * 40
     assert any(
         "40 events in a plane without a name have no name there" in n.text
-        for n in trace.receipt.notes
+        for n in trace.receipt.entries
     )
 
 
@@ -210,7 +210,7 @@ def test_aggregated_events_are_kept_beside_the_timeline(read):
     ]
     assert trace.events.start.tolist() == [1, 3, 8]
     assert trace.receipt.dropped == 0
-    assert any("3 aggregated events" in n.text for n in trace.receipt.notes)
+    assert any("3 aggregated events" in n.text for n in trace.receipt.entries)
 
 
 def test_what_a_name_states_once_is_kept(read):
@@ -267,7 +267,7 @@ def test_a_clock_that_is_years_ahead_is_said(read):
         files.append(write(plane, hostname=host))
     trace = read(*files)
     assert trace.events.start.tolist() == [5, 5]
-    assert any("clock of b is more than 53 days ahead" in n.text for n in trace.receipt.notes)
+    assert any("clock of b is more than 53 days ahead" in n.text for n in trace.receipt.entries)
 
 
 def test_times_since_the_machine_was_started_count_from_the_first(read):

@@ -59,7 +59,7 @@ def one(data: bytes) -> None:
     told = (
         len(events)
         + trace.receipt.dropped
-        + sum("Trace-wide marks" in n.text for n in trace.receipt.notes) * marks
+        + sum("Trace-wide marks" in n.text for n in trace.receipt.entries) * marks
     )
     assert told >= slices + marks + others, (len(events), slices, marks, others, trace.receipt)
 

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from nbprof.core.errors import ReadError
-from nbprof.core.trace import Note
+from nbprof.core.receipt import Note
 from nbprof.profiles.load import load, runs
 from nbprof.run import combine
 from nbprof.tools.pods import findings
@@ -69,7 +69,7 @@ def test_a_copy_is_a_row_and_costs_no_other_host(job, executor):
     assert p.pods.missing.to_numpy().tolist() == [
         [names[1], files[2].name, f"It is a copy of {files[1].name}, byte for byte."]
     ]
-    assert sum("is a copy of" in note.text for note in p.receipt.notes) == 1
+    assert sum("is a copy of" in note.text for note in p.receipt.entries) == 1
     assert len(runs(files[0].parent)) == 1
 
 
@@ -81,7 +81,7 @@ def test_a_file_that_breaks_off_costs_only_its_host(tmp_path, executor):
     p = load(tmp_path / "job", executor=executor)
     assert p.hosts == ["host0", "host2", "host3"]
     assert p.pods.missing["file"].tolist() == [files[1].name]
-    assert any(files[1].name in note.text for note in p.receipt.notes if note.level == "warning")
+    assert any(files[1].name in note.text for note in p.receipt.entries if note.level == "warning")
     for file in files:
         file.write_bytes(file.read_bytes()[:2000])
     with pytest.raises(ReadError, match="host0000"):
@@ -132,7 +132,7 @@ def test_a_host_that_was_read_in_part_is_a_row_that_says_so(tmp_path, form, rank
     assert p.receipt.events < whole.receipt.events * (ranks - 1) / ranks
     # The cut may go through an event, which is then counted as damaged.
     about = [
-        note.text for note in p.receipt.notes if any(file.name in note.text for file in files[1:])
+        note.text for note in p.receipt.entries if any(file.name in note.text for file in files[1:])
     ]
     assert len(about) == 2
     assert any(

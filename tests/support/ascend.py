@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import Events, Trace
 from nbprof.run.run import Run
 from nbprof.run.source import RunSource
 

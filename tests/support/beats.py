@@ -11,7 +11,8 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.core.files import SourceFile
-from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import Events, Trace
 from nbprof.formats.format import Format, Head, Kind
 from nbprof.frameworks.framework import Framework
 

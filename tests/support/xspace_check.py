@@ -50,7 +50,7 @@ def check(file: bytes, result: Trace | ReadError) -> None:
         assert result.offset is not None or empty
         return
     if space is None:
-        texts = [n.text for n in result.receipt.notes if n.level == "warning"]
+        texts = [n.text for n in result.receipt.entries if n.level == "warning"]
         assert any("is truncated" in t or "invalid UTF-8" in t for t in texts), (
             "accepted in silence"
         )

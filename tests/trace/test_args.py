@@ -3,17 +3,8 @@
 import numpy as np
 import pytest
 
-from nbprof.core.trace import (
-    DOUBLE,
-    INT,
-    TEXT,
-    UINT,
-    ArgColumn,
-    Events,
-    Receipt,
-    Trace,
-    no_counters,
-)
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, ArgColumn, Events, Trace, no_counters
 
 COUNT = 100
 EVENT = np.array([3, 10, 10, 41, 99], np.int32)

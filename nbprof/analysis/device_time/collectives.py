@@ -22,7 +22,8 @@ from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis.device_time.device_time import KEYS, missing, rank_column, rank_of
 from nbprof.analysis.steps.step_rows import step_rows, turns
 from nbprof.core.factorize import unique_rows
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]

@@ -12,8 +12,9 @@ import pandas as pd
 from nbprof.activity.activity import Activity, text_column
 from nbprof.activity.unit import RECORDING
 from nbprof.analysis.memory.alive import allocating
+from nbprof.core.receipt import Note
 from nbprof.core.runs import run_starts
-from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.display import wording
 from nbprof.schema import frames
 

@@ -11,7 +11,8 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES, Activity
 from nbprof.analysis.steps.steps import by_category, segments
 from nbprof.core.intervals import extents
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s
 from nbprof.display import wording
 from nbprof.schema import frames
 

@@ -11,8 +11,9 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.activity.unit import MARKED, Unit
+from nbprof.core.receipt import Note
 from nbprof.core.runs import expand
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
 _TIMES = ["step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]

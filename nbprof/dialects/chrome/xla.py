@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Events, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Events, Trace
 from nbprof.dialects.xplane import xplane
 
 _PLANE = re.compile(r"/(?:device:(?:GPU|TPU|CUSTOM)|host:)")

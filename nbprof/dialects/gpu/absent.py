@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Note
+from nbprof.core.receipt import Note
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.hosts import Hosts
 from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, MEMORY, OP, PYTHON

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.corrupt import Mender
 from nbprof.dialects.gpu import ranges

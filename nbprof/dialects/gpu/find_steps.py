@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nbprof.core.intervals import ends_before, one_at_a_time
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import engines, lost_work, serving
 from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP

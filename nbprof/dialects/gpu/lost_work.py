@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.lanes import KERNEL
 from nbprof.dialects.gpu.links import Links

@@ -15,7 +15,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import find_steps
 from nbprof.dialects.gpu.lanes import ANNOTATION

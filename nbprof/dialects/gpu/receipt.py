@@ -9,7 +9,8 @@ import pandas as pd
 
 from nbprof.core.files import join_some, printable
 from nbprof.core.intervals import ends_before
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s
 from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.gpu import absent
 from nbprof.dialects.gpu import memory as gpu_memory

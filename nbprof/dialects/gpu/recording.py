@@ -24,7 +24,8 @@ from nbprof.activity.tables import (
 from nbprof.activity.tables import Work as WorkTable
 from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.callstacks import Stacks
-from nbprof.core.trace import Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.gpu import (

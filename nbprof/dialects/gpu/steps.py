@@ -11,7 +11,8 @@ import numpy.typing as npt
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Markers, Work
 from nbprof.core.intervals import Intervals
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s
 from nbprof.dialects.gpu.engines import Iteration
 from nbprof.dialects.iterations import Placed
 

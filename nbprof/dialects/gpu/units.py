@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
-from nbprof.core.trace import Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s
 from nbprof.dialects import repeats
 from nbprof.dialects.gpu import find_steps
 from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, PYTHON

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Trace
 
 HOST = "CPU functions"
 _DEVICE = re.compile(r"(?!CPU\b)(\w+) functions\Z")

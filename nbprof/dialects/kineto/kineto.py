@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import absent, find_steps, graphs, ranges, receipt
 from nbprof.dialects.gpu.captures import Capture

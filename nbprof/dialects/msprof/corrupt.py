@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from nbprof.core.trace import Int64s, Note, Table, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Table, Trace
 from nbprof.dialects import durations
 from nbprof.dialects.corrupt import Mender
 from nbprof.dialects.durations import Spans

@@ -10,7 +10,8 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Allocations
-from nbprof.core.trace import Note, Table, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Table, Trace
 from nbprof.dialects.allocators import allocation_table, or_na
 from nbprof.dialects.gpu.steps import Steps
 

@@ -14,7 +14,8 @@ from nbprof.activity import activity as act
 from nbprof.activity.tables import Calls, HostOps, Launches, Ranges, located
 from nbprof.activity.tables import Work as WorkTable
 from nbprof.activity.unit import Unit
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.gpu.steps import Steps, markers, spread

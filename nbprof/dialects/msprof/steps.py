@@ -16,7 +16,8 @@ import pandas as pd
 
 from nbprof.activity.unit import ANY, ITERATION, MARKED, NONE, RECORDING, Unit
 from nbprof.core.intervals import one_at_a_time
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import repeats
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.lookups import of_host

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from nbprof.activity import activity as act
 from nbprof.core.files import join_some
-from nbprof.core.trace import Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Trace
 from nbprof.dialects.gpu import absent, range_ops, ranges, receipt
 from nbprof.dialects.gpu.lanes import KERNEL, Kinds, kinds, split
 from nbprof.dialects.gpu.recording import GpuRecording

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Markers, Work
 from nbprof.activity.unit import MARKED, RECORDING, Unit
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, first_events, placed
 from nbprof.dialects.lookups import host_of_lanes

@@ -17,7 +17,8 @@ from typing import cast
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import INT, ArgColumn, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import INT, ArgColumn, Trace
 from nbprof.dialects.gpu import absent, range_ops, ranges, receipt
 from nbprof.dialects.gpu.device import Work
 from nbprof.dialects.gpu.lanes import CALL, COPY, FILL, KERNEL, Kinds, kinds, split

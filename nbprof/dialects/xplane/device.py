@@ -13,7 +13,8 @@ from nbprof.activity import activity as act
 from nbprof.activity import copies
 from nbprof.activity.tables import Collectives, Extents, Transfers, extents, located
 from nbprof.core.factorize import used_codes
-from nbprof.core.trace import Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Trace
 from nbprof.dialects.device_peaks import (
     on_chip_bytes_per_second,
     peak_bytes_per_second,

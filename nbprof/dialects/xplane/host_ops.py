@@ -15,7 +15,8 @@ import numpy.typing as npt
 from nbprof.activity import activity as act
 from nbprof.activity.tables import HostOps, located
 from nbprof.core.factorize import used_codes
-from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.lookups import names_that
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.grouping import inherit

@@ -17,8 +17,9 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.activity import copies, tables
 from nbprof.activity.tables import Markers, Work
+from nbprof.core.receipt import Note
 from nbprof.core.runs import run_starts
-from nbprof.core.trace import TEXT, Int32s, Int64s, Note
+from nbprof.core.trace import TEXT, Int32s, Int64s
 from nbprof.dialects.tensorcores import kernel_precision
 from nbprof.dialects.xplane import cpu_copies, unmade
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops

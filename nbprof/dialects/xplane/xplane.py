@@ -19,7 +19,8 @@ from nbprof.activity import activity as act
 from nbprof.activity import copies
 from nbprof.activity.tables import Launches
 from nbprof.core.factorize import heads, starting
-from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import around, sanity, sides
 from nbprof.dialects.environment import environment
 from nbprof.dialects.xplane import corrupt

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nbprof.core.trace import TEXT, ArgColumn, Flows, Int64s, Receipt
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import TEXT, ArgColumn, Flows, Int64s
 from nbprof.formats.chrome import slices
 from nbprof.formats.chrome.part import Part, Texts, Times, join
 from nbprof.formats.chrome.slices import dense, letters, relative

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, SourceFile
-from nbprof.core.trace import Cut, Receipt, Trace
+from nbprof.core.receipt import Cut, Receipt
+from nbprof.core.trace import Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk

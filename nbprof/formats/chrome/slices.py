@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nbprof.core.trace import TEXT, Int64s, Receipt
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import TEXT, Int64s
 from nbprof.formats.chrome.part import GOOD, Part, Rows
 from nbprof.formats.chrome.values import LONGEST_PS
 

@@ -14,7 +14,8 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, printable
-from nbprof.core.trace import Note, Table
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Table
 from nbprof.core.units import size_text
 from nbprof.formats.msprof.tables import newest
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.files import printable
-from nbprof.core.trace import Int64s, Note, Table
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Int64s, Table
 from nbprof.formats.msprof.columns import columns
 from nbprof.formats.msprof.csv import LONGEST_US, MOST_BYTES
 from nbprof.formats.msprof.database import (

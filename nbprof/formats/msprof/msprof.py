@@ -16,8 +16,9 @@ from typing import Any
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, SourceFile, printable
+from nbprof.core.receipt import Receipt
 from nbprof.core.sqlite import MAGIC
-from nbprof.core.trace import Receipt, Table, Trace
+from nbprof.core.trace import Table, Trace
 from nbprof.formats import build
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
@@ -166,7 +167,7 @@ def _nothing_read(files: Sequence[SourceFile], receipt: Receipt) -> str:
     """Reason for a run of which nothing could be read."""
     if not any(len(file.head(1)) for file in files if use_of(file.name) not in ("facts", "")):
         return "all of its tables are empty: the export was stopped; run msprof --export=on again."
-    warnings = [note.text for note in receipt.notes if note.level == "warning" and note.text]
+    warnings = [note.text for note in receipt.entries if note.level == "warning" and note.text]
     if warnings:
         return warnings[0]
     return "none of its files is a table or a timeline of Ascend's profilers."
@@ -362,7 +363,7 @@ def _databases(
             receipt.warn(f"{name} was left out: {error.reason}")
             continue
         tables, messages = database_tables.tables(base, number, recording.rank)
-        receipt.notes += messages
+        receipt.entries += messages
         if base.facts:
             recording.facts.append(base.facts)
         events = not drawn and database_events.add(base, builder, recording.name)

@@ -20,7 +20,8 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, printable
-from nbprof.core.trace import TEXT, Int64s, Receipt, Table, Trace
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import TEXT, Int64s, Table, Trace
 from nbprof.formats.msprof.tables import device_of, newest
 
 _MARK = re.compile(

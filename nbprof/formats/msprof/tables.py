@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.files import SourceFile, printable
-from nbprof.core.trace import Note, Table
+from nbprof.core.receipt import Note
+from nbprof.core.trace import Table
 from nbprof.formats.msprof import csv as msprof_csv
 from nbprof.formats.msprof.columns import columns
 

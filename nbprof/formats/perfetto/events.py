@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
+from nbprof.core.receipt import Receipt
 from nbprof.core.runs import rows_by_value
-from nbprof.core.trace import TEXT, Int32s, Int64s, Receipt
+from nbprof.core.trace import TEXT, Int32s, Int64s
 from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.chrome.part import Rows, joined

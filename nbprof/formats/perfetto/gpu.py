@@ -15,8 +15,9 @@ import pandas as pd
 from nbprof.core import wire
 from nbprof.core.distinct import distinct
 from nbprof.core.errors import ReadError
+from nbprof.core.receipt import Receipt
 from nbprof.core.runs import rows_by_value
-from nbprof.core.trace import INT, TEXT, Int32s, Int64s, Receipt
+from nbprof.core.trace import INT, TEXT, Int32s, Int64s
 from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.chrome.part import Rows

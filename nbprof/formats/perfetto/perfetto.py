@@ -20,7 +20,8 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile
 from nbprof.core.packed import allowed
-from nbprof.core.trace import Cut, Int64s, Receipt, Trace
+from nbprof.core.receipt import Cut, Receipt
+from nbprof.core.trace import Int64s, Trace
 from nbprof.formats.build import Builder
 from nbprof.formats.perfetto import events as perfetto_events
 from nbprof.formats.perfetto import fields as perfetto_fields

@@ -21,8 +21,9 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.factorize import unique_rows
 from nbprof.core.files import SourceFile, printable
+from nbprof.core.receipt import Receipt
 from nbprof.core.sqlite import MAGIC
-from nbprof.core.trace import Int64s, Receipt, Trace
+from nbprof.core.trace import Int64s, Trace
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.rocprof import results_json, rocpd, tables
 from nbprof.formats.rocprof.headers import prefix_of

@@ -20,7 +20,8 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
-from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import Events, Trace
 from nbprof.formats.torch_snapshot.machine import LIMITS, MAX_FRAMES, Machine, text_of
 from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Snapshot
 

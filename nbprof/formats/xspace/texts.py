@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nbprof.core import wire
-from nbprof.core.trace import Int32s, Int64s, Receipt
+from nbprof.core.receipt import Receipt
+from nbprof.core.trace import Int32s, Int64s
 
 
 class Strings:

@@ -25,7 +25,8 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, SourceFile
-from nbprof.core.trace import Cut, Events, Int32s, Int64s, Module, Plane, Receipt, Trace
+from nbprof.core.receipt import Cut, Receipt
+from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Trace
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace.batches import MOST_PS, Batch
 from nbprof.formats.xspace.columns import Blobs, LazyArgs, sorted_order

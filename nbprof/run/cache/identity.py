@@ -35,7 +35,7 @@ from nbprof.run.cache.folder import Folder
 
 T = TypeVar("T")
 
-LAYOUT = 2
+LAYOUT = 3
 """Increased when the stored form of the same values changes."""
 
 # Folders of the package with the built front end and with bytecode.

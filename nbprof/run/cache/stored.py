@@ -14,18 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.codec.records import record
-from nbprof.core.trace import (
-    ArgColumn,
-    Cut,
-    Events,
-    Flows,
-    Module,
-    Note,
-    Plane,
-    Receipt,
-    Table,
-    Trace,
-)
+from nbprof.core.receipt import Cut, Note, Receipt
+from nbprof.core.trace import ArgColumn, Events, Flows, Module, Plane, Table, Trace
 
 for _cls in (ArgColumn, Cut, Flows, Note, Plane, Receipt, Table):
     record(_cls)
@@ -106,9 +96,10 @@ def _relabelled(receipt: Receipt, replacements: Mapping[str, str]) -> Receipt:
             text = text.replace(old, new)
         return text
 
-    notes = [Note(note.level, replaced(note.text)) for note in receipt.notes]
+    notes = [Note(note.level, replaced(note.text), note.key) for note in receipt.entries]
     skipped = {replaced(reason): count for reason, count in receipt.skipped.items()}
-    return Receipt(receipt.events, notes, skipped, receipt.cut)
+    keys = {replaced(reason): key for reason, key in receipt.keys.items()}
+    return Receipt(receipt.events, notes, skipped, keys, receipt.cut)
 
 
 class _Source(NamedTuple):

@@ -14,7 +14,7 @@ from nbprof.analysis.pods import clocks, memory, sums
 from nbprof.analysis.pods.compare import compare, nothing
 from nbprof.analysis.steps import pods, steps
 from nbprof.core import trim
-from nbprof.core.trace import Note
+from nbprof.core.receipt import Note
 from nbprof.run.combine import below, stacked
 from nbprof.run.frame import Group, Hosts, Phase, cached, frame
 from nbprof.run.frames.ops import OpFrames

@@ -11,7 +11,7 @@ from nbprof.analysis.steps import backlog, steps, warmup
 from nbprof.core import remedies
 from nbprof.core.codec.records import record
 from nbprof.core.guard import guarded
-from nbprof.core.trace import Note, Receipt
+from nbprof.core.receipt import Level, Note, Receipt
 from nbprof.dialects import sanity
 from nbprof.run.combine import WithHostNames, folded
 from nbprof.run.frame import Hosts, cached, frame
@@ -77,25 +77,22 @@ class ReceiptFrames(AdviceFrames):
         receipt = self.as_read.receipt
         # Warnings that profilers of GPUs write into their files name a function of a library; its
         # remedy is known.
-        warnings = [note.text for note in receipt.notes if note.level == "warning"]
+        warnings = [note.text for note in receipt.entries if note.level == "warning"]
         for remedy in remedies.logged_remedy(warnings):
-            receipt.warn(remedy)
+            receipt.warn(remedy, key="logged_remedy")
         if self.capture is not None:
             self._add_capture(receipt, self.capture)
         crowded = warmup.about_crowded(self.steps, self.activity.unit)
         if crowded:
-            receipt.info(f"Averages exclude {crowded}.")
-        for note in self._notes:
-            if note.level == "warning":
-                receipt.warn(note.text)
-            else:
-                receipt.info(note.text)
+            receipt.info(f"Averages exclude {crowded}.", key="crowded_steps")
+        receipt.add(*self._notes)
         for text in [*dict.fromkeys(self.missing.values()), *self.allocator.notes]:
             receipt.info(text)
         if self._given_peaks:
             peaks = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
             receipt.info(
-                f"Device peaks given by the user, in operations and bytes per second: {peaks}."
+                f"Device peaks given by the user, in operations and bytes per second: {peaks}.",
+                key="given_peaks",
             )
         count = self.stated["programs"]
         if count:
@@ -104,7 +101,8 @@ class ReceiptFrames(AdviceFrames):
                 programs = f"{count:,} compiled XLA programs are"
             receipt.info(
                 f"{programs} in the profile: framework op names and buffer assignments come from"
-                " there."
+                " there.",
+                key="compiled_programs",
             )
         return receipt
 
@@ -116,11 +114,13 @@ class ReceiptFrames(AdviceFrames):
             receipt.warn(warning)
         about_warmup = warmup.about_warmup(self.steps, capture.warmup, self.activity.unit)
         if about_warmup:
-            receipt.info(about_warmup)
+            receipt.info(about_warmup, key="warmup")
         if capture.cell_failed:
             error = capture.error
             named = error.startswith("cell ")
-            receipt.warn(f"The {error}" if named else f"The cell failed: {error}")
+            receipt.warn(
+                f"The {error}" if named else f"The cell failed: {error}", key="cell_failed"
+            )
 
     @frame(combine=_add_notes)
     def _host_notes(self) -> HostNotes:
@@ -171,7 +171,8 @@ class ReceiptFrames(AdviceFrames):
                 f"{overlapping:,} of {host_ops:,} host ops partly overlap another op on their"
                 " thread: that time is attributed to the later one."
             )
-            notes.append(Note("warning" if overlapping > host_ops // 100 else "info", text))
+            level: Level = "warning" if overlapping > host_ops // 100 else "info"
+            notes.append(Note(level, text, "overlapping_host_ops"))
         notes += guarded(
             "The receipt's part on comparing hosts", lambda: self._pods[1], lambda _: []
         )
@@ -187,5 +188,5 @@ class ReceiptFrames(AdviceFrames):
                 f"Not shown: {count:,} marked {steps_text} at the start or end of the recording,"
                 f" as no compute was recorded in {them}."
             )
-            notes.append(Note("info", text))
+            notes.append(Note("info", text, "steps_not_shown"))
         return notes

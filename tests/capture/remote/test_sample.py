@@ -120,7 +120,7 @@ def test_each_worker_is_a_host_also_two_of_one_machine(first, second, hosts):
         expected = [name.format(a.port, b.port) for name in hosts]
     assert sorted(profile.hosts) == sorted(expected)
     assert len(list(Path(profile.path).glob("*.xplane.pb"))) == 2
-    assert not [note for note in profile.receipt.notes if note.level == "warning"]
+    assert not [note for note in profile.receipt.entries if note.level == "warning"]
     # What TensorBoard reads is as it was sent, behind the name.
     for server in (a, b):
         assert (
@@ -215,7 +215,7 @@ def test_partial_results_are_kept_and_the_missing_named():
     assert f"{other.address} is missing: the server on this port has no profiler service" in text
     assert f"{NOBODY} is missing: nothing listens on this port: is the worker running" in text
     assert [
-        note.text.partition(" ")[0] for note in profile.receipt.notes if note.level == "warning"
+        note.text.partition(" ")[0] for note in profile.receipt.entries if note.level == "warning"
     ] == [
         idle.address,
         other.address,
