@@ -31,6 +31,14 @@ export interface ColumnSpec {
   align?: "left" | "right" | "center";
 }
 
+/** How a view draws some columns of a table; null for one that it does not show. */
+export type Drawings = Readonly<Record<string, Omit<ColumnSpec, "key"> | null>>;
+
+/** All columns of a table, in the order of the payload; a column that has no drawing reads as the payload says. */
+export function drawn({ columns }: Table, drawings: Drawings): ColumnSpec[] {
+  return columns.flatMap(({ key }) => (drawings[key] === null ? [] : [{ key, ...drawings[key] }]));
+}
+
 /** Columns without those that are empty in every row. */
 export function filled(specs: readonly ColumnSpec[], { data, rows }: Table): ColumnSpec[] {
   const has = (key: string): boolean => {

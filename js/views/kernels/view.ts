@@ -1,13 +1,13 @@
 /** GPU kernels: what ran on the device, how long, with which launch shape. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { type ColumnSpec, drawn } from "../../lib/columns.js";
 import { cutOf } from "../../lib/cut.js";
 import { h } from "../../lib/dom.js";
 import { count, flag, ms, num } from "../../lib/format.js";
 import { donut, emptyView, figures, heading, link, picker } from "../../lib/parts.js";
 import type { Figure, Kernels, Table } from "../../lib/payload.js";
 import { allRows, filterRows, mostOf } from "../../lib/rows.js";
-import type { ColumnSpec } from "../../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
 import { isMember, nameCell } from "../fold.js";
 import { filterField, foldingTable } from "../folding.js";
@@ -95,7 +95,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
       return rows;
     },
     groups: (rows, by) => groups(full, rows, by as "kernel" | "op", sums[by as "kernel" | "op"]),
-    columns: (data) => columns(full, data, npu),
+    columns: (data) => columns(full, data),
     folded: (spec, by, now, open) => {
       const other = by === "op" ? "kernel" : "op";
       if (spec.key === "op") return opColumn(full, () => now().real, other);
@@ -162,9 +162,6 @@ function kernelsTable(context: ViewContext): KernelsTable {
   };
 }
 
-/** Columns that are there where a profile knows any of it. */
-const ORIGINS = ["module", "source", "aten_ops"];
-
 /** An op, a kernel or where they come from, in little room. */
 function opColumn(full: Table, data: () => Table, key: string): ColumnSpec {
   return {
@@ -177,59 +174,47 @@ function opColumn(full: Table, data: () => Table, key: string): ColumnSpec {
   };
 }
 
-function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
+function columns(full: Table, data: () => Table): ColumnSpec[] {
   const max = mostOf(full, "total_us");
   const known = (key: string, row: number): number => numberAt(data().data[key], row);
-  const [eligible, used] = ["op_tensor_core_eligible", "uses_tensor_core"];
   // In words on the number; faint where nbprof computed it.
   const occupied = (row: number, cell: HTMLTableCellElement): void => {
-    const computed = textAt(data().data.occupancy_source, row) === "computed";
-    cell.append(h(computed ? "span.dim" : "span", num(numberAt(data().data.occupancy_percent, row), 1)));
-    cell.title = textAt(data().data.occupancy_source, row);
+    const source = textAt(data().data.occupancy_source, row);
+    cell.append(h(source === "computed" ? "span.dim" : "span", num(known("occupancy_percent", row), 1)));
+    cell.title = source;
   };
   const mark = (cell: HTMLTableCellElement, value: number): void =>
     cell.append(value === 1 ? flag(value) : h("span.dim", flag(value)));
-  const launch: ColumnSpec[] = [
-    { key: "registers" },
-    {
-      key: "shared_bytes",
-      cell: (row, cell) => cell.append(num(numberAt(data().data.shared_bytes, row))),
-    },
-    { key: "block", align: "right" },
-  ];
-  return [
-    { key: "rank", dim: true, sticky: 0, width: 28 },
-    {
-      key: "kernel",
+  const names = full.columns.filter(({ kind }) => kind === "code").map(({ key }) => [key, opColumn(full, data, key)]);
+  return drawn(full, {
+    ...Object.fromEntries(names),
+    rank: { dim: true, sticky: 0, width: 28 },
+    kernel: {
       grow: true,
       sticky: 28,
       width: 176,
       cell: (row, cell) => fillName(cell, textAt(data().data.kernel, row), cutOf(full, "kernel")),
     },
-    { key: "total_us", bar: { css: "device", max: max * 1.06, width: 40 } },
-    { key: "occurrences" },
-    { key: "avg_us" },
-    { key: "min_us", dim: true },
-    { key: "max_us", dim: true },
-    {
-      key: eligible,
+    total_us: { bar: { css: "device", max: max * 1.06, width: 40 } },
+    min_us: { dim: true },
+    max_us: { dim: true },
+    op_tensor_core_eligible: {
       align: "center",
-      cell: (row, cell) => mark(cell, known(eligible, row)),
+      cell: (row, cell) => mark(cell, known("op_tensor_core_eligible", row)),
     },
-    {
-      key: used,
+    uses_tensor_core: {
       align: "center",
       cell: (row, cell) => {
-        const value = known(used, row);
-        if (known(eligible, row) === 1 && value === 0) cell.append(h("b", flag(value)));
-        else mark(cell, value);
+        const used = known("uses_tensor_core", row);
+        if (known("op_tensor_core_eligible", row) === 1 && used === 0) cell.append(h("b", flag(used)));
+        else mark(cell, used);
       },
     },
     // A column of nothing but "–" takes the room of the names; the line below the table says that it is missing.
-    ...(hasOccupancy(full) ? [{ key: "occupancy_percent", cell: occupied }] : []),
-    ...(npu ? [] : launch),
-    { key: "grid", align: "right" },
-    opColumn(full, data, "op"),
-    ...ORIGINS.filter((key) => key in full.data).map((key) => opColumn(full, data, key)),
-  ];
+    occupancy_percent: hasOccupancy(full) ? { cell: occupied } : null,
+    occupancy_source: null,
+    shared_bytes: { cell: (row, cell) => cell.append(num(known("shared_bytes", row))) },
+    block: { align: "right" },
+    grid: { align: "right" },
+  });
 }

@@ -1,13 +1,13 @@
 /** Ops: which operations took the time, on the device and on the host. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { type ColumnSpec, type Drawings, drawn } from "../../lib/columns.js";
 import { cutOf } from "../../lib/cut.js";
 import { clear, h } from "../../lib/dom.js";
 import { count, MISSING, ms } from "../../lib/format.js";
 import { donut, emptyView, heading, picker, swatch, toggle } from "../../lib/parts.js";
 import type { Payload, Table } from "../../lib/payload.js";
 import { filterRows } from "../../lib/rows.js";
-import type { ColumnSpec } from "../../lib/table.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
 import { nameCell } from "../fold.js";
 import { filterField, foldingTable } from "../folding.js";
@@ -215,18 +215,17 @@ function opsTable(context: ViewContext): OpsTable {
 
 function columns(full: Table, data: () => Table): ColumnSpec[] {
   const css = (row: number): string => (textAt(data().data.where, row) === "device" ? "device" : "host");
-  return [
-    { key: "rank", dim: true },
-    {
-      key: "where",
+  const rate = (key: string): Drawings => ({ [key]: { narrow: true, missing: (row) => unknown(data(), key, row) } });
+  return drawn(full, {
+    rank: { dim: true },
+    where: {
       cell: (row, cell) => {
         const name = css(row) === "device" ? "Device" : "Host";
         cell.append(swatch(css(row)), h("span.hide-n", `\u2002${name}`));
         cell.title = name;
       },
     },
-    {
-      key: "type",
+    type: {
       narrow: true,
       cell: (row, cell) => {
         const type = textAt(data().data.type, row);
@@ -234,22 +233,18 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
         cell.append(h("span.short", type || MISSING));
       },
     },
-    {
-      key: "op",
+    op: {
       grow: true,
       cell: (row, cell) => fillName(cell, textAt(data().data.op, row), cutOf(full, "op")),
     },
-    { key: "occurrences" },
-    { key: "total_us", narrow: true },
-    { key: "avg_us", narrow: true },
-    { key: "self_us" },
-    { key: "avg_self_us", narrow: true },
-    { key: "self_percent", bar: { css, width: 72 } },
-    { key: "cumulative_percent", dim: true, narrow: true },
-    ...RATES.filter((key) => full.data[key] !== undefined).map(
-      (key): ColumnSpec => ({ key, narrow: true, missing: (row) => unknown(data(), key, row) }),
-    ),
-  ];
+    total_us: { narrow: true },
+    avg_us: { narrow: true },
+    avg_self_us: { narrow: true },
+    eager: null,
+    self_percent: { bar: { css, width: 72 } },
+    cumulative_percent: { dim: true, narrow: true },
+    ...Object.assign({}, ...RATES.map(rate)),
+  });
 }
 
 /** What stands in a rate of an op that has none: on a device what it computes and moves is unknown, on the host nobody asks. */

@@ -12,6 +12,7 @@ from nbprof.activity.activity import LOST_KERNELS
 from nbprof.activity.unit import Unit
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
+from nbprof.schema import frames
 from nbprof.tools import rings
 from nbprof.tools.common import (
     bar,
@@ -32,7 +33,7 @@ from nbprof.tools.tables import floats, hidden, table
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-COLUMNS = (
+LEADING = (
     "rank",
     "kernel",
     "total_us",
@@ -43,13 +44,8 @@ COLUMNS = (
     "op_tensor_core_eligible",
     "uses_tensor_core",
     "occupancy_percent",
-    "occupancy_source",
-    "registers",
-    "shared_bytes",
-    "block",
-    "grid",
-    "op",
 )
+"""The first columns of the table; the others follow in the order of the frame."""
 ORIGINS = ("module", "source", "aten_ops")
 """Columns that are there where a profile knows any of it."""
 FOLDED = ("total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_percent")
@@ -57,6 +53,8 @@ FOLDED = ("total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_pe
 MOST_ROWS = 3000
 MOST_NAMES = 10
 """Kernels that the ring names."""
+SHARED = ("static_shared_bytes", "dynamic_shared_bytes")
+"""Columns that the table adds up as `shared_bytes`."""
 _NOT_OF_NPU = frozenset(
     ("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source")
 )
@@ -80,8 +78,7 @@ def payload(run: Run) -> Kernels:
     """The 3,000 rows with most time, the figures over all."""
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
     by_name = analysis.by_name(kernels)
-    origins = [key for key in ORIGINS if kernels[key].notna().any()]
-    rows = table(_with_shapes(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *origins))
+    rows = table(_with_shapes(kernels.head(MOST_ROWS)), "kernels.frame", columns(kernels))
     if chip(run) == "NPU":
         rows.columns = [_of_npu(head) for head in rows.columns if head.key not in _NOT_OF_NPU]
     return Kernels(
@@ -95,6 +92,13 @@ def payload(run: Run) -> Kernels:
         top=_top(by_name),
         figures=[] if kernels.empty else figures(run),
     )
+
+
+def columns(kernels: pd.DataFrame) -> list[str]:
+    """The columns of the table, in its order."""
+    unknown_origins = [key for key in ORIGINS if kernels[key].isna().all()]
+    others = [key for key in frames.names("kernels.frame") if key not in (*LEADING, *SHARED)]
+    return [*LEADING, "shared_bytes", *(key for key in others if key not in unknown_origins)]
 
 
 def nothing() -> Kernels:
@@ -295,7 +299,7 @@ def _with_shapes(kernels: pd.DataFrame) -> pd.DataFrame:
     """With the shapes of blocks and grids as text, and all shared memory of a block."""
     if kernels.empty:
         return kernels
-    shared = kernels[["static_shared_bytes", "dynamic_shared_bytes"]].astype("Float64")
+    shared = kernels[list(SHARED)].astype("Float64")
     shapes = {key: kernels[key].str.replace(",", "×", regex=False) for key in ("block", "grid")}
     return kernels.assign(**shapes, shared_bytes=shared.sum(axis=1, min_count=1))
 

@@ -92,7 +92,7 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> Table:
         if source in ops.columns:
             rows[key] = floats(ops[source]) * scale
     rates = [key for key in RATES if key in rows.columns and _has_values(rows[key])]
-    listed = table(rows, "ops.frame", (*COLUMNS, *rates, *SHARES))
+    listed = table(rows, "ops.frame", (*COLUMNS, *SHARES, *rates))
     # Half of the bytes, and more digits than a share is read with.
     listed.data.update({key: np.asarray(listed.data[key], np.float32) for key in SHARES})
     return hidden(listed, *longest(ops, calls, ("device", "host")))
