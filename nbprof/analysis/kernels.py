@@ -126,7 +126,6 @@ def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
         min_us=("min_us", "min"),
         max_us=("max_us", "max"),
         # The first that is not missing.
-        warps_per_sm=("warps_per_sm", "first"),
         occupancy_percent=("occupancy_percent", "first"),
         occupancy_source=("occupancy_source", "first"),
         **{key: (key, lambda texts: _unique_entries(texts.dropna().unique())) for key in origins},
@@ -192,7 +191,6 @@ def _grouped(
         "dynamic_shared_bytes": _nullable([shape["dynamic_shared_bytes"] for shape in shapes]),
         "block": [str(shape["block"]) for shape in shapes],
         "grid": [str(shape["grid"]) for shape in shapes],
-        "warps_per_sm": [shape.get("warps_per_sm", np.nan) for shape in shapes],
         "occupancy_percent": occupancy,
         "op_tensor_core_eligible": kernels.eligible[first],
         "uses_tensor_core": kernels.tensor_core[first],

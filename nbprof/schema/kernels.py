@@ -46,15 +46,6 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         text("block", "Block", "Threads per block: x,y,z."),
         text("grid", "Grid", "Blocks per grid: x,y,z."),
-        Col(
-            "warps_per_sm",
-            "float64",
-            "",
-            "Warps / SM",
-            "Warps of the launch divided by the multiprocessors of the device.",
-            "number",
-            1,
-        ),
         percent(
             "occupancy_percent",
             "Occup. %",

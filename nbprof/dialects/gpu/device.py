@@ -176,7 +176,6 @@ class Work:
         registers = trace.arg("registers per thread")[rows]
         shared = _or_launch(trace.arg("shared memory"), rows, launch)
         block, grid = (_or_launch(trace.text_arg(key), rows, launch) for key in ("block", "grid"))
-        warps = _numbers(self.links, "warps per SM")[rows]
         first, shape = unique_rows(registers, shared, block, grid)
         shapes: list[dict[str, object]] = []
         for i in first.tolist():
@@ -188,7 +187,6 @@ class Work:
                     "dynamic_shared_bytes": None,
                     "block": _dimensions(trace.strings, block[i]),
                     "grid": _dimensions(trace.strings, grid[i]),
-                    "warps_per_sm": float(warps[i]),
                 }
             )
         return shapes, shape.astype(np.int32)
