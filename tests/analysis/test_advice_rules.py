@@ -771,10 +771,6 @@ RULES = {
         (rhythm(32.0, what_ms=320.0, validated=15.0), True),
         (torch(), False),
     ],
-    "mostly_other": [
-        ({"parts": {"other": 15.0}}, True),
-        ({"parts": {"other": 1.0}}, False),
-    ],
     "memory_growth": [
         (growing(), True),
         (growing(steps=9), False),

@@ -94,28 +94,7 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, severity=severity, fix=fix)
 
 
-def _mostly_other(facts: Facts, limit: Threshold) -> Found | None:
-    share = facts.percent["other"]
-    if share < limit["moderate"]:
-        return None
-    text = f"**{share:.0f}%** of a {facts.unit.noun} is in no recorded event."
-    return Found(text, fix="+for batch in nbprof.steps(batches):\n     step(batch)")
-
-
 RULES: tuple[AdviceRule, ...] = (
-    Rule(
-        "mostly_other",
-        _mostly_other,
-        threshold=Threshold("≥ {moderate:g} % of step time", moderate=PART_MODERATE),
-        source=OURS,
-        target=TRACE,
-        applies=ALL,
-        looks_at="The part of a step that is in no recorded event",
-        title="Record the host as well",
-        refuted_by="a recording of the host leaves as much unexplained",
-        needs_units=True,
-        done=Shown("Recorded events explain the step"),
-    ),
     Rule(
         "periodic",
         _periodic,
