@@ -1,1 +1,0 @@
-"""Spans in CSV."""
