@@ -42,7 +42,6 @@ export interface Payload {
   allocator: Allocator;
   memory_viewer: MemoryViewer;
   pods: Pods;
-  machines: Machines;
   trace: Trace;
   compare?: Compare;
 }
@@ -856,12 +855,6 @@ export interface Cores {
   time_ms: Float32Array;
   parts: Record<string, Float32Array>;
   note: string;
-}
-
-/** The hosts of the run. See nbprof.tools.machines.parts. */
-export interface Machines {
-  empty: Empty | null;
-  hosts: string[];
 }
 
 /** The timeline. See nbprof.tools.trace.parts. */

@@ -542,7 +542,6 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       ],
       left_out: "2 programs have no buffer assignment, so their memory is unknown.",
     },
-  machines: { empty: null, hosts: ["host"] },
     trace: {
       empty: { ...none, title: "No events in this run" },
       ...nothingElse(),

@@ -10,7 +10,6 @@ from nbprof.tools.device_time.parts import DeviceTime
 from nbprof.tools.hlo.parts import Hlo
 from nbprof.tools.input.parts import Input
 from nbprof.tools.kernels.parts import Kernels
-from nbprof.tools.machines.parts import Machines
 from nbprof.tools.memory.parts import Memory
 from nbprof.tools.memory_viewer.parts import MemoryViewer
 from nbprof.tools.op_profile.parts import OpProfile
@@ -41,7 +40,6 @@ class Payload(Part):
     allocator: Allocator
     memory_viewer: MemoryViewer
     pods: Pods
-    machines: Machines
     trace: Trace
     compare: Compare | None = None
     """Only where this run is compared with others."""
