@@ -142,11 +142,3 @@ def _mean(values: Floats, weights: Floats) -> float:
     is_known = ~np.isnan(values)
     total = float(weights[is_known].sum())
     return float((values[is_known] * weights[is_known]).sum() / total) if total else np.nan
-
-
-def launched(activity: Activity) -> pd.DataFrame:
-    """Kernels by GPU: `host`, `device`, `kernels`."""
-    kernels = activity.kernels
-    numbers, count = np.unique(np.stack([kernels.host, kernels.device]), axis=1, return_counts=True)
-    hosts = [activity.hosts[number] for number in numbers[0].tolist()]
-    return pd.DataFrame({"host": hosts, "device": numbers[1], "kernels": count})

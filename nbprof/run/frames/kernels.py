@@ -25,11 +25,6 @@ class KernelFrames(StepFrames):
         """How much of each GPU the kernels used."""
         return multiprocessors.frame(self.activity, self.steps, self.trace.events.start)
 
-    @frame(combine=below(), phase=Phase.REST)
-    def launched_kernels(self) -> pd.DataFrame:
-        """Kernels by GPU."""
-        return multiprocessors.launched(self.activity)
-
     @frame
     def longest_launches(self) -> pd.DataFrame:
         """The longest launch of each row of `kernels`: `at_ms for_ms`, NaN if unknown."""
