@@ -1,3 +1,3 @@
-"""The bytes of large files in C: a library that is loaded where it fits; what has no sense of its
-own for Python stays there.
+"""How are the bytes of large files read fast? In C, by one library for every version of Python,
+which knows nothing of nbprof.
 """

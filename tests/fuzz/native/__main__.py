@@ -35,23 +35,42 @@ FLAGS = [
 
 def seeds() -> list[str]:
     """Stretches of lists of events, as profilers write them and as they may."""
-    args = {"External id": 7, "Input Dims": [[2, 3], []], "f": 0.5, "e": 1e-7, "t": "a\\b", "n": None}
+    args = {
+        "External id": 7,
+        "Input Dims": [[2, 3], []],
+        "f": 0.5,
+        "e": 1e-7,
+        "t": "a\\b",
+        "n": None,
+    }
     events = [
         complete("aten::mm", 5013.125, 10.5, args=args),
         complete("void k<int, (bool)1>(char const*)", "5014.5", 1, cat="kernel", tid="stream 7"),
         complete("# 日本語", 1e-3, 1.5e22, id="0x1", s={"deep": [{"er": ["[{"]}]}),
         {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python", "x": 2**63}},
-        {"ph": "C", "name": "m", "pid": 1, "ts": 1.0000005, "args": {"v": -0.0, "w": 123456789.125}},
+        {
+            "ph": "C",
+            "name": "m",
+            "pid": 1,
+            "ts": 1.0000005,
+            "args": {"v": -0.0, "w": 123456789.125},
+        },
         {"ph": "s", "id": 5, "pid": 7, "tid": 8, "ts": 5013.5, "cat": "ac2g", "bp": "e"},
         {"ph": "E", "pid": True, "tid": None, "ts": None},
         {},
     ]
-    lists = [json.dumps(events)[1:], json.dumps(events, indent=1)[1:], json.dumps([events[0]])[1:-1]]
+    lists = [
+        json.dumps(events)[1:],
+        json.dumps(events, indent=1)[1:],
+        json.dumps([events[0]])[1:-1],
+    ]
     for layout in (compact, kineto):
         text = layout(*events)
         lists.append(text[text.index("[", text.index("traceEvents")) + 1 :])
     lists += [json.dumps(event) + "," for event in events]
-    lists.append(",".join(json.dumps(complete(f"op{i}", i, args={f"k{i % 9}": i})) for i in range(60)))
+    lists.append(
+        ",".join(json.dumps(complete(f"op{i}", i, args={f"k{i % 9}": i})) for i in range(60))
+    )
     return lists
 
 
