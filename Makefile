@@ -17,14 +17,17 @@ INTERRUPTS := 25
 # The tests start hundreds of processes, each of which would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check fuzz lab lint unit static js chromium clean bench diagnosis answers
+.PHONY: demo test check fuzz lab lint unit static js chromium native wheels clean bench diagnosis answers
+
+# The compiled readers: sources, and what compiles them.
+NATIVE := $(wildcard nbprof/native/*.c nbprof/native/*.h) nbprof/native/compile.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The installed product: a wheel built from this tree, JavaScript included.
-$(VENV)/.demo: $(BIN)/python pyproject.toml package-lock.json $(shell find nbprof js -name '*.py' -o -name '*.ts' -o -name '*.css' 2>/dev/null)
+$(VENV)/.demo: $(BIN)/python pyproject.toml hatch_build.py package-lock.json $(NATIVE) $(shell find nbprof js -name '*.py' -o -name '*.ts' -o -name '*.css' 2>/dev/null)
 	rm -rf nbprof/static/*.js nbprof/labextension
 	$(BIN)/python -m pip install --quiet ".[demo]"
 	rm -f $(VENV)/.test
@@ -34,7 +37,16 @@ $(VENV)/.test: $(BIN)/python pyproject.toml package-lock.json
 	npm ci --no-audit --no-fund
 	$(BIN)/python -m pip install --quiet -e ".[test]"
 	rm -f $(VENV)/.demo
+	touch $@ $(VENV)/.native
+
+# Where there is no C compiler, PyPI has one.
+$(VENV)/.native: $(VENV)/.test $(NATIVE)
+	$(BIN)/python nbprof/native/compile.py || \
+		{ $(BIN)/python -m pip install --quiet ziglang && $(BIN)/python nbprof/native/compile.py; }
 	touch $@
+
+## The compiled readers anew where a source has changed.
+native: $(VENV)/.native
 
 ## Profile a small training run and write the executed notebook and the report.
 demo: $(VENV)/.demo
@@ -48,7 +60,7 @@ demo: $(VENV)/.demo
 
 ## Everything: linters, types, unit tests of both languages, and the product in a real browser.
 # The types of Python, which one core checks, and those of TypeScript are checked beside the first tests.
-test: $(VENV)/.test
+test: $(VENV)/.test native
 	$(MAKE) --no-print-directory --jobs 2 static chromium
 	$(MAKE) --no-print-directory --jobs 3 lint js unit
 
@@ -73,16 +85,17 @@ chromium:
 
 # A worker more than there are cores: a test waits for its processes, its browser or its kernel about a third of its time. Bytecode is
 # written, wherever it is turned off: each of the processes that tests start would compile the package anew.
-unit: $(VENV)/.test chromium
+unit: $(VENV)/.test native chromium
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1
 
 ## Between two edits: linters, types, and the tests nearest to the files changed, in at most 90 s on two cores.
-check: $(VENV)/.test
+check: $(VENV)/.test native
 	@until=$$(($$(date +%s) + $(SECONDS))) && $(MAKE) --no-print-directory lint && \
 		PATH="$(CURDIR)/$(BIN):$$PATH" python -m tests.support.check $$until $(SINCE)
 
 ## Property tests on examples drawn at random, damaged files of every format, two readers by atheris, and Ctrl-C in INTERRUPTS cells a framework.
-fuzz: $(VENV)/.test
+fuzz: $(VENV)/.test native
+	$(BIN)/python -m tests.fuzz.native --seed $(SEED) --seconds $(FUZZ_SECONDS)
 	for round in $$(seq 0 $$(($(ROUNDS) - 1))); do \
 		seed=$$(($(SEED) + round)); \
 		echo "This round again: make fuzz SEED=$$seed ROUNDS=1"; \
@@ -126,5 +139,15 @@ diagnosis: $(VENV)/.test
 answers: $(VENV)/.test
 	$(BIN)/python benchmarks/answers --store benchmarks/answers/measured.json
 
+## Wheels for every platform, and the source distribution, in dist/.
+wheels: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet build ziglang
+	rm -rf dist
+	$(BIN)/python -m build --sdist
+	for target in $$($(BIN)/python nbprof/native/compile.py --targets); do \
+		NBPROF_TARGET=$$target $(BIN)/python -m build --wheel || exit 1; \
+	done
+
 clean:
 	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js nbprof/labextension
+	rm -f nbprof/native/*.so nbprof/native/*.dylib nbprof/native/*.dll

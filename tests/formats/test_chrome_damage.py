@@ -14,13 +14,11 @@ import sys
 import tracemalloc
 import zlib
 
-import numpy as np
 import pytest
 
 from nbprof.core import packed as core_packed
 from nbprof.core.errors import ReadError
 from nbprof.formats.chrome import document as chrome_document
-from nbprof.formats.chrome.digits import PADDING, after_spaces, words
 from tests.support.chrome import compact, complete, expected_slices, kineto, packed, read, slices_of
 from tests.support.profiles import needed
 
@@ -467,33 +465,6 @@ def test_spaces_in_a_row_change_nothing(count):
     spaced = read(re.sub(r"(?<=[\[\]{}:,])|(?=[\[\]{}:,])", " " * count, event))
     assert slices_of(spaced) == slices_of(plain) == expected_slices(event)
     assert spaced.receipt.entries == plain.receipt.entries
-
-
-class Counted:
-    """Words of a text; counts how often and how many are looked at."""
-
-    def __init__(self, word):
-        self.word, self.times, self.places = word, 0, 0
-
-    def __getitem__(self, at):
-        self.times += 1
-        self.places += len(at)
-        return self.word[at]
-
-
-def test_spaces_without_end_cost_no_work_of_their_own():
-    """What is looked at for a place does not grow with the spaces behind it."""
-    generator = np.random.default_rng(5)
-    for length in (10**3, 10**6):
-        text = np.full(length + PADDING, 0x20, np.uint8)
-        text[length:] = 0xFF
-        solid = np.concatenate([np.sort(generator.choice(length, 9, replace=False)), [length]])
-        text[solid] = ord("x")
-        at = generator.integers(0, length, 40)
-        word = Counted(words(text))
-        assert after_spaces(text, word, at).tolist() == solid[np.searchsorted(solid, at)].tolist()
-        assert word.times <= 8
-        assert word.places <= 8 * len(at)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbprof.formats.chrome import bytes as chrome_bytes
-from nbprof.formats.chrome import digits
 from nbprof.formats.chrome import document as chrome_document
 from nbprof.formats.chrome.part import part_of
 from nbprof.formats.chrome.scan import scan
@@ -216,49 +215,6 @@ def test_numbers_in_columns_are_what_they_are_alone(values):
         assert (type(found), repr(found)) == (type(want), repr(want))
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.binary(max_size=90), min_size=1, max_size=60))
-def test_equal_stretches_get_equal_codes(stretches):
-    text = np.frombuffer(b"".join(stretches) + b"\xff" * digits.PADDING, np.uint8)
-    ends = np.cumsum([len(s) for s in stretches])
-    code, first = digits.distinct(digits.words(text), ends - [len(s) for s in stretches], ends)
-    known = list(dict.fromkeys(stretches))
-    assert [known[c] for c in code.tolist()] == stretches
-    assert [stretches[i] for i in first.tolist()] == known
-
-
 def test_the_writer_of_these_tests_rounds_as_the_format_says():
     assert exact_picoseconds("0.0000005") == 1
     assert exact_picoseconds("-0.0000005") == 0
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.text(" \t\r\n,x\x7f\u00ac\u0100", max_size=20), min_size=1, max_size=30))
-def test_gaps_are_spaces_with_at_most_one_comma(written):
-    stretches = [s.encode() for s in written]
-    ends = np.cumsum([len(s) for s in stretches])
-    data = b"".join(stretches)
-    text = np.frombuffer(data + b"\xff" * digits.PADDING, np.uint8)
-    fits, comma = digits.gaps(text, digits.words(text), ends - [len(s) for s in stretches], ends)
-    expected = [re.fullmatch(rb"[ \t\r\n]*(,?)[ \t\r\n]*", s) for s in stretches]
-    assert fits.tolist() == [found is not None for found in expected]
-    assert [c for c, f in zip(comma.tolist(), fits.tolist(), strict=True) if f] == [
-        found[1] == b"," for found in expected if found
-    ]
-
-
-def test_many_stretches_get_equal_codes_however_their_hashes_fall():
-    generator = np.random.default_rng(2)
-    number = generator.integers(0, 9_000, 20_000)
-    text = np.frombuffer(
-        b"".join(b"%5d" % n for n in number.tolist()) + b"\xff" * digits.PADDING, np.uint8
-    )
-    start = np.arange(len(number)) * 5
-    known = {n: i for i, n in enumerate(dict.fromkeys(number.tolist()))}
-    for hashes in (None, number.astype(np.uint64), number.astype(np.uint64) << np.uint64(30)):
-        with mock.patch.object(
-            digits, "_hashes", (lambda *_, h=hashes: h) if hashes is not None else digits._hashes
-        ):
-            code, first = digits.distinct(digits.words(text), start, start + 5)
-        assert code.tolist() == [known[n] for n in number.tolist()]
-        assert number[first].tolist() == list(known)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import TEXT, ArgColumn, Flows, Int64s
-from nbprof.formats.chrome import slices
+from nbprof.formats.chrome import notes, slices
 from nbprof.formats.chrome.part import Part, Texts, Times, join
 from nbprof.formats.chrome.slices import dense, letters, relative
 
@@ -99,7 +99,7 @@ class Builder:
         part = join(parts, self.texts)
         parts.clear()
         if part.rounded:
-            self.receipt.info(f"Times with digits below a picosecond, rounded: {part.rounded:,}.")
+            self.receipt.add(notes.rounded_times(part.rounded))
         phase = part.phase
         names = self._read_names(part, np.flatnonzero(phase == ord("M")))
         valid = np.isin(phase, letters(*"XBEbenSFTpiIRCstfM"))
@@ -122,15 +122,12 @@ class Builder:
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
             letter = chr(code)
             if code in (0, 255):
-                self.receipt.skip("left out: no valid phase (ph).", count)
+                self.receipt.skip(notes.NO_PHASE, count, key="invalid_phase")
             elif letter in _OTHERS:
                 # Nothing of what ran is missing without them.
-                self.receipt.info(
-                    f"Not shown, because no figure uses them: {_OTHERS[letter]} (ph {letter}),"
-                    f" {count:,}."
-                )
+                self.receipt.add(notes.unused_phase(_OTHERS[letter], letter, count))
             else:
-                self.receipt.skip(f"left out: of an unknown phase (ph {letter}).", count)
+                self.receipt.skip(notes.unknown_phase(letter), count, key="unknown_phase")
 
     def _read_names(self, part: Part, rows: Int64s) -> Names:
         result = Names()
@@ -169,8 +166,7 @@ class Builder:
             ):
                 other[label] = other.get(label, 0) + 1
         if other:
-            listed = ", ".join(f"{k} ({v:,})" for k, v in sorted(other.items())[:8])
-            self.receipt.info(f"Metadata events that are not used: {listed}.")
+            self.receipt.add(notes.unused_metadata(other))
         return result
 
     def _slices(
@@ -222,10 +218,7 @@ class Builder:
         )
         if result.any():
             # PyTorch writes one in every file: no loss, so it must not read like one.
-            self.receipt.info(
-                "Trace-wide marks far outside all slices, such as Record Window End, are not"
-                f" drawn: {int(result.sum()):,}."
-            )
+            self.receipt.add(notes.far_marks(int(result.sum())))
         keep[result] = False
         return keep
 
@@ -262,12 +255,9 @@ class Builder:
         pairs, left, lost = slices.pair(
             order.tolist(), lambda r: (pid[r], tid[r]), begins, part.text["name"], by_name=False
         )
-        self.receipt.skip("left out: ends of slices without a begin (ph E without B).", lost)
+        self.receipt.skip(notes.NO_BEGIN, lost, key="ends_without_begin")
         if left:
-            self.receipt.warn(
-                "Slices without an end (ph B without E), drawn to the end of the trace:"
-                f" {len(left):,}."
-            )
+            self.receipt.add(notes.no_end(len(left)))
         end = max(end, int(time.max()))
         begun = np.array([p[0] for p in pairs] + left, np.int64)
         index = relative(part, begun, first)
@@ -304,13 +294,10 @@ class Builder:
         steps = np.isin(part.phase, letters(*"nTp"))
         nests = [r for r in order if not steps[r]]
         pairs, left, lost = slices.pair(nests, key, begins, part.text["name"], by_name=True)
-        self.receipt.skip("left out: ends of async slices without a begin (ph e without b).", lost)
+        self.receipt.skip(notes.NO_ASYNC_BEGIN, lost, key="async_ends_without_begin")
         last = max(time.values())
         if left:
-            self.receipt.warn(
-                "Async slices without an end (ph b without e), drawn to the end of the trace:"
-                f" {len(left):,}."
-            )
+            self.receipt.add(notes.no_async_end(len(left)))
         intervals = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [
             (b, time[b], last - time[b], 0) for b in left
         ]
@@ -419,5 +406,5 @@ class Builder:
                     )
                 )
         if words:
-            self.receipt.info(f"Counter values that are not numbers, left out: {words:,}.")
+            self.receipt.add(notes.counter_texts(words))
         return result

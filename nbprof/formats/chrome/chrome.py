@@ -16,11 +16,13 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, SourceFile
 from nbprof.core.receipt import Cut, Receipt
 from nbprof.core.trace import Trace
+from nbprof.formats.chrome import notes
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk
 from nbprof.formats.chrome.trace import assemble
 from nbprof.formats.hosts import with_folders
+from nbprof.native import library
 
 _XLA_LIMITS = (1_000_000, 5_000_000)
 """How many events XLA's exporter wrote at most, before and since it raised its limit in 2026."""
@@ -96,25 +98,16 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
         )
     elif source.trouble:
         # Behind the end of the trace: nothing of it is missing.
-        receipt.warn(label + source.trouble)
+        receipt.add(notes.damaged_file(label, source.trouble))
     if not count:
-        receipt.warn(
-            f"{label}The list of events is empty: the profiler recorded nothing, or was stopped"
-            " immediately."
-        )
+        receipt.add(notes.no_events(label))
     elif all((part.phase == _METADATA).all() for part in document.parts):
-        receipt.warn(
-            f"{label}The file has names of processes and threads, but no events: the profiler"
-            " recorded nothing, or the events are in another file."
-        )
+        receipt.add(notes.metadata_only(label))
     _facts(builder, document, host)
     base = document.metadata.get("baseTimeNanoseconds", 0)
     builder.add(host, document.parts, _base(base))
     if of_work in _XLA_LIMITS and _by_xla(document):
-        receipt.warn(
-            f"{label}The file contains exactly {of_work:,} events, at which XLA's exporter stops"
-            f" writing: later ones are missing. {_with_all_events(file)}"
-        )
+        receipt.add(notes.exporter_limit(label, of_work, _with_all_events(file)))
 
 
 def _with_all_events(file: SourceFile) -> str:
@@ -167,19 +160,17 @@ def where_cut(document: Document) -> str:
 
 def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     """What could not be read, for the receipt, beside what a file that is cut off lacks."""
-    if document.trouble.broken:
-        receipt.skip(
-            f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.",
-            document.trouble.broken,
-        )
-    if document.trouble.strange:
-        receipt.warn(
-            f"{label}Entries in the event list that are not events, left out:"
-            f" {document.trouble.strange:,}."
-        )
-    if document.trouble.truncated_at < 0 and document.open_list:
-        receipt.info(f"{label}The event list is not closed; every event in it was read.")
+    native = library.load()
+    if native.library is None:
+        receipt.add(notes.native_reader_missing(native.reason))
+    trouble = document.trouble
+    reason = notes.damaged(trouble.broken_at, name)
+    receipt.skip(reason, trouble.broken, key="damaged_events")
+    if trouble.strange:
+        receipt.add(notes.strange_entries(label, trouble.strange))
+    if trouble.truncated_at < 0 and document.open_list:
+        receipt.add(notes.open_list(label))
     if document.bad_metadata >= 0:
-        receipt.warn(f"{label}The metadata at byte {document.bad_metadata:,} could not be read.")
+        receipt.add(notes.invalid_metadata(label, document.bad_metadata))
     if document.lists > 1:
-        receipt.warn(f"{label}There are {document.lists} event lists; all were read.")
+        receipt.add(notes.several_lists(label, document.lists))

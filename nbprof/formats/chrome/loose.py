@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from nbprof.core.trace import TEXT
 from nbprof.formats.chrome.part import LooseEvent
-from nbprof.formats.chrome.values import Scalar, picoseconds, scalar, text
+from nbprof.formats.chrome.values import Scalar, is_nothing, picoseconds, scalar, text
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SPACE_COMMA = re.compile(rb"[ \t\r\n,]*")
@@ -222,7 +222,9 @@ def event(data: bytes, offset: int, base: int = 0) -> tuple[LooseEvent, int]:
             result.fields[name] = (TEXT, text(data[pos + 1 : end - 1]))
         elif name in WORD_FIELDS and first not in (b'"', b"{", b"["):
             raw, end = word(data, pos)
-            result.fields[name] = None if raw == b"null" else (TEXT, raw.decode("utf-8", "replace"))
+            result.fields[name] = None
+            if not is_nothing(raw):
+                result.fields[name] = (TEXT, raw.decode("utf-8", "replace"))
         else:
             result.fields[name], end = value(data, pos)
         return end
@@ -231,16 +233,16 @@ def event(data: bytes, offset: int, base: int = 0) -> tuple[LooseEvent, int]:
 
 
 def _time(data: bytes, pos: int, key: str, event: LooseEvent) -> int:
+    event.times.pop(key, None)
     if data[pos : pos + 1] == b'"':
         raw, end = quoted(data, pos)
     elif data[pos : pos + 1] in (b"{", b"["):
         raw, end = b"", skip(data, pos)
     else:
         raw, end = word(data, pos)
-    if raw == b"null":
-        event.times.pop(key, None)
-    else:
-        event.times[key] = picoseconds(raw)
+        if is_nothing(raw):
+            return end
+    event.times[key] = picoseconds(raw)
     return end
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import TEXT, Int64s
+from nbprof.formats.chrome import notes
 from nbprof.formats.chrome.part import GOOD, Part, Rows
 from nbprof.formats.chrome.values import LONGEST_PS
 
@@ -50,11 +51,9 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
     """
     state = part.start.state
     good = used & (state == GOOD)
-    receipt.skip("left out: no time (ts).", int((used & (state == 0)).sum()))
-    receipt.skip(
-        "left out: time (ts) is not a number or is out of range.",
-        int((used & (state > GOOD)).sum()),
-    )
+    absent, invalid = int((used & (state == 0)).sum()), int((used & (state > GOOD)).sum())
+    receipt.skip(notes.NO_TIME, absent, key="events_without_time")
+    receipt.skip(notes.INVALID_TIME, invalid, key="invalid_times")
     rows = np.flatnonzero(good)
     if not len(rows):
         return 0, good
@@ -64,24 +63,18 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
         rest = times[~zero]
         low, high = int(rest.min()), int(rest.max())
         if low > _HOUR and low > 10 * (high - low):
-            receipt.skip(
-                "left out: at time 0 while all others are much later (the profiler lost their"
-                " times).",
-                int(zero.sum()),
-            )
+            receipt.skip(notes.LOST_TIME, int(zero.sum()), key="lost_times")
             good[rows[zero]] = False
             rows, times = rows[~zero], rest
         elif zero.sum() > 1:
-            receipt.warn(
-                f"Events at time 0, whose times the profiler may have lost: {int(zero.sum()):,}."
-            )
+            receipt.add(notes.zero_times(int(zero.sum())))
     elif len(rows) > 1 and zero.all():
-        receipt.warn("All events have time 0: the profiler lost their times.")
+        receipt.add(notes.all_times_zero())
     middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
     week = LONGEST_PS // 1000
     far = (times > middle + week) | (times < middle - week)
     if far.any():
-        receipt.skip("left out: more than a week away from the rest of the trace.", int(far.sum()))
+        receipt.skip(notes.FAR, int(far.sum()), key="far_events")
         good[rows[far]] = False
         times = times[~far]
     return int(times.min()), good
@@ -96,24 +89,18 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     """Rows and durations (ps) of complete events; durations that can't be are dealt with."""
     state = part.length.state[rows]
     bad = state > GOOD
-    receipt.skip("left out: duration is not a number.", int(bad.sum()))
+    receipt.skip(notes.INVALID_DURATION, int(bad.sum()), key="invalid_durations")
     missing = int((state == 0).sum())
     if missing:
-        receipt.warn(f"Complete events without a duration, taken as 0: {missing:,}.")
+        receipt.add(notes.no_duration(missing))
     rows = rows[~bad]
     week = LONGEST_PS // 1000
     long = part.length.ns[rows] > week
-    receipt.skip(
-        "left out: duration of more than a week (an overflow of the profiler's counter).",
-        int(long.sum()),
-    )
+    receipt.skip(notes.LONG, int(long.sum()), key="long_durations")
     rows = rows[~long]
     negative = part.length.ns[rows] < 0
     if negative.any():
-        receipt.warn(
-            "Events that end before they start, treated as having zero duration:"
-            f" {int(negative.sum()):,}."
-        )
+        receipt.add(notes.negative_durations(int(negative.sum())))
     duration = np.where(
         negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows]
     )

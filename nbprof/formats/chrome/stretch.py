@@ -1,5 +1,5 @@
 """Reads a stretch of the list of events: all at once where it is sound, in ever smaller pieces and
-at last event by event where not.
+at last event by event where not. Without the compiled reader all of it is read event by event.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import numpy as np
 from nbprof.formats.chrome import loose
 from nbprof.formats.chrome.part import LooseEvent, Part, part_of
 from nbprof.formats.chrome.scan import Scanned, scan
-from nbprof.formats.chrome.tokens import Uneven
+from nbprof.native import library
+from nbprof.native.chrome import Uneven
 
 # A stretch of so few bytes is not worth splitting further.
 _SMALL = 1 << 14
@@ -74,12 +75,15 @@ def read_stretch(data: bytes, base: int, *, final: bool) -> Stretch:
         No more text follows; what is half there is counted as cut.
     """
     result = Stretch()
-    _read(data, base, result, final=final)
+    if library.load().library is None:
+        _one_by_one(data, base, result, final=final)
+    else:
+        _read(data, base, result, final=final)
     return result
 
 
 def _read(data: bytes, base: int, result: Stretch, *, final: bool) -> None:
-    """Adds the events of a stretch; `out.used` grows by what was used of it."""
+    """Adds the events of a stretch; `result.used` grows by what was used of it."""
     try:
         done = scan(data, base)
         if done.closed and _BEHIND_LIST.match(data, done.end) is None:

@@ -59,6 +59,11 @@ def text(raw: bytes) -> str:
     )
 
 
+def is_nothing(raw: bytes) -> bool:
+    """Whether an unquoted word says that there is no value."""
+    return raw in _NOTHING
+
+
 def bits(value: float) -> int:
     """The bits of a double as int64."""
     return int(struct.unpack("<q", struct.pack("<d", value))[0])

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.trace import Int64s
-from nbprof.formats.chrome import digits as chrome_digits
+from nbprof.formats.msprof import decimals
 from nbprof.formats.msprof.columns import Column, columns, header_of, kind_of, words
 
 NONE_32, NONE_64 = 4294967295, 2**63 - 1
@@ -325,7 +325,7 @@ def _lines(values: Sequence[object]) -> tuple[npt.NDArray[np.uint8], Int64s, Int
     if lines.count("\n") != len(values) - 1:
         lines = "\n".join(str(value).replace("\n", " ") for value in values)
     text = lines.replace('"', " ").encode("ascii", "replace")
-    data = np.frombuffer(text + b"\n" + b"\0" * (chrome_digits.PADDING + 8), np.uint8)
+    data = np.frombuffer(text + b"\n" + b"\0" * (decimals.PADDING + 8), np.uint8)
     ends = np.flatnonzero(data == 0x0A)[: len(values)]
     starts = np.concatenate([[0], ends[:-1] + 1]) if len(values) else np.zeros(0, np.int64)
     blank = data[starts] == 0x20
@@ -344,7 +344,7 @@ def _times(
     """
     values = column.astype(object).where(column.notna(), "").tolist()
     data, starts, ends = _lines(values)
-    read = chrome_digits.decimals(data, chrome_digits.words(data), starts)
+    read = decimals.decimals(data, decimals.words(data), starts)
     empty = starts >= ends
     # A point without digits behind it is a whole number.
     bare_point = (

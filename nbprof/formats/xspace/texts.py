@@ -9,6 +9,7 @@ import numpy as np
 from nbprof.core import wire
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.formats.xspace import notes
 
 
 class Strings:
@@ -48,11 +49,7 @@ class Strings:
     def report(self, receipt: Receipt) -> None:
         """Says what was no UTF-8."""
         if self.broken:
-            strings = "string" if self.broken == 1 else "strings"
-            receipt.warn(
-                f"{self.broken:,} {strings} with invalid UTF-8, such as {self.example[:60]!r}; the"
-                " invalid bytes are shown as \N{REPLACEMENT CHARACTER}. The file may be damaged."
-            )
+            receipt.add(notes.invalid_utf8(self.broken, self.example[:60]))
 
 
 def span_texts(buf: wire.Bytes, start: Int64s, end: Int64s, strings: Strings) -> list[str]:

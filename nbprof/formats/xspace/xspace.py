@@ -28,6 +28,7 @@ from nbprof.core.files import LIMIT_BYTES, Buffer, SourceFile
 from nbprof.core.receipt import Cut, Receipt
 from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Trace
 from nbprof.formats.xspace import batches as xspace_batches
+from nbprof.formats.xspace import notes
 from nbprof.formats.xspace.batches import MOST_PS, Batch
 from nbprof.formats.xspace.columns import Blobs, LazyArgs, sorted_order
 from nbprof.formats.xspace.format import EMPTY
@@ -47,10 +48,8 @@ _UPTIME_NS = 4 * 10**15
 # Records of something else are given up on after so many.
 _MOST_STRANGE = 16
 # Errors of the profiler, and names of planes in a line, that the receipt repeats.
-_MOST_NOTES, _MOST_PLANES = 20, 4
-_WILD = "have times beyond 53 days: damaged, left out."
-_NEGATIVE = "end before they start; their duration is treated as 0."
-_UNNAMED = "have no name there; they are shown by number."
+_MOST_NOTES = 20
+_ODD = {"negative": notes.negative_durations, "unnamed": notes.unnamed_events}
 _DAMAGED = (
     "The file is damaged, or was truncated while it was written or copied: record or copy it again."
 )
@@ -325,16 +324,16 @@ class _Builder:
     def _close(self, file: SourceFile) -> None:
         """What is known only when all of a file has been read."""
         file_trace = self.file
-        for note, texts in (
-            ("The profiler reported an error", file_trace.errors),
-            ("The profiler reported", file_trace.warnings),
+        for texts, note, more_of_them in (
+            (file_trace.errors, notes.profiler_error, notes.more_profiler_errors),
+            (file_trace.warnings, notes.profiler_message, notes.more_profiler_messages),
         ):
             # A part of an XSpace repeats those of the whole.
             texts = list(dict.fromkeys(texts)) if file_trace.records else texts
             for text in dict.fromkeys(texts[:_MOST_NOTES]):
-                self.receipt.warn(f"{note}: {text}")
+                self.receipt.add(note(text))
             if len(texts) > _MOST_NOTES:
-                self.receipt.warn(f"{note}: {len(texts) - _MOST_NOTES:,} more.")
+                self.receipt.add(more_of_them(len(texts) - _MOST_NOTES))
         if damaged := [*file_trace.truncations, *file_trace.skipped]:
             more = len(damaged) - 1
             other_lines = (
@@ -366,11 +365,7 @@ class _Builder:
         )
         host = hostnames[0] if hostnames else own_events
         if host in self.hosts:
-            self.receipt.warn(
-                f"Two files name the same host, {host}; the second is shown as {own_events}. A run"
-                " has one file per host: if these are separate recordings, open them separately,"
-                " because their figures are mixed here."
-            )
+            self.receipt.add(notes.equal_hosts(host, own_events))
             host = (
                 own_events if own_events not in self.hosts else f"{own_events} ({len(self.hosts)})"
             )
@@ -474,10 +469,10 @@ class _Builder:
         if len(batch.unnamed):
             idents, inverse = np.unique(batch.unnamed, return_inverse=True)
             batch.name[batch.name < 0] = self._unnamed(plane, idents.tolist())[inverse]
-        self._odd(_WILD, plane, batch.wild)
-        self._odd(_NEGATIVE, plane, batch.negative)
+        self._odd("distant", plane, batch.wild)
+        self._odd("negative", plane, batch.negative)
         self._odd(
-            _UNNAMED,
+            "unnamed",
             plane,
             (
                 sum(ident not in plane.known for ident in batch.unnamed.tolist())
@@ -527,27 +522,15 @@ class _Builder:
         self.receipt.events = self.events
         for label, planes in self.odd.items():
             count = sum(planes.values())
-            planes_text = ", ".join(list(planes)[:_MOST_PLANES]) + (
-                f" and {len(planes) - _MOST_PLANES:,} more" if len(planes) > _MOST_PLANES else ""
-            )
-            if label == _WILD:
-                self.receipt.skip(f"in {planes_text} {label}", count)
+            if label == "distant":
+                reason = notes.distant_times(list(planes))
+                self.receipt.skip(reason, count, key="distant_times")
             else:
-                self.receipt.warn(
-                    f"{count:,} {'event' if count == 1 else 'events'} in {planes_text} {label}"
-                )
+                self.receipt.add(_ODD[label](list(planes), count))
         if self.aggregated:
-            count = len(self.aggregated)
-            label = "1 aggregated event has a count but no start: it is" if count == 1 else (
-                f"{count:,} aggregated events have a count but no start: they are"
-            )  # fmt: skip
-            self.receipt.info(f"{label} on no lane; see trace.aggregated.")
+            self.receipt.add(notes.aggregated_events(len(self.aggregated)))
         if self.valueless:
-            self.receipt.info(
-                "1 stat has no value."
-                if self.valueless == 1
-                else f"{self.valueless:,} stats have no value."
-            )
+            self.receipt.add(notes.valueless_stats(self.valueless))
         self.strings.report(self.receipt)
         return Trace(
             events=events,
@@ -593,10 +576,7 @@ class _Builder:
             if not late:
                 continue
             if late >= MOST_PS:
-                self.receipt.warn(
-                    f"The clock of {self.hosts[part.file]} is more than 53 days ahead; its times"
-                    " are relative to its own start."
-                )
+                self.receipt.add(notes.clock_far_ahead(self.hosts[part.file]))
                 continue
             index = 0
             for _, count, stamp in part.segments:
