@@ -34,6 +34,7 @@ from nbprof.core.trace import (
     Trace,
     no_counters,
 )
+from nbprof.formats import notes
 from nbprof.formats.chrome.part import Rows, Texts
 from nbprof.formats.chrome.values import LONGEST_PS
 
@@ -173,9 +174,7 @@ class Builder:
         count = len(start_ns)
         duration = np.asarray(duration_ns, np.int64)
         if (negative := int((duration < 0).sum())) > 0:
-            self.receipt.warn(
-                f"Events that end before they start, treated as having zero duration: {negative:,}."
-            )
+            self.receipt.add(notes.negative_durations(negative))
             duration = np.maximum(duration, 0)
         rows_by_arg = {key: self._arg(values, count) for key, values in (args or {}).items()}
         chunk = _Chunk(
@@ -186,10 +185,7 @@ class Builder:
             {key: rows for key, rows in rows_by_arg.items() if len(rows)},
         )
         long = duration > _WEEK_NS
-        self.receipt.skip(
-            "left out: duration of more than a week (an overflow of the profiler's counter).",
-            int(long.sum()),
-        )
+        self.receipt.skip(notes.LONG_DURATIONS, int(long.sum()), key="long_durations")
         if count:
             self._chunks.append(_only(chunk, ~long) if long.any() else chunk)
 
@@ -339,10 +335,7 @@ class Builder:
                 m & (np.abs(c.start - middle) > _WEEK_NS)
                 for c, m in zip(self._chunks, rows, strict=True)
             ]
-            self.receipt.skip(
-                "left out: more than a week away from the rest of the trace.",
-                sum(int(f.sum()) for f in far),
-            )
+            self.receipt.skip(notes.FAR_EVENTS, sum(int(f.sum()) for f in far), key="far_events")
             self._chunks = [_only(chunk, ~f) for chunk, f in zip(self._chunks, far, strict=True)]
 
     def _clock(self, host_of: Int32s, hosts: Sequence[str]) -> tuple[int, Int64s, list[int]]:
@@ -474,10 +467,7 @@ def one_clock(firsts: Sequence[int], receipt: Receipt) -> tuple[int, list[int]]:
         return 0, []
     epoch = min(firsts)
     if max(firsts) - epoch > _WEEK_NS:
-        receipt.warn(
-            "The clocks of this run's files are more than a week apart; each file is drawn from its"
-            " own start."
-        )
+        receipt.add(notes.unrelated_clocks())
         return epoch, [0] * len(firsts)
     return epoch, [first - epoch for first in firsts]
 

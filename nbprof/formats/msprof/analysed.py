@@ -16,7 +16,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Table
-from nbprof.core.units import size_text
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.tables import newest
 
 _MOST_BYTES = 1 << 28
@@ -29,31 +29,24 @@ def tables(
 ) -> tuple[dict[str, list[Table]], list[Note]]:
     """The tables in the files, by kind, and lines for the receipt."""
     result: dict[str, list[Table]] = {}
-    notes: list[Note] = []
+    messages: list[Note] = []
     for file in newest(files)[0]:
         name = printable(file.name)
         if file.size == 0:
-            notes.append(
-                Note(
-                    "warning",
-                    f"{name} is empty: its export was interrupted or had nothing to write.",
-                )
-            )
+            messages.append(notes.empty_file(name))
             continue
         if (file.size or 0) > _MOST_BYTES:
-            notes.append(
-                Note("warning", f"{name} is larger than {size_text(_MOST_BYTES)} and was not read.")
-            )
+            messages.append(notes.oversized_file(name, _MOST_BYTES))
             continue
         try:
             content = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
-            notes.append(Note("warning", f"{name} is damaged and was left out."))
+            messages.append(notes.damaged_file(name))
             continue
         for kind, rows in _rows(file.name, content).items():
             if rows:
                 result.setdefault(kind, []).append(_table(kind, rows, host, rank, file.name))
-    return result, notes
+    return result, messages
 
 
 def _rows(name: str, content: object) -> dict[str, list[dict[str, Any]]]:

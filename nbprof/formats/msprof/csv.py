@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 from nbprof.formats.chrome import digits as chrome_digits
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import Column, columns, header_of, kind_of, words
 
 NONE_32, NONE_64 = 4294967295, 2**63 - 1
@@ -57,15 +59,15 @@ class Section:
         Time columns count ps from `base_ns`.
     base_ns : int
         0 where the table has no times.
-    doubts : list of str
-        What was odd, as the ends of sentences that begin with the file's name.
+    doubts : list of Note
+        Each text ends a sentence that begins with the file's name.
     """
 
     kind: str
     header: list[str]
     frame: pd.DataFrame
     base_ns: int
-    doubts: list[str] = field(default_factory=list)
+    doubts: list[Note] = field(default_factory=list)
 
 
 def read(data: bytes) -> list[Section]:
@@ -91,22 +93,22 @@ def _parts(data: bytes) -> list[bytes]:
 def _section(data: bytes) -> Section:
     header = header_of(data[:65536])
     kind = kind_of(header)
-    notes: list[str] = []
+    doubts: list[Note] = []
     specs = columns(kind, header)
     end = data.find(b"\n")
     body = data[end + 1 :] if end >= 0 else b""
-    raw = _rows(body, specs, notes)
+    raw = _rows(body, specs, doubts)
     if raw is None:
-        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, notes)
+        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, doubts)
     result: dict[str, object] = {}
     times: dict[str, tuple[Int64s, Int64s, npt.NDArray[np.bool_]]] = {}
     for index, spec in enumerate(specs):
         column = raw[index]
         if spec.kind == "time":
-            times[spec.name] = _times(column, spec, notes)
+            times[spec.name] = _times(column, spec, doubts)
             result[spec.name] = None
         elif spec.kind == "id":
-            result[spec.name] = _ids(column, spec.name, notes)
+            result[spec.name] = _ids(column, spec.name, doubts)
         elif spec.kind == "text" or (
             not spec.name.endswith(_MEASURED)
             and column.dtype.kind not in "biuf"
@@ -115,27 +117,25 @@ def _section(data: bytes) -> Section:
         ):
             result[spec.name] = _texts(column)
         else:
-            result[spec.name] = _numbers(column, spec, notes)
+            result[spec.name] = _numbers(column, spec, doubts)
     base = min((int(us[good].min()) for us, _, good in times.values() if good.any()), default=0)
     for name, (us, frac, good) in times.items():
         far = good & (us - base > LONGEST_US)
         if far.any():
-            notes.append(
-                f"{_count(far)} in {name} are over 26 days after the first and were left out."
-            )
+            doubts.append(notes.far_times(name, int(far.sum())))
             good = good & ~far
         result[name] = pd.arrays.IntegerArray(
             np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good
         )
     frame = pd.DataFrame(result, copy=False)
-    return Section(kind, header, frame, base * 1000, notes)
+    return Section(kind, header, frame, base * 1000, doubts)
 
 
-def _rows(body: bytes, specs: list[Column], notes: list[str]) -> pd.DataFrame | None:
+def _rows(body: bytes, specs: list[Column], doubts: list[Note]) -> pd.DataFrame | None:
     """The rows as pandas reads them, columns by number; None where there is none."""
     width = len(specs)
     if len(body) <= _LARGE:
-        _ragged(body, width, notes)
+        _ragged(body, width, doubts)
     text: dict[int, str] = {i: "category" for i, s in enumerate(specs) if s.kind == "text"}
     # An unsigned number that wrapped around has more digits than a float64 holds.
     text |= {
@@ -165,7 +165,7 @@ def _rows(body: bytes, specs: list[Column], notes: list[str]) -> pd.DataFrame | 
         except pd.errors.ParserError:
             # A quote that is never closed takes the rest of the file; taken for a letter, it costs
             # its own row.
-            notes.append("a quote in it is never closed; quotes were read as ordinary characters.")
+            doubts.append(notes.unclosed_quote())
             raw = pd.read_csv(
                 io.BytesIO(body),
                 header=None,
@@ -180,16 +180,13 @@ def _rows(body: bytes, specs: list[Column], notes: list[str]) -> pd.DataFrame | 
             )
     lost = sum(str(w.message).count("expected") for w in caught)
     if lost:
-        notes.append(f"{lost:,} rows have far more cells than the header and were left out.")
+        doubts.append(notes.overlong_rows(lost))
     if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
-        notes.append(
-            f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond"
-            " the last column were left out."
-        )
+        doubts.append(notes.long_rows(int(over.sum())))
     return raw
 
 
-def _ragged(body: bytes, width: int, notes: list[str]) -> None:
+def _ragged(body: bytes, width: int, doubts: list[Note]) -> None:
     """Tells of rows that have more or fewer cells than the header, and of line ends of two
     kinds.
     """
@@ -202,23 +199,12 @@ def _ragged(body: bytes, width: int, notes: list[str]) -> None:
     filled = np.diff(bounds) > 2
     short, long = filled & (cells < width), filled & (cells > width)
     if short.any():
-        notes.append(
-            f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are"
-            " unknown."
-        )
+        doubts.append(notes.short_rows(int(short.sum())))
     if long.any():
-        notes.append(
-            f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last"
-            " column were left out."
-        )
+        doubts.append(notes.long_rows(int(long.sum())))
     returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
     if 0 < returns < len(ends):
-        notes.append("it mixes LF and CRLF line endings.")
-
-
-def _count(flags: npt.NDArray[np.bool_], singular: str = "value", many: str = "values") -> str:
-    count = int(flags.sum())
-    return f"{count:,} {singular if count == 1 else many}"
+        doubts.append(notes.mixed_line_endings())
 
 
 def _numeric(column: pd.Series) -> bool:
@@ -234,7 +220,7 @@ def _bare(column: pd.Series) -> pd.Series:
 
 
 def _floats(
-    column: pd.Series, name: str, notes: list[str], none: tuple[str, ...] = ()
+    column: pd.Series, name: str, doubts: list[Note], none: tuple[str, ...] = ()
 ) -> npt.NDArray[np.float64]:
     """Numbers, NaN where there is none; a text where a number is due is counted."""
     if column.dtype.kind in "biuf":
@@ -244,11 +230,9 @@ def _floats(
     bad = np.isnan(result) & ~text.isin([*_NA, *none]).to_numpy()
     if bad.any():
         example = str(text[bad].iloc[0])[:40]
-        example_text = example if example.isprintable() else "?"
-        notes.append(
-            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as"
-            f" “{example_text}”; treated as unknown."
-        )
+        if not example.isprintable():
+            example = "?"
+        doubts.append(notes.texts_for_numbers(name, int(bad.sum()), example))
     return result
 
 
@@ -260,8 +244,8 @@ def _exact(text: str, value: float) -> Decimal:
         return Decimal(value)
 
 
-def _numbers(column: pd.Series, spec: Column, notes: list[str]) -> npt.NDArray[np.float64]:
-    result = _floats(column, spec.name, notes)
+def _numbers(column: pd.Series, spec: Column, doubts: list[Note]) -> npt.NDArray[np.float64]:
+    result = _floats(column, spec.name, doubts)
     if spec.name.endswith("_us"):
         under = result > float(_WRAP_US) / 2
         if under.any():
@@ -273,30 +257,27 @@ def _numbers(column: pd.Series, spec: Column, notes: list[str]) -> npt.NDArray[n
             ]
             result = result.copy()
             result[under] = np.array(exact, np.float64)
-            notes.append(
-                f"{_count(under)} in {spec.name} are negative differences stored as unsigned"
-                " numbers (18446744073709521.304 µs is 30.312): corrected."
-            )
+            doubts.append(notes.unsigned_differences(spec.name, int(under.sum())))
     infinite = np.isinf(result)
     if infinite.any():
         result = np.where(infinite, np.nan, result)
-        notes.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
+        doubts.append(notes.infinite_values(spec.name, int(infinite.sum())))
     if spec.scale != 1.0:
         with np.errstate(over="ignore"):
             result = result * spec.scale
     for unit, limit, much in (("_us", LONGEST_US, "26 days"), ("_bytes", MOST_BYTES, "8 PiB")):
         if spec.name.endswith(unit) and (beyond := np.abs(result) > limit).any():
             result = np.where(beyond, np.nan, result)
-            notes.append(f"{_count(beyond)} in {spec.name} are over {much}; treated as unknown.")
+            doubts.append(notes.impossible_values(spec.name, int(beyond.sum()), much))
     return result
 
 
-def _ids(column: pd.Series, name: str, notes: list[str]) -> pd.arrays.IntegerArray:
+def _ids(column: pd.Series, name: str, doubts: list[Note]) -> pd.arrays.IntegerArray:
     if column.dtype.kind == "i":
         values = column.to_numpy(np.int64)
         none = (values == NONE_32) | (values < 0)
     else:
-        numbers = _floats(column, name, notes, ("host", "Host"))
+        numbers = _floats(column, name, doubts, ("host", "Host"))
         with np.errstate(invalid="ignore"):
             none = np.isnan(numbers) | (numbers == NONE_32) | (numbers >= NONE_64) | (numbers < 0)
         values = np.where(none, 0, numbers).astype(np.int64)
@@ -337,7 +318,7 @@ def _lines(values: Sequence[object]) -> tuple[npt.NDArray[np.uint8], Int64s, Int
 
 
 def _times(
-    column: pd.Series, spec: Column, notes: list[str]
+    column: pd.Series, spec: Column, doubts: list[Note]
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs
     of a date.
@@ -374,16 +355,10 @@ def _times(
     rounded = ~good & ~empty & (read.digits > 0)
     bad = ~good & ~empty & ~rounded
     if rounded.any():
-        example = values[int(np.flatnonzero(rounded)[0])]
-        notes.append(
-            f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a"
-            " spreadsheet or another tool rewrote the file, and precise times are lost. Export it"
-            " again, or load the file that the profiler wrote."
-        )
+        example = str(values[int(np.flatnonzero(rounded)[0])]).strip()[:24]
+        doubts.append(notes.rounded_times(spec.name, int(rounded.sum()), example))
     if bad.any():
-        notes.append(
-            f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown."
-        )
+        doubts.append(notes.texts_for_times(spec.name, int(bad.sum())))
     # A moment of 0 is one that the exporter did not know.
     good &= (us != 0) | (ps != 0)
     return np.where(good, us, 0), np.where(good, ps, 0), good

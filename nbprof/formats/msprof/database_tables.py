@@ -18,6 +18,7 @@ import pandas as pd
 from nbprof.core.files import printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Table
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import columns
 from nbprof.formats.msprof.csv import LONGEST_US, MOST_BYTES
 from nbprof.formats.msprof.database import (
@@ -33,6 +34,7 @@ from nbprof.formats.msprof.database import (
     taken,
     used_of,
 )
+from nbprof.formats.notes import labelled
 
 Floats = npt.NDArray[np.float64]
 _MB = 1024.0 * 1024.0
@@ -104,6 +106,7 @@ class _TableBuilder:
 
     def __init__(self, base: Database, host: int, rank: int | None) -> None:
         self.base, self.host, self.rank = base, host, rank
+        self.name = printable(base.name)
         self.tables: dict[str, list[Table]] = {}
         self.notes: list[Note] = []
         self.used: set[str] = set()
@@ -112,7 +115,7 @@ class _TableBuilder:
         self, kind: str, frame: Mapping[str, Any], times: Mapping[str, Int64s] | None = None
     ) -> None:
         """Adds a table; `times` are ns, and count in ps from the first of them in the end."""
-        doubts: list[str] = []
+        doubts: list[Note] = []
         every = [moments(ns) for ns in (times or {}).values()]
         firsts = [int(ns[ns != NONE].min()) for ns in every if (ns != NONE).any()]
         first = min(firsts, default=0)
@@ -120,10 +123,7 @@ class _TableBuilder:
         for name, ns in zip(times or {}, every, strict=True):
             far = (ns != NONE) & ((ns - first) // 1000 > LONGEST_US)
             if far.any():
-                doubts.append(
-                    f"{int(far.sum()):,} times in {name} are over 26 days after the first and were"
-                    " left out."
-                )
+                doubts.append(notes.far_times(name, int(far.sum())))
             none = (ns == NONE) | far
             done[name] = pd.arrays.IntegerArray(np.where(none, 0, ns - first) * 1000 * ~none, none)
         sound = {name: _sound(name, column) for name, column in frame.items()}
@@ -134,7 +134,7 @@ class _TableBuilder:
             pd.DataFrame({**sound, **done}, copy=False),
             [],
             self.base.name,
-            doubts,
+            labelled(f"{self.name}: ", doubts),
             self.host,
             first,
         )
@@ -150,11 +150,6 @@ class _TableBuilder:
     ) -> dict[str, npt.NDArray[Any]]:
         self.used.add(table)
         return self.base.read(table, ints, floats, texts)
-
-    def note(self, count: int, text: str) -> None:
-        """Adds a note on rows of which something is unknown."""
-        if count:
-            self.notes.append(Note("info", f"{printable(self.base.name)}: {count:,} {text}"))
 
     # Work of the devices.
 
@@ -189,10 +184,9 @@ class _TableBuilder:
         strings, base = self.base.strings, self.base
         rows = np.flatnonzero(info_rows >= 0)
         info_row = info_rows[rows]
-        self.note(
-            int((~among(info["globalTaskId"], task["globalTaskId"])).sum()),
-            "rows of COMPUTE_TASK_INFO match no task in TASK; left out.",
-        )
+        unmatched = int((~among(info["globalTaskId"], task["globalTaskId"])).sum())
+        if unmatched:
+            self.notes.append(notes.unmatched_task_details(self.name, unmatched))
         ops = self.read("COMMUNICATION_OP", "opName startNs endNs opType deviceId opId")
         placed = _devices(base, ops["deviceId"])
         count, more = len(rows), len(ops["opName"])
@@ -249,11 +243,8 @@ class _TableBuilder:
         """The counters of the cores by column, under the names that a header in CSV gives them."""
         metrics = self.read("TASK_PMU_INFO", "globalTaskId name timestampNs", "value")
         row, lost = row_of(task, metrics["globalTaskId"], metrics["timestampNs"])
-        self.note(
-            lost,
-            "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left"
-            " out.",
-        )
+        if lost:
+            self.notes.append(notes.ambiguous_task_numbers(self.name, lost))
         op_rows = taken(row_in_table, row)
         used, inverse = used_of(metrics["name"])
         rows = np.flatnonzero(op_rows >= 0)
@@ -540,8 +531,7 @@ class _TableBuilder:
             self.add(table, self.base.raw(table))
             names.append(printable(table))
         if names:
-            text = f"{printable(self.base.name)}: not documented, shown raw: {', '.join(names)}."
-            self.notes.append(Note("info", text))
+            self.notes.append(notes.undocumented_tables(self.name, names))
 
 
 def tables(

@@ -25,12 +25,13 @@ from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import walk
 from nbprof.formats.chrome.trace import assemble
 from nbprof.formats.msprof import analysed as msprof_analysed
-from nbprof.formats.msprof import database_events, database_tables
+from nbprof.formats.msprof import database_events, database_tables, notes
 from nbprof.formats.msprof import events as msprof_events
 from nbprof.formats.msprof import steps as msprof_steps
 from nbprof.formats.msprof import tables as msprof_tables
 from nbprof.formats.msprof.database import Database
 from nbprof.formats.msprof.recordings import rank_of, recording_of, use_of
+from nbprof.formats.notes import labelled
 
 # Moments of a clock that counts from the start of the machine are below, dates above: a century of
 # seconds in ns.
@@ -125,8 +126,7 @@ def read(
                 _shift(items, recording.shift_ns)
                 tables.setdefault(kind, []).extend(items)
         prefix = f"{recording.name}: " if len(recordings) > 1 else ""
-        for note in (*csv_notes, *analysed_notes):
-            (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
+        receipt.add(*labelled(prefix, [*csv_notes, *analysed_notes]))
     if not builder.files and not tables:
         raise ReadError(_nothing_read(files, receipt), path=files[0].label)
     trace = assemble(builder) if builder.files else build.Builder(receipt).trace()
@@ -137,11 +137,12 @@ def read(
     _one_clock(trace, tables, timelines=bool(builder.files))
     _steps(recordings, trace, tables, receipt)
     msprof_events.add(trace, tables)
-    _warn_of_doubts(tables, receipt)
+    for items in tables.values():
+        for table in items:
+            receipt.add(*table.doubts)
     if tables:
         counts = [f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items())]
-        rows = ", ".join(counts)
-        receipt.info(f"Rows of tables that p.ascend.table returns unchanged: {rows}.")
+        receipt.add(notes.table_rows(counts))
     trace.tables = tables
     receipt.events = len(trace.events)
     return trace
@@ -171,15 +172,6 @@ def _nothing_read(files: Sequence[SourceFile], receipt: Receipt) -> str:
     if warnings:
         return warnings[0]
     return "none of its files is a table or a timeline of Ascend's profilers."
-
-
-def _warn_of_doubts(tables: Mapping[str, list[Table]], receipt: Receipt) -> None:
-    for items in tables.values():
-        for table in items:
-            for doubt in table.doubts:
-                if not doubt.startswith(table.source):
-                    doubt = f"{printable(table.source)}: {doubt}"
-                receipt.warn(doubt)
 
 
 def _use(file: SourceFile) -> str:
@@ -221,10 +213,7 @@ def _facts(recording: Recording, receipt: Receipt) -> None:
         try:
             info = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
-            receipt.info(
-                f"{printable(file.name)} could not be read: its information about the machine is"
-                " missing."
-            )
+            receipt.add(notes.unread_machine_facts(printable(file.name)))
             continue
         if not isinstance(info, dict):
             continue
@@ -263,10 +252,7 @@ def _named(recordings: list[Recording], receipt: Receipt) -> None:
             elif device is not None and devices.count(device) == 1:
                 names[i] = f"NPU {device}"
         for rank in sorted({r for r in ranks if r is not None and ranks.count(r) > 1}):
-            receipt.warn(
-                f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a separate"
-                " host."
-            )
+            receipt.add(notes.equal_ranks(rank, ranks.count(rank)))
     for i, name in enumerate(names):
         while name in names[:i]:
             name += "'"
@@ -297,18 +283,14 @@ def _timelines(
         timelines = complete or without_marks
         if not timelines and uses <= {"partial", "facts", "database"}:
             timelines = files
-        timelines, notes = msprof_tables.newest(timelines)
-        for text in notes:
-            receipt.info(text)
+        timelines, messages = msprof_tables.newest(timelines)
+        receipt.add(*messages)
         parts = []
         for file in timelines:
             if progress:
                 progress(f"reading {file.name}")
             if file.size == 0:
-                receipt.warn(
-                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to"
-                    " write."
-                )
+                receipt.add(notes.empty_file(printable(file.name)))
                 continue
             parts += _timeline_parts(file, receipt, limit_bytes)
         if not sum(len(part) for part in parts):
@@ -334,36 +316,33 @@ def _databases(
     """Tables that only the databases of a recording have; their events are added where it has no
     timeline.
     """
-    databases, notes = msprof_tables.newest(
+    databases, messages = msprof_tables.newest(
         [file for file in recording.files if _use(file) == "database"]
     )
-    for text in notes:
-        receipt.info(text)
+    receipt.add(*messages)
     drawn = any(file.host == recording.name for file in builder.files)
     result: dict[str, list[Table]] = {}
     for file in databases:
         name = printable(file.name)
         if file.size == 0:
-            receipt.warn(f"{name} is empty: its export was stopped.")
+            receipt.add(notes.empty_file(name))
             continue
         if (
             drawn
             and ("op_summary" in csv_tables or "task_time" in csv_tables)
             and _EXPORT_DATABASE.match(file.name)
         ):
-            receipt.info(
-                f"{name} was not read: the tables and timeline next to it contain the same data."
-            )
+            receipt.add(notes.redundant_database(name))
             continue
         if progress:
             progress(f"reading {file.name}")
         try:
             base = Database(file)
         except ReadError as error:
-            receipt.warn(f"{name} was left out: {error.reason}")
+            receipt.add(notes.unread_file(name, error.reason))
             continue
         tables, messages = database_tables.tables(base, number, recording.rank)
-        receipt.entries += messages
+        receipt.add(*messages)
         if base.facts:
             recording.facts.append(base.facts)
         events = not drawn and database_events.add(base, builder, recording.name)
@@ -387,7 +366,7 @@ def _report_database(
     """Reports what was read of a database, and what was not."""
     added = set(tables) - set(csv_tables)
     for table, reason in base.damaged.items():
-        receipt.warn(f"{name}: {printable(table)} was left out: {reason}")
+        receipt.add(notes.damaged_table(name, table, reason))
     parts = (["the timeline"] if events else []) + sorted(map(printable, added))
     ignored = sorted(set(tables) - added)
     if (
@@ -395,18 +374,11 @@ def _report_database(
         and "step_trace" not in csv_tables
         and not {"PYTORCH_API", "STEP_TIME"} & set(base.tables)
     ):
-        receipt.info(
-            f"{name} has no iterations: for steps of a graph export the tables as well, msprof"
-            " --export=on --type=text."
-        )
+        receipt.add(notes.no_iterations(name))
     if parts:
-        rest = f"; {', '.join(ignored)}: from the other files of the recording" if ignored else ""
-        receipt.info(f"Read from {name}: {', '.join(parts)}{rest}.")
+        receipt.add(notes.database_contents(name, parts, ignored))
     elif not ignored:
-        receipt.warn(
-            f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to"
-            " write."
-        )
+        receipt.add(notes.empty_database(name))
 
 
 def _timeline_parts(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
@@ -416,10 +388,10 @@ def _timeline_parts(file: SourceFile, receipt: Receipt, limit_bytes: int) -> lis
     try:
         document = walk(source.chunks())
     except ReadError as error:
-        receipt.warn(f"{printable(file.name)} was left out: {error.reason}")
+        receipt.add(notes.unread_file(printable(file.name), error.reason))
         return []
     for text in filter(None, (source.trouble, where_cut(document))):
-        receipt.warn(f"{printable(file.name)}: {text}")
+        receipt.add(notes.file_read_in_part(printable(file.name), text))
     tell(receipt, document, f"{printable(file.name)}: ", file.name)
     return list(document.parts)
 
@@ -432,10 +404,8 @@ def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool)
     for items in tables.values():
         for table in items:
             if not msprof_tables.rebase(table, trace.epoch_ns):
-                table.doubts.append(
-                    "its clock is months away from the timeline's; its times are relative to its"
-                    " own start."
-                )
+                label = f"{printable(table.source)}: "
+                table.doubts += labelled(label, [notes.clock_far_from_timeline()])
                 first = table.first_ns or 0
                 msprof_tables.rebase(table, first)
                 table.base_ns = trace.epoch_ns

@@ -22,6 +22,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, printable
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import TEXT, Int64s, Table, Trace
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.tables import device_of, newest
 
 _MARK = re.compile(
@@ -82,14 +83,12 @@ def of_files(
         if device is None and len(devices) == 1:
             device = devices[0]
         if (file.size or 0) > _MOST_BYTES:
-            receipt.warn(
-                f"{printable(file.name)} is too large for a list of iterations and was not read."
-            )
+            receipt.add(notes.too_many_iterations(printable(file.name)))
             continue
         try:
             events = json.loads(bytes(file.read().data), parse_float=str)
         except (ReadError, ValueError, RecursionError):
-            receipt.warn(f"{printable(file.name)} is damaged: its iterations are unknown.")
+            receipt.add(notes.damaged_iterations(printable(file.name)))
             continue
         by_device.setdefault(device, []).extend(_marks(events, device))
     result = []
@@ -100,10 +99,7 @@ def of_files(
             source = files[0].name + more
             result.append(Table("step_trace", device, rank, frame, [], source, [], host, clock[0]))
         elif marks:
-            names = printable(files[0].name) + more
-            receipt.warn(
-                f"{names}: none of its iterations ends near the timeline; they are unknown."
-            )
+            receipt.add(notes.iterations_off_timeline(printable(files[0].name) + more))
     return result
 
 

@@ -15,7 +15,9 @@ from nbprof.core.files import SourceFile, printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Table
 from nbprof.formats.msprof import csv as msprof_csv
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import columns
+from nbprof.formats.notes import labelled
 
 # ps around an origin that int64 holds, with room to add.
 _REACH_NS = 2**52
@@ -47,8 +49,8 @@ def parsed(name: str) -> Name:
     return Name(match["module"], ids, int(match["slice"] or 0), match["time"] or "")
 
 
-def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
-    """The files without those of earlier exports of the same, slices in their order; and a sentence
+def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[Note]]:
+    """The files without those of earlier exports of the same, slices in their order; and a note
     for what was left aside.
     """
     groups: dict[tuple[str, str, tuple[int, ...]], dict[str, list[SourceFile]]] = {}
@@ -59,20 +61,14 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
             (folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}
         ).setdefault(name.time, []).append(file)
     newest_files: list[SourceFile] = []
-    notes: list[str] = []
+    messages: list[Note] = []
     for (_, module, _), exports in groups.items():
         last = max(exports)
         newest_files += sorted(exports[last], key=lambda p: parsed(p.name).slice)
         if len(exports) > 1:
             older = sum(len(same) for time, same in exports.items() if time != last)
-            ignored = f"{older} files of earlier exports were"
-            if older == 1:
-                ignored = "1 file of an earlier export was"
-            notes.append(
-                f"{printable(module)} was exported {len(exports)} times: the newest export was"
-                f" read, {ignored} ignored."
-            )
-    return newest_files, notes
+            messages.append(notes.older_exports(module, len(exports), older))
+    return newest_files, messages
 
 
 def tables(
@@ -101,7 +97,6 @@ def tables(
     """
     result: dict[str, list[Table]] = {}
     tables_to_read, messages = newest(files)
-    notes = [Note("info", text) for text in messages]
     for file in tables_to_read:
         name = printable(file.name)
         if progress:
@@ -109,23 +104,20 @@ def tables(
         # Behind a URL the size may not be known before.
         buffer = file.read() if file.size != 0 else None
         if buffer is None or not buffer.size:
-            text = f"{name} is empty: its export was interrupted or had nothing to write."
-            notes.append(Note("warning", text))
+            messages.append(notes.empty_file(name))
             continue
         device_of_folder = device_of(file)
         device_of_file = device if device_of_folder is None else device_of_folder
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:
-                header = ", ".join(printable(cell) for cell in section.header[:4])
-                text = f"{name} ({header} …) is a table that nbprof does not use."
-                notes.append(Note("info", text))
+                messages.append(notes.unused_table(name, section.header))
                 continue
             table = _table(section, file.name, host, rank)
             _set_device(table, device_of_file)
             result.setdefault(section.kind, []).append(table)
             if not len(section.frame):
-                notes.append(Note("info", f"{name} has a header and no rows."))
-    return {kind: joined(parts) for kind, parts in result.items()}, notes
+                messages.append(notes.table_without_rows(name))
+    return {kind: joined(parts) for kind, parts in result.items()}, messages
 
 
 def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None) -> Table:
@@ -136,7 +128,7 @@ def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None
         section.frame,
         section.header,
         source,
-        section.doubts,
+        labelled(f"{printable(source)}: ", section.doubts),
         host,
         section.base_ns,
     )
@@ -190,13 +182,7 @@ def joined(parts: list[Table]) -> list[Table]:
                 group[0],
                 frame=_stacked([t.frame for t in group if len(t)] or [group[0].frame]),
                 source=names[0] + more,
-                doubts=list(
-                    dict.fromkeys(
-                        f"{text}" if len(names) == 1 else f"{t.source}: {text}"
-                        for t in group
-                        for text in t.doubts
-                    )
-                ),
+                doubts=[doubt for table in group for doubt in table.doubts],
                 device=next(iter(devices)) if len(devices) == 1 else None,
                 base_ns=base,
             )

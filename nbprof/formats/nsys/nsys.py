@@ -23,7 +23,7 @@ from nbprof.core.files import LIMIT_BYTES, SourceFile, join_some, printable
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.formats.build import Builder, Coded, Values
-from nbprof.formats.nsys import facts, nvtx, samples
+from nbprof.formats.nsys import facts, notes, nvtx, samples
 from nbprof.formats.nsys.report import PID, Report
 from nbprof.formats.nsys.tables import InDatabase, InFolder, Rows, Tables
 from nbprof.formats.register import stem
@@ -254,10 +254,7 @@ def _graphs(report: Report) -> None:
     report.builder.add(
         report.streams(rows), names, *_timed(report, rows), _common(rows) | {"cat": "kernel"}
     )
-    report.builder.receipt.info(
-        f"{len(rows):,} CUDA graph launches were recorded as one event each, so their kernels are"
-        " unknown. Record with  nsys profile --cuda-graph-trace=node  to see them."
-    )
+    report.builder.receipt.add(notes.graphs_without_kernels(len(rows)))
 
 
 def _copies(report: Report) -> None:
@@ -394,27 +391,19 @@ def _fill_receipt(report: Report, receipt: Receipt, prefix: str) -> None:
     counts = report.counts
     unread = [name for name in counts if name not in report.read and not name.startswith(_SILENT)]
     if unread:
-        listed = join_some([f"{name} ({counts[name]:,})" for name in sorted(unread)], 8)
-        receipt.info(f"{prefix}Tables not shown: {listed}.")
+        receipt.add(notes.unread_tables(prefix, {name: counts[name] for name in unread}))
     if counts.keys().isdisjoint(_DEVICE_TABLES) and CALLS in counts:
         # The dialect warns where a call launched something.
-        receipt.info(f"{prefix}No GPU activity was recorded, although CUDA was called.")
+        receipt.add(notes.no_gpu_activity(prefix))
     if len(report.hosts) > 1:
-        receipt.info(f"{prefix}{len(report.hosts)} processes used a GPU: each is shown as a host.")
+        receipt.add(notes.processes_as_hosts(prefix, len(report.hosts)))
     if not report.facts.dated:
-        receipt.info(
-            f"{prefix}The export does not include the session's start time: times are relative to"
-            " its start."
-        )
+        receipt.add(notes.no_start_time(prefix))
     for table in report.nvtx_unread:
-        columns = join_some(report.tables.columns(table), 6)
-        receipt.warn(
-            f"{prefix}The NVTX events of the table {table} ({counts[table]:,} rows) are not shown:"
-            f" nbprof does not know its columns ({columns}), or the kinds of events in it. Export"
-            " the report once more with another version of Nsight Systems."
-        )
+        columns = report.tables.columns(table)
+        receipt.add(notes.unread_nvtx(prefix, table, counts[table], columns))
     for message in report.facts.messages:
-        receipt.warn(f"{prefix}{_message(message, report)}")
+        receipt.add(notes.recorder_message(prefix, _message(message, report)))
 
 
 def _message(message: facts.Message, report: Report) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
 from nbprof.formats.chrome.slices import packed
+from nbprof.formats.nsys import notes
 from nbprof.formats.nsys.report import Report
 from nbprof.formats.nsys.tables import Rows
 
@@ -68,10 +69,7 @@ def _add(report: Report, table: str) -> None:
     start = rows.ints("start", 0)
     is_open = rows.null("end") & np.isin(kind, (PUSH_POP, START_END)) & ~rows.null("start")
     if is_open.any():
-        count = int(is_open.sum())
-        report.builder.receipt.warn(
-            f"NVTX ranges without an end, drawn to the end of the last range: {count:,}."
-        )
+        report.builder.receipt.add(notes.open_ranges(int(is_open.sum())))
     end = np.where(rows.null("end"), np.where(kind == MARK, start, last), rows.ints("end", 0))
     there = ~rows.null("start")
     for of_kind, cat in (

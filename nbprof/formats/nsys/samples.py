@@ -13,6 +13,7 @@ from nbprof.core.factorize import unique_rows
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
+from nbprof.formats.nsys import notes
 from nbprof.formats.nsys.report import Report
 
 SAMPLES, STACKS, SCHEDULED = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS", "SCHED_EVENTS"
@@ -79,10 +80,8 @@ def _scheduled(report: Report) -> None:
     first, last = np.append(True, other_thread), np.append(other_thread, True)
     matched = np.zeros(len(thread), np.bool_)
     matched[pair] = matched[pair + 1] = True
-    if lost := int((~matched & ~(first & ends) & ~(last & begins)).sum()):
-        report.builder.receipt.skip(
-            "left out: thread switches whose other end was not recorded.", lost
-        )
+    lost = int((~matched & ~(first & ends) & ~(last & begins)).sum())
+    report.builder.receipt.skip(notes.UNPAIRED_SWITCHES, lost, key="unpaired_switches")
 
 
 def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
@@ -103,9 +102,7 @@ def _samples(report: Report) -> None:
     by_switch = int(switches.sum())
     if by_switch:
         rows = rows.only(~switches)
-        report.builder.receipt.info(
-            f"Call stacks of thread switches are not samples and are not shown: {by_switch:,}."
-        )
+        report.builder.receipt.add(notes.thread_switch_stacks(by_switch))
     if not len(rows):
         return
     thread, cpu, cycles = rows.ints("globalTid"), rows.ints("cpu"), rows.ints("cpuCycles", 1)
@@ -124,11 +121,7 @@ def _samples(report: Report) -> None:
         args,
     )
     named = int((name != report.builder.texts[_NO_STACK]).sum())
-    report.builder.receipt.info(
-        f"CPU samples: {len(rows):,}, of which {named:,} name what ran; threads sampled:"
-        f" {len(np.unique(thread)):,}. How many samples name a function tells its share of the CPU"
-        " time, not how long a call of it took."
-    )
+    report.builder.receipt.add(notes.cpu_samples(len(rows), named, len(np.unique(thread))))
 
 
 def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 
 CPU, GPU = 1, 2
@@ -81,7 +82,7 @@ class Recording:
         By the kinds of `COLUMNS`; a kind without rows may be missing.
     facts : dict
         Versions and the like.
-    notes, warnings : list of str
+    notes : list of Note
     bad : int
         Records that could not be read.
     rounded_lds : bool
@@ -95,8 +96,7 @@ class Recording:
     agents: list[Agent] = field(default_factory=list)
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     bad: int = 0
     rounded_lds: bool = False
 

@@ -28,6 +28,7 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Int64s
+from nbprof.formats.rocprof import notes
 from nbprof.formats.rocprof.records import (
     Agent,
     Recording,
@@ -355,10 +356,7 @@ def read(file: SourceFile) -> list[Recording]:
         )
     recordings = [_recording(process, file) for process in processes]
     if walk.truncated_at >= 0:
-        recordings[-1].warnings.append(
-            f"The file is truncated or damaged at byte {walk.truncated_at:,}: the profiler was"
-            " killed while writing, or the copy is incomplete. The part before it was read."
-        )
+        recordings[-1].notes.append(notes.truncated(walk.truncated_at))
     return recordings
 
 

@@ -25,7 +25,8 @@ from nbprof.core.receipt import Receipt
 from nbprof.core.sqlite import MAGIC
 from nbprof.core.trace import Int64s, Trace
 from nbprof.formats.build import Builder, Coded, Values
-from nbprof.formats.rocprof import results_json, rocpd, tables
+from nbprof.formats.notes import labelled
+from nbprof.formats.rocprof import notes, results_json, rocpd, tables
 from nbprof.formats.rocprof.headers import prefix_of
 from nbprof.formats.rocprof.records import GPU, SHAPE, Agent, Recording
 
@@ -52,11 +53,8 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
     builder = Builder(receipt)
     for host, (_, recording) in zip(hosts, recordings, strict=True):
         prefix = f"{host}: " if len(recordings) > 1 else ""
-        for text in recording.warnings:
-            receipt.warn(prefix + text)
-        for text in recording.notes:
-            receipt.info(prefix + text)
-        receipt.skip("left out: no valid begin or end time.", recording.bad)
+        receipt.add(*labelled(prefix, recording.notes))
+        receipt.skip(notes.NO_TIMES, recording.bad, key="events_without_time")
         _Adding(builder, recording, host, prefix).add()
     if not len(builder):
         raise ReadError(
@@ -66,10 +64,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         )
     machines = {recording.machine for _, recording in recordings if recording.machine}
     if len(machines) > 1:
-        receipt.warn(
-            "The processes ran on several machines, whose clocks are unrelated: times cannot be"
-            " compared between them."
-        )
+        receipt.add(notes.unrelated_clocks())
     return builder.trace(hosts, _metadata([recording for _, recording in recordings], hosts))
 
 
@@ -281,10 +276,7 @@ class _Adding:
         )
         if (device < 0).any():
             count = int((device < 0).sum())
-            self.builder.receipt.warn(
-                f"{self.prefix}Device events on a GPU that the recording does not list, shown as"
-                f" GPU 0: {count:,}."
-            )
+            self.builder.receipt.add(notes.unlisted_gpu(self.prefix, count))
         return np.maximum(device, 0)
 
     def _kernels(self) -> None:
@@ -322,12 +314,8 @@ class _Adding:
                 **self._counters(frame),
             },
         )
-        receipt = self.builder.receipt
         if self.recording.rounded_lds and (frame["lds"] > 0).any():
-            receipt.info(
-                "Kernel LDS is taken from the code object, rounded up: the tables do not include"
-                " the amount requested per dispatch."
-            )
+            self.builder.receipt.add(notes.rounded_lds())
 
     def _shapes(self, frame: pd.DataFrame) -> dict[str, Values]:
         """`grid` in workgroups and `block` in work-items, as PyTorch's traces write them."""
@@ -347,9 +335,7 @@ class _Adding:
             workgroups = [-(-count // per) for count, per in zip(items, size, strict=True)]
             blocks.append(self.builder.texts[str(size)])
             grids.append(self.builder.texts[str(workgroups)])
-        self.builder.receipt.info(
-            "rocprofv3 reports grids in work-items: they are shown in workgroups (blocks)."
-        )
+        self.builder.receipt.add(notes.grids_in_workgroups())
         return {
             "block": Coded(np.array(blocks, np.int32)[inverse]),
             "grid": Coded(np.array(grids, np.int32)[inverse]),
@@ -371,10 +357,7 @@ class _Adding:
             & (dispatch_ids >= 0)
         )
         if lost := int((~good).sum()):
-            self.builder.receipt.warn(
-                f"{self.prefix}Counter values that belong to no recorded kernel, or are not"
-                f" numbers: {lost:,}."
-            )
+            self.builder.receipt.add(notes.unmatched_counters(self.prefix, lost))
         result: dict[str, Values] = {}
         code, value = counters["name"].cat.codes.to_numpy(), counters["value"].to_numpy(np.float64)
         for number, name in enumerate(counters["name"].cat.categories):
@@ -402,10 +385,7 @@ class _Adding:
             titles = [f"Copies {'to' if to else 'from'} the device" for to in to_device]
         lane = self._device_lanes(device, number, titles)
         if "bytes" not in frame:
-            self.builder.receipt.info(
-                f"{self.prefix}The tables do not include the size of copies; the JSON and the"
-                " database do."
-            )
+            self.builder.receipt.add(notes.no_copy_sizes(self.prefix))
         ends = {
             name: self._texts(frame[key])
             for name, key in (("source", "source"), ("destination", "target"))

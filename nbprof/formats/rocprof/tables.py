@@ -21,6 +21,7 @@ import pandas as pd
 
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Int64s
+from nbprof.formats.rocprof import notes
 from nbprof.formats.rocprof.headers import NOT_READ, TABLES, cells, kind_of
 from nbprof.formats.rocprof.records import (
     COLUMNS,
@@ -63,10 +64,7 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
     if not result.agents:
         result.agents = keys.agents = keys.unlisted()
         if any(agent.type == GPU for agent in result.agents):
-            result.notes.append(
-                "There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models"
-                " are unknown."
-            )
+            result.notes.append(notes.no_agent_info())
     for name, frame in tables.items():
         if "agent" in frame:
             frame["device"] = devices(keys.by_row(frame.pop("agent")), result.agents)

@@ -20,8 +20,9 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
-from nbprof.core.receipt import Receipt
+from nbprof.core.receipt import Note, Receipt
 from nbprof.core.trace import Events, Trace
+from nbprof.formats.torch_snapshot import notes
 from nbprof.formats.torch_snapshot.machine import LIMITS, MAX_FRAMES, Machine, text_of
 from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Snapshot
 
@@ -73,10 +74,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         if progress:
             progress(f"reading {file.name}")
         snapshots.append(snapshot_in(file))
-        for note in snapshots[-1].notes:
-            receipt.info(note)
-        for warning in snapshots[-1].warnings:
-            receipt.warn(warning)
+        receipt.add(*snapshots[-1].notes)
     receipt.events = sum(len(snapshot.entries["action"]) for snapshot in snapshots)
     nothing = np.zeros(0, np.int64)
     names = np.zeros(0, object)
@@ -151,8 +149,7 @@ class _Result:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._warnings: list[str] = []
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
 
     def snapshot(self, top: Any, *, truncated: bool) -> Snapshot:
         """Everything as columns."""
@@ -193,30 +190,19 @@ class _Result:
             traced=type(traces) is list,
             cut=truncated,
             notes=self._notes,
-            warnings=self._warnings,
         )
 
     def _tell(self, *, truncated: bool, complete: bool) -> None:
         machine = self._machine
         if truncated:
-            lost = (
-                "the last entries of the history" if complete else "segments, and the whole history"
-            )
-            end = machine.opcodes.offset
-            self._warnings.append(
-                f"The file is truncated at byte {end:,}: the program was killed while writing, or"
-                f" the copy is incomplete. What comes before was read; {lost} are missing."
-            )
+            missing = "segments, and the whole history"
+            if complete:
+                missing = "the last entries of the history"
+            self._notes.append(notes.truncated(machine.opcodes.offset, missing))
         if machine.invalid:
-            self._warnings.append(
-                f"{machine.invalid:,} values of the snapshot should be numbers but are not, or are"
-                " too large: treated as unknown."
-            )
+            self._notes.append(notes.invalid_numbers(machine.invalid))
         if machine.deep:
-            self._notes.append(
-                f"{machine.deep:,} stacks are deeper than {MAX_FRAMES} frames; only"
-                " their innermost frames were kept."
-            )
+            self._notes.append(notes.clipped_stacks(machine.deep, MAX_FRAMES))
 
     def _entries(self, traces: list[Any]) -> dict[str, Int64s]:
         machine = self._machine
@@ -283,9 +269,7 @@ class _Result:
             | (segments["address"] > _MOST_ADDRESS)
         )
         if bad.any():
-            self._warnings.append(
-                f"{int(bad.sum()):,} segments have an impossible size or address and were left out."
-            )
+            self._notes.append(notes.impossible_segments(int(bad.sum())))
         owner = np.repeat(np.arange(len(bad)), segments["blocks"])
         room = segments["size"][owner]
         keep = ~bad[owner] & (blocks["size"] >= 0) & (blocks["size"] <= room)
@@ -303,7 +287,7 @@ class _Result:
         keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))
         outside = int((~keep & ~bad[owner]).sum())
         if outside:
-            self._warnings.append(f"Blocks outside their segment were left out: {outside:,}.")
+            self._notes.append(notes.blocks_outside_segments(outside))
         asked = blocks["requested"]
         # Free blocks state 0; old files state nothing, and a block holds what was asked for and its
         # rounding.
