@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,13 +83,12 @@ def _parts(data: bytes) -> list[bytes]:
     first = data.split(b",", 1)[0].strip()
     if not first or not words(first.decode("utf-8", "replace"))[0]:
         return [data]
-    cuts, index = [0], 0
-    mark = b"\n" + first + b","
-    while (index := data.find(mark, index)) >= 0:
-        if kind_of(header_of(data[index + 1 : index + 8192])):
-            cuts.append(index + 1)
-        index += len(mark)
-    return [data[a:b] for a, b in zip(cuts, [*cuts[1:], len(data)], strict=True)]
+    parts, begin = [], 0
+    for match in re.finditer(rb"\n(?=%b,)" % re.escape(first), data):
+        if kind_of(header_of(data[match.end() : match.end() + 8192])):
+            parts.append(data[begin : match.end()])
+            begin = match.end()
+    return [*parts, data[begin:]]
 
 
 def _section(data: bytes) -> Section:
@@ -99,7 +100,8 @@ def _section(data: bytes) -> Section:
     body = data[end + 1 :] if end >= 0 else b""
     raw = _rows(body, specs, doubts)
     if raw is None:
-        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, doubts)
+        empty = pd.DataFrame({spec.name: [] for spec in specs})
+        return Section(kind, header, empty, 0, doubts)
     result: dict[str, object] = {}
     times: dict[str, tuple[Int64s, Int64s, npt.NDArray[np.bool_]]] = {}
     for index, spec in enumerate(specs):
@@ -109,24 +111,19 @@ def _section(data: bytes) -> Section:
             result[spec.name] = None
         elif spec.kind == "id":
             result[spec.name] = _ids(column, spec.name, doubts)
-        elif spec.kind == "text" or (
-            not spec.name.endswith(_MEASURED)
-            and column.dtype.kind not in "biuf"
-            and len(column)
-            and not _numeric(column)
-        ):
+        elif spec.kind == "text" or _holds_texts(column, spec):
             result[spec.name] = _texts(column)
         else:
             result[spec.name] = _numbers(column, spec, doubts)
-    base = min((int(us[good].min()) for us, _, good in times.values() if good.any()), default=0)
+    known = np.concatenate([np.zeros(0, np.int64), *(us[good] for us, _, good in times.values())])
+    base = int(known.min()) if len(known) else 0
     for name, (us, frac, good) in times.items():
         far = good & (us - base > LONGEST_US)
         if far.any():
             doubts.append(notes.far_times(name, int(far.sum())))
             good = good & ~far
-        result[name] = pd.arrays.IntegerArray(
-            np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good
-        )
+        ps = (np.where(good, us, base) - base) * 1_000_000 + frac
+        result[name] = pd.arrays.IntegerArray(np.where(good, ps, 0), ~good)
     frame = pd.DataFrame(result, copy=False)
     return Section(kind, header, frame, base * 1000, doubts)
 
@@ -136,30 +133,27 @@ def _rows(body: bytes, specs: list[Column], doubts: list[Note]) -> pd.DataFrame 
     width = len(specs)
     if len(body) <= _LARGE:
         _ragged(body, width, doubts)
-    text: dict[int, str] = {i: "category" for i, s in enumerate(specs) if s.kind == "text"}
-    # An unsigned number that wrapped around has more digits than a float64 holds.
-    text |= {
-        i: "str"
-        for i, s in enumerate(specs)
-        if s.kind == "time" or (s.kind == "number" and s.name.startswith("reduce_"))
+    types: dict[int, str] = {}
+    for i, spec in enumerate(specs):
+        # An unsigned number that wrapped around has more digits than a float64 holds.
+        wraps = spec.kind == "number" and spec.name.startswith("reduce_")
+        if spec.kind == "text":
+            types[i] = "category"
+        elif spec.kind == "time" or wraps:
+            types[i] = "str"
+    options: dict[str, Any] = {
+        "header": None,
+        "names": range(width + _MORE),
+        "index_col": False,
+        "na_values": _NA,
+        "keep_default_na": False,
+        "low_memory": False,
+        "encoding_errors": "replace",
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            raw = pd.read_csv(
-                io.BytesIO(body),
-                header=None,
-                names=range(width + _MORE),
-                dtype=text,
-                index_col=False,
-                na_values=_NA,
-                keep_default_na=False,
-                on_bad_lines="warn",
-                skip_blank_lines=True,
-                low_memory=False,
-                encoding="utf-8",
-                encoding_errors="replace",
-            )
+            raw = pd.read_csv(io.BytesIO(body), dtype=types, on_bad_lines="warn", **options)
         except pd.errors.EmptyDataError:
             return None
         except pd.errors.ParserError:
@@ -167,22 +161,15 @@ def _rows(body: bytes, specs: list[Column], doubts: list[Note]) -> pd.DataFrame 
             # its own row.
             doubts.append(notes.unclosed_quote())
             raw = pd.read_csv(
-                io.BytesIO(body),
-                header=None,
-                names=range(width + _MORE),
-                index_col=False,
-                na_values=_NA,
-                keep_default_na=False,
-                on_bad_lines="skip",
-                low_memory=False,
-                quoting=csv.QUOTE_NONE,
-                encoding_errors="replace",
+                io.BytesIO(body), on_bad_lines="skip", quoting=csv.QUOTE_NONE, **options
             )
-    lost = sum(str(w.message).count("expected") for w in caught)
+    lost = sum(str(warning.message).count("expected") for warning in caught)
     if lost:
         doubts.append(notes.overlong_rows(lost))
-    if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
-        doubts.append(notes.long_rows(int(over.sum())))
+    if len(body) > _LARGE:
+        long = raw[range(width, width + _MORE)].notna().any(axis=1)
+        if long.any():
+            doubts.append(notes.long_rows(int(long.sum())))
     return raw
 
 
@@ -191,7 +178,7 @@ def _ragged(body: bytes, width: int, doubts: list[Note]) -> None:
     kinds.
     """
     data = np.frombuffer(body, np.uint8)
-    odd = np.logical_xor.accumulate(data == 0x22) if len(data) else np.zeros(0, np.bool_)
+    odd = np.logical_xor.accumulate(data == 0x22)
     ends = np.flatnonzero((data == 0x0A) & ~odd)
     bounds = np.concatenate([[0], ends + 1, [len(data)]])
     commas = np.concatenate([[0], np.cumsum((data == 0x2C) & ~odd)])
@@ -207,12 +194,13 @@ def _ragged(body: bytes, width: int, doubts: list[Note]) -> None:
         doubts.append(notes.mixed_line_endings())
 
 
-def _numeric(column: pd.Series) -> bool:
-    """True if most values of a column of texts are numbers."""
-    present = column.dropna()
-    return not len(present) or bool(
-        pd.to_numeric(_bare(present.head(1000)), errors="coerce").notna().mean() > 0.5
-    )
+def _holds_texts(column: pd.Series, spec: Column) -> bool:
+    """True if most values of a column that may hold anything are no numbers."""
+    if spec.name.endswith(_MEASURED) or column.dtype.kind in "biuf":
+        return False
+    present = _bare(column.dropna().head(1000))
+    numbers = pd.to_numeric(present, errors="coerce").count()
+    return bool(2 * numbers <= len(present) > 0)
 
 
 def _bare(column: pd.Series) -> pd.Series:
@@ -251,12 +239,9 @@ def _numbers(column: pd.Series, spec: Column, doubts: list[Note]) -> npt.NDArray
         if under.any():
             # As text, for a float64 of this size keeps steps of 4 µs.
             texts = _bare(column.astype(object)[under])
-            exact = [
-                abs(_exact(str(text), value) - _WRAP_US)
-                for text, value in zip(texts, result[under].tolist(), strict=True)
-            ]
+            exact = map(_exact, texts, result[under].tolist())
             result = result.copy()
-            result[under] = np.array(exact, np.float64)
+            result[under] = [float(abs(number - _WRAP_US)) for number in exact]
             doubts.append(notes.unsigned_differences(spec.name, int(under.sum())))
     infinite = np.isinf(result)
     if infinite.any():
@@ -266,7 +251,10 @@ def _numbers(column: pd.Series, spec: Column, doubts: list[Note]) -> npt.NDArray
         with np.errstate(over="ignore"):
             result = result * spec.scale
     for unit, limit, much in (("_us", LONGEST_US, "26 days"), ("_bytes", MOST_BYTES, "8 PiB")):
-        if spec.name.endswith(unit) and (beyond := np.abs(result) > limit).any():
+        if not spec.name.endswith(unit):
+            continue
+        beyond = np.abs(result) > limit
+        if beyond.any():
             result = np.where(beyond, np.nan, result)
             doubts.append(notes.impossible_values(spec.name, int(beyond.sum()), much))
     return result
@@ -288,16 +276,14 @@ def _texts(column: pd.Series) -> pd.Categorical:
     """Texts, each kept once, without the TABs and quotes around them that keep spreadsheets from
     reading them as numbers.
     """
-    coded = (
-        column.array
-        if isinstance(column.array, pd.Categorical)
-        else pd.Categorical(column.where(column.isna(), column.astype(str)))
-    )
+    coded = column.array
+    if not isinstance(coded, pd.Categorical):
+        coded = pd.Categorical(column.where(column.isna(), column.astype(str)))
     bare = [str(text).strip(' \t\r\n"') for text in coded.categories]
-    names = list(dict.fromkeys(text for text in bare if text and text not in _NA))
-    codes = {text: i for i, text in enumerate(names)}
-    table = np.array([*(codes.get(text, -1) for text in bare), -1], np.int64)
-    return pd.Categorical.from_codes(table[coded.codes], categories=pd.Index(names, dtype=object))
+    present = [None if text in _NA else text for text in bare]
+    codes, names = pd.factorize(np.array(present, object))
+    categories = pd.Index(names, dtype=object)
+    return pd.Categorical.from_codes(np.append(codes, -1)[coded.codes], categories=categories)
 
 
 def _lines(values: Sequence[object]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:

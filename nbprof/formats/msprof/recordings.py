@@ -273,8 +273,9 @@ def listed(
             matches = map(_DEVICE.fullmatch, folder.split("/"))
             home.devices.update(int(match[1]) for match in matches if match)
     for folder in devices:
-        device, home = _DEVICE.fullmatch(_name(folder)), recording(folder)
-        if device and home is not None:
+        device = _DEVICE.fullmatch(_name(folder))
+        home = recording(folder) if device else None
+        if device and home:
             home.devices.add(int(device[1]))
             home.raw = True
     return _finished(recordings, loose)

@@ -21,7 +21,7 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, join_some, printable
 from nbprof.core.receipt import Receipt
-from nbprof.core.trace import TEXT, Int64s, Table, Trace
+from nbprof.core.trace import TEXT, Table, Trace
 from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.tables import device_of, newest
 

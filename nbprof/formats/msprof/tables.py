@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pandas as pd
 
-from nbprof.core.files import SourceFile, printable
+from nbprof.core.files import SourceFile, join_some, printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Table
 from nbprof.formats.msprof import csv as msprof_csv
@@ -56,17 +57,16 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[Note]]:
     groups: dict[tuple[str, str, tuple[int, ...]], dict[str, list[SourceFile]]] = {}
     for file in files:
         name = parsed(file.name)
-        folder = file.label.rpartition("/")[0]
-        groups.setdefault(
-            (folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}
-        ).setdefault(name.time, []).append(file)
+        folder, suffix = file.label.rpartition("/")[0], file.name.rpartition(".")[2]
+        exports = groups.setdefault((folder, f"{name.module}.{suffix}", name.ids), {})
+        exports.setdefault(name.time, []).append(file)
     newest_files: list[SourceFile] = []
     messages: list[Note] = []
     for (_, module, _), exports in groups.items():
-        last = max(exports)
-        newest_files += sorted(exports[last], key=lambda p: parsed(p.name).slice)
+        last = exports[max(exports)]
+        newest_files += sorted(last, key=lambda file: parsed(file.name).slice)
         if len(exports) > 1:
-            older = sum(len(same) for time, same in exports.items() if time != last)
+            older = sum(map(len, exports.values())) - len(last)
             messages.append(notes.older_exports(module, len(exports), older))
     return newest_files, messages
 
@@ -102,13 +102,14 @@ def tables(
         if progress:
             progress(f"reading {file.name}")
         # Behind a URL the size may not be known before.
-        buffer = file.read() if file.size != 0 else None
-        if buffer is None or not buffer.size:
+        data = b"" if file.size == 0 else bytes(file.read().data)
+        if not data:
             messages.append(notes.empty_file(name))
             continue
-        device_of_folder = device_of(file)
-        device_of_file = device if device_of_folder is None else device_of_folder
-        for section in msprof_csv.read(bytes(buffer.data)):
+        device_of_file = device_of(file)
+        if device_of_file is None:
+            device_of_file = device
+        for section in msprof_csv.read(data):
             if not section.kind:
                 messages.append(notes.unused_table(name, section.header))
                 continue
@@ -137,7 +138,8 @@ def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None
 def device_of(file: SourceFile) -> int | None:
     """The device that the folder of a file names."""
     for part in reversed(file.label.split("/")[:-1]):
-        if match := _DEVICE.match(part):
+        match = _DEVICE.match(part)
+        if match:
             return int(match[1])
     return None
 
@@ -150,44 +152,45 @@ def _set_device(table: Table, device: int | None) -> None:
         and device is not None
         and table.kind not in ("api_statistic", "operator_details", "fusion_op")
     ):
-        frame = table.frame = pd.DataFrame(
-            {"device_id": pd.array(np.full(len(frame), device), dtype="Int64")}
-        ).join(frame)
-    if "device_id" in frame:
-        ids = frame["device_id"].dropna().unique()
-        table.device = int(ids[0]) if len(ids) == 1 else None
+        frame = table.frame = frame.copy(deep=False)
+        frame.insert(0, "device_id", pd.array(np.full(len(frame), device), dtype="Int64"))
+    table.device = device_in(frame)
+
+
+def device_in(frame: pd.DataFrame) -> int | None:
+    """The only device in a table; None where it has several, or states none."""
+    if "device_id" not in frame:
+        return None
+    ids = frame["device_id"].dropna().unique()
+    return int(ids[0]) if len(ids) == 1 else None
 
 
 def joined(parts: list[Table]) -> list[Table]:
     """Tables of one header as one: slices, devices and iterations that are files of their own."""
     groups: dict[tuple[str, ...], list[Table]] = {}
     for table in parts:
-        groups.setdefault(tuple(c.name for c in columns(table.kind, table.header)), []).append(
-            table
-        )
-    result = []
-    for group in groups.values():
-        if len(group) == 1:
-            result.append(group[0])
-            continue
-        based = [t for t in group if t.first_ns is not None]
-        base = min((t.base_ns for t in based), default=0)
-        for table in group:
-            rebase(table, base)
-        devices = {t.device for t in group if len(t)}
-        names = list(dict.fromkeys(t.source for t in group))
-        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        result.append(
-            replace(
-                group[0],
-                frame=_stacked([t.frame for t in group if len(t)] or [group[0].frame]),
-                source=names[0] + more,
-                doubts=[doubt for table in group for doubt in table.doubts],
-                device=next(iter(devices)) if len(devices) == 1 else None,
-                base_ns=base,
-            )
-        )
-    return result
+        names = tuple(column.name for column in columns(table.kind, table.header))
+        groups.setdefault(names, []).append(table)
+    return list(map(_joined, groups.values()))
+
+
+def _joined(group: list[Table]) -> Table:
+    if len(group) == 1:
+        return group[0]
+    base = min((table.base_ns for table in group if table.first_ns is not None), default=0)
+    for table in group:
+        rebase(table, base)
+    filled = [table for table in group if len(table)] or group[:1]
+    devices = {table.device for table in filled}
+    sources = list(dict.fromkeys(table.source for table in group))
+    return replace(
+        group[0],
+        frame=_stacked([table.frame for table in filled]),
+        source=join_some(sources, 1),
+        doubts=list(chain.from_iterable(table.doubts for table in group)),
+        device=devices.pop() if len(devices) == 1 else None,
+        base_ns=base,
+    )
 
 
 def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -198,8 +201,8 @@ def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
         return frames[0]
     result = {}
     for name in frames[0].columns:
-        parts = [f[name] for f in frames]
-        if all(isinstance(p.dtype, pd.CategoricalDtype) for p in parts):
+        parts = [frame[name] for frame in frames]
+        if {"category"} == {part.dtype.name for part in parts}:
             result[name] = pd.api.types.union_categoricals(parts)
         else:
             result[name] = pd.concat(parts, ignore_index=True).array
