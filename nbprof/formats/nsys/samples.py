@@ -50,9 +50,8 @@ def _scheduled(report: Report) -> None:
         return
     # Of a thread put on and taken off a CPU at the same moment, the former comes first.
     order = np.lexsort((rows.ints("isSchedIn") == 0, rows.ints("start"), rows.ints("globalTid")))
-    thread, start, on, cpu = (
-        rows.ints(name)[order] for name in ("globalTid", "start", "isSchedIn", "cpu")
-    )
+    thread, start = rows.ints("globalTid")[order], rows.ints("start")[order]
+    on, cpu = rows.ints("isSchedIn")[order], rows.ints("cpu")[order]
     begins, ends = on != 0, on == 0
     pair = np.flatnonzero(
         begins[:-1] & ends[1:] & (thread[:-1] == thread[1:]) & (cpu[:-1] == cpu[1:])
@@ -87,10 +86,11 @@ def _scheduled(report: Report) -> None:
 def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
     """Codes of the labels of some values; -1 for a value without a label, or an unknown one."""
     first, code = unique_rows(np.maximum(values, -1))
-    texts = [labels.get(int(values[i]), "") for i in first.tolist()]
-    return np.array(
-        [-1 if text in ("", "Unknown") else report.builder.texts[text] for text in texts], np.int32
-    )[code]
+    codes = []
+    for value in values[first].tolist():
+        text = labels.get(value, "")
+        codes.append(-1 if text in ("", "Unknown") else report.builder.texts[text])
+    return np.array(codes, np.int32)[code]
 
 
 def _samples(report: Report) -> None:
@@ -133,7 +133,8 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     if not len(rows):
         return name, {}
     order = np.lexsort((rows.ints("stackDepth"), rows.ints("id")))
-    sample, symbol, module = (rows.ints(column)[order] for column in ("id", "symbol", "module"))
+    sample = rows.ints("id")[order]
+    symbol, module = rows.ints("symbol")[order], rows.ints("module")[order]
     unresolved = rows.ints("unresolved", 0)[order] > 0
     special = rows.ints("specialEntry", 0)[order] > 0
     # An address without a symbol identifies no more than its module, and differs between runs.
@@ -191,7 +192,12 @@ def _call(report: Report, symbol: int, module: int, unresolved: bool) -> tuple[s
     """A function and the file that it is in: `[libcuda.so.1]` for one that no symbol was found
     for.
     """
-    path = report.strings.get(module, "")
-    file = path if path.startswith("[") else ntpath.basename(posixpath.basename(path))
-    function = "" if unresolved else report.strings.get(symbol, "")
-    return function or (file if file.startswith("[") else f"[{file or 'unknown'}]"), file
+    file = report.strings.get(module, "")
+    if not file.startswith("["):
+        file = ntpath.basename(posixpath.basename(file))
+    function = report.strings.get(symbol, "")
+    if function and not unresolved:
+        return function, file
+    if file.startswith("["):
+        return file, file
+    return f"[{file or 'unknown'}]", file
