@@ -20,6 +20,7 @@ from typing import Any
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import printable
+from nbprof.display.wording import shortened
 
 PART = 1 << 17
 """Bytes that are checked, and given to the unpickler, at a time."""
