@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core import nesting
-from nbprof.core.receipt import Receipt
+from nbprof.core.receipt import Note, Receipt
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -219,7 +219,7 @@ class Table:
         Column names in the file.
     source : str
         Its files.
-    doubts : list of str
+    doubts : list of Note
         Ends of sentences that begin with `source`.
     host : int
         The recording, as an index into `Trace.hosts`.
@@ -233,7 +233,7 @@ class Table:
     frame: pd.DataFrame
     header: list[str]
     source: str
-    doubts: list[str] = field(default_factory=list)
+    doubts: list[Note] = field(default_factory=list)
     host: int = 0
     base_ns: int = 0
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from nbprof.core.trace import (
     Trace,
     no_counters,
 )
+from nbprof.formats import notes
 from nbprof.formats.chrome.part import Rows, Texts
 from nbprof.formats.chrome.values import LONGEST_PS
 
@@ -49,8 +50,11 @@ LANE_COLUMNS = [
     "note",
     "events",
     "order",
+    "pid",
+    "tid",
+    "labels",
+    "sort",
 ]
-LANE_COLUMNS += ["pid", "tid", "labels", "sort"]
 _WEEK_NS = LONGEST_PS // 1000
 
 
@@ -85,7 +89,42 @@ class _Chunk:
     name: Int32s
     start: Int64s
     duration: Int64s
-    args: dict[str, Rows]
+    args: dict[str, Rows] = field(default_factory=dict)
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> _Chunk:
+        """Some of the events, and their args."""
+        position = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+        args = {}
+        for key, rows in self.args.items():
+            chosen = keep[rows.event]
+            if chosen.any():
+                event = position[rows.event[chosen]]
+                args[key] = Rows(event, rows.kind[chosen], rows.value[chosen])
+        return _Chunk(self.lane[keep], self.name[keep], self.start[keep], self.duration[keep], args)
+
+
+class _Samples(NamedTuple):
+    lane: int
+    series: str
+    time: Int64s
+    value: npt.NDArray[np.float64]
+
+
+class _Clock(NamedTuple):
+    """The moment 0 in ns, the ns that are taken from the times of each lane, and the ps after the
+    moment 0 at which each host begins.
+    """
+
+    epoch_ns: int
+    taken_ns: Int64s
+    late_ps: list[int]
+
+
+class _Lanes(NamedTuple):
+    table: pd.DataFrame
+    planes: list[Plane]
+    number: Int32s
+    """The row of each lane in `table`."""
 
 
 class Builder:
@@ -106,7 +145,7 @@ class Builder:
         self._lanes: dict[tuple[str, ...], int] = {}
         self._rows: list[_Lane] = []
         self._chunks: list[_Chunk] = []
-        self._counters: list[tuple[int, str, Int64s, npt.NDArray[np.float64]]] = []
+        self._counters: list[_Samples] = []
         self._flows: list[Flows] = []
 
     def __len__(self) -> int:
@@ -171,36 +210,36 @@ class Builder:
         args : dict of str to Values
         """
         count = len(start_ns)
+        if not count:
+            return
         duration = np.asarray(duration_ns, np.int64)
-        if (negative := int((duration < 0).sum())) > 0:
-            self.receipt.warn(
-                f"Events that end before they start, treated as having zero duration: {negative:,}."
-            )
+        negative = int((duration < 0).sum())
+        if negative:
+            self.receipt.add(notes.negative_durations(negative))
             duration = np.maximum(duration, 0)
-        rows_by_arg = {key: self._arg(values, count) for key, values in (args or {}).items()}
         chunk = _Chunk(
             np.broadcast_to(np.asarray(lane, np.int32), count),
             np.broadcast_to(np.asarray(name, np.int32), count),
             np.asarray(start_ns, np.int64),
             duration,
-            {key: rows for key, rows in rows_by_arg.items() if len(rows)},
         )
+        for key, values in (args or {}).items():
+            rows = self._arg(values, count)
+            if len(rows):
+                chunk.args[key] = rows
         long = duration > _WEEK_NS
-        self.receipt.skip(
-            "left out: duration of more than a week (an overflow of the profiler's counter).",
-            int(long.sum()),
-        )
-        if count:
-            self._chunks.append(_only(chunk, ~long) if long.any() else chunk)
+        if long.any():
+            self.receipt.skip(notes.LONG_DURATIONS, int(long.sum()), key="long_durations")
+            chunk = chunk.only(~long)
+        self._chunks.append(chunk)
 
     def counter(
         self, lane: int, series: str, time_ns: Int64s, values: npt.NDArray[np.float64]
     ) -> None:
         """Adds samples of a counter to the process of a lane."""
         if len(time_ns):
-            self._counters.append(
-                (lane, series, np.asarray(time_ns, np.int64), np.asarray(values, np.float64))
-            )
+            time = np.asarray(time_ns, np.int64)
+            self._counters.append(_Samples(lane, series, time, np.asarray(values, np.float64)))
 
     def flows(
         self,
@@ -213,100 +252,76 @@ class Builder:
         """Adds points of arrows, each inside the event around it; `phase` is 0 for a start, 1 for a
         step, 2 for a finish.
         """
-        if count := len(ident):
-            code, lanes = np.full(count, self.texts[category], np.int32), np.asarray(lane, np.int32)
-            visible = np.ones(count, np.bool_)
+        count = len(ident)
+        if count:
             self._flows.append(
                 Flows(
-                    np.asarray(phase, np.uint8),
-                    ident,
-                    code,
-                    lanes,
-                    np.asarray(time_ns, np.int64),
-                    visible,
+                    phase=np.asarray(phase, np.uint8),
+                    id=ident,
+                    category=np.full(count, self.texts[category], np.int32),
+                    lane=np.asarray(lane, np.int32),
+                    time=np.asarray(time_ns, np.int64),
+                    enclosing=np.ones(count, np.bool_),
                 )
             )
 
     def _arg(self, values: Values, count: int) -> Rows:
         if isinstance(values, Rows):
             return values
-        rows, kind = np.arange(count, dtype=np.int32), INT
-        column: npt.NDArray[Any]
-        if isinstance(values, (int, str)):
-            kind = TEXT if isinstance(values, str) else INT
-            column = np.full(
-                count, self.texts[values] if isinstance(values, str) else values, np.int64
-            )
-        elif isinstance(values, Coded):
-            kind, column = TEXT, values.codes
-            rows = np.flatnonzero(column >= 0).astype(np.int32)
-            column = column[rows]
-        elif isinstance(values, np.ma.MaskedArray):
-            rows = np.flatnonzero(~np.ma.getmaskarray(values)).astype(np.int32)
-            column = values.data[rows]
-        else:
-            column = values
-        if kind == INT and column.dtype.kind == "f":
-            there = ~np.isnan(column)
-            rows, kind, column = (
-                rows[there],
-                DOUBLE,
-                column[there].astype(np.float64).view(np.int64),
-            )
-        elif kind == INT and column.dtype == np.uint64:
-            kind, column = UINT, column.view(np.int64)
-        return Rows(
-            rows, np.broadcast_to(np.uint8(kind), len(rows)), column.astype(np.int64, copy=False)
-        )
+        if isinstance(values, str):
+            return _rows(np.full(count, self.texts[values], np.int64), TEXT)
+        if isinstance(values, int):
+            return _rows(np.full(count, values, np.int64), INT)
+        if isinstance(values, Coded):
+            return _rows(values.codes, TEXT, values.codes >= 0)
+        if isinstance(values, np.ma.MaskedArray):
+            return _numbers(values.data, ~np.ma.getmaskarray(values))
+        return _numbers(values)
 
     def trace(self, hosts: Sequence[str] = (), metadata: dict[str, object] | None = None) -> Trace:
         """The trace; the hosts in the order of `hosts`, then those of lanes alone. The builder is
         empty afterwards.
         """
-        receipt = self.receipt
         hosts = list(dict.fromkeys([*hosts, *(row.host for row in self._rows)]))
         host_of = np.array([hosts.index(row.host) for row in self._rows], np.int32)
-        self._near(host_of, len(hosts))
-        epoch, moved, late = self._clock(host_of, hosts)
-        lanes, planes, number = self._table(hosts)
-        none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
-        old = np.concatenate([none32, *(c.lane for c in self._chunks)])
-        lane = number[old] if len(number) else none32
-        name = np.concatenate([none32, *(c.name for c in self._chunks)])
-        start = none64
-        if len(moved):
-            start = (np.concatenate([none64, *(c.start for c in self._chunks)]) - moved[old]) * 1000
-        duration = np.concatenate([none64, *(c.duration for c in self._chunks)]) * 1000
+        chunk = self._near_events(host_of, len(hosts))
+        clock = self._clock(chunk, host_of, len(hosts))
+        lanes = self._table(hosts)
+        lane = lanes.number[chunk.lane]
+        start = (chunk.start - clock.taken_ns[chunk.lane]) * 1000
+        duration = chunk.duration * 1000
         order = sort_events(lane, start, duration)
         position = np.empty(len(order), np.int32)
         position[order] = np.arange(len(order), dtype=np.int32)
-        used, code = used_names(list(self.texts), name)
+        used, code = used_names(list(self.texts), chunk.name)
         events = Events(lane[order], code[order], start[order], duration[order])
-        lanes["events"] = np.bincount(events.lane, minlength=len(lanes)).astype(np.int64)
-        receipt.events = len(events)
+        count = np.bincount(events.lane, minlength=len(lanes.table))
+        lanes.table["events"] = count.astype(np.int64)
+        self.receipt.events = len(events)
         args = self._args_by_event(position)
-        flows = [_moved_flows(flow, number, moved) for flow in self._flows]
-        counters = [
-            (int(number[lane]), series, (time - moved[lane]) * 1000, value)
-            for lane, series, time, value in self._counters
-        ]
+        flows = [_moved_flows(flow, lanes.number, clock.taken_ns) for flow in self._flows]
+        counters = []
+        for samples in self._counters:
+            time = (samples.time - clock.taken_ns[samples.lane]) * 1000
+            number = int(lanes.number[samples.lane])
+            counters.append((number, samples.series, time, samples.value))
         names = np.array([*used, ""], object)[:-1]
         self._chunks, self._flows, self._counters = [], [], []
         return Trace(
             events=events,
             names=names,
             display=names,
-            lanes=lanes,
-            planes=planes,
+            lanes=lanes.table,
+            planes=lanes.planes,
             args=LazyArgs(args, len(events)),
             name_args={},
             strings=list(self.texts),
             modules=[],
             hosts=hosts,
-            epoch_ns=epoch,
-            receipt=receipt,
+            epoch_ns=clock.epoch_ns,
+            receipt=self.receipt,
             metadata=metadata or {},
-            late_ps=late,
+            late_ps=clock.late_ps,
             flows=joined_flows(flows),
             counters=counter_table(counters),
         )
@@ -322,85 +337,74 @@ class Builder:
                 result.setdefault(key, []).append((rows, positions))
         return result
 
-    def _near(self, host_of: Int32s, hosts: int) -> None:
-        """Leaves out events that lie more than a week from the middle one of their host."""
-        for host in range(hosts):
-            rows = [host_of[chunk.lane] == host for chunk in self._chunks]
-            times = np.concatenate(
-                [
-                    np.zeros(0, np.int64),
-                    *(c.start[m] for c, m in zip(self._chunks, rows, strict=True)),
-                ]
-            )
-            if not len(times) or int(times.max()) - int(times.min()) <= _WEEK_NS:
-                continue
-            middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
-            far = [
-                m & (np.abs(c.start - middle) > _WEEK_NS)
-                for c, m in zip(self._chunks, rows, strict=True)
-            ]
-            self.receipt.skip(
-                "left out: more than a week away from the rest of the trace.",
-                sum(int(f.sum()) for f in far),
-            )
-            self._chunks = [_only(chunk, ~f) for chunk, f in zip(self._chunks, far, strict=True)]
-
-    def _clock(self, host_of: Int32s, hosts: Sequence[str]) -> tuple[int, Int64s, list[int]]:
-        """The moment 0 in ns, what is taken from the times of each lane, and how many ps after it
-        the times of each host begin.
+    def _near_events(self, host_of: Int32s, hosts: int) -> _Chunk:
+        """All events but those that are more than a week from the middle one of their host; the
+        chunks lose these, too.
         """
-        firsts: dict[int, int] = {}
-        for lanes, times in (
-            *((c.lane, c.start) for c in self._chunks),
-            *((f.lane, f.time) for f in self._flows),
-            *((np.full(len(time), lane), time) for lane, _, time, _ in self._counters),
-        ):
-            for host in range(len(hosts)):
-                rows = times[host_of[lanes] == host]
-                if len(rows):
-                    firsts[host] = min(int(rows.min()), firsts.get(host, int(rows.min())))
-        epoch, shifts = one_clock(list(firsts.values()), self.receipt)
-        taken = {
-            host: first - shift for (host, first), shift in zip(firsts.items(), shifts, strict=True)
-        }
-        late = dict(zip(firsts, shifts, strict=True))
-        lanes_taken = np.array([taken.get(host, epoch) for host in host_of.tolist()], np.int64)
-        return epoch, lanes_taken, [1000 * late.get(host, 0) for host in range(len(hosts))]
+        chunk = _joined(self._chunks)
+        far = np.zeros(len(chunk.start), np.bool_)
+        for host in range(hosts):
+            rows = np.flatnonzero(host_of[chunk.lane] == host)
+            times = chunk.start[rows]
+            if not len(rows) or int(times.max()) - int(times.min()) <= _WEEK_NS:
+                continue
+            middle = np.partition(times, len(rows) // 2)[len(rows) // 2]
+            far[rows] = np.abs(times - middle) > _WEEK_NS
+        if not far.any():
+            return chunk
+        self.receipt.skip(notes.FAR_EVENTS, int(far.sum()), key="far_events")
+        near, first = [], 0
+        for chunk in self._chunks:
+            stop = first + len(chunk.start)
+            near.append(chunk.only(~far[first:stop]))
+            first = stop
+        self._chunks = near
+        return _joined(near)
 
-    def _table(self, hosts: Sequence[str]) -> tuple[pd.DataFrame, list[Plane], Int32s]:
-        """The lanes in their order, the planes, and the new number of each lane."""
-        seen: dict[tuple[str, str], int] = {}
+    def _clock(self, chunk: _Chunk, host_of: Int32s, hosts: int) -> _Clock:
+        never = np.iinfo(np.int64).max
+        first = np.full(hosts, never)
+        np.minimum.at(first, host_of[chunk.lane], chunk.start)
+        for flow in self._flows:
+            np.minimum.at(first, host_of[flow.lane], flow.time)
+        for samples in self._counters:
+            host = host_of[samples.lane]
+            first[host] = min(first[host], samples.time.min())
+        begun = np.flatnonzero(first != never)
+        epoch, shifts = one_clock(first[begun].tolist(), self.receipt)
+        late = np.zeros(hosts, np.int64)
+        late[begun] = shifts
+        taken = np.full(hosts, epoch)
+        taken[begun] = first[begun] - late[begun]
+        return _Clock(epoch, taken[host_of], (1000 * late).tolist())
+
+    def _table(self, hosts: Sequence[str]) -> _Lanes:
+        """The lanes in their order, and their planes."""
+        appeared: dict[tuple[str, str], int] = {}
         for row in self._rows:
-            seen.setdefault((row.host, row.pid), len(seen))
-        order = sorted(
-            range(len(self._rows)),
-            key=lambda i: (
-                hosts.index((r := self._rows[i]).host),
-                r.process_sort,
-                seen[r.host, r.pid],
-                r.sort,
-                i,
-            ),
-        )
-        number = np.zeros(len(order), np.int32)
+            appeared.setdefault((row.host, row.pid), len(appeared))
+
+        def rank(lane: int) -> tuple[int, int, int, int]:
+            row = self._rows[lane]
+            host = hosts.index(row.host)
+            return host, row.process_sort, appeared[row.host, row.pid], row.sort
+
+        number = np.zeros(len(self._rows), np.int32)
         planes: list[Plane] = []
         plane_of: dict[tuple[str, str], int] = {}
-        lanes: list[dict[str, object]] = []
-        for i in order:
-            row = self._rows[i]
+        rows: list[dict[str, object]] = []
+        for lane in sorted(range(len(self._rows)), key=rank):
+            row = self._rows[lane]
             key = (row.host, row.pid)
             if key not in plane_of:
                 plane_of[key] = len(planes)
-                stats: dict[str, object] = {
-                    "pid": row.pid,
-                    "labels": row.labels,
-                    "sort_index": row.process_sort,
-                }
-                planes.append(Plane(row.host, row.process, {**stats, **self.planes.get(key, {})}))
-            number[i] = len(lanes)
-            lanes.append(
+                stats = {"pid": row.pid, "labels": row.labels, "sort_index": row.process_sort}
+                stats |= self.planes.get(key, {})
+                planes.append(Plane(row.host, row.process, stats))
+            number[lane] = len(rows)
+            rows.append(
                 lane_row(
-                    len(lanes),
+                    len(rows),
                     row.host,
                     row.process,
                     row.thread,
@@ -411,23 +415,48 @@ class Builder:
                     plane=plane_of[key],
                 )
             )
-        return pd.DataFrame(lanes, columns=LANE_COLUMNS), planes, number
+        return _Lanes(pd.DataFrame(rows, columns=LANE_COLUMNS), planes, number)
+
+
+def _rows(
+    column: npt.NDArray[Any], kind: int, present: npt.NDArray[np.bool_] | None = None
+) -> Rows:
+    """Values of one kind as rows, those of some events if a mask is given."""
+    rows = np.arange(len(column), dtype=np.int32)
+    if present is not None:
+        rows = np.flatnonzero(present).astype(np.int32)
+        column = column[rows]
+    kinds = np.broadcast_to(np.uint8(kind), len(rows))
+    return Rows(rows, kinds, column.astype(np.int64, copy=False))
+
+
+def _numbers(column: npt.NDArray[np.generic], present: npt.NDArray[np.bool_] | None = None) -> Rows:
+    if column.dtype.kind == "f":
+        values = column.astype(np.float64)
+        valid = ~np.isnan(values)
+        if present is not None:
+            valid &= present
+        return _rows(values.view(np.int64), DOUBLE, valid)
+    if column.dtype == np.uint64:
+        return _rows(column.view(np.int64), UINT, present)
+    return _rows(column, INT, present)
+
+
+def _joined(chunks: Sequence[_Chunk]) -> _Chunk:
+    """The events of all chunks, without their args."""
+    none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    return _Chunk(
+        np.concatenate([none32, *(chunk.lane for chunk in chunks)]),
+        np.concatenate([none32, *(chunk.name for chunk in chunks)]),
+        np.concatenate([none64, *(chunk.start for chunk in chunks)]),
+        np.concatenate([none64, *(chunk.duration for chunk in chunks)]),
+    )
 
 
 def _moved_flows(flows: Flows, number: Int32s, moved: Int64s) -> Flows:
     """Flows on the lanes of the trace, in ps of its clock."""
     time = (flows.time - moved[flows.lane]) * 1000
     return Flows(flows.phase, flows.id, flows.category, number[flows.lane], time, flows.enclosing)
-
-
-def _only(chunk: _Chunk, keep: npt.NDArray[np.bool_]) -> _Chunk:
-    position = np.cumsum(keep, dtype=np.int32) - np.int32(1)
-    args = {}
-    for key, rows in chunk.args.items():
-        chosen = keep[rows.event]
-        if chosen.any():
-            args[key] = Rows(position[rows.event[chosen]], rows.kind[chosen], rows.value[chosen])
-    return _Chunk(chunk.lane[keep], chunk.name[keep], chunk.start[keep], chunk.duration[keep], args)
 
 
 def lane_row(
@@ -446,13 +475,15 @@ def lane_row(
     """One row of `Trace.lanes`; `line_id` is the thread's number where it has one that fits int64,
     else `unnumbered`.
     """
-    otherwise = number if unnumbered is None else unnumbered
+    line_id = number if unnumbered is None else unnumbered
+    if len(tid) <= 18 and tid.removeprefix("-").isdecimal():
+        line_id = int(tid)
     return {
         "lane": number,
         "host": host,
         "process": process,
         "thread": thread,
-        "line_id": int(tid) if len(tid) <= 18 and tid.removeprefix("-").isdecimal() else otherwise,
+        "line_id": line_id,
         "plane": plane,
         "kind": "",
         "device": -1,
@@ -474,10 +505,7 @@ def one_clock(firsts: Sequence[int], receipt: Receipt) -> tuple[int, list[int]]:
         return 0, []
     epoch = min(firsts)
     if max(firsts) - epoch > _WEEK_NS:
-        receipt.warn(
-            "The clocks of this run's files are more than a week apart; each file is drawn from its"
-            " own start."
-        )
+        receipt.add(notes.unrelated_clocks())
         return epoch, [0] * len(firsts)
     return epoch, [first - epoch for first in firsts]
 
@@ -487,8 +515,8 @@ def used_names(texts: Sequence[str], codes: Int32s) -> tuple[list[str], Int32s]:
     present = np.zeros(len(texts) + 1, bool)
     present[codes] = True
     table = (np.cumsum(present) - 1).astype(np.int32)
-    used = [texts[i] if i < len(texts) else "" for i in np.flatnonzero(present).tolist()]
-    return used, table[codes]
+    every = [*texts, ""]
+    return [every[code] for code in np.flatnonzero(present).tolist()], table[codes]
 
 
 def joined_flows(flows: Sequence[Flows]) -> Flows | None:
@@ -513,26 +541,28 @@ def counter_table(
         return no_counters()
     lane, series, time, value = zip(*parts, strict=True)
     # One frame, not one a series: there may be thousands.
-    counts = [len(times) for times in time]
-    columns = {"lane": np.array(lane, np.int32), "series": np.array(series, object)}
-    repeated = {key: np.repeat(column, counts) for key, column in columns.items()}
+    counts = list(map(len, time))
     result = pd.DataFrame(
-        {**repeated, "time": np.concatenate(time), "value": np.concatenate(value)}
+        {
+            "lane": np.repeat(np.array(lane, np.int32), counts),
+            "series": np.repeat(np.array(series, object), counts),
+            "time": np.concatenate(time),
+            "value": np.concatenate(value),
+        }
     )
-    return result.sort_values(["lane", "series", "time"], kind="stable", ignore_index=True)[
-        list(COUNTER_COLUMNS)
-    ]
+    ordered = result.sort_values(["lane", "series", "time"], kind="stable", ignore_index=True)
+    return ordered[list(COUNTER_COLUMNS)]
 
 
 def sort_events(lane: Int32s, start: Int64s, duration: Int64s) -> Int64s:
     """The order by (lane, start, -duration); equal ones keep that of the file. Quick where lanes
     are nearly sorted already.
     """
-    order = np.argsort(
-        lane.astype(np.uint16) if len(lane) and lane.max() < 1 << 16 else lane, kind="stable"
-    )
-    if not len(order):
-        return order
+    if not len(lane):
+        return np.zeros(0, np.int64)
+    # NumPy sorts numbers of 16 bits by radix.
+    short = lane.astype(np.uint16) if lane.max() < 1 << 16 else lane
+    order = np.argsort(short, kind="stable")
     by_lane = lane[order]
     bounds = np.flatnonzero(np.diff(by_lane)) + 1
     times = start[order]
@@ -592,7 +622,8 @@ class LazyArgs(Mapping[str, ArgColumn]):
         last[event] = np.arange(len(event))
         order = last[:-1][last[:-1] >= 0]
         kind, value = kind[order], value[order]
-        same = len(kind) > 0 and bool((kind == kind[0]).all())
-        if same and kind[0] in (INT, TEXT) and value.min() >= -(1 << 31) and value.max() < 1 << 31:
+        if not len(kind) or (kind != kind[0]).any():
+            return ArgColumn(event[order], kind, value)
+        if kind[0] in (INT, TEXT) and value.min() >= -(1 << 31) and value.max() < 1 << 31:
             value = value.astype(np.int32)
-        return ArgColumn(event[order], int(kind[0]) if same else kind, value)
+        return ArgColumn(event[order], int(kind[0]), value)

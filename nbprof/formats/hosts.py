@@ -16,15 +16,17 @@ def with_folders(names: Sequence[str], files: Sequence[SourceFile]) -> list[str]
     count = Counter(names)
     result = []
     for name, file in zip(names, files, strict=True):
-        folder = re.split(r"[/\\]", file.label)[-2:-1] if count[name] > 1 else []
-        result.append(f"{printable(folder[0])}/{name}" if folder and folder[0] else name)
+        folders = re.split(r"[/\\]", file.label)[:-1]
+        if count[name] > 1 and folders and folders[-1]:
+            name = f"{printable(folders[-1])}/{name}"
+        result.append(name)
     return result
 
 
 def hosts_missing(names: Iterable[str]) -> list[str]:
     """Names that are missing in a series of names that differ by one number: 0, 1, 3 lacks 2."""
     split = [re.split(r"(\d+)", name) for name in names]
-    if len(split) < 2 or len({len(parts) for parts in split}) != 1:
+    if len(split) < 2 or len(set(map(len, split))) != 1:
         return []
     columns = list(zip(*split, strict=True))
     differ = [i for i, texts in enumerate(columns) if len(set(texts)) > 1]
@@ -42,7 +44,9 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
     ):
         return []
     lacking = sorted(set(range(min(numbers), max(numbers))) - numbers)
-    width = len(texts[0]) if len({len(text) for text in texts}) == 1 else 0
+    # Numbers of one length are filled up with zeros.
+    same_length = len(set(map(len, texts))) == 1
+    width = same_length * len(texts[0])
     before, after = "".join(split[0][:position]), "".join(split[0][position + 1 :])
     return [f"{before}{str(number).zfill(width)}{after}" for number in lacking]
 

@@ -18,6 +18,7 @@ from nbprof.formats.msprof import msprof, recordings
 from nbprof.formats.msprof import tables as msprof_tables
 from nbprof.sources import locate
 from tests.support import msprof as made
+from tests.support.notes import numbers, of_key
 from tests.support.profiles import real
 
 
@@ -127,16 +128,16 @@ def test_a_moment_that_a_spreadsheet_rounded_is_lost_and_told():
     text = made.op_summary(tasks).replace(made.moment(tasks[0].start).encode(), b"1.69512E+15")
     section = one(text)
     assert section.frame["start_ps"].isna().sum() == 1
-    assert any("1.69512E+15" in doubt and "spreadsheet" in doubt for doubt in section.doubts)
+    (doubt,) = of_key(section.doubts, "rounded_times")
+    assert "1.69512E+15" in doubt.text
 
 
 def test_a_difference_that_wrapped_around_is_put_right_exactly():
     _, marks = made.training(3)
     section = one(made.step_trace(marks, underflow=True))
     assert section.frame["reduce_0_us"].tolist() == pytest.approx([100.0] * 3, abs=1e-9)
-    assert any(
-        "negative differences" in doubt and doubt.startswith("3 values") for doubt in section.doubts
-    )
+    (doubt,) = of_key(section.doubts, "unsigned_differences")
+    assert doubt.text.startswith("3 values")
 
 
 def test_ragged_rows_are_kept_and_counted():
@@ -145,9 +146,10 @@ def test_ragged_rows_are_kept_and_counted():
     section = one(made.step_trace(marks))
     assert section.frame["iteration_id"].tolist() == [1, 2, 3]
     assert section.frame["reduce_1_us"].isna().tolist() == [True, False, True]
-    assert any("2 rows are shorter" in doubt for doubt in section.doubts)
+    assert numbers(section.doubts, "short_rows") == [2]
     longer = made.op_summary(made.training(1)[0]).rstrip(b"\n") + b",7,8\n"
-    assert any("1 row is longer" in doubt for doubt in one(longer).doubts)
+    (doubt,) = of_key(one(longer).doubts, "long_rows")
+    assert doubt.text.startswith("1 row is longer")
     assert len(one(longer).frame) == 4
 
 
@@ -156,7 +158,9 @@ def test_texts_where_numbers_are_due_are_counted_and_cost_themselves_only():
     section = one(made.op_summary(tasks).replace(b",400.5,", b",about 400,", 1))
     assert section.frame["duration_us"].isna().sum() == 1
     assert section.frame["duration_us"].sum() == float(sum(t.length for t in tasks)) - 400.5
-    assert any("about 400" in doubt and "duration_us" in doubt for doubt in section.doubts)
+    (doubt,) = of_key(section.doubts, "invalid_numbers")
+    assert "about 400" in doubt.text
+    assert "duration_us" in doubt.text
 
 
 def test_line_ends_of_two_kinds_are_told():
@@ -164,7 +168,7 @@ def test_line_ends_of_two_kinds_are_told():
     first, rest = data.split(b"\n", 2)[0], data.split(b"\n", 1)[1]
     section = one(first + b"\n" + rest.replace(b"\n", b"\r\n", 2))
     assert len(section.frame) == 8
-    assert any("LF and CRLF" in doubt for doubt in section.doubts)
+    assert of_key(section.doubts, "mixed_line_endings")
 
 
 def test_an_open_quote_does_not_take_the_file():
@@ -217,8 +221,9 @@ def test_an_empty_file_is_told_not_raised(tmp_path):
         b"a,b\n1,2\n"
     )
     trace = read(folder)
-    assert any("task_time" in n.text and "is empty" in n.text for n in trace.receipt.entries)
-    assert any("nbprof does not use" in n.text for n in trace.receipt.entries)
+    (empty,) = of_key(trace.receipt, "empty_file")
+    assert "task_time" in empty.text
+    assert of_key(trace.receipt, "unused_table")
 
 
 def test_rows_are_linked_to_the_events_of_the_timeline(tmp_path):
@@ -298,7 +303,7 @@ def test_two_recordings_of_one_rank_are_told(tmp_path):
     trace = msprof.read([LocalFile(p) for f in folders for p in sorted(f.rglob("*.*"))])
     assert len(set(trace.hosts)) == 2
     assert all(host.startswith("rank 3, ") for host in trace.hosts)
-    assert any("2 recordings are of rank 3" in n.text for n in trace.receipt.entries)
+    assert numbers(trace.receipt, "equal_ranks") == [2, 3]
 
 
 def test_a_raw_recording_says_how_it_is_exported(tmp_path):
@@ -423,4 +428,5 @@ def test_a_column_of_times_is_numbers_also_where_most_of_it_is_not():
     section = one(data)
     assert section.frame["iteration_us"].dtype == np.float64
     assert section.frame["iteration_us"].isna().all()
-    assert any(doubt.startswith("3 texts in iteration_us") for doubt in section.doubts)
+    (doubt,) = of_key(section.doubts, "invalid_numbers")
+    assert doubt.text.startswith("3 texts in iteration_us")

@@ -21,6 +21,7 @@ from nbprof.sources import locate
 from nbprof.sources.sniff import recognise
 from tests.support import ascend_db
 from tests.support import msprof as made
+from tests.support.notes import numbers, of_key
 
 TORCH, PROF = "h_1_20250109084754000_ascend_pt", "PROF_000001_20250109084754000_A"
 BASE = "ascend_pytorch_profiler_0.db"
@@ -33,10 +34,6 @@ def tasks():
 
 def read(place):
     return msprof.read(locate.find(place).files)
-
-
-def notes(trace) -> str:
-    return str(trace.receipt)
 
 
 def both(folder, tasks):
@@ -52,14 +49,13 @@ def test_text_and_database_are_read_once(tmp_path, tasks):
     trace = read(both(tmp_path / "b" / TORCH, tasks))
     assert len(trace.events) == len(alone.events)
     assert len(trace.tables["op_summary"]) == 1
-    assert (
-        f"{BASE} was not read: the tables and timeline next to it contain the same data."
-        in notes(trace)
-    )
+    (note,) = of_key(trace.receipt, "redundant_database")
+    assert note.text.startswith(f"{BASE} ")
     # What the text lacks comes out of the other database.
+    (note,) = of_key(trace.receipt, "database_contents")
     assert (
-        "Read from analysis.db: communication, communication_bandwidth, communication_matrix, step_trace_time."
-        in notes(trace)
+        note.text
+        == "Read from analysis.db: communication, communication_bandwidth, communication_matrix, step_trace_time."
     )
 
 
@@ -77,7 +73,8 @@ def test_what_the_text_lacks_is_read_from_the_database(tmp_path, tasks, gone, to
     folder = both(tmp_path / TORCH, tasks)
     (folder / "ASCEND_PROFILER_OUTPUT" / gone).unlink()
     trace = read(folder)
-    assert f"Read from {BASE}: {told}" in notes(trace)
+    texts = [note.text for note in of_key(trace.receipt, "database_contents")]
+    assert any(text.startswith(f"Read from {BASE}: {told}") for text in texts)
     whole = read(made.torch_npu(tmp_path / "a" / TORCH, tasks))
     assert len(trace.events) == len(whole.events)
     (table,) = trace.tables["op_summary"]
@@ -95,7 +92,7 @@ def test_the_newest_of_several_exports_counts(tmp_path, tasks):
     shutil.copy(folder / f"msprof_{made.DATE}.db", folder / "msprof_20240101000000.db")
     trace = read(folder)
     assert len(trace.tables["task_time"]) == 1
-    assert "msprof.db was exported 2 times" in notes(trace)
+    assert numbers(trace.receipt, "older_exports") == [2, 1]
 
 
 def test_ranks_in_one_folder_are_hosts_of_one_run(tmp_path, tasks):
@@ -207,7 +204,7 @@ def test_counters_of_a_number_that_two_tasks_have(tmp_path, tasks):
     frame = trace.tables["op_summary"][0].frame
     ours = frame[frame["op_name"] == "gradients/layer/MatMul_1"]
     assert ours["aic_mac_ratio"].isna().tolist() == [True, False, True]
-    assert "values of TASK_PMU_INFO have a task number shared by several tasks" in notes(trace)
+    assert of_key(trace.receipt, "ambiguous_task_numbers")
     with sqlite3.connect(path) as base:
         base.execute("alter table TASK_PMU_INFO add column timestampNs INTEGER")
         base.execute(
@@ -261,7 +258,8 @@ def test_what_is_not_documented_is_shown_raw(tmp_path, tasks):
     )
     p = nbprof.load(path)
     assert p.ascend.table("NEW_THING")[["a", "b"]].to_numpy().tolist() == [[3, "x"]]
-    assert "not documented, shown raw: NEW_THING" in str(p.receipt)
+    (note,) = of_key(p.receipt, "undocumented_tables")
+    assert "NEW_THING" in note.text
 
 
 def test_rows_without_a_time_are_counted(tmp_path, tasks):
@@ -273,7 +271,7 @@ def test_rows_without_a_time_are_counted(tmp_path, tasks):
     )
     trace = read(path)
     assert trace.receipt.skipped == {"left out: time (ts) is not a number or is out of range.": 1}
-    assert "without a duration" in notes(trace)
+    assert "without a duration" in str(trace.receipt)
 
 
 def test_a_damaged_table_is_left_out_by_name(tmp_path, tasks):
@@ -286,7 +284,8 @@ def test_a_damaged_table_is_left_out_by_name(tmp_path, tasks):
     data[(page - 1) * 4096] = 99
     path.write_bytes(data)
     trace = read(path)
-    assert "CANN_API was left out" in notes(trace)
+    (note,) = of_key(trace.receipt, "damaged_table")
+    assert "CANN_API" in note.text
     assert "api_statistic" not in trace.tables
     assert "op_summary" in trace.tables
 
@@ -302,7 +301,7 @@ def test_a_database_that_is_cut_off_is_a_sentence(tmp_path, tasks, left):
     folder = made.torch_npu(tmp_path / TORCH, tasks)
     (folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").unlink()
     shutil.copy(path, folder / "ASCEND_PROFILER_OUTPUT" / BASE)
-    assert f"{BASE} " in notes(read(folder))
+    assert f"{BASE} " in str(read(folder).receipt)
 
 
 def test_a_size_of_pages_that_is_not_its_own(tmp_path, tasks):

@@ -23,6 +23,7 @@ from nbprof.formats.perfetto.slices import pair
 from nbprof.formats.xspace.split import event_starts, spans
 from nbprof.sources.sniff import HEAD, recognise
 from tests.support import xspace
+from tests.support.notes import numbers, of_key
 from tests.support.perfetto import CLEARED, NEEDS, Recording, Story, events_of, every_kind, pb, read
 from tests.support.profiles import ROOT
 
@@ -37,8 +38,8 @@ def rows(trace: Any) -> list[tuple[str, str, int, int]]:
     ]
 
 
-def said(trace: Any) -> str:
-    return str(trace.receipt)
+def counts(trace: Any, key: str) -> list[int]:
+    return numbers(trace.receipt, key)
 
 
 def thread(out: Recording, uuid: int = 1, tid: int = 8) -> int:
@@ -63,8 +64,8 @@ def test_ends_close_the_last_open_begin_and_what_has_no_other_half_is_said() -> 
         for n, s, d in [("outer", 0, 100), ("inner", 10, 40), ("open", 200, 100), ("mark", 300, 0)]
     ]
     assert [e["args"] for e in events_of(trace)] == [{}, {"late": 1}, {}, {"ph": "i"}]
-    assert "2 events left out: ends of slices without a begin" in said(trace)
-    assert "Slices without an end, drawn to the end of the trace: 1" in said(trace)
+    assert counts(trace, "ends_without_begin") == [2]
+    assert counts(trace, "open_slices") == [1]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -119,9 +120,9 @@ def test_events_whose_names_were_lost_are_left_out_until_the_state_begins_anew()
         ("second", 50),
         ("name 3", 60),
     ]
-    assert "3 events left out: the interned names they refer to were lost" in said(trace)
-    assert "The recorder lost packets 2 times" in said(trace)
-    assert "Events whose names are not in the file, shown by number: 1" in said(trace)
+    assert counts(trace, "lost_names") == [3]
+    assert counts(trace, "lost_packets") == [2]
+    assert counts(trace, "unnamed_events") == [1]
 
 
 def snapshot(out: Recording, **clocks: int) -> Any:
@@ -157,7 +158,7 @@ def test_times_of_other_clocks_are_moved_by_the_snapshot_before_them() -> None:
         "3 at 1500007": 1_000_007,
         "1 at 1700000000000000009": 9,
     }
-    assert "1 event left out: no time, or a clock that no snapshot relates" in said(trace)
+    assert counts(trace, "events_without_time") == [1]
     assert trace.epoch_ns == 1_700_000_000_000_000_000
 
 
@@ -194,13 +195,8 @@ def test_events_of_old_recorders_are_counted_and_not_read() -> None:
     event.name, event.legacy_event.phase, event.legacy_event.unscoped_id = "async", ord("b"), 1
     trace = read(out.bytes())
     assert [name for _, name, *_ in rows(trace)] == ["mark"]
-    assert "1 event left out: no time, or a clock that no snapshot relates to the others." in said(
-        trace
-    )
-    assert (
-        "1 event left out: track events of a type that is not read (states, metadata, samples, those of old recorders)."
-        in said(trace)
-    )
+    assert counts(trace, "events_without_time") == [1]
+    assert counts(trace, "unread_event_types") == [1]
 
 
 def test_tracks_are_named_by_themselves_and_by_what_they_are_in() -> None:
@@ -287,11 +283,8 @@ def test_annotations_nest() -> None:
         "shape.in.dims": "[8, 64]", "shape.in.of": "x", "shape.n": 2, "list": '[{"a": 1, "b": [true]}, "c"]', "plain": 1.5, "at": "0xabc",
         "json": '{"a":1}', "(name lost)": 5, "ph": "i",
     }  # fmt: skip
-    assert "Annotations that could not be read, left out: 1." in said(trace)
-    assert (
-        "Event fields other than annotations (call stacks, log messages, source locations), not read: 1."
-        in said(trace)
-    )
+    assert counts(trace, "damaged_annotations") == [1]
+    assert counts(trace, "unread_event_fields") == [1]
 
 
 def test_counters_of_their_own_and_those_that_slices_carry() -> None:
@@ -322,9 +315,9 @@ def test_counters_of_their_own_and_those_that_slices_carry() -> None:
         ["memory", 1_000_000, 1536.0],
     ]
     assert trace.lanes["thread"].iloc[trace.counters["lane"].iloc[0]] == "main"
-    assert "1 event left out: samples of counters without a value" in said(trace)
-    assert "1 event left out: values of counters without a track" in said(trace)
-    assert "Thread time and instruction samples, not shown: 2" in said(trace)
+    assert counts(trace, "counters_without_value") == [1]
+    assert counts(trace, "counters_without_track") == [1]
+    assert counts(trace, "thread_time_samples") == [2]
 
 
 def test_a_flow_begins_goes_on_and_ends() -> None:
@@ -440,7 +433,7 @@ def test_a_sample_of_a_gpu_counter_tells_of_the_time_before_it() -> None:
         ("GPU 1", "busy", 1000, 70.5),
         ("GPU 2", "clock", 0, 1500.0),
     ]
-    assert "1 event left out: samples of GPU counters that are not described" in said(trace)
+    assert counts(trace, "undescribed_counters") == [1]
 
 
 def test_what_is_not_read_is_counted_and_what_the_recorder_lost_is_said() -> None:
@@ -452,9 +445,10 @@ def test_what_is_not_read_is_counted_and_what_the_recorder_lost_is_said() -> Non
     out.packet().trace_stats.buffer_stats.add(chunks_overwritten=2)
     out.packet().trace_stats.buffer_stats.add(chunks_overwritten=5, trace_writer_packet_loss=1)
     trace = read(out.bytes())
-    assert "Packets that are not read: ftrace (scheduling) 3, Vulkan calls 1." in said(trace)
-    assert "The recorder reports that 5 chunks of its ring buffer were overwritten" in said(trace)
-    assert "The recorder reports that 1 packets were lost" in said(trace)
+    (note,) = of_key(trace.receipt, "unread_packets")
+    assert note.text == "Packets that are not read: ftrace (scheduling) 3, Vulkan calls 1."
+    assert counts(trace, "overwritten_chunks") == [5]
+    assert counts(trace, "writer_losses") == [1]
 
 
 def test_packets_and_fields_of_any_other_kind_are_counted() -> None:
@@ -474,19 +468,12 @@ def test_packets_and_fields_of_any_other_kind_are_counted() -> None:
     stats = out.packet().trace_stats
     stats.buffer_stats.add(oversized_packets_dropped=3)
     stats.final_flush_outcome = 2
-    text = said(read(out.bytes()))
-    assert "Packets that are not read: others (field 132) 1." in text
-    assert (
-        "Event fields other than annotations (call stacks, log messages, source locations), not read: 3."
-        in text
-    )
-    for what in ("Annotations of", "Arrow ends at"):
-        assert (
-            f"{what} events other than slices (counter samples, omitted events), not shown: 1."
-            in text
-        )
-    assert "The recorder reports that 3 packets were too large for its buffer." in text
-    assert "its last flush failed: the end may be missing." in text
+    trace = read(out.bytes())
+    assert counts(trace, "unread_packets") == [132, 1]
+    assert counts(trace, "unread_event_fields") == [3]
+    assert counts(trace, "details_without_slice") == [1, 1]
+    assert counts(trace, "oversized_packets") == [3]
+    assert of_key(trace.receipt, "failed_flush")
 
 
 def test_what_is_left_out_of_the_packets_of_gpus_is_said() -> None:
@@ -501,15 +488,9 @@ def test_what_is_left_out_of_the_packets_of_gpus_is_said() -> None:
     stage.extra_data.add(name="abcd", value="efgh")
     trace = read(out.bytes().replace(b"\x0a\x04abcd", b"\x0a\x74abcd"))
     assert trace.counters["value"].tolist() == [2000.0]
-    assert "2 events left out: samples of GPU counters without a value, or damaged." in said(trace)
-    assert (
-        "First samples of GPU counters, not shown because nothing says when their intervals began: 1."
-        in said(trace)
-    )
-    assert (
-        "Descriptions (of tracks, clocks, interned names) that are damaged, left out: 1."
-        in said(trace)
-    )
+    assert counts(trace, "counters_without_value") == [2]
+    assert counts(trace, "first_counter_samples") == [1]
+    assert counts(trace, "damaged_descriptions") == [1]
 
 
 def story(seed: int = 1, **way: bool) -> bytes:
@@ -523,7 +504,7 @@ def test_a_file_that_was_cut_off_is_read_to_there() -> None:
     for at in (len(data) - 1, len(data) // 2, len(data) // 2 + 3):
         trace = read(data[:at])
         assert 0 < len(trace.events) <= whole
-        assert "inside a packet, or is damaged there" in said(trace)
+        assert of_key(trace.receipt, "file_read_in_part")
     # A group that does not end, which protobuf no longer has.
     assert len(read(data + b"\x0b" + b"\x08\x01" * 20).events) == whole
     with pytest.raises(
@@ -547,7 +528,7 @@ def test_a_damaged_packet_costs_itself() -> None:
     data = b"".join(b"\x0a" + bytes([len(p)]) + p for p in packets)
     trace = read(data)
     assert len(trace.events) == 197
-    assert "2 events (packets) left out: damaged" in said(trace)
+    assert counts(trace, "damaged_packets") == [2]
 
 
 def test_compressed_packets_that_are_damaged_or_too_many() -> None:
@@ -559,7 +540,7 @@ def test_compressed_packets_that_are_damaged_or_too_many() -> None:
     packed.packet.add().compressed_packets = sound[:-2]
     packed.packet.add().compressed_packets = b"no deflate"
     trace = read(packed.SerializeToString())
-    assert "2 events (blocks of compressed packets) left out in part: damaged" in said(trace)
+    assert counts(trace, "damaged_compression") == [2]
     assert len(trace.events) == 2
     bomb = pb.Trace()
     bomb.packet.add().compressed_packets = zlib.compress(bytes(40 << 20), 9)

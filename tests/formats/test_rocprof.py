@@ -19,6 +19,7 @@ from nbprof.core.trace import Trace
 from nbprof.formats.rocprof import rocprof as reader
 from nbprof.sources.sniff import recognise
 from tests.support import rocprof
+from tests.support.notes import numbers, of_key
 
 
 def _trace(folder: Path, files: dict[str, bytes]) -> Trace:
@@ -33,10 +34,6 @@ def _arg(trace: Trace, name: str, *, text: bool = False) -> list[object]:
     if text:
         return [value or None for value in trace.texts(trace.text_arg(name))]
     return [None if value < 0 else value for value in trace.arg(name).tolist()]
-
-
-def _said(trace: Trace) -> str:
-    return "\n".join(note.text for note in trace.receipt.lines)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +87,7 @@ def test_kernels_state_what_the_profiler_does(tmp_path: Path) -> None:
     counted = trace.args["SQ_WAVES"]
     assert counted.event.tolist() == kernels
     assert counted.floats().tolist() == [16.0, 32.0, 48.0, 64.0, 80.0]
-    assert "workgroups" in _said(trace)
+    assert of_key(trace.receipt, "grids_in_workgroups")
 
 
 def test_copies_go_by_direction_and_bytes(tmp_path: Path) -> None:
@@ -139,7 +136,7 @@ def test_times_are_exact_and_have_no_date(tmp_path: Path) -> None:
         assert trace.epoch_ns == later
         rows = [j for j, cat in enumerate(_arg(trace, "cat", text=True)) if cat == "kernel"]
         assert sorted(trace.events.start[rows].tolist()) == begun
-    assert "1 event left out: no valid begin or end" in _said(trace)
+    assert numbers(trace.receipt, "events_without_time") == [1]
     assert nbprof.load(tmp_path / "0").overview["environment"]["start_time"] is None
 
 
@@ -177,16 +174,15 @@ def test_processes_in_one_file(tmp_path: Path) -> None:
             _trace(tmp_path / "one", {"x_results.json": rocprof.as_json(runs[0])}).events
         )
     assert trace.hosts == ["gpu-node process 717", "other-node process 718"]
-    assert "clocks are unrelated" in _said(trace)
+    assert of_key(trace.receipt, "unrelated_clocks")
 
 
 def test_one_table_alone_says_that_there_are_others(tmp_path: Path) -> None:
     rocprof.write(tmp_path, rocprof.as_csv(rocprof.training(2)))
     profile = nbprof.load(tmp_path / "717_kernel_trace.csv")
     assert profile.kernels.frame["occurrences"].sum() == 10
-    text = str(profile.receipt)
-    assert "other tables of the same recording: load the folder" in text
-    assert "There is no *_agent_info.csv" in text
+    assert "other tables of the same recording: load the folder" in str(profile.receipt)
+    assert of_key(profile.receipt, "no_agent_info")
     # The numbers of agents, which count processors too.
     assert sorted(set(profile.trace.lanes["process"])) == ["GPU 1", "GPU 2"]
 
@@ -279,7 +275,7 @@ def test_a_cut_json_keeps_what_comes_before(tmp_path: Path) -> None:
     counts = []
     for part in (0.55, 0.7, 0.9, 0.999):
         trace = _trace(tmp_path, {"a_results.json": data[: int(part * len(data))]})
-        assert "truncated or damaged at byte" in _said(trace)
+        assert of_key(trace.receipt, "file_read_in_part")
         counts.append(len(trace.events))
     assert counts == sorted(counts)
     assert 0 < counts[0] < counts[-1] <= whole
@@ -302,7 +298,7 @@ def test_records_that_lack_something_are_left_out_alone(tmp_path: Path) -> None:
     )
     categories = _arg(trace, "cat", text=True)
     assert categories.count("kernel") == 7
-    assert "3 events left out: no valid begin or end" in _said(trace)
+    assert numbers(trace.receipt, "events_without_time") == [3]
     queues = [
         queue
         for queue, cat in zip(_arg(trace, "queue"), categories, strict=True)
@@ -323,9 +319,8 @@ def test_damaged_tables_cost_their_rows(tmp_path: Path) -> None:
     files["717_hip_api_trace.csv"] = files["717_hip_api_trace.csv"].splitlines(keepends=True)[0]
     trace = _trace(tmp_path, files)
     assert _arg(trace, "cat", text=True).count("kernel") == 3
-    text = _said(trace)
-    assert "2 events left out: no valid begin or end" in text
-    assert "Counter values that belong to no recorded kernel" in text
+    assert numbers(trace.receipt, "events_without_time") == [2]
+    assert of_key(trace.receipt, "unmatched_counters")
 
 
 def test_a_damaged_database_is_an_error(tmp_path: Path) -> None:
@@ -366,7 +361,7 @@ def test_what_a_database_lacks_is_unknown(tmp_path: Path) -> None:
     assert categories.count("kernel") == 10
     assert "kernel 1" in trace.names
     assert "registers per thread" not in trace.args
-    assert "on a GPU that the recording does not list" in _said(trace)
+    assert of_key(trace.receipt, "unlisted_gpu")
     assert np.unique(trace.lanes["host"]).tolist() == ["a"]
 
 

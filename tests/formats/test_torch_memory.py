@@ -22,6 +22,7 @@ from nbprof.formats.torch_snapshot import plain_pickle
 from nbprof.formats.torch_snapshot import snapshot as torch_snapshot
 from nbprof.formats.torch_snapshot.plain_pickle import TruncatedError, Unpickler
 from tests.support.caching_allocator import MIB, Allocator, fragmented, snapshot
+from tests.support.notes import numbers
 
 ROOT = Path(__file__).parents[2]
 
@@ -260,7 +261,7 @@ def test_a_snapshot_comes_out_as_it_went_in(tmp_path, protocol):
     ):
         assert got.segments[name].tolist() == [s[key] for s in taken["segments"]]
     assert got.settings["expandable_segments"] is False
-    assert not got.warnings
+    assert not got.notes
     assert not got.cut
 
 
@@ -281,7 +282,7 @@ def test_what_is_whole_of_a_file_that_was_cut_short_is_kept(tmp_path):
     for length in range(1200, len(data), 997):
         got = read(tmp_path, data[:length])
         assert got.cut
-        assert f"byte {length:,}" in got.warnings[0]
+        assert numbers(got.notes, "file_read_in_part") == [length]
         count = len(got.entries["size"])
         assert got.entries["size"].tolist() == expected(taken)["size"][:count]
         segments = len(got.segments["size"])
@@ -433,7 +434,7 @@ def test_values_that_are_no_numbers_are_unknown(tmp_path):
     got = read(tmp_path, {"segments": [], "device_traces": [entries]})
     assert got.entries["address"].tolist() == [-1, -1]
     assert got.entries["size"].tolist() == [-1, 3]
-    assert "3 values" in got.warnings[0]
+    assert numbers(got.notes, "invalid_numbers") == [3]
 
 
 @pytest.mark.parametrize("expandable", [False, True])
@@ -456,7 +457,8 @@ def test_blocks_outside_of_their_segment_are_left_out(address, size, expandable)
     )
     assert got.blocks["address"].tolist() == [1 << 20]
     assert got.segments["blocks"].tolist() == [1]
-    assert got.warnings == ["Blocks outside their segment were left out: 1."]
+    assert [note.key for note in got.notes] == ["blocks_outside_segments"]
+    assert numbers(got.notes, "blocks_outside_segments") == [1]
 
 
 def test_other_pickles_are_no_snapshots(tmp_path):

@@ -16,7 +16,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Table
-from nbprof.core.units import size_text
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.tables import newest
 
 _MOST_BYTES = 1 << 28
@@ -29,31 +29,24 @@ def tables(
 ) -> tuple[dict[str, list[Table]], list[Note]]:
     """The tables in the files, by kind, and lines for the receipt."""
     result: dict[str, list[Table]] = {}
-    notes: list[Note] = []
+    messages: list[Note] = []
     for file in newest(files)[0]:
         name = printable(file.name)
         if file.size == 0:
-            notes.append(
-                Note(
-                    "warning",
-                    f"{name} is empty: its export was interrupted or had nothing to write.",
-                )
-            )
+            messages.append(notes.empty_file(name))
             continue
         if (file.size or 0) > _MOST_BYTES:
-            notes.append(
-                Note("warning", f"{name} is larger than {size_text(_MOST_BYTES)} and was not read.")
-            )
+            messages.append(notes.oversized_file(name, _MOST_BYTES))
             continue
         try:
             content = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
-            notes.append(Note("warning", f"{name} is damaged and was left out."))
+            messages.append(notes.damaged_file(name))
             continue
         for kind, rows in _rows(file.name, content).items():
             if rows:
                 result.setdefault(kind, []).append(_table(kind, rows, host, rank, file.name))
-    return result, notes
+    return result, messages
 
 
 def _rows(name: str, content: object) -> dict[str, list[dict[str, Any]]]:
@@ -62,23 +55,17 @@ def _rows(name: str, content: object) -> dict[str, list[dict[str, Any]]]:
     if name.startswith("communication_matrix"):
         return {"communication_matrix": list(_matrix(content))}
     operations, bandwidth = [], []
-    for step, kind, op, group, facts in _operations(content):
+    for head, facts in _operations(content):
         timed = _dict(facts.get("Communication Time Info"))
-        head = {"step": step, "kind": kind, "name": op, "group": group}
         operations.append(
             {
                 **head,
                 "start_us": timed.get("Start Timestamp(us)"),
-                **{
-                    f"{key}_ms": _number(timed.get(f"{title} Time(ms)"))
-                    for key, title in (
-                        ("elapse", "Elapse"),
-                        ("transit", "Transit"),
-                        ("wait", "Wait"),
-                        ("synchronization", "Synchronization"),
-                        ("idle", "Idle"),
-                    )
-                },
+                "elapse_ms": _number(timed.get("Elapse Time(ms)")),
+                "transit_ms": _number(timed.get("Transit Time(ms)")),
+                "wait_ms": _number(timed.get("Wait Time(ms)")),
+                "synchronization_ms": _number(timed.get("Synchronization Time(ms)")),
+                "idle_ms": _number(timed.get("Idle Time(ms)")),
                 "wait_ratio": _number(timed.get("Wait Time Ratio")),
                 "synchronization_ratio": _number(timed.get("Synchronization Time Ratio")),
             }
@@ -98,26 +85,25 @@ def _rows(name: str, content: object) -> dict[str, list[dict[str, Any]]]:
     return {"communication": operations, "communication_bandwidth": bandwidth}
 
 
-def _operations(content: object) -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
+def _operations(content: object) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The step, kind, name and group of each collective, and its facts."""
     for step, kinds in _dict(content).items():
         for kind, tables in _dict(kinds).items():
             for title, facts in _dict(tables).items():
                 if title != _TOTAL:
                     op, _, group = str(title).partition("@")
-                    yield str(step), str(kind), op, group, _dict(facts)
+                    head = {"step": str(step), "kind": str(kind), "name": op, "group": group}
+                    yield head, _dict(facts)
 
 
 def _matrix(content: object) -> Iterator[dict[str, Any]]:
-    for step, kind, op, group, links in _operations(content):
+    for head, links in _operations(content):
         for pair, facts in links.items():
             match = re.fullmatch(r"(\d{1,6})-(\d{1,6})", str(pair))
             sent = _dict(facts)
             if match:
                 yield {
-                    "step": step,
-                    "kind": kind,
-                    "name": op,
-                    "group": group,
+                    **head,
                     "source": int(match[1]),
                     "target": int(match[2]),
                     "transport": str(sent.get("Transport Type", "")),
@@ -130,14 +116,11 @@ def _matrix(content: object) -> Iterator[dict[str, Any]]:
 
 def _rules(content: object) -> Iterator[dict[str, Any]]:
     data = _dict(content).get("data")
-    parts = data.items() if isinstance(data, dict) else [("", data)]
-    for part, rules in parts:
-        for rule in rules if isinstance(rules, list) else []:
-            fields = _dict(rule)
+    parts = data if isinstance(data, dict) else {"": data}
+    for part, rules in parts.items():
+        for fields in map(_dict, _list(rules)):
             # Before 2022 the rule was the finding.
-            results = fields.get("result", [fields])
-            for result in results if isinstance(results, list) else []:
-                finding = _dict(result)
+            for finding in map(_dict, _list(fields.get("result", [fields]))):
                 if finding.get("Rule Suggestion"):
                     yield {
                         "part": str(part),
@@ -155,12 +138,11 @@ def _table(
     frame = pd.DataFrame(rows)
     base = 0
     if kind == "communication":
-        moments = [_moment(value) for value in frame.pop("start_us")]
-        first = min((m for m in moments if m is not None), default=0)
-        base = first // 1000
-        frame["start_ps"] = pd.array(
-            [None if m is None else m - base * 1000 for m in moments], dtype="Int64"
-        )
+        moments = list(map(_moment, frame.pop("start_us")))
+        base = min(filter(None, moments), default=0) // 1000
+        # Only what is left of them after that fits int64.
+        since = [None if moment is None else moment - base * 1000 for moment in moments]
+        frame["start_ps"] = pd.array(since, dtype="Int64")
     return Table(kind, None, rank, frame, [], source, [], host, base)
 
 
@@ -170,11 +152,17 @@ def _moment(value: object) -> int | None:
         us = Decimal(str(value).strip())
     except InvalidOperation:
         return None
-    return int(us * 1_000_000) if us.is_finite() and 0 < us < 10**17 else None
+    if not us.is_finite() or not 0 < us < 10**17:
+        return None
+    return int(us * 1_000_000)
 
 
 def _dict(value: object) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _number(value: object) -> float:

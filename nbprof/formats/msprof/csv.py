@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
-from nbprof.formats.msprof import decimals
+from nbprof.formats.msprof import decimals, notes
 from nbprof.formats.msprof.columns import Column, columns, header_of, kind_of, words
 
 NONE_32, NONE_64 = 4294967295, 2**63 - 1
@@ -57,15 +60,15 @@ class Section:
         Time columns count ps from `base_ns`.
     base_ns : int
         0 where the table has no times.
-    doubts : list of str
-        What was odd, as the ends of sentences that begin with the file's name.
+    doubts : list of Note
+        Each text ends a sentence that begins with the file's name.
     """
 
     kind: str
     header: list[str]
     frame: pd.DataFrame
     base_ns: int
-    doubts: list[str] = field(default_factory=list)
+    doubts: list[Note] = field(default_factory=list)
 
 
 def read(data: bytes) -> list[Section]:
@@ -79,122 +82,102 @@ def _parts(data: bytes) -> list[bytes]:
     first = data.split(b",", 1)[0].strip()
     if not first or not words(first.decode("utf-8", "replace"))[0]:
         return [data]
-    cuts, index = [0], 0
-    mark = b"\n" + first + b","
-    while (index := data.find(mark, index)) >= 0:
-        if kind_of(header_of(data[index + 1 : index + 8192])):
-            cuts.append(index + 1)
-        index += len(mark)
-    return [data[a:b] for a, b in zip(cuts, [*cuts[1:], len(data)], strict=True)]
+    parts, begin = [], 0
+    for match in re.finditer(rb"\n(?=%b,)" % re.escape(first), data):
+        if kind_of(header_of(data[match.end() : match.end() + 8192])):
+            parts.append(data[begin : match.end()])
+            begin = match.end()
+    return [*parts, data[begin:]]
 
 
 def _section(data: bytes) -> Section:
     header = header_of(data[:65536])
     kind = kind_of(header)
-    notes: list[str] = []
+    doubts: list[Note] = []
     specs = columns(kind, header)
     end = data.find(b"\n")
     body = data[end + 1 :] if end >= 0 else b""
-    raw = _rows(body, specs, notes)
+    raw = _rows(body, specs, doubts)
     if raw is None:
-        return Section(kind, header, pd.DataFrame({s.name: [] for s in specs}), 0, notes)
+        empty = pd.DataFrame({spec.name: [] for spec in specs})
+        return Section(kind, header, empty, 0, doubts)
     result: dict[str, object] = {}
     times: dict[str, tuple[Int64s, Int64s, npt.NDArray[np.bool_]]] = {}
     for index, spec in enumerate(specs):
         column = raw[index]
         if spec.kind == "time":
-            times[spec.name] = _times(column, spec, notes)
+            times[spec.name] = _times(column, spec, doubts)
             result[spec.name] = None
         elif spec.kind == "id":
-            result[spec.name] = _ids(column, spec.name, notes)
-        elif spec.kind == "text" or (
-            not spec.name.endswith(_MEASURED)
-            and column.dtype.kind not in "biuf"
-            and len(column)
-            and not _numeric(column)
-        ):
+            result[spec.name] = _ids(column, spec.name, doubts)
+        elif spec.kind == "text" or _holds_texts(column, spec):
             result[spec.name] = _texts(column)
         else:
-            result[spec.name] = _numbers(column, spec, notes)
-    base = min((int(us[good].min()) for us, _, good in times.values() if good.any()), default=0)
+            result[spec.name] = _numbers(column, spec, doubts)
+    known = np.concatenate([np.zeros(0, np.int64), *(us[good] for us, _, good in times.values())])
+    base = int(known.min()) if len(known) else 0
     for name, (us, frac, good) in times.items():
         far = good & (us - base > LONGEST_US)
         if far.any():
-            notes.append(
-                f"{_count(far)} in {name} are over 26 days after the first and were left out."
-            )
+            doubts.append(notes.far_times(name, int(far.sum())))
             good = good & ~far
-        result[name] = pd.arrays.IntegerArray(
-            np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good
-        )
+        ps = (np.where(good, us, base) - base) * 1_000_000 + frac
+        result[name] = pd.arrays.IntegerArray(np.where(good, ps, 0), ~good)
     frame = pd.DataFrame(result, copy=False)
-    return Section(kind, header, frame, base * 1000, notes)
+    return Section(kind, header, frame, base * 1000, doubts)
 
 
-def _rows(body: bytes, specs: list[Column], notes: list[str]) -> pd.DataFrame | None:
+def _rows(body: bytes, specs: list[Column], doubts: list[Note]) -> pd.DataFrame | None:
     """The rows as pandas reads them, columns by number; None where there is none."""
     width = len(specs)
     if len(body) <= _LARGE:
-        _ragged(body, width, notes)
-    text: dict[int, str] = {i: "category" for i, s in enumerate(specs) if s.kind == "text"}
-    # An unsigned number that wrapped around has more digits than a float64 holds.
-    text |= {
-        i: "str"
-        for i, s in enumerate(specs)
-        if s.kind == "time" or (s.kind == "number" and s.name.startswith("reduce_"))
+        _ragged(body, width, doubts)
+    types: dict[int, str] = {}
+    for i, spec in enumerate(specs):
+        # An unsigned number that wrapped around has more digits than a float64 holds.
+        wraps = spec.kind == "number" and spec.name.startswith("reduce_")
+        if spec.kind == "text":
+            types[i] = "category"
+        elif spec.kind == "time" or wraps:
+            types[i] = "str"
+    options: dict[str, Any] = {
+        "header": None,
+        "names": range(width + _MORE),
+        "index_col": False,
+        "na_values": _NA,
+        "keep_default_na": False,
+        "low_memory": False,
+        "encoding_errors": "replace",
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            raw = pd.read_csv(
-                io.BytesIO(body),
-                header=None,
-                names=range(width + _MORE),
-                dtype=text,
-                index_col=False,
-                na_values=_NA,
-                keep_default_na=False,
-                on_bad_lines="warn",
-                skip_blank_lines=True,
-                low_memory=False,
-                encoding="utf-8",
-                encoding_errors="replace",
-            )
+            raw = pd.read_csv(io.BytesIO(body), dtype=types, on_bad_lines="warn", **options)
         except pd.errors.EmptyDataError:
             return None
         except pd.errors.ParserError:
             # A quote that is never closed takes the rest of the file; taken for a letter, it costs
             # its own row.
-            notes.append("a quote in it is never closed; quotes were read as ordinary characters.")
+            doubts.append(notes.unclosed_quote())
             raw = pd.read_csv(
-                io.BytesIO(body),
-                header=None,
-                names=range(width + _MORE),
-                index_col=False,
-                na_values=_NA,
-                keep_default_na=False,
-                on_bad_lines="skip",
-                low_memory=False,
-                quoting=csv.QUOTE_NONE,
-                encoding_errors="replace",
+                io.BytesIO(body), on_bad_lines="skip", quoting=csv.QUOTE_NONE, **options
             )
-    lost = sum(str(w.message).count("expected") for w in caught)
+    lost = sum(str(warning.message).count("expected") for warning in caught)
     if lost:
-        notes.append(f"{lost:,} rows have far more cells than the header and were left out.")
-    if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
-        notes.append(
-            f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond"
-            " the last column were left out."
-        )
+        doubts.append(notes.overlong_rows(lost))
+    if len(body) > _LARGE:
+        long = raw[range(width, width + _MORE)].notna().any(axis=1)
+        if long.any():
+            doubts.append(notes.long_rows(int(long.sum())))
     return raw
 
 
-def _ragged(body: bytes, width: int, notes: list[str]) -> None:
+def _ragged(body: bytes, width: int, doubts: list[Note]) -> None:
     """Tells of rows that have more or fewer cells than the header, and of line ends of two
     kinds.
     """
     data = np.frombuffer(body, np.uint8)
-    odd = np.logical_xor.accumulate(data == 0x22) if len(data) else np.zeros(0, np.bool_)
+    odd = np.logical_xor.accumulate(data == 0x22)
     ends = np.flatnonzero((data == 0x0A) & ~odd)
     bounds = np.concatenate([[0], ends + 1, [len(data)]])
     commas = np.concatenate([[0], np.cumsum((data == 0x2C) & ~odd)])
@@ -202,31 +185,21 @@ def _ragged(body: bytes, width: int, notes: list[str]) -> None:
     filled = np.diff(bounds) > 2
     short, long = filled & (cells < width), filled & (cells > width)
     if short.any():
-        notes.append(
-            f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are"
-            " unknown."
-        )
+        doubts.append(notes.short_rows(int(short.sum())))
     if long.any():
-        notes.append(
-            f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last"
-            " column were left out."
-        )
+        doubts.append(notes.long_rows(int(long.sum())))
     returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
     if 0 < returns < len(ends):
-        notes.append("it mixes LF and CRLF line endings.")
+        doubts.append(notes.mixed_line_endings())
 
 
-def _count(flags: npt.NDArray[np.bool_], singular: str = "value", many: str = "values") -> str:
-    count = int(flags.sum())
-    return f"{count:,} {singular if count == 1 else many}"
-
-
-def _numeric(column: pd.Series) -> bool:
-    """True if most values of a column of texts are numbers."""
-    present = column.dropna()
-    return not len(present) or bool(
-        pd.to_numeric(_bare(present.head(1000)), errors="coerce").notna().mean() > 0.5
-    )
+def _holds_texts(column: pd.Series, spec: Column) -> bool:
+    """True if most values of a column that may hold anything are no numbers."""
+    if spec.name.endswith(_MEASURED) or column.dtype.kind in "biuf":
+        return False
+    present = _bare(column.dropna().head(1000))
+    numbers = pd.to_numeric(present, errors="coerce").count()
+    return bool(2 * numbers <= len(present) > 0)
 
 
 def _bare(column: pd.Series) -> pd.Series:
@@ -234,7 +207,7 @@ def _bare(column: pd.Series) -> pd.Series:
 
 
 def _floats(
-    column: pd.Series, name: str, notes: list[str], none: tuple[str, ...] = ()
+    column: pd.Series, name: str, doubts: list[Note], none: tuple[str, ...] = ()
 ) -> npt.NDArray[np.float64]:
     """Numbers, NaN where there is none; a text where a number is due is counted."""
     if column.dtype.kind in "biuf":
@@ -244,11 +217,9 @@ def _floats(
     bad = np.isnan(result) & ~text.isin([*_NA, *none]).to_numpy()
     if bad.any():
         example = str(text[bad].iloc[0])[:40]
-        example_text = example if example.isprintable() else "?"
-        notes.append(
-            f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as"
-            f" “{example_text}”; treated as unknown."
-        )
+        if not example.isprintable():
+            example = "?"
+        doubts.append(notes.texts_for_numbers(name, int(bad.sum()), example))
     return result
 
 
@@ -260,43 +231,40 @@ def _exact(text: str, value: float) -> Decimal:
         return Decimal(value)
 
 
-def _numbers(column: pd.Series, spec: Column, notes: list[str]) -> npt.NDArray[np.float64]:
-    result = _floats(column, spec.name, notes)
+def _numbers(column: pd.Series, spec: Column, doubts: list[Note]) -> npt.NDArray[np.float64]:
+    result = _floats(column, spec.name, doubts)
     if spec.name.endswith("_us"):
         under = result > float(_WRAP_US) / 2
         if under.any():
             # As text, for a float64 of this size keeps steps of 4 µs.
             texts = _bare(column.astype(object)[under])
-            exact = [
-                abs(_exact(str(text), value) - _WRAP_US)
-                for text, value in zip(texts, result[under].tolist(), strict=True)
-            ]
+            exact = map(_exact, texts, result[under].tolist())
             result = result.copy()
-            result[under] = np.array(exact, np.float64)
-            notes.append(
-                f"{_count(under)} in {spec.name} are negative differences stored as unsigned"
-                " numbers (18446744073709521.304 µs is 30.312): corrected."
-            )
+            result[under] = [float(abs(number - _WRAP_US)) for number in exact]
+            doubts.append(notes.unsigned_differences(spec.name, int(under.sum())))
     infinite = np.isinf(result)
     if infinite.any():
         result = np.where(infinite, np.nan, result)
-        notes.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
+        doubts.append(notes.infinite_values(spec.name, int(infinite.sum())))
     if spec.scale != 1.0:
         with np.errstate(over="ignore"):
             result = result * spec.scale
     for unit, limit, much in (("_us", LONGEST_US, "26 days"), ("_bytes", MOST_BYTES, "8 PiB")):
-        if spec.name.endswith(unit) and (beyond := np.abs(result) > limit).any():
+        if not spec.name.endswith(unit):
+            continue
+        beyond = np.abs(result) > limit
+        if beyond.any():
             result = np.where(beyond, np.nan, result)
-            notes.append(f"{_count(beyond)} in {spec.name} are over {much}; treated as unknown.")
+            doubts.append(notes.impossible_values(spec.name, int(beyond.sum()), much))
     return result
 
 
-def _ids(column: pd.Series, name: str, notes: list[str]) -> pd.arrays.IntegerArray:
+def _ids(column: pd.Series, name: str, doubts: list[Note]) -> pd.arrays.IntegerArray:
     if column.dtype.kind == "i":
         values = column.to_numpy(np.int64)
         none = (values == NONE_32) | (values < 0)
     else:
-        numbers = _floats(column, name, notes, ("host", "Host"))
+        numbers = _floats(column, name, doubts, ("host", "Host"))
         with np.errstate(invalid="ignore"):
             none = np.isnan(numbers) | (numbers == NONE_32) | (numbers >= NONE_64) | (numbers < 0)
         values = np.where(none, 0, numbers).astype(np.int64)
@@ -307,16 +275,14 @@ def _texts(column: pd.Series) -> pd.Categorical:
     """Texts, each kept once, without the TABs and quotes around them that keep spreadsheets from
     reading them as numbers.
     """
-    coded = (
-        column.array
-        if isinstance(column.array, pd.Categorical)
-        else pd.Categorical(column.where(column.isna(), column.astype(str)))
-    )
+    coded = column.array
+    if not isinstance(coded, pd.Categorical):
+        coded = pd.Categorical(column.where(column.isna(), column.astype(str)))
     bare = [str(text).strip(' \t\r\n"') for text in coded.categories]
-    names = list(dict.fromkeys(text for text in bare if text and text not in _NA))
-    codes = {text: i for i, text in enumerate(names)}
-    table = np.array([*(codes.get(text, -1) for text in bare), -1], np.int64)
-    return pd.Categorical.from_codes(table[coded.codes], categories=pd.Index(names, dtype=object))
+    present = [None if text in _NA else text for text in bare]
+    codes, names = pd.factorize(np.array(present, object))
+    categories = pd.Index(names, dtype=object)
+    return pd.Categorical.from_codes(np.append(codes, -1)[coded.codes], categories=categories)
 
 
 def _lines(values: Sequence[object]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
@@ -337,7 +303,7 @@ def _lines(values: Sequence[object]) -> tuple[npt.NDArray[np.uint8], Int64s, Int
 
 
 def _times(
-    column: pd.Series, spec: Column, notes: list[str]
+    column: pd.Series, spec: Column, doubts: list[Note]
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """Decimal µs as whole µs and ps behind them; float64 would keep no more than a quarter of a µs
     of a date.
@@ -374,16 +340,10 @@ def _times(
     rounded = ~good & ~empty & (read.digits > 0)
     bad = ~good & ~empty & ~rounded
     if rounded.any():
-        example = values[int(np.flatnonzero(rounded)[0])]
-        notes.append(
-            f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a"
-            " spreadsheet or another tool rewrote the file, and precise times are lost. Export it"
-            " again, or load the file that the profiler wrote."
-        )
+        example = str(values[int(np.flatnonzero(rounded)[0])]).strip()[:24]
+        doubts.append(notes.rounded_times(spec.name, int(rounded.sum()), example))
     if bad.any():
-        notes.append(
-            f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown."
-        )
+        doubts.append(notes.texts_for_times(spec.name, int(bad.sum())))
     # A moment of 0 is one that the exporter did not know.
     good &= (us != 0) | (ps != 0)
     return np.where(good, us, 0), np.where(good, ps, 0), good

@@ -60,13 +60,12 @@ class Strings:
         """The text of each id; the id itself where the file has none for it, None where there is no
         id.
         """
-        rows = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
-        has_row = self._ids[rows] == ids if len(self._ids) else np.zeros(len(ids), np.bool_)
+        rows = np.searchsorted(self._ids, ids)
         result: list[str | None] = []
-        for ident, row, is_listed in zip(
-            ids.tolist(), rows.tolist(), has_row.tolist(), strict=True
-        ):
-            text = self._values[row] if is_listed else None
+        for ident, row in zip(ids.tolist(), rows.tolist(), strict=True):
+            text = None
+            if row < len(self._ids) and self._ids[row] == ident:
+                text = self._values[row]
             if text is None and ident >= 0:
                 text = str(ident)
             result.append(text)
@@ -84,23 +83,20 @@ class Strings:
         none.
         """
         used, inverse = used_of(ids)
-        missing = -1 if otherwise is None else texts[otherwise]
-        table = np.array(
-            [missing if text is None else texts[text] for text in self.texts(used)] or [-1],
-            np.int32,
-        )
-        return table[inverse.ravel()]
+        table = []
+        for text in self.texts(used):
+            if text is None:
+                text = otherwise
+            table.append(-1 if text is None else texts[text])
+        return np.array(table or [-1], np.int32)[inverse.ravel()]
 
 
 def category(values: list[str | None], inverse: Int64s) -> pd.Categorical:
     """Texts by the place of each row among `values`."""
-    bare = [(text or "").strip(' \t\r\n"') for text in values]
-    names = list(dict.fromkeys(text for text in bare if text and text != "N/A"))
-    codes = {text: i for i, text in enumerate(names)}
-    table = np.array([*(codes.get(text, -1) for text in bare), -1], np.int64)
-    return pd.Categorical.from_codes(
-        table[inverse.ravel()], categories=pd.Index(names, dtype=object)
-    )
+    bare = np.array([(text or "").strip(' \t\r\n"') or None for text in values], object)
+    codes, names = pd.factorize(np.where(bare == "N/A", None, bare))
+    categories = pd.Index(names, dtype=object)
+    return pd.Categorical.from_codes(np.append(codes, -1)[inverse.ravel()], categories=categories)
 
 
 class Database:
@@ -125,8 +121,9 @@ class Database:
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Names of the columns of a table."""
-        table_info = self._file.tables.get(table)
-        return table_info.columns if table_info else ()
+        if table not in self._file.tables:
+            return ()
+        return self._file.tables[table].columns
 
     def read(
         self, table: str, ints: str = "", floats: str = "", texts: str = ""
@@ -137,28 +134,24 @@ class Database:
         kinds = dict.fromkeys(ints.split(), "int")
         kinds |= dict.fromkeys(floats.split(), "float")
         kinds |= dict.fromkeys(texts.split(), "text")
-        cached = self._cache.setdefault(table, {})
         # The same columns are read for the rows of a table and again for its events.
-        missing = {name: kind for name, kind in kinds.items() if (name, kind) not in cached}
-        columns_read = self._read_columns(table, list(missing)) if missing else {}
-        if columns_read or cached:
-            count = len(next(iter((*columns_read.values(), *cached.values()))))
-        else:
-            count = self._count(table)
-        for name, kind in missing.items():
-            typed, none = _TYPED[kind]
-            if name in columns_read:
-                cached[name, kind] = typed(columns_read[name])
-            else:
-                cached[name, kind] = np.full(count, none, object if kind == "text" else None)
+        cached = self._cache.setdefault(table, {})
+        missing = [item for item in kinds.items() if item not in cached]
+        if missing:
+            columns = self._read_columns(table, [name for name, _ in missing])
+            known = [*columns.values(), *cached.values()]
+            count = len(known[0]) if known else self._count(table)
+            for name, kind in missing:
+                typed, none = _TYPED[kind]
+                if name in columns:
+                    cached[name, kind] = typed(columns[name])
+                else:
+                    cached[name, kind] = np.full(count, none, np.array(none).dtype)
         return {name: cached[name, kind] for name, kind in kinds.items()}
 
     def raw(self, table: str) -> dict[str, npt.NDArray[Any]]:
         """All columns of a table as they are."""
-        return {
-            name: column if column.dtype.kind == "f" else _plainly(column)
-            for name, column in self._read_columns(table, []).items()
-        }
+        return {name: _plain_values(c) for name, c in self._read_columns(table, []).items()}
 
     def _read_columns(self, table: str, names: list[str]) -> dict[str, sqlite.Column]:
         if table in self.damaged or (names and not set(names) & set(self.columns(table))):
@@ -191,25 +184,24 @@ class Database:
     def levels(self) -> dict[int, str]:
         """The level of a call, or what wrote an event, by its number."""
         names = self.read("ENUM_API_TYPE", "id", texts="name")
-        return _LEVELS | {
-            int(i): str(name) for i, name in zip(names["id"], names["name"], strict=True) if name
-        }
+        result = dict(_LEVELS)
+        for number, name in zip(names["id"].tolist(), names["name"], strict=True):
+            if name:
+                result[number] = name
+        return result
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """Facts about the machine, in the form of the JSON files next to the tables."""
+        result: dict[str, Any] = {}
         metadata = self.read("META_DATA", texts="name value")
-        result: dict[str, Any] = {
-            str(name): _plain(value)
-            for name, value in zip(metadata["name"], metadata["value"], strict=True)
-        }
+        for name, value in zip(metadata["name"], metadata["value"], strict=True):
+            result[str(name)] = _decoded(value)
         chips = self.read("NPU_INFO", "id", texts="name")
-        devices = [
-            {"id": int(i), "name": name}
-            for i, name in zip(chips["id"], chips["name"], strict=True)
-            if i >= 0
-        ]
-        return result | ({"DeviceInfo": devices} if devices else {})
+        for ident, name in zip(chips["id"].tolist(), chips["name"], strict=True):
+            if ident >= 0:
+                result.setdefault("DeviceInfo", []).append({"id": ident, "name": name})
+        return result
 
     @cached_property
     def task_infos(self) -> Int64s:
@@ -228,12 +220,10 @@ class Database:
         schedule = self.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
         info = self.read("COMPUTE_TASK_INFO", "name")
         parts = self.read("COMMUNICATION_TASK_INFO", "name globalTaskId timestampNs")
-        result = task["taskType"].copy()
-        for rows, names in (
-            (first_of(schedule["globalTaskId"], task["globalTaskId"]), schedule),
-            (self.task_infos, info),
-        ):
-            result = np.where(rows >= 0, taken(names["name"], rows), result)
+        of_schedule = first_of(schedule["globalTaskId"], task["globalTaskId"])
+        result = np.where(of_schedule >= 0, taken(schedule["name"], of_schedule), task["taskType"])
+        of_info = self.task_infos
+        result = np.where(of_info >= 0, taken(info["name"], of_info), result)
         row, _ = row_of(task, parts["globalTaskId"], parts["timestampNs"])
         there = row >= 0
         result[row[there]] = parts["name"][there]
@@ -242,16 +232,13 @@ class Database:
     @cached_property
     def device(self) -> int:
         """The only device of the recording, -1 where it has several or states none."""
-        streams = {
-            int(i)
-            for table in ("RANK_DEVICE_MAP", "TASK")
-            for i in used_of(self.read(table, "deviceId")["deviceId"])[0]
-            if i >= 0
-        }
-        return streams.pop() if len(streams) == 1 else -1
+        tables = ("RANK_DEVICE_MAP", "TASK")
+        ids = np.concatenate([self.read(table, "deviceId")["deviceId"] for table in tables])
+        devices = np.unique(ids[ids >= 0])
+        return int(devices[0]) if len(devices) == 1 else -1
 
 
-def _plain(value: object) -> object:
+def _decoded(value: object) -> object:
     try:
         return json.loads(str(value))
     except (ValueError, RecursionError):
@@ -262,39 +249,33 @@ def _integers(column: sqlite.Column) -> Int64s:
     """Whole numbers, also those that are written as texts."""
     if column.dtype != object:
         return sqlite.integers(column, NONE)
-    return np.array([_integer(value) for value in column.tolist()], np.int64)
+    return np.fromiter(map(_integer, column.tolist()), np.int64, len(column))
 
 
 def _integer(value: object) -> int:
     if isinstance(value, str):
         text = value.strip()
-        value = (
-            int(text)
-            if text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= _LONGEST
-            else None
-        )
-    return int(value) if isinstance(value, (int, float)) and abs(value) < 1 << 63 else NONE
+        if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > _LONGEST:
+            return NONE
+        value = int(text)
+    if isinstance(value, (int, float)) and abs(value) < 1 << 63:
+        return int(value)
+    return NONE
 
 
 def _floats(column: sqlite.Column) -> npt.NDArray[np.float64]:
     """Numbers, also those that are written as texts."""
     if column.dtype != object:
         return np.asarray(sqlite.floats(column), np.float64)
-    numbers = pd.to_numeric(
-        pd.Series(
-            [value if isinstance(value, (int, float, str)) else None for value in column],
-            dtype=object,
-        ),
-        errors="coerce",
-    )
+    values = [value if isinstance(value, (int, float, str)) else None for value in column]
+    numbers = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce")
     return np.asarray(numbers.to_numpy(np.float64, na_value=np.nan))
 
 
 def _texts(column: sqlite.Column) -> npt.NDArray[np.object_]:
     """Texts, None where there is none."""
-    return np.array(
-        [*(None if value is None else str(value) for value in column.tolist()), None], object
-    )[:-1]
+    texts = [None if value is None else str(value) for value in column.tolist()]
+    return np.array([*texts, None], object)[:-1]
 
 
 _TYPED: dict[str, tuple[Callable[[sqlite.Column], npt.NDArray[Any]], object]] = {
@@ -304,11 +285,12 @@ _TYPED: dict[str, tuple[Callable[[sqlite.Column], npt.NDArray[Any]], object]] = 
 }
 
 
-def _plainly(column: sqlite.Column) -> npt.NDArray[Any]:
-    return np.array(
-        [*(value.hex() if isinstance(value, bytes) else value for value in column.tolist()), None],
-        object,
-    )[:-1]
+def _plain_values(column: sqlite.Column) -> npt.NDArray[Any]:
+    """A column as it is, bytes in hexadecimal."""
+    if column.dtype.kind == "f":
+        return column
+    values = [value.hex() if isinstance(value, bytes) else value for value in column.tolist()]
+    return np.array([*values, None], object)[:-1]
 
 
 def used_of(values: Int64s) -> tuple[Int64s, Int64s]:
@@ -388,11 +370,9 @@ def _places(ids: Int64s) -> _Places | None:
 def _again(ids: Int64s) -> npt.NDArray[np.bool_]:
     """Mask of rows whose id occurs before."""
     places = _places(ids)
-    return (
-        np.asarray(pd.Index(ids).duplicated())
-        if places is None
-        else places.first_rows(ids) < np.arange(len(ids))
-    )
+    if places is None:
+        return np.asarray(pd.Index(ids).duplicated())
+    return places.first_rows(ids) < np.arange(len(ids))
 
 
 def taken(column: Int64s, rows: Int64s) -> Int64s:

@@ -9,7 +9,7 @@ are in the units of the database, which their names state.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from nbprof.formats.msprof.database import (
     NONE,
     TASK,
     Database,
+    Strings,
     among,
     first_of,
     is_set,
@@ -51,7 +52,7 @@ _OVERLAP = {
     "COMM_NOT_OVERLAP_COMP": "Communication(Not Overlapped)",
     "FREE": "Free",
 }
-_OVERLAP_KINDS = dict(enumerate(_OVERLAP))
+_OVERLAP_KINDS = Strings(np.arange(len(_OVERLAP)), np.array(list(_OVERLAP), object))
 """The kinds by number, for databases without ENUM_OVERLAP_ANALYSIS_TYPE."""
 _STEP = "ProfilerStep#"
 # By table: the process that its samples are shown as.
@@ -134,9 +135,8 @@ class _Events:
         key = (pid, tid)
         number = self._numbers.get(key)
         if number is None:
-            self.process.setdefault(
-                pid, (process, "CPU" if device == HOST else f"NPU {device}", _SORT.get(process, 20))
-            )
+            label = "CPU" if device == HOST else f"NPU {device}"
+            self.process.setdefault(pid, (process, label, _SORT.get(process, 20)))
             self.thread[key] = (thread, sort)
             number = self._numbers[key] = len(self._lanes)
             self._lanes.append((self.texts[pid], self.texts[tid]))
@@ -148,18 +148,14 @@ class _Events:
         """
         used, inverse = used_of(tids)
         several = len(set((used >> 32).tolist())) > 1
-        lane_numbers = []
-        for tid in used.tolist():
-            thread = f"Thread {tid & 0xFFFFFFFF}" if tid != NONE else "Thread"
-            lane_numbers.append(
-                self.lane(
-                    process,
-                    str(tid & 0xFFFFFFFF),
-                    f"{tid >> 32} {thread}" if several else thread,
-                    sort=tid & 0xFFFFFFFF,
-                )
-            )
-        return np.array(lane_numbers or [0], np.int64)[inverse]
+        lanes = []
+        for ident in used.tolist():
+            tid = ident & 0xFFFFFFFF
+            thread = "Thread" if ident == NONE else f"Thread {tid}"
+            if several:
+                thread = f"{ident >> 32} {thread}"
+            lanes.append(self.lane(process, str(tid), thread, sort=tid))
+        return _by_row(lanes, inverse)
 
     def add(
         self,
@@ -176,36 +172,27 @@ class _Events:
         count = len(start)
         if not count:
             return
-        places = np.array(self._lanes, np.int32).reshape(-1, 2)[lane]
-        begin, stop = moments(start), start if end is None else moments(end)
-        codes: npt.NDArray[np.integer[Any]]
+        begin = moments(start)
+        stop = start if end is None else moments(end)
+        category: int | Int32s = -1
         if not isinstance(cat, str):
-            codes = cat
+            category = cat
         elif cat:
-            codes = np.full(count, self.texts[cat])
-        else:
-            codes = np.full(count, -1, np.int32)
-        text = {
-            "name": np.broadcast_to(np.asarray(name), count),
-            "cat": codes,
-            "pid": places[:, 0],
-            "tid": places[:, 1],
-        }
-        length = np.where(
-            (begin == NONE) | (stop == NONE), 0, stop - np.where(begin == NONE, 0, begin)
-        )
+            category = self.texts[cat]
+        pid, tid = np.array(self._lanes, np.int32).reshape(-1, 2)[lane].T
+        text = {"name": name, "cat": category, "pid": pid, "tid": tid}
+        begun, ended = begin != NONE, stop != NONE
+        length = np.where(begun & ended, stop - np.where(begun, begin, 0), 0)
         zeros = np.zeros(count, np.int16)
+        begin_state = np.where(begun, GOOD, BAD).astype(np.uint8)
+        end_state = np.where(ended, GOOD, ABSENT).astype(np.uint8)
         self.parts.append(
             Part(
                 offset=np.zeros(count, np.int64),
                 phase=np.full(count, ord(phase), np.uint8),
-                text={field: np.asarray(text[field], np.int32) for field in TEXT_FIELDS},
-                start=Times(
-                    np.where(begin == NONE, 0, begin),
-                    zeros,
-                    np.where(begin == NONE, BAD, GOOD).astype(np.uint8),
-                ),
-                length=Times(length, zeros, np.where(stop == NONE, ABSENT, GOOD).astype(np.uint8)),
+                text={field: np.full(count, text[field], np.int32) for field in TEXT_FIELDS},
+                start=Times(np.where(begun, begin, 0), zeros, begin_state),
+                length=Times(length, zeros, end_state),
                 top=_filled(top or {}),
                 args=_filled(args or {}),
                 texts=(),
@@ -231,29 +218,28 @@ class _Events:
 
 def _filled(columns: Mapping[str, Any]) -> dict[str, Rows]:
     """The rows of args; without the args that no event has."""
-    rows = {key: _rows(values) for key, values in columns.items()}
-    return {key: column for key, column in rows.items() if len(column)}
+    result = {}
+    for key, values in columns.items():
+        rows = _rows(values)
+        if len(rows):
+            result[key] = rows
+    return result
 
 
 def _rows(values: Int64s | Coded | npt.NDArray[np.float64]) -> Rows:
     if isinstance(values, Coded):
-        there = np.flatnonzero(values.codes >= 0)
-        return Rows(
-            there.astype(np.int32),
-            np.full(len(there), TEXT, np.uint8),
-            values.codes[there].astype(np.int64),
-        )
-    if values.dtype.kind == "f":
-        there = np.flatnonzero(np.isfinite(values))
-        return Rows(
-            there.astype(np.int32),
-            np.full(len(there), DOUBLE, np.uint8),
-            values[there].astype(np.float64).view(np.int64),
-        )
-    there = np.flatnonzero(values != NONE)
-    return Rows(
-        there.astype(np.int32), np.full(len(there), INT, np.uint8), values[there].astype(np.int64)
-    )
+        kind, column, valid = TEXT, values.codes.astype(np.int64), values.codes >= 0
+    elif values.dtype.kind == "f":
+        kind, column, valid = DOUBLE, values.astype(np.float64).view(np.int64), np.isfinite(values)
+    else:
+        kind, column, valid = INT, values.astype(np.int64), values != NONE
+    rows = np.flatnonzero(valid)
+    return Rows(rows.astype(np.int32), np.full(len(rows), kind, np.uint8), column[rows])
+
+
+def _by_row(values: Sequence[int], inverse: Int64s) -> Int64s:
+    """The value of each row by its place among distinct ones, of which there may be none."""
+    return np.array(values or [0], np.int64)[inverse]
 
 
 def _ids(values: Int64s) -> Int64s:
@@ -264,16 +250,13 @@ def _ids(values: Int64s) -> Int64s:
 def add(base: Database, builder: Builder, host: str) -> bool:
     """Adds the events of a database to a builder; False where it has none."""
     reader = _EventReader(base)
-    for step in (
-        reader.tasks,
-        reader.collectives,
-        reader.calls,
-        reader.program,
-        reader.marks,
-        reader.other_units,
-        reader.counters,
-    ):
-        step()
+    reader.tasks()
+    reader.collectives()
+    reader.calls()
+    reader.program()
+    reader.marks()
+    reader.other_units()
+    reader.counters()
     events = reader.events
     if not events.parts:
         return False
@@ -284,11 +267,9 @@ def add(base: Database, builder: Builder, host: str) -> bool:
     # A builder finds names in events of metadata, of which a database has none.
     names, code = builder.files[-1].names, builder.texts
     for pid, (name, label, sort) in events.process.items():
-        names.process[code[pid]], names.labels[code[pid]], names.process_sort[code[pid]] = (
-            name,
-            label,
-            sort,
-        )
+        names.process[code[pid]] = name
+        names.labels[code[pid]] = label
+        names.process_sort[code[pid]] = sort
     for (pid, tid), (thread, sort) in events.thread.items():
         names.thread[code[pid], code[tid]] = thread
         names.thread_sort[code[pid], code[tid]] = sort
@@ -328,19 +309,20 @@ class _EventReader:
             return
         name = self.base.task_names
         pairs, inverse = tuples_of(np.maximum(task["deviceId"], 0), task["streamId"])
-        self.lane = np.array(
-            [events.lane("Ascend Hardware", str(s), f"Stream {s}", d, s) for d, s in pairs],
-            np.int64,
-        )[inverse]
+        lanes = []
+        for device, stream in pairs:
+            name_of_stream = f"Stream {stream}"
+            lanes.append(
+                events.lane("Ascend Hardware", str(stream), name_of_stream, device, stream)
+            )
+        lane = _by_row(lanes, inverse)
         copies = self.base.read("MEMCPY_INFO", "globalTaskId size memcpyOperation")
         copy_rows = first_of(copies["globalTaskId"], task["globalTaskId"])
         size = taken(copies["size"], copy_rows)
         operation = taken(copies["memcpyOperation"], copy_rows)
-        names = (
-            self.base.enum("ENUM_MEMCPY_OPERATION")
-            if "ENUM_MEMCPY_OPERATION" in self.base.tables
-            else self.strings
-        )
+        names = self.strings
+        if "ENUM_MEMCPY_OPERATION" in self.base.tables:
+            names = self.base.enum("ENUM_MEMCPY_OPERATION")
         args = {
             "Model Id": task["modelId"],
             "Task Type": self.text(task["taskType"]),
@@ -351,15 +333,9 @@ class _EventReader:
             "size(B)": size,
             "operation": Coded(names.codes(operation, events.texts)),
         }
-        events.add(
-            "X",
-            self.lane,
-            self.strings.codes(name, events.texts, "task"),
-            task["startNs"],
-            task["endNs"],
-            args=args,
-        )
-        self.work.append((_ids(task["connectionId"]), self.lane, task["startNs"]))
+        code = self.strings.codes(name, events.texts, "task")
+        events.add("X", lane, code, task["startNs"], task["endNs"], args=args)
+        self.work.append((_ids(task["connectionId"]), lane, task["startNs"]))
 
     def collectives(self) -> None:
         """Collectives by group, and the parts of each by plane."""
@@ -378,39 +354,22 @@ class _EventReader:
         groups, inverse = tuples_of(device, ops["groupName"])
         order_of = {key: nth * 1000 for nth, key in enumerate(groups)}
         texts = self.strings.texts(np.array([group for _, group in groups], np.int64))
-        lanes = [
-            events.lane(
-                "Communication",
-                str(order_of[d, g]),
-                f"Group {text or g} Communication",
-                d,
-                order_of[d, g],
-            )
-            for (d, g), text in zip(groups, texts, strict=True)
-        ]
-        lane = np.array(lanes or [0], np.int64)[inverse]
+        lanes = []
+        for key, text in zip(groups, texts, strict=True):
+            title, order = f"Group {text or key[1]} Communication", order_of[key]
+            lanes.append(events.lane("Communication", str(order), title, key[0], order))
+        lane = _by_row(lanes, inverse)
+        count = np.nan_to_num(ops["count"], nan=np.inf)
         args = {
             "connection_id": _ids(ops["connectionId"]),
             "data_type": self.enum("ENUM_HCCL_DATA_TYPE", ops["dataType"]),
             "alg_type": self.text(ops["algType"]),
-            "count": (
-                np.where(
-                    np.isfinite(ops["count"]) & (np.abs(ops["count"]) < 2.0**53),
-                    np.nan_to_num(ops["count"]),
-                    NONE,
-                ).astype(np.int64)
-            ),
+            "count": np.where(np.abs(count) < 2.0**53, count, NONE).astype(np.int64),
             "relay": ops["relay"],
             "retry": ops["retry"],
         }
-        events.add(
-            "X",
-            lane,
-            self.strings.codes(ops["opName"], events.texts, "collective"),
-            ops["startNs"],
-            ops["endNs"],
-            args=args,
-        )
+        name = self.strings.codes(ops["opName"], events.texts, "collective")
+        events.add("X", lane, name, ops["startNs"], ops["endNs"], args=args)
         self.work.append((_ids(ops["connectionId"]), lane, ops["startNs"]))
         self._planes(row, order_of)
 
@@ -443,39 +402,26 @@ class _EventReader:
             "link type": self.enum("ENUM_HCCL_LINK_TYPE", columns["linkType"]),
             "bandwidth(B/s)": columns["bandwidth"],
         }
-        lane = np.array(lanes, np.int64)[inverse]
-        events.add(
-            "X",
-            lane,
-            self.strings.codes(columns["name"], events.texts, "part"),
-            task["startNs"],
-            task["endNs"],
-            args=args,
-        )
+        name = self.strings.codes(columns["name"], events.texts, "part")
+        events.add("X", _by_row(lanes, inverse), name, task["startNs"], task["endNs"], args=args)
 
     def calls(self) -> None:
         """Calls into CANN, and the arrows to what they started."""
         events = self.events
         calls = self.base.read("CANN_API", CALLS)
         pairs, inverse = tuples_of(calls["type"], calls["name"])
-        levels = [self.base.levels.get(kind, str(kind)) for kind, _ in pairs]
+        codes, levels = [], []
         texts = self.strings.texts(np.array([name for _, name in pairs], np.int64))
-        code = [
-            events.texts[_PREFIX.get(level, "") + (text or level)]
-            for level, text in zip(levels, texts, strict=True)
-        ]
+        for (kind, _), text in zip(pairs, texts, strict=True):
+            level = self.base.levels.get(kind, str(kind))
+            codes.append(events.texts[_PREFIX.get(level, "") + (text or level)])
+            levels.append(events.texts[level])
         lane = events.threads("CANN", calls["globalTid"])
         ident = _ids(calls["connectionId"])
-        level = np.array([events.texts[text] for text in levels] or [-1], np.int32)[inverse]
-        args = {"level": Coded(level), "connection_id": ident}
-        events.add(
-            "X",
-            lane,
-            np.array(code or [0], np.int32)[inverse],
-            calls["startNs"],
-            calls["endNs"],
-            args=args,
-        )
+        level_of_row = _by_row(levels, inverse).astype(np.int32)
+        args = {"level": Coded(level_of_row), "connection_id": ident}
+        name_of_row = _by_row(codes, inverse).astype(np.int32)
+        events.add("X", lane, name_of_row, calls["startNs"], calls["endNs"], args=args)
         self.call = (ident, lane, calls["startNs"])
         self._linked("HostToDevice", self.call)
 
@@ -506,21 +452,20 @@ class _EventReader:
         name = self.strings.codes(marks["name"], events.texts, "op")
         texts = list(events.texts)
         kinds, inverse = used_of(marks["type"])
-        levels = [base.levels.get(kind, "op") if kind != NONE else "op" for kind in kinds.tolist()]
-        cat = np.array(
-            [events.texts[_CATEGORY.get(level, "cpu_op")] for level in levels] or [0], np.int32
-        )[inverse]
-        queue = np.array([level == "queue" for level in levels] or [False])[inverse]
-        named = {code: texts[code] for code in np.unique(name[queue]).tolist()}
-        enter = (
-            np.isin(
-                name, [code for code, text in named.items() if text.lower().startswith("enqueue")]
-            )
-            & queue
-        )
-        cat = np.where(
-            queue, np.where(enter, events.texts["enqueue"], events.texts["dequeue"]), cat
-        ).astype(np.int32)
+        levels = {**base.levels, NONE: "op"}
+        categories, queues = [], []
+        for kind in kinds.tolist():
+            level = levels.get(kind, "op")
+            categories.append(events.texts[_CATEGORY.get(level, "cpu_op")])
+            queues.append(level == "queue")
+        queue = _by_row(queues, inverse).astype(np.bool_)
+        begins = [
+            code for code in np.unique(name[queue]) if texts[code].lower().startswith("enqueue")
+        ]
+        enter = queue & np.isin(name, begins)
+        cat = _by_row(categories, inverse).astype(np.int32)
+        cat[queue] = events.texts["dequeue"]
+        cat[enter] = events.texts["enqueue"]
         args = {
             "Sequence number": marks["sequenceNumber"],
             "Fwd thread id": marks["fwdThreadId"],
@@ -539,14 +484,18 @@ class _EventReader:
         steps = self.base.read("STEP_TIME", "id startNs endNs")
         if not len(steps["id"]) or (marks and np.isin(name, list(marks)).any()):
             return
-        codes = np.array(
-            [events.texts[f"{_STEP}{max(i, 0)}"] for i in steps["id"].tolist()], np.int32
-        )
-        step_lane = (
-            int(np.bincount(lane).argmax()) if len(lane) else events.lane("Python", "0", "Steps")
-        )
+        codes = [events.texts[f"{_STEP}{number}"] for number in np.maximum(steps["id"], 0)]
+        if len(lane):
+            step_lane = int(np.bincount(lane).argmax())
+        else:
+            step_lane = events.lane("Python", "0", "Steps")
         events.add(
-            "X", np.full(len(codes), step_lane), codes, steps["startNs"], steps["endNs"], "cpu_op"
+            "X",
+            np.full(len(codes), step_lane),
+            np.array(codes, np.int32),
+            steps["startNs"],
+            steps["endNs"],
+            "cpu_op",
         )
 
     def _stacks(self, chains: Int64s) -> Int32s:
@@ -588,20 +537,11 @@ class _EventReader:
         link, position = expand(first, times)
         row, ident = order[position], links["connectionId"][link]
         of_queue = queue[row]
-        self.events.arrows(
-            "async_task_queue",
-            ident[of_queue & enter[row]],
-            lane[row[of_queue & enter[row]]],
-            calls["startNs"][row[of_queue & enter[row]]],
-            end=False,
-        )
-        self.events.arrows(
-            "async_task_queue",
-            ident[of_queue & ~enter[row]],
-            lane[row[of_queue & ~enter[row]]],
-            calls["startNs"][row[of_queue & ~enter[row]]],
-            end=True,
-        )
+        begins = of_queue & enter[row]
+        for on, end in ((begins, False), (of_queue & ~begins, True)):
+            self.events.arrows(
+                "async_task_queue", ident[on], lane[row[on]], calls["startNs"][row[on]], end=end
+            )
         row, ident = row[~of_queue], ident[~of_queue]
         called = among(ident, self.call[0][self.call[0] != NONE])
         if called.any():
@@ -638,57 +578,41 @@ class _EventReader:
         units.
         """
         base, events = self.base, self.events
-        overlaps = base.read("OVERLAP_ANALYSIS", "deviceId startNs endNs type")
-        pairs, inverse = tuples_of(np.maximum(overlaps["deviceId"], 0), overlaps["type"])
-        numbers = [kind for _, kind in pairs]
-        if base.columns("ENUM_OVERLAP_ANALYSIS_TYPE"):
-            named = base.enum("ENUM_OVERLAP_ANALYSIS_TYPE").texts(np.array(numbers, np.int64))
-        else:
-            named = [_OVERLAP_KINDS.get(number, str(number)) for number in numbers]
-        kinds = [_OVERLAP.get(text or "", text or "") for text in named]
-        lanes = [
-            events.lane("Overlap Analysis", str(number), kind, device, number)
-            for (device, number), kind in zip(pairs, kinds, strict=True)
-        ]
-        lane = np.array(lanes or [0], np.int64)
-        code = np.array([events.texts[kind] for kind in kinds] or [0], np.int32)
-        events.add("X", lane[inverse], code[inverse], overlaps["startNs"], overlaps["endNs"])
-        overlaps = base.read("GC_RECORD", "startNs endNs globalTid")
-        events.add(
-            "X",
-            events.threads("Python GC", overlaps["globalTid"]),
-            events.texts["GC"],
-            overlaps["startNs"],
-            overlaps["endNs"],
-            "GC",
-        )
-        for table, process, name in (
+        self._overlaps()
+        rows = base.read("GC_RECORD", "startNs endNs globalTid")
+        lane = events.threads("Python GC", rows["globalTid"])
+        events.add("X", lane, events.texts["GC"], rows["startNs"], rows["endNs"], "GC")
+        for table, process, column in (
             ("OSRT_API", "OS Runtime API", "name"),
             ("DPU_TASK", "DPU", "opName"),
         ):
-            overlaps = base.read(table, f"startNs endNs globalTid {name}")
-            lane = events.threads(process, overlaps["globalTid"])
-            events.add(
-                "X",
-                lane,
-                self.strings.codes(overlaps[name], events.texts, "call"),
-                overlaps["startNs"],
-                overlaps["endNs"],
-            )
-        overlaps = base.read("CCU", "startNs endNs deviceId name args")
-        used, inverse = used_of(np.maximum(overlaps["deviceId"], 0))
-        lane = np.array(
-            [events.lane("CCU", "0", "CCU", d) for d in used.tolist()] or [0], np.int64
-        )[inverse]
-        task_name = self.strings.codes(overlaps["name"], events.texts, "task")
-        events.add(
-            "X",
-            lane,
-            task_name,
-            overlaps["startNs"],
-            overlaps["endNs"],
-            args={"args": self.text(overlaps["args"])},
-        )
+            rows = base.read(table, f"startNs endNs globalTid {column}")
+            lane = events.threads(process, rows["globalTid"])
+            name = self.strings.codes(rows[column], events.texts, "call")
+            events.add("X", lane, name, rows["startNs"], rows["endNs"])
+        rows = base.read("CCU", "startNs endNs deviceId name args")
+        used, inverse = used_of(np.maximum(rows["deviceId"], 0))
+        lanes = [events.lane("CCU", "0", "CCU", device) for device in used.tolist()]
+        name = self.strings.codes(rows["name"], events.texts, "task")
+        args = {"args": self.text(rows["args"])}
+        events.add("X", _by_row(lanes, inverse), name, rows["startNs"], rows["endNs"], args=args)
+
+    def _overlaps(self) -> None:
+        """Where computing and communication overlap, as the exporter found it."""
+        base, events = self.base, self.events
+        rows = base.read("OVERLAP_ANALYSIS", "deviceId startNs endNs type")
+        pairs, inverse = tuples_of(np.maximum(rows["deviceId"], 0), rows["type"])
+        enum = base.enum("ENUM_OVERLAP_ANALYSIS_TYPE")
+        if not base.columns("ENUM_OVERLAP_ANALYSIS_TYPE"):
+            enum = _OVERLAP_KINDS
+        texts = enum.texts(np.array([number for _, number in pairs], np.int64))
+        lanes, codes = [], []
+        for (device, number), text in zip(pairs, texts, strict=True):
+            kind = _OVERLAP.get(text or "", text or "")
+            lanes.append(events.lane("Overlap Analysis", str(number), kind, device, number))
+            codes.append(events.texts[kind])
+        name = _by_row(codes, inverse).astype(np.int32)
+        events.add("X", _by_row(lanes, inverse), name, rows["startNs"], rows["endNs"])
 
     def counters(self) -> None:
         """Samples: of each table that has a time and numbers, by what tells its series apart."""
@@ -702,15 +626,15 @@ class _EventReader:
             samples = self.base.read(
                 table, " ".join(["timestampNs", "deviceId", *keys]), " ".join(values)
             )
-            self._samples(table, process, keys, values, samples)
+            args = {_unit(table, name): samples[name] for name in values}
+            self._samples(process, keys, samples, args)
 
     def _samples(
         self,
-        table: str,
         process: str,
         keys: list[str],
-        values: list[str],
         samples: dict[str, npt.NDArray[np.int64]],
+        args: dict[str, npt.NDArray[np.int64]],
     ) -> None:
         events = self.events
         series, inverse = tuples_of(samples["deviceId"], *(samples[key] for key in keys))
@@ -723,40 +647,37 @@ class _EventReader:
                 elif value not in (NONE, -1):
                     parts.append(f"{_OF_NUMBERS[key]}{value}")
             lanes.append(events.lane(process, "0", "", device if device >= 0 else HOST))
-            codes.append(events.texts[" ".join(part for part in parts if part)])
-        if lanes:
-            lane, code = np.array(lanes, np.int64)[inverse], np.array(codes, np.int32)[inverse]
-            args = {_unit(table, name): samples[name] for name in values}
-            events.add("C", lane, code, samples["timestampNs"], args=args)
+            codes.append(events.texts[" ".join(filter(None, parts))])
+        name = _by_row(codes, inverse).astype(np.int32)
+        events.add("C", _by_row(lanes, inverse), name, samples["timestampNs"], args=args)
 
 
 _DOCUMENTED = {
-    *(
-        "NIC",
-        "ROCE",
-        "LLC",
-        "HBM",
-        "DDR",
-        "HCCS",
-        "PCIE",
-        "QOS",
-        "NPU_MEM",
-        "NETDEV_STATS",
-        "SAMPLE_PMU_TIMELINE",
-    ),
-    *("HOST_DISK_USAGE", "HOST_NETWORK_USAGE"),
+    "NIC",
+    "ROCE",
+    "LLC",
+    "HBM",
+    "DDR",
+    "HCCS",
+    "PCIE",
+    "QOS",
+    "NPU_MEM",
+    "NETDEV_STATS",
+    "SAMPLE_PMU_TIMELINE",
+    "HOST_DISK_USAGE",
+    "HOST_NETWORK_USAGE",
 }
+_OF_HOST = ("CPU_USAGE", "HOST_MEM_USAGE", "HOST_DISK_USAGE", "HOST_NETWORK_USAGE")
 
 
 def _unit(table: str, name: str) -> str:
     """Title of a column of samples: its name and unit, where these are documented."""
     if table == "AICORE_FREQ" and name == "freq":
         return "MHz"
-    if name == "usage":
-        return (
-            "usage(%)"
-            if table in ("CPU_USAGE", "HOST_MEM_USAGE", "HOST_DISK_USAGE", "HOST_NETWORK_USAGE")
-            else name
-        )
-    unit = next((unit for pattern, unit in _UNIT if pattern.search(name)), "")
-    return f"{name}({unit})" if unit and table in _DOCUMENTED else name
+    if name == "usage" and table in _OF_HOST:
+        return "usage(%)"
+    if table in _DOCUMENTED and name != "usage":
+        for pattern, unit in _UNIT:
+            if pattern.search(name):
+                return f"{name}({unit})"
+    return name

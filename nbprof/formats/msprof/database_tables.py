@@ -18,6 +18,7 @@ import pandas as pd
 from nbprof.core.files import printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Table
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import columns
 from nbprof.formats.msprof.csv import LONGEST_US, MOST_BYTES
 from nbprof.formats.msprof.database import (
@@ -33,6 +34,8 @@ from nbprof.formats.msprof.database import (
     taken,
     used_of,
 )
+from nbprof.formats.msprof.tables import device_in
+from nbprof.formats.notes import labelled
 
 Floats = npt.NDArray[np.float64]
 _MB = 1024.0 * 1024.0
@@ -61,25 +64,23 @@ _TENSORS = {
 }
 _OF_TENSORS = " ".join(_TENSORS.values())
 EVENTS = {
-    *(
-        "TASK",
-        "COMPUTE_TASK_INFO",
-        "COMMUNICATION_OP",
-        "COMMUNICATION_TASK_INFO",
-        "COMMUNICATION_SCHEDULE_TASK_INFO",
-        "MEMCPY_INFO",
-    ),
-    *(
-        "CANN_API",
-        "PYTORCH_API",
-        "PYTORCH_CALLCHAINS",
-        "CONNECTION_IDS",
-        "STEP_TIME",
-        "MSTX_EVENTS",
-        "OVERLAP_ANALYSIS",
-        "GC_RECORD",
-    ),
-    *("OSRT_API", "CCU", "DPU_TASK"),
+    "TASK",
+    "COMPUTE_TASK_INFO",
+    "COMMUNICATION_OP",
+    "COMMUNICATION_TASK_INFO",
+    "COMMUNICATION_SCHEDULE_TASK_INFO",
+    "MEMCPY_INFO",
+    "CANN_API",
+    "PYTORCH_API",
+    "PYTORCH_CALLCHAINS",
+    "CONNECTION_IDS",
+    "STEP_TIME",
+    "MSTX_EVENTS",
+    "OVERLAP_ANALYSIS",
+    "GC_RECORD",
+    "OSRT_API",
+    "CCU",
+    "DPU_TASK",
 }
 """Tables that events, their args and their arrows are made of."""
 _FACTS = {
@@ -104,6 +105,7 @@ class _TableBuilder:
 
     def __init__(self, base: Database, host: int, rank: int | None) -> None:
         self.base, self.host, self.rank = base, host, rank
+        self.name = printable(base.name)
         self.tables: dict[str, list[Table]] = {}
         self.notes: list[Note] = []
         self.used: set[str] = set()
@@ -112,37 +114,33 @@ class _TableBuilder:
         self, kind: str, frame: Mapping[str, Any], times: Mapping[str, Int64s] | None = None
     ) -> None:
         """Adds a table; `times` are ns, and count in ps from the first of them in the end."""
-        doubts: list[str] = []
-        every = [moments(ns) for ns in (times or {}).values()]
-        firsts = [int(ns[ns != NONE].min()) for ns in every if (ns != NONE).any()]
-        first = min(firsts, default=0)
-        done: dict[str, Any] = {}
-        for name, ns in zip(times or {}, every, strict=True):
+        doubts: list[Note] = []
+        columns = {name: _sound(name, column) for name, column in frame.items()}
+        times = {name: moments(ns) for name, ns in (times or {}).items()}
+        known = np.concatenate([np.zeros(0, np.int64), *times.values()])
+        known = known[known != NONE]
+        first = int(known.min()) if len(known) else 0
+        for name, ns in times.items():
             far = (ns != NONE) & ((ns - first) // 1000 > LONGEST_US)
             if far.any():
-                doubts.append(
-                    f"{int(far.sum()):,} times in {name} are over 26 days after the first and were"
-                    " left out."
-                )
+                doubts.append(notes.far_times(name, int(far.sum())))
             none = (ns == NONE) | far
-            done[name] = pd.arrays.IntegerArray(np.where(none, 0, ns - first) * 1000 * ~none, none)
-        sound = {name: _sound(name, column) for name, column in frame.items()}
+            ps = np.where(none, 0, ns - first) * 1000
+            columns[name] = pd.arrays.IntegerArray(ps, none)
+        built = pd.DataFrame(columns, copy=False)
+        if not len(built):
+            return
         table = Table(
             kind,
-            None,
+            device_in(built),
             self.rank,
-            pd.DataFrame({**sound, **done}, copy=False),
+            built,
             [],
             self.base.name,
-            doubts,
+            labelled(f"{self.name}: ", doubts),
             self.host,
             first,
         )
-        if not len(table):
-            return
-        if "device_id" in table.frame:
-            ids = table.frame["device_id"].dropna().unique()
-            table.device = int(ids[0]) if len(ids) == 1 else None
         self.tables.setdefault(kind, []).append(table)
 
     def read(
@@ -150,11 +148,6 @@ class _TableBuilder:
     ) -> dict[str, npt.NDArray[Any]]:
         self.used.add(table)
         return self.base.read(table, ints, floats, texts)
-
-    def note(self, count: int, text: str) -> None:
-        """Adds a note on rows of which something is unknown."""
-        if count:
-            self.notes.append(Note("info", f"{printable(self.base.name)}: {count:,} {text}"))
 
     # Work of the devices.
 
@@ -189,10 +182,9 @@ class _TableBuilder:
         strings, base = self.base.strings, self.base
         rows = np.flatnonzero(info_rows >= 0)
         info_row = info_rows[rows]
-        self.note(
-            int((~among(info["globalTaskId"], task["globalTaskId"])).sum()),
-            "rows of COMPUTE_TASK_INFO match no task in TASK; left out.",
-        )
+        unmatched = int((~among(info["globalTaskId"], task["globalTaskId"])).sum())
+        if unmatched:
+            self.notes.append(notes.unmatched_task_details(self.name, unmatched))
         ops = self.read("COMMUNICATION_OP", "opName startNs endNs opType deviceId opId")
         placed = _devices(base, ops["deviceId"])
         count, more = len(rows), len(ops["opName"])
@@ -249,21 +241,17 @@ class _TableBuilder:
         """The counters of the cores by column, under the names that a header in CSV gives them."""
         metrics = self.read("TASK_PMU_INFO", "globalTaskId name timestampNs", "value")
         row, lost = row_of(task, metrics["globalTaskId"], metrics["timestampNs"])
-        self.note(
-            lost,
-            "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left"
-            " out.",
-        )
+        if lost:
+            self.notes.append(notes.ambiguous_task_numbers(self.name, lost))
         op_rows = taken(row_in_table, row)
         used, inverse = used_of(metrics["name"])
         rows = np.flatnonzero(op_rows >= 0)
+        counter = inverse[rows]
+        if len(used) < 1 << 16:
+            # NumPy sorts numbers of 16 bits by radix.
+            counter = counter.astype(np.uint16)
         # By counter, each in the order of the file.
-        rows = rows[
-            np.argsort(
-                inverse[rows].astype(np.uint16) if len(used) < 1 << 16 else inverse[rows],
-                kind="stable",
-            )
-        ]
+        rows = rows[np.argsort(counter, kind="stable")]
         bounds = np.searchsorted(inverse[rows], np.arange(len(used) + 1))
         result: dict[str, Floats] = {}
         for text, low, high in zip(
@@ -399,11 +387,9 @@ class _TableBuilder:
         )
         if not len(rows["addr"]):
             return
-        used, inverse = used_of(rows["type"])
-        freed = np.array([(text or "").lower() == "release" for text in strings.texts(used)])[
-            inverse
-        ]
-        freed |= rows["size"] < 0
+        kinds, inverse = used_of(rows["type"])
+        releases = [(text or "").lower() == "release" for text in strings.texts(kinds)]
+        freed = np.array(releases)[inverse] | (rows["size"] < 0)
         self.add(
             "memory_record",
             {
@@ -414,24 +400,20 @@ class _TableBuilder:
             },
             {"timestamp_ps": rows["timestampNs"]},
         )
-        first, last = _paired(rows, freed)
-
-        def at_release(column: str) -> Floats:
-            return np.where(last >= 0, rows[column][last], np.nan)
-
-        begin = rows["timestampNs"][first]
-        end = np.where(last >= 0, rows["timestampNs"][last], NONE)
+        allocation, release = _paired(rows, freed)
+        begin = rows["timestampNs"][allocation]
+        end = taken(rows["timestampNs"], release)
         self.add(
             "operator_memory",
             {
-                "name": strings.category(rows["operatorName"][first]),
-                "size_bytes": rows["size"][first],
+                "name": strings.category(rows["operatorName"][allocation]),
+                "size_bytes": rows["size"][allocation],
                 "duration_us": lengths(begin, end),
-                "allocation_allocated_bytes": rows["totalAllocate"][first],
-                "allocation_reserved_bytes": rows["totalReserve"][first],
-                "release_allocated_bytes": at_release("totalAllocate"),
-                "release_reserved_bytes": at_release("totalReserve"),
-                "device_type": _npus(rows["deviceId"][first]),
+                "allocation_allocated_bytes": rows["totalAllocate"][allocation],
+                "allocation_reserved_bytes": rows["totalReserve"][allocation],
+                "release_allocated_bytes": _floats_at(rows["totalAllocate"], release),
+                "release_reserved_bytes": _floats_at(rows["totalReserve"], release),
+                "device_type": _npus(rows["deviceId"][allocation]),
             },
             {"allocation_ps": begin, "release_ps": end},
         )
@@ -540,8 +522,7 @@ class _TableBuilder:
             self.add(table, self.base.raw(table))
             names.append(printable(table))
         if names:
-            text = f"{printable(self.base.name)}: not documented, shown raw: {', '.join(names)}."
-            self.notes.append(Note("info", text))
+            self.notes.append(notes.undocumented_tables(self.name, names))
 
 
 def tables(
@@ -589,16 +570,20 @@ def _paired(
     """The row of each allocation of a graph, and that of its release: the next row of its device,
     address and operator; -1 where there is none.
     """
-    columns = [rows[key] for key in ("deviceId", "addr", "operatorName")]
-    order = np.lexsort((rows["timestampNs"], *reversed(columns)))
-    keys = np.stack([column[order] for column in columns])
-    same = (np.diff(keys, axis=1) == 0).all(axis=0) if len(order) > 1 else np.zeros(0, np.bool_)
+    keys = np.stack([rows["operatorName"], rows["addr"], rows["deviceId"]])
+    order = np.lexsort((rows["timestampNs"], *keys))
+    same = (np.diff(keys[:, order], axis=1) == 0).all(axis=0)
     is_release = freed[order]
-    paired = np.flatnonzero(same & ~is_release[:-1] & is_release[1:])
-    allocation = np.flatnonzero(~is_release)
+    followed = np.flatnonzero(same & ~is_release[:-1] & is_release[1:])
     release = np.full(len(order), -1)
-    release[paired] = paired + 1
-    return order[allocation], np.where(release[allocation] >= 0, order[release[allocation]], -1)
+    release[order[followed]] = order[followed + 1]
+    allocation = order[~is_release]
+    return allocation, release[allocation]
+
+
+def _floats_at(column: Floats, rows: Int64s) -> Floats:
+    """The values of rows, NaN for the row -1."""
+    return np.where(rows >= 0, column[rows], np.nan)
 
 
 def _sound(name: str, column: Any) -> Any:
@@ -617,19 +602,27 @@ def _devices(base: Database, device_ids: Int64s) -> Int64s:
     """The devices of collectives, which old versions do not state: then that of the recording, if
     it has one alone.
     """
-    none = device_ids < 0
-    return np.where(none, base.device, device_ids) if none.any() else device_ids
+    if (device_ids >= 0).all():
+        return device_ids
+    return np.where(device_ids < 0, base.device, device_ids)
 
 
 def _npus(devices: Int64s) -> pd.Categorical:
     used, inverse = used_of(devices)
-    return category([f"NPU:{n}" if n >= 0 else None for n in used.tolist()], inverse)
+    names = [f"NPU:{number}" for number in used.tolist()]
+    return category(_where(used >= 0, names), inverse)
 
 
 def _handles(values: Int64s) -> pd.Categorical:
     """Numbers that are handles, as texts."""
     used, inverse = used_of(values)
-    return category([None if n == NONE else str(n) for n in used.tolist()], inverse)
+    return category(_where(used != NONE, list(map(str, used.tolist()))), inverse)
+
+
+def _where(valid: npt.NDArray[np.bool_], texts: list[str]) -> list[str | None]:
+    """The texts, None where they are not valid."""
+    result: list[str | None] = np.where(valid, np.array(texts, object), None).tolist()
+    return result
 
 
 def _heads(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ the tables have.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -83,15 +84,11 @@ class _New:
         if shared or len(trace.display) != len(trace.names):
             trace.display = trace.names
         counts = np.bincount(lane, minlength=len(trace.lanes) + len(self.lanes))
-        new_rows = [
-            {
-                **lane_row(i, host, process, thread, process, thread, labels),
-                "line_id": i,
-                "events": int(counts[i]),
-            }
-            for (host, process, thread, labels), i in self.lanes.items()
-        ]
-        new_lanes = pd.DataFrame(new_rows)
+        rows = []
+        for (host, process, thread, labels), i in self.lanes.items():
+            row = lane_row(i, host, process, thread, process, thread, labels)
+            rows.append({**row, "line_id": i, "events": int(counts[i])})
+        new_lanes = pd.DataFrame(rows)
         if len(trace.lanes):
             new_lanes = pd.concat([trace.lanes, new_lanes], ignore_index=True)
         trace.lanes = new_lanes
@@ -105,15 +102,12 @@ def add(trace: Trace, tables: dict[str, list[Table]]) -> None:
     work = _work(trace)
     for table in tables.get("op_summary", []):
         _link(trace, new, work, table, "op_name", "task_type")
-    done = {table.host for table in tables.get("op_summary", []) if len(table)} | set(
-        work["host"].unique().tolist()
-    )
+    done = set(work["host"])
+    done.update(table.host for table in tables.get("op_summary", []) if len(table))
     for table in tables.get("task_time", []):
         # The other table describes kernels better; this one also has events that are not kernels.
-        if table.host not in done:
-            _link(trace, new, work, table, "kernel_name", "kernel_type")
-        else:
-            _link(trace, None, work, table, "kernel_name", "kernel_type")
+        fresh = None if table.host in done else new
+        _link(trace, fresh, work, table, "kernel_name", "kernel_type")
     for table in tables.get("step_trace", []):
         _iterations(trace, new, table)
     new.done()
@@ -123,16 +117,9 @@ def _work(trace: Trace) -> pd.DataFrame:
     """The events of the devices: `host name start event`."""
     events, lanes = trace.events, trace.lanes
     if not len(events):
-        return pd.DataFrame(
-            {
-                "host": np.zeros(0, np.int64),
-                "name": [],
-                "start": np.zeros(0, np.int64),
-                "event": np.zeros(0, np.int64),
-            }
-        )
+        return pd.DataFrame({"host": [], "name": [], "start": [], "event": []}, dtype=np.int64)
     on = lanes["process"].astype(str).str.fullmatch(_WORK).to_numpy(np.bool_)
-    host = lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}).to_numpy(np.int64)
+    host = pd.Index(trace.hosts).get_indexer(lanes["host"])
     rows = np.flatnonzero(on[events.lane])
     return pd.DataFrame(
         {
@@ -152,28 +139,24 @@ def _link(
     if not len(frame) or "start_ps" not in frame or name not in frame:
         return
     codes = {str(text): i for i, text in enumerate(trace.names.tolist())}
-    category = frame[name].array
-    # A task without a name is called as what it is.
-    other = frame[kind].array if kind in frame else category
-    by_name = np.array([codes.get(str(text), -1) for text in category.categories] + [-1], np.int64)
-    by_kind = np.array([codes.get(str(text), -1) for text in other.categories] + [-1], np.int64)
-    code = np.where(category.codes >= 0, by_name[category.codes], by_kind[other.codes])
+    code = _titles(frame, name, kind, lambda text: codes.get(text, -1), -1)
     valid = frame["start_ps"].notna().to_numpy(np.bool_)
     start = frame["start_ps"].fillna(0).to_numpy(np.int64)
     event = np.full(len(frame), -1, np.int64)
     host_rows = work[work["host"] == table.host]
     rows = np.flatnonzero(valid & (code >= 0))
     if len(host_rows) and len(rows):
-        left = pd.DataFrame({"name": code[rows], "start": start[rows], "row": rows}).sort_values(
-            "start", kind="stable"
-        )
-        right = host_rows[["name", "start", "event"]].sort_values("start", kind="stable")
+        left = pd.DataFrame({"name": code[rows], "start": start[rows], "row": rows})
         near = pd.merge_asof(
-            left, right, on="start", by="name", direction="nearest", tolerance=_NEAR_PS
+            left.sort_values("start", kind="stable"),
+            host_rows[["name", "start", "event"]].sort_values("start", kind="stable"),
+            on="start",
+            by="name",
+            direction="nearest",
+            tolerance=_NEAR_PS,
         )
-        matched = near.dropna(subset=["event"])
         # An event is one row's.
-        matched = matched.drop_duplicates("event")
+        matched = near.dropna(subset=["event"]).drop_duplicates("event")
         event[matched["row"].to_numpy(np.int64)] = matched["event"].to_numpy(np.int64)
     frame["event"] = event
     lost = valid & (event < 0)
@@ -193,37 +176,49 @@ def _make(
 ) -> None:
     frame = table.frame
     host = trace.hosts[table.host]
-    category = frame[name].array
-    other = frame[kind].array if kind in frame else category
-    names = np.array(
-        [new.code(str(text)) for text in category.categories] + [new.code("task")], np.int64
-    )
-    kinds = np.array(
-        [new.code(str(text)) for text in other.categories] + [new.code("task")], np.int64
-    )
-    code = np.where(category.codes >= 0, names[category.codes], kinds[other.codes])[lost]
-    unknown = pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))
-    stream = frame.get("stream_id", unknown).fillna(-1).to_numpy(np.int64)[lost]
-    device = frame.get("device_id", unknown).fillna(0).to_numpy(np.int64)[lost]
+    code = _titles(frame, name, kind, new.code, new.code("task"))[lost]
+    stream, device = _ids(frame, "stream_id", -1)[lost], _ids(frame, "device_id", 0)[lost]
     # Communication runs on streams that the table does not name; at the lowest level it names none
     # at all.
-    shared = np.array(
-        [_SHARED.fullmatch(str(text)) is not None for text in other.categories] + [False], np.bool_
-    )[other.codes][lost]
+    other = frame[kind if kind in frame else name].array
+    is_shared = [_SHARED.fullmatch(str(text)) is not None for text in other.categories]
+    shared = np.array([*is_shared, False])[other.codes][lost]
     triples, inverse = np.unique(np.stack([device, stream, shared]), axis=1, return_inverse=True)
-    lanes = np.array(
-        [new.lane(host, *_lane(s, at_once=bool(c)), f"NPU {d}") for d, s, c in triples.T.tolist()],
-        np.int64,
-    )
+    lanes = []
+    for device_id, stream_id, at_once in triples.T.tolist():
+        process, thread = _lane(stream_id, at_once=bool(at_once))
+        lanes.append(new.lane(host, process, thread, f"NPU {device_id}"))
     length = frame["duration_us"].to_numpy(np.float64)[lost]
     new.add(
         table,
         lost,
-        lanes[inverse.ravel()],
+        np.array(lanes, np.int64)[inverse.ravel()],
         code,
         start[lost],
         np.rint(np.nan_to_num(np.maximum(length, 0)) * 1e6).astype(np.int64),
     )
+
+
+def _titles(
+    frame: pd.DataFrame, name: str, kind: str, code: Callable[[str], int], nameless: int
+) -> Int64s:
+    """The codes of the names of tasks; a task without a name is called as what it is."""
+    names = frame[name].array
+    kinds = frame[kind].array if kind in frame else names
+    by_name = [code(str(text)) for text in names.categories]
+    by_kind = [code(str(text)) for text in kinds.categories]
+    return np.where(
+        names.codes >= 0,
+        np.array([*by_name, nameless], np.int64)[names.codes],
+        np.array([*by_kind, nameless], np.int64)[kinds.codes],
+    )
+
+
+def _ids(frame: pd.DataFrame, name: str, missing: int) -> Int64s:
+    """A column of ids; `missing` where there is none."""
+    if name not in frame:
+        return np.full(len(frame), missing, np.int64)
+    return frame[name].fillna(missing).to_numpy(np.int64)
 
 
 def _lane(stream: int, *, at_once: bool) -> tuple[str, str]:
@@ -244,26 +239,14 @@ def _iterations(trace: Trace, new: _New, table: Table) -> None:
     begin, end = spans(frame)
     good = (end > begin) & frame["iteration_id"].notna().to_numpy(np.bool_)
     host = trace.hosts[table.host]
-    model = (
-        frame["model_id"]
-        if "model_id" in frame
-        else pd.Series(pd.array([pd.NA] * len(frame), dtype="Int64"))
-    ).fillna(-1)
-    device = (
-        frame["device_id"]
-        if "device_id" in frame
-        else pd.Series(pd.array([0] * len(frame), dtype="Int64"))
-    ).fillna(0)
-    name, lane = [], []
-    triples = zip(
-        frame["iteration_id"][good].tolist(),
-        model[good].tolist(),
-        device[good].tolist(),
-        strict=True,
+    columns = np.stack(
+        [_ids(frame, "iteration_id", 0), _ids(frame, "model_id", -1), _ids(frame, "device_id", 0)]
     )
-    for ident, m, d in triples:
+    name, lane = [], []
+    for ident, model, device in columns[:, good].T.tolist():
         name.append(new.code(f"Iteration {ident}"))
-        lane.append(new.lane(host, STEPS, f"Model {m}" if m >= 0 else STEPS, f"NPU {d}"))
+        thread = STEPS if model < 0 else f"Model {model}"
+        lane.append(new.lane(host, STEPS, thread, f"NPU {device}"))
     new.add(
         table,
         good,

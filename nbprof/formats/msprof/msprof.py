@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, SourceFile, printable
-from nbprof.core.receipt import Receipt
+from nbprof.core.receipt import Note, Receipt
 from nbprof.core.sqlite import MAGIC
 from nbprof.core.trace import Table, Trace
 from nbprof.formats import build
@@ -25,12 +27,13 @@ from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import walk
 from nbprof.formats.chrome.trace import assemble
 from nbprof.formats.msprof import analysed as msprof_analysed
-from nbprof.formats.msprof import database_events, database_tables
+from nbprof.formats.msprof import database_events, database_tables, notes
 from nbprof.formats.msprof import events as msprof_events
 from nbprof.formats.msprof import steps as msprof_steps
 from nbprof.formats.msprof import tables as msprof_tables
 from nbprof.formats.msprof.database import Database
 from nbprof.formats.msprof.recordings import rank_of, recording_of, use_of
+from nbprof.formats.notes import labelled
 
 # Moments of a clock that counts from the start of the machine are below, dates above: a century of
 # seconds in ns.
@@ -75,12 +78,19 @@ class Recording:
         """The devices that its facts or folders name."""
         result: set[int] = set()
         for facts in self.facts:
-            ids = [device.get("id") for device in _list(facts.get("DeviceInfo"))]
-            result.update(int(str(ident)) for ident in ids if _is_number(ident))
+            for device in _list(facts.get("DeviceInfo")):
+                if _is_number(device.get("id")):
+                    result.add(int(device["id"]))
         for file in self.files:
             matches = map(_DEVICE.match, file.label.split("/")[:-1])
             result.update(int(match[1]) for match in matches if match)
         return sorted(result)
+
+    @property
+    def device(self) -> int | None:
+        """Its only device; None where it has several, or states none."""
+        devices = self.devices
+        return devices[0] if len(devices) == 1 else None
 
 
 def read(
@@ -108,50 +118,55 @@ def read(
     builder = Builder(receipt)
     tables: dict[str, list[Table]] = {}
     for number, recording in enumerate(recordings):
-        _timelines(builder, recording, receipt, progress, limit_bytes)
-        device = recording.devices[0] if len(recording.devices) == 1 else None
-        csv_files = recording.files_of("table")
-        csv_tables, csv_notes = msprof_tables.tables(
-            csv_files, number, recording.rank, device, progress
-        )
-        analysed, analysed_notes = msprof_analysed.tables(
-            recording.files_of("analysed"), number, recording.rank
-        )
-        from_database = _databases(
-            builder, recording, number, {**csv_tables, **analysed}, receipt, progress
-        )
-        for group in (csv_tables, analysed, from_database):
-            for kind, items in group.items():
-                _shift(items, recording.shift_ns)
-                tables.setdefault(kind, []).extend(items)
-        prefix = f"{recording.name}: " if len(recordings) > 1 else ""
-        for note in (*csv_notes, *analysed_notes):
-            (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
+        _timelines(builder, recording, progress, limit_bytes)
+        messages = _tables(builder, recording, number, tables, progress)
+        if len(recordings) > 1:
+            messages = labelled(f"{recording.name}: ", messages)
+        receipt.add(*messages)
     if not builder.files and not tables:
         raise ReadError(_nothing_read(files, receipt), path=files[0].label)
     trace = assemble(builder) if builder.files else build.Builder(receipt).trace()
     trace.hosts = [recording.name for recording in recordings]
     # Those of the timelines alone, which are fewer or in another order.
     trace.late_ps = []
-    trace.metadata["ascend"] = [_metadata(recording) for recording in recordings]
+    trace.metadata["ascend"] = list(map(_metadata, recordings))
     _one_clock(trace, tables, timelines=bool(builder.files))
     _steps(recordings, trace, tables, receipt)
     msprof_events.add(trace, tables)
-    _warn_of_doubts(tables, receipt)
+    counts = []
+    for kind, items in sorted(tables.items()):
+        counts.append(f"{kind} {sum(map(len, items)):,}")
+    for table in chain.from_iterable(tables.values()):
+        receipt.add(*table.doubts)
     if tables:
-        counts = [f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items())]
-        rows = ", ".join(counts)
-        receipt.info(f"Rows of tables that p.ascend.table returns unchanged: {rows}.")
+        receipt.add(notes.table_rows(counts))
     trace.tables = tables
     receipt.events = len(trace.events)
     return trace
 
 
-def _shift(tables: Sequence[Table], shift_ns: int) -> None:
-    """Dates the tables of versions whose clock began with the machine."""
-    for table in tables:
-        if 0 < table.base_ns < _DATES_NS:
-            table.base_ns += shift_ns
+def _tables(
+    builder: Builder,
+    recording: Recording,
+    number: int,
+    tables: dict[str, list[Table]],
+    progress: Callable[[str], None] | None,
+) -> list[Note]:
+    """Adds the tables of a recording; returns the notes on its files in CSV and JSON."""
+    rank = recording.rank
+    result, messages = msprof_tables.tables(
+        recording.files_of("table"), number, rank, recording.device, progress
+    )
+    analysed, more = msprof_analysed.tables(recording.files_of("analysed"), number, rank)
+    result = {**result, **analysed}
+    from_database = _databases(builder, recording, number, result, progress)
+    for kind, items in (*result.items(), *from_database.items()):
+        for table in items:
+            # Older versions have a clock that began with the machine.
+            if 0 < table.base_ns < _DATES_NS:
+                table.base_ns += recording.shift_ns
+        tables.setdefault(kind, []).extend(items)
+    return messages + more
 
 
 def _metadata(recording: Recording) -> dict[str, object]:
@@ -165,7 +180,8 @@ def _metadata(recording: Recording) -> dict[str, object]:
 
 def _nothing_read(files: Sequence[SourceFile], receipt: Receipt) -> str:
     """Reason for a run of which nothing could be read."""
-    if not any(len(file.head(1)) for file in files if use_of(file.name) not in ("facts", "")):
+    data = [file for file in files if use_of(file.name) not in ("facts", "")]
+    if not any(file.head(1) for file in data):
         return "all of its tables are empty: the export was stopped; run msprof --export=on again."
     warnings = [note.text for note in receipt.entries if note.level == "warning" and note.text]
     if warnings:
@@ -173,18 +189,12 @@ def _nothing_read(files: Sequence[SourceFile], receipt: Receipt) -> str:
     return "none of its files is a table or a timeline of Ascend's profilers."
 
 
-def _warn_of_doubts(tables: Mapping[str, list[Table]], receipt: Receipt) -> None:
-    for items in tables.values():
-        for table in items:
-            for doubt in table.doubts:
-                if not doubt.startswith(table.source):
-                    doubt = f"{printable(table.source)}: {doubt}"
-                receipt.warn(doubt)
-
-
 def _use(file: SourceFile) -> str:
     """Use of a file; a database may have any name if it was given as a path."""
-    return use_of(file.name) or ("database" if file.head(len(MAGIC)) == MAGIC else "")
+    use = use_of(file.name)
+    if not use and file.head(len(MAGIC)) == MAGIC:
+        return "database"
+    return use
 
 
 def _recordings(files: Sequence[SourceFile], receipt: Receipt) -> list[Recording]:
@@ -193,38 +203,44 @@ def _recordings(files: Sequence[SourceFile], receipt: Receipt) -> list[Recording
         parts = file.label.split("/")[:-1]
         path = "/".join(parts[: recording_of(parts)])
         by_host.setdefault(path, Recording(path)).files.append(file)
-    result = []
+    by_rank: list[Recording] = []
     for recording in by_host.values():
-        # The databases of several ranks may have been put into one folder.
-        databases = recording.files_of("database")
-        ranked = [file for file in databases if rank_of(file.name) is not None]
-        distinct_ranks = {rank_of(file.name) for file in ranked}
-        other_ranks = ranked[1:] if len(distinct_ranks) == len(ranked) else []
-        recording.files = [file for file in recording.files if file not in other_ranks]
-        result += [recording, *(Recording(recording.path, [file]) for file in other_ranks)]
-    result = [recording for recording in result if _has_data(recording)]
-    for recording in result:
+        by_rank += [recording, *_other_ranks(recording)]
+    result = []
+    for recording in by_rank:
+        if {"facts", ""}.issuperset(map(_use, recording.files)):
+            continue
         _facts(recording, receipt)
+        result.append(recording)
     _named(result, receipt)
     return result
 
 
-def _has_data(recording: Recording) -> bool:
-    return any(_use(file) not in ("facts", "") for file in recording.files)
+def _other_ranks(recording: Recording) -> list[Recording]:
+    """Databases of other ranks, which may have been put into one folder; the recording loses
+    them.
+    """
+    databases: dict[int, SourceFile] = {}
+    for file in recording.files_of("database"):
+        rank = rank_of(file.name)
+        if rank is None:
+            continue
+        if rank in databases:
+            return []
+        databases[rank] = file
+    others = list(databases.values())[1:]
+    for file in others:
+        recording.files.remove(file)
+    return [Recording(recording.path, [file]) for file in others]
 
 
 def _facts(recording: Recording, receipt: Receipt) -> None:
     starts: dict[str, Any] = {}
-    for file in recording.files:
-        if use_of(file.name) != "facts":
-            continue
+    for file in recording.files_of("facts"):
         try:
             info = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
-            receipt.info(
-                f"{printable(file.name)} could not be read: its information about the machine is"
-                " missing."
-            )
+            receipt.add(notes.unread_machine_facts(printable(file.name)))
             continue
         if not isinstance(info, dict):
             continue
@@ -232,11 +248,12 @@ def _facts(recording: Recording, receipt: Receipt) -> None:
             starts = starts or info
         else:
             recording.facts.append(info)
-    ids = [facts.get("rank_id", "") for facts in recording.facts]
-    ranks = [int(rank) for rank in ids if _is_number(rank)]
-    of_names = [rank_of(file.name) for file in recording.files]
-    ranks += [rank for rank in of_names if rank is not None]
-    recording.rank = ranks[0] if ranks else None
+    ranks: list[int | None] = []
+    for facts in recording.facts:
+        if _is_number(facts.get("rank_id")):
+            ranks.append(int(facts["rank_id"]))
+    ranks += [rank_of(file.name) for file in recording.files]
+    recording.rank = next((rank for rank in ranks if rank is not None), None)
     begin, boot = starts.get("collectionTimeBegin"), starts.get("clockMonotonicRaw")
     if _is_number(begin, 18) and _is_number(boot, 18):
         recording.shift_ns = int(str(begin)) * 1000 - int(str(boot))
@@ -246,81 +263,72 @@ def _named(recordings: list[Recording], receipt: Receipt) -> None:
     """Names recordings by their ranks where they have some, else by their devices, else by their
     folders.
     """
-    ranks = [recording.rank for recording in recordings]
-    devices = [
-        recording.devices[0] if len(recording.devices) == 1 else None for recording in recordings
-    ]
-    names = [
-        printable(_PACKED.sub("", recording.path.rpartition("/")[2])) or "host"
-        for recording in recordings
-    ]
-    if len(recordings) > 1:
-        for i, (rank, device) in enumerate(zip(ranks, devices, strict=True)):
-            if rank is not None and ranks.count(rank) == 1:
-                names[i] = f"rank {rank}"
-            elif rank is not None:
-                names[i] = f"rank {rank}, {names[i]}"
-            elif device is not None and devices.count(device) == 1:
-                names[i] = f"NPU {device}"
-        for rank in sorted({r for r in ranks if r is not None and ranks.count(r) > 1}):
-            receipt.warn(
-                f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a separate"
-                " host."
-            )
-    for i, name in enumerate(names):
-        while name in names[:i]:
+    ranks = Counter(recording.rank for recording in recordings)
+    devices = Counter(recording.device for recording in recordings)
+    names: set[str] = set()
+    for recording in recordings:
+        rank, device = recording.rank, recording.device
+        name = printable(_PACKED.sub("", recording.path.rpartition("/")[2])) or "host"
+        if len(recordings) == 1:
+            pass
+        elif rank is not None and ranks[rank] == 1:
+            name = f"rank {rank}"
+        elif rank is not None:
+            name = f"rank {rank}, {name}"
+        elif device is not None and devices[device] == 1:
+            name = f"NPU {device}"
+        while name in names:
             name += "'"
-        names[i] = recordings[i].name = name
+        names.add(name)
+        recording.name = name
+    for rank in sorted(rank for rank in ranks if rank is not None):
+        if ranks[rank] > 1:
+            receipt.add(notes.equal_ranks(rank, ranks[rank]))
 
 
 def _timelines(
     builder: Builder,
     recording: Recording,
-    receipt: Receipt,
     progress: Callable[[str], None] | None,
     limit_bytes: int,
 ) -> None:
     """Adds the timelines of a recording: one after the other those of a folder, which are slices or
     iterations of the same lanes.
     """
+    receipt = builder.receipt
     folders: dict[str, list[SourceFile]] = {}
     for file in recording.files:
-        use = use_of(file.name)
-        if use in ("timeline", "partial"):
+        if use_of(file.name) in ("timeline", "partial"):
             folders.setdefault(file.label.rpartition("/")[0], []).append(file)
+    uses = {use_of(file.name) for file in recording.files}
     for folder, files in folders.items():
-        complete = [file for file in files if use_of(file.name) == "timeline"]
-        # The marks of iterations are a table of their own, and the timeline of a recording that has
-        # no other.
-        without_marks = [file for file in files if not file.name.startswith("step_trace")]
-        uses = {use_of(file.name) for file in recording.files}
-        timelines = complete or without_marks
+        timelines = [file for file in files if use_of(file.name) == "timeline"]
+        if not timelines:
+            timelines = [file for file in files if not file.name.startswith("step_trace")]
         if not timelines and uses <= {"partial", "facts", "database"}:
+            # The marks of iterations are a table of their own, and the timeline of a recording that
+            # has no other.
             timelines = files
-        timelines, notes = msprof_tables.newest(timelines)
-        for text in notes:
-            receipt.info(text)
+        timelines, messages = msprof_tables.newest(timelines)
+        receipt.add(*messages)
         parts = []
         for file in timelines:
             if progress:
                 progress(f"reading {file.name}")
             if file.size == 0:
-                receipt.warn(
-                    f"{printable(file.name)} is empty: its export was interrupted or had nothing to"
-                    " write."
-                )
+                receipt.add(notes.empty_file(printable(file.name)))
                 continue
             parts += _timeline_parts(file, receipt, limit_bytes)
-        if not sum(len(part) for part in parts):
+        if not sum(map(len, parts)):
             continue
         builder.add(recording.name, parts, 0)
-        if builder.files[-1].first < _DATES_NS:
-            builder.files[-1].first += recording.shift_ns
+        added = builder.files[-1]
+        if added.first < _DATES_NS:
+            added.first += recording.shift_ns
         match = _DEVICE.search(folder.rpartition("/")[0])
-        builder.files[-1].names.labels = {
-            pid: f"NPU {match[1]}" if label == "NPU" and match else label
-            for pid, label in builder.files[-1].names.labels.items()
-        }
+        for pid, label in added.names.labels.items():
+            if match and label == "NPU":
+                added.names.labels[pid] = f"NPU {match[1]}"
 
 
 def _databases(
@@ -328,42 +336,39 @@ def _databases(
     recording: Recording,
     number: int,
     csv_tables: Mapping[str, list[Table]],
-    receipt: Receipt,
     progress: Callable[[str], None] | None,
 ) -> dict[str, list[Table]]:
     """Tables that only the databases of a recording have; their events are added where it has no
     timeline.
     """
-    databases, notes = msprof_tables.newest(
+    receipt = builder.receipt
+    databases, messages = msprof_tables.newest(
         [file for file in recording.files if _use(file) == "database"]
     )
-    for text in notes:
-        receipt.info(text)
+    receipt.add(*messages)
     drawn = any(file.host == recording.name for file in builder.files)
     result: dict[str, list[Table]] = {}
     for file in databases:
         name = printable(file.name)
         if file.size == 0:
-            receipt.warn(f"{name} is empty: its export was stopped.")
+            receipt.add(notes.empty_file(name))
             continue
         if (
             drawn
             and ("op_summary" in csv_tables or "task_time" in csv_tables)
             and _EXPORT_DATABASE.match(file.name)
         ):
-            receipt.info(
-                f"{name} was not read: the tables and timeline next to it contain the same data."
-            )
+            receipt.add(notes.redundant_database(name))
             continue
         if progress:
             progress(f"reading {file.name}")
         try:
             base = Database(file)
         except ReadError as error:
-            receipt.warn(f"{name} was left out: {error.reason}")
+            receipt.add(notes.unread_file(name, error.reason))
             continue
         tables, messages = database_tables.tables(base, number, recording.rank)
-        receipt.entries += messages
+        receipt.add(*messages)
         if base.facts:
             recording.facts.append(base.facts)
         events = not drawn and database_events.add(base, builder, recording.name)
@@ -387,26 +392,18 @@ def _report_database(
     """Reports what was read of a database, and what was not."""
     added = set(tables) - set(csv_tables)
     for table, reason in base.damaged.items():
-        receipt.warn(f"{name}: {printable(table)} was left out: {reason}")
-    parts = (["the timeline"] if events else []) + sorted(map(printable, added))
+        receipt.add(notes.damaged_table(name, table, reason))
+    parts = sorted(map(printable, added))
     ignored = sorted(set(tables) - added)
-    if (
-        events
-        and "step_trace" not in csv_tables
-        and not {"PYTORCH_API", "STEP_TIME"} & set(base.tables)
-    ):
-        receipt.info(
-            f"{name} has no iterations: for steps of a graph export the tables as well, msprof"
-            " --export=on --type=text."
-        )
+    if events:
+        parts.insert(0, "the timeline")
+        step_tables = {"PYTORCH_API", "STEP_TIME"} & set(base.tables)
+        if "step_trace" not in csv_tables and not step_tables:
+            receipt.add(notes.no_iterations(name))
     if parts:
-        rest = f"; {', '.join(ignored)}: from the other files of the recording" if ignored else ""
-        receipt.info(f"Read from {name}: {', '.join(parts)}{rest}.")
+        receipt.add(notes.database_contents(name, parts, ignored))
     elif not ignored:
-        receipt.warn(
-            f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to"
-            " write."
-        )
+        receipt.add(notes.empty_database(name))
 
 
 def _timeline_parts(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
@@ -416,43 +413,44 @@ def _timeline_parts(file: SourceFile, receipt: Receipt, limit_bytes: int) -> lis
     try:
         document = walk(source.chunks())
     except ReadError as error:
-        receipt.warn(f"{printable(file.name)} was left out: {error.reason}")
+        receipt.add(notes.unread_file(printable(file.name), error.reason))
         return []
     for text in filter(None, (source.trouble, where_cut(document))):
-        receipt.warn(f"{printable(file.name)}: {text}")
+        receipt.add(notes.file_read_in_part(printable(file.name), text))
     tell(receipt, document, f"{printable(file.name)}: ", file.name)
     return list(document.parts)
 
 
 def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool) -> None:
     """Lets the moments of all tables count from the begin of the trace."""
-    firsts = [table.first_ns for items in tables.values() for table in items]
+    every = list(chain.from_iterable(tables.values()))
     if not timelines or not len(trace.events):
-        trace.epoch_ns = min((first for first in firsts if first is not None), default=0)
-    for items in tables.values():
-        for table in items:
-            if not msprof_tables.rebase(table, trace.epoch_ns):
-                table.doubts.append(
-                    "its clock is months away from the timeline's; its times are relative to its"
-                    " own start."
-                )
-                first = table.first_ns or 0
-                msprof_tables.rebase(table, first)
-                table.base_ns = trace.epoch_ns
+        firsts = [table.first_ns for table in every if table.first_ns is not None]
+        trace.epoch_ns = min(firsts, default=0)
+    for table in every:
+        if not msprof_tables.rebase(table, trace.epoch_ns):
+            label = f"{printable(table.source)}: "
+            table.doubts += labelled(label, [notes.clock_far_from_timeline()])
+            msprof_tables.rebase(table, table.first_ns or 0)
+            table.base_ns = trace.epoch_ns
 
 
 def _steps(
     recordings: list[Recording], trace: Trace, tables: dict[str, list[Table]], receipt: Receipt
 ) -> None:
     """Adds iterations from marks in JSON, of recordings without a table of them."""
+    with_steps = {table.host for table in tables.get("step_trace", []) if len(table)}
     for number, recording in enumerate(recordings):
-        if any(len(table) for table in tables.get("step_trace", []) if table.host == number):
+        if number in with_steps:
             continue
-        files = [
-            file
-            for file in recording.files
-            if file.name.startswith("step_trace") and file.name.endswith(".json") and file.size != 0
-        ]
+        files = []
+        for file in recording.files:
+            if (
+                file.name.startswith("step_trace")
+                and file.name.endswith(".json")
+                and file.size != 0
+            ):
+                files.append(file)
         iterations: list[Table] = []
         if files:
             clock = (trace.epoch_ns, recording.shift_ns)
@@ -466,7 +464,9 @@ def _steps(
 
 def _is_number(value: object, digits: int = 6) -> bool:
     """True if a value of a file is a whole number of at most so many digits, or such a text."""
-    text = str(value) if isinstance(value, (int, str)) else ""
+    if not isinstance(value, (int, str)):
+        return False
+    text = str(value)
     return text.isascii() and text.isdecimal() and len(text) <= digits
 
 

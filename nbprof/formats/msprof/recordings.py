@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.files import LocalFile, RunFiles, SourceFile, join_some, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.format import Claim, Place, within
 
@@ -56,7 +56,7 @@ _DATABASE = re.compile(
 )
 _CACHES = re.compile(r"mindstudio_insight_data\.db", re.IGNORECASE)
 _TOGETHER_S = 60.0
-_TIME = re.compile(r"_(\d{17})(?:_|$)")
+_TIME = re.compile(r"_(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})(?:_|$)")
 _RANK = re.compile(r"profiler_info_(\d{1,6})\.json$")
 _RANK_NAMED = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _DEVICE = re.compile(r"device_(\d{1,4})$")
@@ -64,9 +64,7 @@ _DEVICE = re.compile(r"device_(\d{1,4})$")
 
 def is_folder(path: str) -> bool:
     """True if a folder of this name or path is output of Ascend's profiler."""
-    return (
-        _FOLDER.fullmatch(path.rpartition("/")[2]) is not None or _OLDER.fullmatch(path) is not None
-    )
+    return bool(_FOLDER.fullmatch(_name(path)) or _OLDER.fullmatch(path))
 
 
 def is_private(folder: str) -> bool:
@@ -113,7 +111,9 @@ def rank_of(name: str) -> int | None:
     if match := _RANK.match(name):
         return int(match[1])
     database = _DATABASE.fullmatch(name)
-    return int(database["rank"]) if database and database["rank"] else None
+    if database and database["rank"]:
+        return int(database["rank"])
+    return None
 
 
 def recording_of(parts: Sequence[str]) -> int:
@@ -129,7 +129,7 @@ def recording_of(parts: Sequence[str]) -> int:
     last = len(parts)
     while last and _OUTPUT.fullmatch(parts[last - 1]):
         last -= 1
-    return last if last < len(parts) else len(parts)
+    return last
 
 
 @dataclass
@@ -164,10 +164,8 @@ class Recording:
     @property
     def has_data(self) -> bool:
         """True if the recording has anything to show."""
-        return any(
-            use_of(file.rpartition("/")[2]) in ("table", "timeline", "partial", "database")
-            for file in self.files
-        )
+        uses = set(map(use_of, map(_name, self.files)))
+        return not uses.isdisjoint(("table", "timeline", "partial", "database"))
 
     @property
     def time(self) -> float | None:
@@ -175,15 +173,9 @@ class Recording:
         match = _TIME.search(self.name)
         if not match:
             return None
-        digits = match[1]
-        days = int(digits[:4]) * 372 + int(digits[4:6]) * 31 + int(digits[6:8])
-        return (
-            days * 86400
-            + int(digits[8:10]) * 3600
-            + int(digits[10:12]) * 60
-            + int(digits[12:14])
-            + int(digits[14:]) / 1000
-        )
+        year, month, day, hour, minute, second, milliseconds = map(int, match.groups())
+        days = year * 372 + month * 31 + day
+        return days * 86400 + hour * 3600 + minute * 60 + second + milliseconds / 1000
 
 
 def recordings(
@@ -198,35 +190,49 @@ def recordings(
         folder_path, ours = queue.pop()
         try:
             with scan(folder / folder_path, confinement) as entries:
-                here = sorted(
-                    (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries
-                )
+                here = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             continue
         left -= len(here)
         ours = ours or is_folder(folder_path)
         # Tables that somebody took out of their folders.
-        bare = not ours and any(is_sign(name) for name, _ in here)
-        parts = tuple(folder_path.split("/")) if folder_path else ()
-        key = "/".join(parts[: recording_of(parts)]) if ours else folder_path
-        known_recording = recordings.get(key) or Recording(key)
-        for name, is_dir in here:
-            below = f"{folder_path}/{name}" if folder_path else name
-            if is_dir:
-                if device := _DEVICE.fullmatch(name):
-                    known_recording.devices.add(int(device[1]))
-                    known_recording.raw |= ours
-                if not name.startswith(".") and (
-                    name not in _INNER if ours else not near or is_folder(below)
-                ):
+        is_recording = ours or any(map(is_sign, here))
+        key = folder_path
+        if ours:
+            key = _home(folder_path)
+        recording = recordings.get(key) or Recording(key)
+        for name in sorted(here):
+            below = f"{folder_path}/{name}".removeprefix("/")
+            if here[name]:
+                device = _DEVICE.fullmatch(name)
+                if device:
+                    recording.devices.add(int(device[1]))
+                    recording.raw |= ours
+                if _is_searched(below, ours=ours, near=near):
                     queue.append((below, ours))
-            elif (ours or bare) and use_of(name):
-                known_recording.files.append(below)
+            elif is_recording and use_of(name):
+                recording.files.append(below)
             elif _FACTS.fullmatch(name):
                 loose.setdefault(folder_path, []).append(below)
-        if (ours or bare) and (known_recording.files or known_recording.devices):
-            recordings[key] = known_recording
+        if is_recording and (recording.files or recording.devices):
+            recordings[key] = recording
     return _finished(recordings, loose)
+
+
+def _is_searched(folder: str, *, ours: bool, near: bool) -> bool:
+    """True if recordings are looked for in a folder; `ours` if it is in one itself."""
+    name = _name(folder)
+    if name.startswith("."):
+        return False
+    if ours:
+        return name not in _INNER
+    return not near or is_folder(folder)
+
+
+def _home(folder: str) -> str:
+    """The path of the recording that a folder is in."""
+    parts = folder.split("/")
+    return "/".join(parts[: recording_of(parts)])
 
 
 def listed(
@@ -249,11 +255,12 @@ def listed(
     recordings: dict[str, Recording] = {}
 
     def recording(folder: str, files: Sequence[str] = ()) -> Recording | None:
-        parts = tuple(folder.split("/")) if folder else ()
-        ours = within_recording or bool(within(is_folder, parts))
-        if not ours and not any(is_sign(file.rpartition("/")[2]) for file in files):
+        if within_recording or within(is_folder, folder.split("/")):
+            key = _home(folder)
+        elif any(map(is_sign, map(_name, files))):
+            key = folder
+        else:
             return None
-        key = "/".join(parts[: recording_of(parts)]) if ours else folder
         return recordings.setdefault(key, Recording(key))
 
     loose: dict[str, list[str]] = {}
@@ -266,8 +273,9 @@ def listed(
             matches = map(_DEVICE.fullmatch, folder.split("/"))
             home.devices.update(int(match[1]) for match in matches if match)
     for folder in devices:
-        device = _DEVICE.fullmatch(folder.rpartition("/")[2])
-        if device and (home := recording(folder)) is not None:
+        device = _DEVICE.fullmatch(_name(folder))
+        home = recording(folder) if device else None
+        if device and home:
             home.devices.add(int(device[1]))
             home.raw = True
     return _finished(recordings, loose)
@@ -280,11 +288,9 @@ def _finished(recordings: dict[str, Recording], loose: dict[str, list[str]]) -> 
     the files that state its device and clock.
     """
     for folder, files in loose.items():
-        parts = folder.split("/")
-        if (path := "/".join(parts[: recording_of(parts)])) in recordings and path != folder:
-            recordings[path].files += [
-                file for file in files if _FACTS.fullmatch(file.rpartition("/")[2])
-            ]
+        path = _home(folder)
+        if path in recordings and path != folder:
+            recordings[path].files += [file for file in files if _FACTS.fullmatch(_name(file))]
     result = sorted(recordings.values(), key=lambda r: r.path)
     for recording in result:
         recording.files = sorted(_without_redundant(recording.files))
@@ -306,13 +312,12 @@ def _without_redundant(files: list[str]) -> list[str]:
     """The files of a recording without those whose content others have as well: in torch_npu's, the
     files of the PROF_ inside.
     """
-    if any("ASCEND_PROFILER_OUTPUT/" in file for file in files):
-        files = [
-            file for file in files if "/PROF_" not in "/" + file or use_of(_name(file)) == "facts"
-        ]
+    has_output = any("ASCEND_PROFILER_OUTPUT/" in file for file in files)
     by_folder: dict[str, list[str]] = {}
     for file in files:
-        by_folder.setdefault(file.rpartition("/")[0], []).append(file)
+        is_inner = has_output and "/PROF_" in f"/{file}"
+        if not is_inner or use_of(_name(file)) == "facts":
+            by_folder.setdefault(file.rpartition("/")[0], []).append(file)
     result = []
     for paths in by_folder.values():
         has_timeline = any(use_of(_name(path)) == "timeline" for path in paths)
@@ -331,7 +336,7 @@ def runs_in(
     """The runs of Ascend's profilers below a folder, newest first, and the paths of those that
     msprof has not exported.
 
-    With `near` only those that lie right in it.
+    With `near` only those right in it.
     """
     return _runs(
         recordings(folder, near=near, confinement=confinement), _Local(folder, confinement)
@@ -347,7 +352,8 @@ def runs_at(
     -------
     As `runs_in`.
     """
-    if isinstance(path := location.below(""), Path):
+    path = location.below("")
+    if isinstance(path, Path):
         return runs_in(path, confinement=getattr(location, "confinement", None))
     recordings = listed(claim.files, claim.folders, within_recording=bool(claim.within))
     return _runs(recordings, _Listed(location, claim.files, sidecars))
@@ -409,31 +415,33 @@ class _Listed:
     def name(self) -> str:
         parts = self.folder.label.rstrip("/").split("/")
         depth = recording_of(parts)
-        return parts[depth - 1] if 0 < depth < len(parts) else self.folder.name
+        if 0 < depth < len(parts):
+            return parts[depth - 1]
+        return self.folder.name
 
     def home(self, path: str) -> tuple[Path | str, str, SourceFile] | None:
         for folder_path in dict.fromkeys((path, path.rpartition("/")[0])):
             if folder_path in self.sidecars:
-                return (
-                    self.folder.below(folder_path),
-                    folder_path.rpartition("/")[2] or self.folder.name,
-                    self.sidecars[folder_path],
-                )
+                name = _name(folder_path) or self.folder.name
+                return self.folder.below(folder_path), name, self.sidecars[folder_path]
         return None
 
 
 def _runs(
     recordings: list[Recording], location: _Local | _Listed
 ) -> tuple[list[RunFiles], list[str]]:
-    ready = [recording for recording in recordings if recording.has_data]
-    raw = [recording.path for recording in recordings if not recording.has_data and recording.raw]
+    raw: list[str] = []
     groups: list[list[Recording]] = []
-    for recording in sorted(ready, key=lambda r: (r.time or 0.0, r.path)):
-        home = next((group for group in reversed(groups) if _joins(recording, group)), None)
-        if home is None:
-            groups.append([recording])
-        else:
-            home.append(recording)
+    for recording in sorted(recordings, key=lambda r: (r.time or 0.0, r.path)):
+        if recording.has_data:
+            joined = [group for group in groups if _joins(recording, group)]
+            if not joined:
+                joined = [[]]
+                groups += joined
+            joined[-1].append(recording)
+        elif recording.raw:
+            raw.append(recording.path)
+    raw.sort()
     result = [_run(location, group, raw) for group in groups]
     return sorted(result, key=lambda run: (run.modified, run.name), reverse=True), raw
 
@@ -443,65 +451,68 @@ def _joins(recording: Recording, group: list[Recording]) -> bool:
     first = group[0]
     if recording.path.rpartition("/")[0] != first.path.rpartition("/")[0]:
         return False
-    if recording.rank is not None and first.rank is not None:
-        other_rank = recording.rank not in {other.rank for other in group}
-    else:
-        other_rank = bool(recording.devices) and all(
-            other.devices and recording.devices.isdisjoint(other.devices) for other in group
-        )
+    if not _is_other_rank(recording, group):
+        return False
+    if recording.time is not None and first.time is not None:
+        return recording.time - first.time <= _TOGETHER_S
+    return recording.rank is not None and recording.time == first.time
+
+
+def _is_other_rank(recording: Recording, group: list[Recording]) -> bool:
+    """True if no recording of a group is of the same rank, or of the same devices."""
+    if recording.rank is not None and group[0].rank is not None:
+        return all(recording.rank != other.rank for other in group)
+    if not recording.devices:
         # Each process of a job of torch_npu has a folder, without the device in its name.
-        other_rank |= not recording.devices and recording.name.endswith(
-            ("_ascend_pt", "_ascend_ms")
-        )
-    if recording.time is None or first.time is None:
-        return (
-            other_rank
-            and recording.rank is not None
-            and (recording.time is None) == (first.time is None)
-        )
-    return other_rank and recording.time - first.time <= _TOGETHER_S
+        return recording.name.endswith(("_ascend_pt", "_ascend_ms"))
+    return all(other.devices and recording.devices.isdisjoint(other.devices) for other in group)
+
+
+def _position(recording: Recording) -> tuple[int, str]:
+    """Sorts the recordings of a run by rank, or device."""
+    if recording.rank is not None:
+        return recording.rank, recording.path
+    return min(recording.devices, default=0), recording.path
 
 
 def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> RunFiles:
-    group = sorted(
-        group, key=lambda r: (r.rank if r.rank is not None else min(r.devices, default=0), r.path)
-    )
+    group = sorted(group, key=_position)
     files = tuple(location.file(file) for member in group for file in member.files)
-    path = group[0].path if len(group) == 1 else group[0].path.rpartition("/")[0]
+    first = group[0]
+    outer = first.path.rpartition("/")[0]
+    if len(group) == 1:
+        path, name = first.path, printable(first.name or location.name())
+    else:
+        path, name = outer, join_some([printable(member.name) for member in group], 1)
     parent = location.below(path)
-    name = (
-        printable(group[0].name or location.name())
-        if len(group) == 1
-        else f"{printable(group[0].name)} and {len(group) - 1} more"
-    )
     sidecar: SourceFile | None = None
-    # A recording of nbprof goes by the folder that was created for it.
-    if (home := location.home(path)) is not None:
-        parent, sidecar = home[0], home[2]
-        name = printable(home[1])
-    warnings = tuple(
-        f"{printable(path.rpartition('/')[2])} next to it is not exported yet and not included in"
-        f" the figures: {_export(location, path)}"
-        for path in raw
-        if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
-    )
+    home = location.home(path)
+    if home is not None:
+        # A recording of nbprof goes by the folder that was created for it.
+        parent, name, sidecar = home
+        name = printable(name)
+    warnings = []
+    for raw_path in raw:
+        if raw_path.rpartition("/")[0] == outer:
+            warnings.append(
+                f"{printable(_name(raw_path))} next to it is not exported yet and not included in"
+                f" the figures: {_export(location, raw_path)}"
+            )
     return RunFiles(
         name,
         parent,
         files,
-        max((p.modified for p in files), default=0.0),
+        max((file.modified for file in files), default=0.0),
         NAME,
-        warnings=warnings,
+        warnings=tuple(warnings),
         sidecar=sidecar,
     )
 
 
 def _export(location: _Local | _Listed, path: str) -> str:
-    return (
-        _how_to_export(str(location.below(path)))
-        if location.local
-        else _how_to_export(path.rpartition("/")[2], local=False)
-    )
+    if location.local:
+        return _how_to_export(str(location.below(path)))
+    return _how_to_export(_name(path), local=False)
 
 
 def _how_to_export(path: str, *, local: bool = True) -> str:
@@ -535,18 +546,16 @@ def nothing(location: Place, unread: Sequence[str]) -> ReadError:
             " nbprof can read."
         )
         return ReadError(text, path=location.label)
-    names = ", ".join(
-        printable(path.rpartition("/")[2] or location.name) for path in unread[:3]
-    ) + (f" and {len(unread) - 3:,} more" if len(unread) > 3 else "")
-    subject = "a raw recording" if len(unread) == 1 else f"{len(unread)} raw recordings"
-    text = f"this is {subject} of {_MSPROF}, {names}, not exported yet: "
+    names = [_name(path) or location.name for path in unread]
+    listed_names = join_some(list(map(printable, names)), 3)
+    subject = "a raw recording"
+    if len(unread) > 1:
+        subject = f"{len(unread)} raw recordings"
+    text = f"this is {subject} of {_MSPROF}, {listed_names}, not exported yet: "
     if not isinstance(here, Path):
         # The tool of CANN can't look into it.
-        return ReadError(
-            text + _how_to_export(unread[0].rpartition("/")[2] or location.name, local=False),
-            path=location.label,
-        )
-    paths = [str(here / path) if path else str(here) for path in unread]
+        return ReadError(text + _how_to_export(names[0], local=False), path=location.label)
+    paths = [str(here / path) for path in unread]
     return RawError(
         text + _how_to_export(paths[0]),
         path=location.label,
@@ -558,8 +567,6 @@ def nothing(location: Place, unread: Sequence[str]) -> ReadError:
 
 def cache_of(name: str) -> str:
     """The file to load in place of a viewer's cache database; '' for other names."""
-    return (
-        "Load the folder that MindStudio Insight created it from."
-        if _CACHES.fullmatch(name)
-        else ""
-    )
+    if not _CACHES.fullmatch(name):
+        return ""
+    return "Load the folder that MindStudio Insight created it from."

@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import SourceFile, printable
+from nbprof.core.files import SourceFile, join_some, printable
 from nbprof.core.receipt import Receipt
-from nbprof.core.trace import TEXT, Int64s, Table, Trace
+from nbprof.core.trace import TEXT, Table, Trace
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.tables import device_of, newest
 
 _MARK = re.compile(
@@ -29,6 +30,7 @@ _MARK = re.compile(
     r" |_)?(\d+)?(?:_(\d+))?\Z"
 )
 _MODEL = re.compile(r"Model ID:\s*(\d+)")
+_DIGITS = re.compile(r"(\d+)")
 _MOST_BYTES = 1 << 28
 # With room to add in int64.
 _REACH_PS = 1 << 62
@@ -51,18 +53,29 @@ class _Mark:
 
 @dataclass
 class _Iteration:
-    """Moments of one iteration, ps since the begin of the trace."""
+    """One row of the table: moments are ps since the begin of the trace."""
 
-    start: int | None = None
-    end: int | None = None
-    forward: int | None = None
-    backward: int | None = None
-    length_us: float = np.nan
-    refresh_us: float = np.nan
-    forward_us: float = np.nan
-    input_us: float = np.nan
-    next_us: float = np.nan
+    device_id: int | None
+    iteration_id: int
+    model_id: int | None
+    iteration_start_ps: int | None = None
+    fp_start_ps: int | None = None
+    bp_end_ps: int | None = None
+    iteration_end_ps: int | None = None
+    iteration_us: float = np.nan
+    fp_to_bp_us: float = np.nan
+    iteration_refresh_us: float = np.nan
+    data_aug_bound_us: float = np.nan
+    get_next_us: float = np.nan
     reduces: list[tuple[int, float]] = field(default_factory=list)
+
+    def row(self) -> dict[str, object]:
+        """The columns by name."""
+        columns = dict(vars(self))
+        for k, (start, length) in enumerate(sorted(columns.pop("reduces"))):
+            columns[f"reduce_{k}_start_ps"] = start
+            columns[f"reduce_{k}_us"] = length
+        return columns
 
 
 def of_files(
@@ -82,28 +95,22 @@ def of_files(
         if device is None and len(devices) == 1:
             device = devices[0]
         if (file.size or 0) > _MOST_BYTES:
-            receipt.warn(
-                f"{printable(file.name)} is too large for a list of iterations and was not read."
-            )
+            receipt.add(notes.too_many_iterations(printable(file.name)))
             continue
         try:
             events = json.loads(bytes(file.read().data), parse_float=str)
         except (ReadError, ValueError, RecursionError):
-            receipt.warn(f"{printable(file.name)} is damaged: its iterations are unknown.")
+            receipt.add(notes.damaged_iterations(printable(file.name)))
             continue
         by_device.setdefault(device, []).extend(_marks(events, device))
     result = []
-    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    source = join_some([file.name for file in files], 1)
     for device, marks in by_device.items():
         frame = _frame(marks, device, _Clock(*clock))
         if frame is not None:
-            source = files[0].name + more
             result.append(Table("step_trace", device, rank, frame, [], source, [], host, clock[0]))
         elif marks:
-            names = printable(files[0].name) + more
-            receipt.warn(
-                f"{names}: none of its iterations ends near the timeline; they are unknown."
-            )
+            receipt.add(notes.iterations_off_timeline(printable(source)))
     return result
 
 
@@ -111,30 +118,21 @@ def _marks(events: object, device: int | None) -> Iterator[_Mark]:
     if not isinstance(events, list):
         return
     models: dict[tuple[object, object], int] = {}
-    for event in events:
-        if (
-            isinstance(event, dict)
-            and event.get("name") == "thread_name"
-            and isinstance(event.get("args"), dict)
-        ):
-            match = _MODEL.search(str(event["args"].get("name", "")))
+    for event in map(_dict, events):
+        if event.get("name") == "thread_name":
+            match = _MODEL.search(str(_dict(event.get("args")).get("name", "")))
             if match:
                 models[event.get("pid"), event.get("tid")] = int(match[1])
-    for event in events:
-        if not isinstance(event, dict):
-            continue
+    for event in map(_dict, events):
         name = str(event.get("name", ""))
         if _MARK.match(name):
-            args = event.get("args")
             model = models.get((event.get("pid"), event.get("tid")))
-            yield _Mark(
-                name,
-                event.get("ts"),
-                event.get("dur"),
-                args if isinstance(args, dict) else {},
-                model,
-                device,
-            )
+            args = _dict(event.get("args"))
+            yield _Mark(name, event.get("ts"), event.get("dur"), args, model, device)
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
@@ -150,20 +148,13 @@ def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
     args = {name: _arg(trace, name) for name in _ARGS if name in trace.args}
     for row in rows.tolist():
         lane = int(events.lane[row])
-        model = _MODEL.search(str(lanes["thread"].iat[lane]))
-        label = re.search(r"\d+", str(lanes["labels"].iat[lane]))
-        device = int(label[0]) if label else None
+        model = _number(_MODEL, lanes["thread"].iat[lane])
+        device = _number(_DIGITS, lanes["labels"].iat[lane])
         args_of_mark = {name: values[row] for name, values in args.items() if row in values}
+        name = str(trace.names[events.name[row]])
         # In ps already, which the type shows.
         start, length = int(events.start[row]), int(events.duration[row])
-        mark = _Mark(
-            str(trace.names[events.name[row]]),
-            start,
-            length,
-            args_of_mark,
-            int(model[1]) if model else None,
-            device,
-        )
+        mark = _Mark(name, start, length, args_of_mark, model, device)
         by_device.setdefault(device, []).append(mark)
     result = []
     epoch_ns = trace.epoch_ns
@@ -175,15 +166,19 @@ def of_trace(trace: Trace, host: int, rank: int | None) -> list[Table]:
     return result
 
 
+def _number(pattern: re.Pattern[str], text: object) -> int | None:
+    """The number in the first group of a pattern; None where the text does not match."""
+    match = pattern.search(str(text))
+    return int(match[1]) if match else None
+
+
 def _arg(trace: Trace, name: str) -> dict[int, object]:
+    """The values of an arg by event."""
     column = trace.args[name]
-    numbers = column.floats()
-    texts = (column.kinds == TEXT).tolist()
-    values: Int64s = column.values
-    result: dict[int, object] = {}
-    for i, event in enumerate(column.event.tolist()):
-        result[event] = trace.strings[values[i]] if texts[i] else float(numbers[i])
-    return result
+    values: list[object] = column.floats().tolist()
+    for i in np.flatnonzero(column.kinds == TEXT).tolist():
+        values[i] = trace.strings[column.values[i]]
+    return dict(zip(column.event.tolist(), values, strict=True))
 
 
 @dataclass
@@ -212,37 +207,42 @@ class _Clock:
         ps = int(us * 1_000_000) + (self.shift_ns - self.epoch_ns) * 1000
         return ps if abs(ps) < _REACH_PS else None
 
+    def length(self, value: object) -> Decimal | None:
+        """A length, as written, in ps."""
+        length = _decimal(value)
+        if length is None or self.picoseconds:
+            return length
+        return length * 1_000_000
+
 
 def _add_mark(iteration: _Iteration, kind: str, mark: _Mark, clock: _Clock) -> None:
     """Adds to an iteration what a mark of it states."""
+    start, length_ps = clock.moment(mark.start), clock.length(mark.length)
     if clock.picoseconds and isinstance(mark.start, int):
-        start: int | None = mark.start
-    else:
-        start = clock.moment(mark.start)
-    written = _decimal(mark.length)
-    length = np.nan
-    if written is not None:
-        length = float(written) / (1e6 if clock.picoseconds else 1)
+        start = mark.start
+    length_us = np.nan
+    if length_ps is not None:
+        length_us = float(length_ps / 1_000_000)
     if kind == "Iteration":
-        iteration.start, iteration.length_us = start, length
-        iteration.forward = clock.moment(mark.args.get("FP Start"))
-        iteration.backward = clock.moment(mark.args.get("BP End"))
-        iteration.end = clock.moment(mark.args.get("Iteration End"))
-        if iteration.end is None and start is not None and written is not None:
-            iteration.end = start + int(written if clock.picoseconds else written * 1_000_000)
+        iteration.iteration_start_ps, iteration.iteration_us = start, length_us
+        iteration.fp_start_ps = clock.moment(mark.args.get("FP Start"))
+        iteration.bp_end_ps = clock.moment(mark.args.get("BP End"))
+        iteration.iteration_end_ps = clock.moment(mark.args.get("Iteration End"))
+        if iteration.iteration_end_ps is None and start is not None and length_ps is not None:
+            iteration.iteration_end_ps = start + int(length_ps)
     elif kind == "FP_BP Time":
-        iteration.forward_us = length
+        iteration.fp_to_bp_us = length_us
     elif kind == "Iteration Refresh":
-        iteration.refresh_us = length
+        iteration.iteration_refresh_us = length_us
     elif kind == "GetNext":
-        iteration.next_us = length
+        iteration.get_next_us = length_us
     elif kind == "Reduce":
-        if start is not None and all(start != begin for begin, _ in iteration.reduces):
-            iteration.reduces.append((start, length))
+        if start is not None and start not in dict(iteration.reduces):
+            iteration.reduces.append((start, length_us))
     elif kind == "Data_aug Bound":
         gap = _decimal(mark.args.get("Data_aug Bound(us)"))
         if gap is not None:
-            iteration.input_us = float(gap)
+            iteration.data_aug_bound_us = float(gap)
 
 
 def _frame(marks: Iterable[_Mark], device: int | None, clock: _Clock) -> pd.DataFrame | None:
@@ -252,44 +252,23 @@ def _frame(marks: Iterable[_Mark], device: int | None, clock: _Clock) -> pd.Data
         parts = _MARK.match(mark.name)
         if parts is None:
             continue
-        ident = _integer(mark.args.get("Iteration ID"))
-        if not ident:
-            ident = int(parts[2]) if parts[2] else None
-        if ident is not None:
-            iteration = iterations.setdefault((mark.model, ident), _Iteration())
+        ident = _integer(mark.args.get("Iteration ID")) or int(parts[2] or -1)
+        if ident >= 0:
+            iteration = _Iteration(device, ident, mark.model)
+            iteration = iterations.setdefault((mark.model, ident), iteration)
             _add_mark(iteration, parts[1], mark, clock)
-    finished = [pair for pair in iterations.items() if pair[1].end is not None]
-    if not finished:
+    rows = []
+    for key in sorted(iterations, key=lambda key: (key[0] or 0, key[1])):
+        if iterations[key].iteration_end_ps is not None:
+            rows.append(iterations[key].row())
+    if not rows:
         return None
-    finished.sort(key=lambda pair: (pair[0][0] or 0, pair[0][1]))
-    rows = [iteration for _, iteration in finished]
-    columns: dict[str, Any] = {
-        "device_id": _ints([device] * len(rows)),
-        "iteration_id": _ints([ident for (_, ident), _ in finished]),
-        "model_id": _ints([model for (model, _), _ in finished]),
-        "iteration_start_ps": _ints([row.start for row in rows]),
-        "fp_start_ps": _ints([row.forward for row in rows]),
-        "bp_end_ps": _ints([row.backward for row in rows]),
-        "iteration_end_ps": _ints([row.end for row in rows]),
-        "iteration_us": [row.length_us for row in rows],
-        "fp_to_bp_us": [row.forward_us for row in rows],
-        "iteration_refresh_us": [row.refresh_us for row in rows],
-        "data_aug_bound_us": [row.input_us for row in rows],
-    }
-    if any(not np.isnan(row.next_us) for row in rows):
-        columns["get_next_us"] = [row.next_us for row in rows]
-    for row in rows:
-        row.reduces.sort()
-    for k in range(max(len(row.reduces) for row in rows)):
-        pairs = [row.reduces[k] if k < len(row.reduces) else (None, np.nan) for row in rows]
-        columns[f"reduce_{k}_start_ps"] = _ints([start for start, _ in pairs])
-        columns[f"reduce_{k}_us"] = [length for _, length in pairs]
-    return pd.DataFrame(columns)
-
-
-def _ints(values: Sequence[int | None]) -> pd.arrays.IntegerArray:
-    none = np.array([v is None for v in values], np.bool_)
-    return pd.arrays.IntegerArray(np.array([v or 0 for v in values], np.int64), none)
+    frame = pd.DataFrame(rows, dtype=object)
+    for name in frame:
+        frame[name] = frame[name].astype("float64" if name.endswith("_us") else "Int64")
+    if frame["get_next_us"].isna().all():
+        del frame["get_next_us"]
+    return frame
 
 
 def _decimal(value: object) -> Decimal | None:

@@ -7,15 +7,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pandas as pd
 
-from nbprof.core.files import SourceFile, printable
+from nbprof.core.files import SourceFile, join_some, printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Table
 from nbprof.formats.msprof import csv as msprof_csv
+from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import columns
+from nbprof.formats.notes import labelled
 
 # ps around an origin that int64 holds, with room to add.
 _REACH_NS = 2**52
@@ -47,32 +50,25 @@ def parsed(name: str) -> Name:
     return Name(match["module"], ids, int(match["slice"] or 0), match["time"] or "")
 
 
-def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
-    """The files without those of earlier exports of the same, slices in their order; and a sentence
+def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[Note]]:
+    """The files without those of earlier exports of the same, slices in their order; and a note
     for what was left aside.
     """
     groups: dict[tuple[str, str, tuple[int, ...]], dict[str, list[SourceFile]]] = {}
     for file in files:
         name = parsed(file.name)
-        folder = file.label.rpartition("/")[0]
-        groups.setdefault(
-            (folder, f"{name.module}.{file.name.rpartition('.')[2]}", name.ids), {}
-        ).setdefault(name.time, []).append(file)
+        folder, suffix = file.label.rpartition("/")[0], file.name.rpartition(".")[2]
+        exports = groups.setdefault((folder, f"{name.module}.{suffix}", name.ids), {})
+        exports.setdefault(name.time, []).append(file)
     newest_files: list[SourceFile] = []
-    notes: list[str] = []
+    messages: list[Note] = []
     for (_, module, _), exports in groups.items():
-        last = max(exports)
-        newest_files += sorted(exports[last], key=lambda p: parsed(p.name).slice)
+        last = exports[max(exports)]
+        newest_files += sorted(last, key=lambda file: parsed(file.name).slice)
         if len(exports) > 1:
-            older = sum(len(same) for time, same in exports.items() if time != last)
-            ignored = f"{older} files of earlier exports were"
-            if older == 1:
-                ignored = "1 file of an earlier export was"
-            notes.append(
-                f"{printable(module)} was exported {len(exports)} times: the newest export was"
-                f" read, {ignored} ignored."
-            )
-    return newest_files, notes
+            older = sum(map(len, exports.values())) - len(last)
+            messages.append(notes.older_exports(module, len(exports), older))
+    return newest_files, messages
 
 
 def tables(
@@ -101,31 +97,28 @@ def tables(
     """
     result: dict[str, list[Table]] = {}
     tables_to_read, messages = newest(files)
-    notes = [Note("info", text) for text in messages]
     for file in tables_to_read:
         name = printable(file.name)
         if progress:
             progress(f"reading {file.name}")
         # Behind a URL the size may not be known before.
-        buffer = file.read() if file.size != 0 else None
-        if buffer is None or not buffer.size:
-            text = f"{name} is empty: its export was interrupted or had nothing to write."
-            notes.append(Note("warning", text))
+        data = b"" if file.size == 0 else bytes(file.read().data)
+        if not data:
+            messages.append(notes.empty_file(name))
             continue
-        device_of_folder = device_of(file)
-        device_of_file = device if device_of_folder is None else device_of_folder
-        for section in msprof_csv.read(bytes(buffer.data)):
+        device_of_file = device_of(file)
+        if device_of_file is None:
+            device_of_file = device
+        for section in msprof_csv.read(data):
             if not section.kind:
-                header = ", ".join(printable(cell) for cell in section.header[:4])
-                text = f"{name} ({header} …) is a table that nbprof does not use."
-                notes.append(Note("info", text))
+                messages.append(notes.unused_table(name, section.header))
                 continue
             table = _table(section, file.name, host, rank)
             _set_device(table, device_of_file)
             result.setdefault(section.kind, []).append(table)
             if not len(section.frame):
-                notes.append(Note("info", f"{name} has a header and no rows."))
-    return {kind: joined(parts) for kind, parts in result.items()}, notes
+                messages.append(notes.table_without_rows(name))
+    return {kind: joined(parts) for kind, parts in result.items()}, messages
 
 
 def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None) -> Table:
@@ -136,7 +129,7 @@ def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None
         section.frame,
         section.header,
         source,
-        section.doubts,
+        labelled(f"{printable(source)}: ", section.doubts),
         host,
         section.base_ns,
     )
@@ -145,7 +138,8 @@ def _table(section: msprof_csv.Section, source: str, host: int, rank: int | None
 def device_of(file: SourceFile) -> int | None:
     """The device that the folder of a file names."""
     for part in reversed(file.label.split("/")[:-1]):
-        if match := _DEVICE.match(part):
+        match = _DEVICE.match(part)
+        if match:
             return int(match[1])
     return None
 
@@ -158,50 +152,45 @@ def _set_device(table: Table, device: int | None) -> None:
         and device is not None
         and table.kind not in ("api_statistic", "operator_details", "fusion_op")
     ):
-        frame = table.frame = pd.DataFrame(
-            {"device_id": pd.array(np.full(len(frame), device), dtype="Int64")}
-        ).join(frame)
-    if "device_id" in frame:
-        ids = frame["device_id"].dropna().unique()
-        table.device = int(ids[0]) if len(ids) == 1 else None
+        frame = table.frame = frame.copy(deep=False)
+        frame.insert(0, "device_id", pd.array(np.full(len(frame), device), dtype="Int64"))
+    table.device = device_in(frame)
+
+
+def device_in(frame: pd.DataFrame) -> int | None:
+    """The only device in a table; None where it has several, or states none."""
+    if "device_id" not in frame:
+        return None
+    ids = frame["device_id"].dropna().unique()
+    return int(ids[0]) if len(ids) == 1 else None
 
 
 def joined(parts: list[Table]) -> list[Table]:
     """Tables of one header as one: slices, devices and iterations that are files of their own."""
     groups: dict[tuple[str, ...], list[Table]] = {}
     for table in parts:
-        groups.setdefault(tuple(c.name for c in columns(table.kind, table.header)), []).append(
-            table
-        )
-    result = []
-    for group in groups.values():
-        if len(group) == 1:
-            result.append(group[0])
-            continue
-        based = [t for t in group if t.first_ns is not None]
-        base = min((t.base_ns for t in based), default=0)
-        for table in group:
-            rebase(table, base)
-        devices = {t.device for t in group if len(t)}
-        names = list(dict.fromkeys(t.source for t in group))
-        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        result.append(
-            replace(
-                group[0],
-                frame=_stacked([t.frame for t in group if len(t)] or [group[0].frame]),
-                source=names[0] + more,
-                doubts=list(
-                    dict.fromkeys(
-                        f"{text}" if len(names) == 1 else f"{t.source}: {text}"
-                        for t in group
-                        for text in t.doubts
-                    )
-                ),
-                device=next(iter(devices)) if len(devices) == 1 else None,
-                base_ns=base,
-            )
-        )
-    return result
+        names = tuple(column.name for column in columns(table.kind, table.header))
+        groups.setdefault(names, []).append(table)
+    return list(map(_joined, groups.values()))
+
+
+def _joined(group: list[Table]) -> Table:
+    if len(group) == 1:
+        return group[0]
+    base = min((table.base_ns for table in group if table.first_ns is not None), default=0)
+    for table in group:
+        rebase(table, base)
+    filled = [table for table in group if len(table)] or group[:1]
+    devices = {table.device for table in filled}
+    sources = list(dict.fromkeys(table.source for table in group))
+    return replace(
+        group[0],
+        frame=_stacked([table.frame for table in filled]),
+        source=join_some(sources, 1),
+        doubts=list(chain.from_iterable(table.doubts for table in group)),
+        device=devices.pop() if len(devices) == 1 else None,
+        base_ns=base,
+    )
 
 
 def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -212,8 +201,8 @@ def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
         return frames[0]
     result = {}
     for name in frames[0].columns:
-        parts = [f[name] for f in frames]
-        if all(isinstance(p.dtype, pd.CategoricalDtype) for p in parts):
+        parts = [frame[name] for frame in frames]
+        if {"category"} == {part.dtype.name for part in parts}:
             result[name] = pd.api.types.union_categoricals(parts)
         else:
             result[name] = pd.concat(parts, ignore_index=True).array

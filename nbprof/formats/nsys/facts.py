@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
 
 from nbprof.formats.nsys.tables import Rows, Tables
 
@@ -74,19 +77,19 @@ class Facts:
     def enum(self, table: str, otherwise: dict[int, str]) -> dict[int, str]:
         """Labels of an enumeration, those of the file where it has them."""
         rows = Rows(self.tables, table, "id", "label")
-        return otherwise | {
-            i: text
-            for i, text in zip(rows.ints("id").tolist(), rows.texts("label"), strict=True)
-            if text
-        }
+        result = dict(otherwise)
+        for number, label in zip(rows.ints("id").tolist(), rows.texts("label"), strict=True):
+            if label:
+                result[number] = label
+        return result
 
     def of_process(self, pid: int) -> dict[str, object]:
         """Facts about a process, in the form of Kineto's files."""
         by_id = {device.get("id"): device for device in self.devices}
-        rows = {number: gpu for (process, number), gpu in self.ordinals.items() if process == pid}
-        gpus = [
-            {**by_id[gpu], "id": number} for number, gpu in sorted(rows.items()) if gpu in by_id
-        ]
+        gpus = []
+        for (process, number), gpu in sorted(self.ordinals.items()):
+            if process == pid and gpu in by_id:
+                gpus.append({**by_id[gpu], "id": number})
         return {"deviceProperties": gpus or self.devices}
 
 
@@ -94,27 +97,22 @@ def read(tables: Tables, strings: Mapping[int, str]) -> Facts:
     """The facts of an export, whose strings are known by id."""
     result = Facts(tables)
     session = Rows(tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    starts = [start for start in session.ints("utcEpochNs", 0).tolist() if start > 0]
-    result.start_ns, result.dated = (starts[0], True) if starts else (0, False)
+    starts = session.ints("utcEpochNs", 0)
+    starts = starts[starts > 0]
+    if len(starts):
+        result.start_ns, result.dated = int(starts[0]), True
     _machine(result)
     processes = Rows(tables, "PROCESSES", "pid", "globalPid", "name")
-    process_rows = zip(
-        processes.ints("pid").tolist(),
-        processes.ints("globalPid").tolist(),
-        processes.texts("name"),
-        strict=True,
-    )
-    result.processes = {
-        pid if pid >= 0 else global_pid >> 24 & _PID: re.split(r"[\\/]", name)[-1]
-        for pid, global_pid, name in process_rows
-        if name
-    }
+    pids, global_pids = processes.ints("pid"), processes.ints("globalPid")
+    pids = np.where(pids >= 0, pids, global_pids >> 24 & _PID)
+    for pid, name in zip(pids.tolist(), processes.texts("name"), strict=True):
+        if name:
+            result.processes[pid] = re.split(r"[\\/]", name)[-1]
     names = Rows(tables, "ThreadNames", "nameId", "globalTid")
-    for ident, name in zip(
-        names.ints("globalTid").tolist(), names.ints("nameId").tolist(), strict=True
-    ):
-        if text := strings.get(name):
-            result.threads[ident & (1 << 48) - 1] = text
+    threads = names.ints("globalTid") & (1 << 48) - 1
+    for thread, name_id in zip(threads.tolist(), names.ints("nameId").tolist(), strict=True):
+        if strings.get(name_id):
+            result.threads[thread] = strings[name_id]
     _devices(result)
     _messages(result)
     return result
@@ -140,40 +138,34 @@ def _machine(facts: Facts) -> None:
 
 def _devices(result: Facts) -> None:
     rows = Rows(result.tables, "TARGET_INFO_GPU", "name", *_PROPERTIES)
-    columns = {ours: rows.ints(theirs) for theirs, ours in _PROPERTIES.items()}
+    columns = {ours: rows.ints(theirs).tolist() for theirs, ours in _PROPERTIES.items()}
     for i, name in enumerate(rows.texts("name")):
-        numbers = {ours: int(column[i]) for ours, column in columns.items() if column[i] >= 0}
-        gpu_fields = {
-            ours: value
-            for ours, value in numbers.items()
-            if ours not in _SANE or _SANE[ours][0] <= value <= _SANE[ours][1]
-        }
-        facts: dict[str, object] = dict(gpu_fields)
-        result.devices.append({**facts, **({"name": name} if name else {})})
+        facts: dict[str, object] = {}
+        for ours, column in columns.items():
+            low, high = _SANE.get(ours, (0, math.inf))
+            if low <= column[i] <= high:
+                facts[ours] = column[i]
+        if name:
+            facts["name"] = name
+        result.devices.append(facts)
     mapped = Rows(result.tables, "TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
-    for gpu, number, pid in zip(
-        *(mapped.ints(name).tolist() for name in ("gpuId", "cudaId", "pid")), strict=True
-    ):
-        result.ordinals[pid, number] = gpu
+    keys = zip(mapped.ints("pid").tolist(), mapped.ints("cudaId").tolist(), strict=True)
+    result.ordinals.update(zip(keys, mapped.ints("gpuId").tolist(), strict=True))
 
 
 def _messages(facts: Facts) -> None:
     """Errors that the recorder logged."""
     labels = facts.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
     rows = Rows(facts.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
-    of_process = zip(
-        rows.ints("severity").tolist(),
-        rows.texts("text"),
-        rows.ints("globalPid", 0).tolist(),
-        strict=True,
-    )
-    for severity, text, process in of_process:
-        if (
-            re.match(r"warn|err|fatal", labels.get(severity, ""), re.IGNORECASE)
-            and text
-            and len(facts.messages) < _MOST_MESSAGES
-        ):
-            line = " ".join(text.split())
-            # Questions end as they are: "Does the process use NVTX?"
-            line = line if line.endswith((".", "?", "!")) else f"{line}."
-            facts.messages.append(Message(line, (process >> 24 & _PID) or None))
+    severities = [labels.get(severity, "") for severity in rows.ints("severity").tolist()]
+    pids = (rows.ints("globalPid", 0) >> 24 & _PID).tolist()
+    for severity, text, pid in zip(severities, rows.texts("text"), pids, strict=True):
+        if not text or not re.match(r"warn|err|fatal", severity, re.IGNORECASE):
+            continue
+        line = " ".join(text.split())
+        # Questions end as they are: "Does the process use NVTX?"
+        if not line.endswith((".", "?", "!")):
+            line += "."
+        facts.messages.append(Message(line, pid or None))
+        if len(facts.messages) == _MOST_MESSAGES:
+            return

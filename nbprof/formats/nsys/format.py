@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from nbprof.core.files import RunFiles
 from nbprof.core.sqlite import MAGIC, tables_named
-from nbprof.formats.format import Format, Head, Here, Kind, Member
+from nbprof.formats.format import Format, Head, Here, Kind
 from nbprof.formats.names import SUFFIXES
 
 NAME = "nsys"
@@ -36,9 +35,9 @@ def sniff(head: Head) -> Kind | None:
     if head.data.startswith(MAGIC):
         return _database(head)
     if head.data.startswith(PARQUET):
-        return (
-            Kind(NAME, "a table of Nsight Systems (Parquet)") if _TABLE.search(head.name) else None
-        )
+        if _TABLE.search(head.name):
+            return Kind(NAME, "a table of Nsight Systems (Parquet)")
+        return None
     if _REPORT.search(head.name):
         if head.name.lower().endswith(".qdstrm"):
             how = "Convert it with Nsight Systems' QdstrmImporter and load the result."
@@ -53,42 +52,35 @@ def sniff(head: Head) -> Kind | None:
 
 def _database(head: Head) -> Kind | None:
     tables = tables_named(head.data)
-    if any(_OURS.fullmatch(name) for name in tables) and not (
-        "StringTable" in tables or "Version" in tables
-    ):
+    if any(map(_OURS.fullmatch, tables)) and tables.isdisjoint(("StringTable", "Version")):
         return Kind(NAME, "an export of Nsight Systems (SQLite)")
-    if any(_NVPROF.fullmatch(name) for name in tables):
+    if any(map(_NVPROF.fullmatch, tables)):
         return Kind(
             "",
             "a profile of nvprof (SQLite)",
             "nbprof reads those of its successor: record with  nsys profile.",
         )
     # Packed, the pages that name the tables may be out of sight.
-    unseen = not tables and not head.whole and head.name.lower().endswith(".sqlite")
-    return Kind(NAME, "an export of Nsight Systems (SQLite)", sure=False) if unseen else None
+    if not tables and not head.whole and head.name.lower().endswith(".sqlite"):
+        return Kind(NAME, "an export of Nsight Systems (SQLite)", sure=False)
+    return None
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     """Each database is a run, and the tables of a folder are one."""
-    members = here.of(NAME)
-    tables = [member for member in members if member.file.name.lower().endswith(".parquet")]
-    databases = [
-        RunFiles(member.stem, here.folder, (member.file,), member.file.modified, NAME)
-        for member in members
-        if member not in tables
-    ]
+    runs = list(before)
+    tables = []
+    for member in here.of(NAME):
+        file = member.file
+        if file.name.lower().endswith(".parquet"):
+            tables.append(file)
+        else:
+            runs.append(RunFiles(member.stem, here.folder, (file,), file.modified, NAME))
     if tables:
-        files = tuple(table.file for table in tables)
-        databases.append(
-            RunFiles(
-                FOLDER.sub("", here.name) or here.name, here.folder, files, _newest(tables), NAME
-            )
-        )
-    return before + databases
-
-
-def _newest(members: Sequence[Member]) -> float:
-    return max(member.file.modified for member in members)
+        name = FOLDER.sub("", here.name) or here.name
+        newest = max(file.modified for file in tables)
+        runs.append(RunFiles(name, here.folder, tuple(tables), newest, NAME))
+    return runs
 
 
 FORMAT = Format(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from nbprof.core.files import LIMIT_BYTES, SourceFile, join_some, printable
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.formats.build import Builder, Coded, Values
-from nbprof.formats.nsys import facts, nvtx, samples
+from nbprof.formats.nsys import facts, notes, nvtx, samples
 from nbprof.formats.nsys.report import PID, Report
 from nbprof.formats.nsys.tables import InDatabase, InFolder, Rows, Tables
 from nbprof.formats.register import stem
@@ -181,8 +182,11 @@ def _report(name: str, tables: Tables, builder: Builder, taken: set[str]) -> Rep
     pids = list(dict.fromkeys(sorted(used))) or [0]
     machine = report.facts.machine or name
     for pid in pids:
-        host = machine if len(pids) == 1 else f"{machine} process {pid}"
-        host = f"{host} ({name})" if host in taken else host
+        host = machine
+        if len(pids) > 1:
+            host = f"{machine} process {pid}"
+        if host in taken:
+            host = f"{host} ({name})"
         while host in taken:
             host += "'"
         taken.add(host)
@@ -205,14 +209,14 @@ def _events(report: Report) -> None:
 
 def _common(rows: Rows) -> dict[str, Values]:
     """Args of everything on a device."""
-    names = {
-        "device": "deviceId",
-        "context": "contextId",
-        "stream": "streamId",
-        "correlation": "correlationId",
+    return {
+        "device": rows.masked("deviceId"),
+        "context": rows.masked("contextId"),
+        "stream": rows.masked("streamId"),
+        "correlation": rows.masked("correlationId"),
+        "graph id": rows.masked("graphId"),
+        "graph node id": rows.masked("graphNodeId"),
     }
-    names |= {"graph id": "graphId", "graph node id": "graphNodeId"}
-    return {arg: rows.masked(column) for arg, column in names.items()}
 
 
 def _timed(report: Report, rows: Rows) -> tuple[Int64s, Int64s]:
@@ -230,17 +234,21 @@ def _kernels(report: Report) -> None:
         "cat": "kernel",
         "registers per thread": rows.masked("registersPerThread"),
     }
-    if any(name in rows for name in _SHARED):
-        args["shared memory"] = sum(rows.ints(name, 0) for name in _SHARED)
+    static, dynamic = _SHARED
+    if static in rows or dynamic in rows:
+        args["shared memory"] = rows.ints(static, 0) + rows.ints(dynamic, 0)
     for shape in ("grid", "block"):
-        if f"{shape}X" in rows:
-            args[shape] = Coded(_shape(report, *(rows.ints(f"{shape}{axis}", 1) for axis in "XYZ")))
+        x, y, z = f"{shape}X", f"{shape}Y", f"{shape}Z"
+        if x in rows:
+            sides = _shape(report, rows.ints(x, 1), rows.ints(y, 1), rows.ints(z, 1))
+            args[shape] = Coded(sides)
     report.builder.add(report.streams(rows), report.names(name), *_timed(report, rows), args)
 
 
 def _shape(report: Report, x: Int64s, y: Int64s, z: Int64s) -> Int32s:
     first, code = unique_rows(x, y, z)
-    return report.builder.codes([f"[{x[i]}, {y[i]}, {z[i]}]" for i in first.tolist()])[code]
+    sides = np.stack([x, y, z], axis=1)[first].tolist()
+    return report.builder.codes(list(map(str, sides)))[code]
 
 
 def _graphs(report: Report) -> None:
@@ -254,10 +262,7 @@ def _graphs(report: Report) -> None:
     report.builder.add(
         report.streams(rows), names, *_timed(report, rows), _common(rows) | {"cat": "kernel"}
     )
-    report.builder.receipt.info(
-        f"{len(rows):,} CUDA graph launches were recorded as one event each, so their kernels are"
-        " unknown. Record with  nsys profile --cuda-graph-trace=node  to see them."
-    )
+    report.builder.receipt.add(notes.graphs_without_kernels(len(rows)))
 
 
 def _copies(report: Report) -> None:
@@ -271,13 +276,15 @@ def _copies(report: Report) -> None:
     names = []
     for i in first.tolist():
         kind_of_copy = int(kind[i])
-        ends = [memories.get(int(codes[i]), "Unknown") for codes in (source, target)]
-        direction = "Unified" if kind_of_copy in _UNIFIED else " -> ".join(ends)
-        way = _DIRECTIONS.get(kind_of_copy)
-        if way:
-            names.append(f"Memcpy {way} ({direction})")
+        begin = memories.get(int(source[i]), "Unknown")
+        end = memories.get(int(target[i]), "Unknown")
+        ends = f"{begin} -> {end}"
+        if kind_of_copy in _UNIFIED:
+            ends = "Unified"
+        if kind_of_copy in _DIRECTIONS:
+            names.append(f"Memcpy {_DIRECTIONS[kind_of_copy]} ({ends})")
         else:
-            names.append(f"Memcpy ({directions.get(kind_of_copy, direction)})")
+            names.append(f"Memcpy ({directions.get(kind_of_copy, ends)})")
     start, duration = _timed(report, rows)
     size = rows.floats("bytes")
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -346,8 +353,8 @@ def _other_calls(report: Report) -> None:
     """
     for table in report.counts:
         columns = report.tables.columns(table)
-        text = next((name for name in ("nameId", "textId") if name in columns), "")
-        if table in report.read or not text or not {"start", "end", "globalTid"} <= set(columns):
+        text = "nameId" if "nameId" in columns else "textId"
+        if table in report.read or not {"start", "end", "globalTid", text} <= set(columns):
             continue
         rows = report.rows(table, "start", "end", "globalTid", text)
         rows = rows.only(~rows.null("start") & ~rows.null("end") & ~rows.null("globalTid"))
@@ -394,52 +401,57 @@ def _fill_receipt(report: Report, receipt: Receipt, prefix: str) -> None:
     counts = report.counts
     unread = [name for name in counts if name not in report.read and not name.startswith(_SILENT)]
     if unread:
-        listed = join_some([f"{name} ({counts[name]:,})" for name in sorted(unread)], 8)
-        receipt.info(f"{prefix}Tables not shown: {listed}.")
+        receipt.add(notes.unread_tables(prefix, {name: counts[name] for name in unread}))
     if counts.keys().isdisjoint(_DEVICE_TABLES) and CALLS in counts:
         # The dialect warns where a call launched something.
-        receipt.info(f"{prefix}No GPU activity was recorded, although CUDA was called.")
+        receipt.add(notes.no_gpu_activity(prefix))
     if len(report.hosts) > 1:
-        receipt.info(f"{prefix}{len(report.hosts)} processes used a GPU: each is shown as a host.")
+        receipt.add(notes.processes_as_hosts(prefix, len(report.hosts)))
     if not report.facts.dated:
-        receipt.info(
-            f"{prefix}The export does not include the session's start time: times are relative to"
-            " its start."
-        )
+        receipt.add(notes.no_start_time(prefix))
     for table in report.nvtx_unread:
-        columns = join_some(report.tables.columns(table), 6)
-        receipt.warn(
-            f"{prefix}The NVTX events of the table {table} ({counts[table]:,} rows) are not shown:"
-            f" nbprof does not know its columns ({columns}), or the kinds of events in it. Export"
-            " the report once more with another version of Nsight Systems."
-        )
+        columns = report.tables.columns(table)
+        receipt.add(notes.unread_nvtx(prefix, table, counts[table], columns))
     for message in report.facts.messages:
-        receipt.warn(f"{prefix}{_message(message, report)}")
+        receipt.add(notes.recorder_message(prefix, _message(message, report)))
 
 
 def _message(message: facts.Message, report: Report) -> str:
     """A message of Nsight Systems, with the process that it is about."""
-    process_text = f" of {_process(message.pid, report)}" if message.pid is not None else ""
-    text = f"Nsight Systems said{process_text}: {message.text}"
+    text = f"Nsight Systems said: {message.text}"
+    if message.pid is not None:
+        text = f"Nsight Systems said of {_process(message.pid, report)}: {message.text}"
+    contradictions = ""
     for word, tables in (("NVTX", report.nvtx), ("CUDA", [KERNELS, CALLS])):
-        events = {table: report.counts.get(table, 0) for table in tables}
-        if re.search(rf"\bno\b.*\b{word}\b", message.text, re.IGNORECASE) and sum(events.values()):
-            pids = sorted({pid for table in tables for pid in _processes(table, report)} - {0})
-            whose = f", of {join_some([_process(pid, report) for pid in pids], 3)}" if pids else ""
-            text += f" The export has {sum(events.values()):,} {word} events{whose}."
-    if message.pid is None and text.endswith(message.text) and len(report.hosts) > 1:
+        if re.search(rf"\bno\b.*\b{word}\b", message.text, re.IGNORECASE):
+            contradictions += _contradiction(word, tables, report)
+    if message.pid is None and not contradictions and len(report.hosts) > 1:
         text += " It does not identify the process."
-    return text
+    return text + contradictions
+
+
+def _contradiction(word: str, tables: Sequence[str], report: Report) -> str:
+    """How many events of a kind there are after all; empty if there are none."""
+    count = sum(report.counts.get(table, 0) for table in tables)
+    if not count:
+        return ""
+    pids = sorted(set(chain.from_iterable(_processes(table, report) for table in tables)) - {0})
+    whose = ""
+    if pids:
+        whose = f", of {join_some([_process(pid, report) for pid in pids], 3)}"
+    return f" The export has {count:,} {word} events{whose}."
 
 
 def _process(pid: int, report: Report) -> str:
-    name = report.facts.processes.get(pid, "")
-    return f"process {pid} ({name})" if name else f"process {pid}"
+    name = report.facts.processes.get(pid)
+    if not name:
+        return f"process {pid}"
+    return f"process {pid} ({name})"
 
 
 def _processes(table: str, report: Report) -> list[int]:
     """The processes that a table has rows of."""
     rows = Rows(report.tables, table, "globalTid", "globalPid")
-    ident = next((name for name in ("globalTid", "globalPid") if name in rows), "")
-    pids: list[int] = pd.unique(rows.ints(ident, 0) >> 24 & PID).tolist() if ident else []
+    ident = "globalTid" if "globalTid" in rows else "globalPid"
+    pids: list[int] = pd.unique(rows.ints(ident, 0) >> 24 & PID).tolist()
     return pids

@@ -9,6 +9,7 @@ import numpy as np
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
 from nbprof.formats.chrome.slices import packed
+from nbprof.formats.nsys import notes
 from nbprof.formats.nsys.report import Report
 from nbprof.formats.nsys.tables import Rows
 
@@ -68,10 +69,7 @@ def _add(report: Report, table: str) -> None:
     start = rows.ints("start", 0)
     is_open = rows.null("end") & np.isin(kind, (PUSH_POP, START_END)) & ~rows.null("start")
     if is_open.any():
-        count = int(is_open.sum())
-        report.builder.receipt.warn(
-            f"NVTX ranges without an end, drawn to the end of the last range: {count:,}."
-        )
+        report.builder.receipt.add(notes.open_ranges(int(is_open.sum())))
     end = np.where(rows.null("end"), np.where(kind == MARK, start, last), rows.ints("end", 0))
     there = ~rows.null("start")
     for of_kind, cat in (
@@ -104,17 +102,19 @@ def _add(report: Report, table: str) -> None:
 def _rows_of(values: Values, rows: Int64s) -> Values:
     if isinstance(values, Coded):
         return Coded(values.codes[rows])
-    return values[rows] if isinstance(values, np.ndarray) else values
+    if isinstance(values, np.ndarray):
+        return values[rows]
+    return values
 
 
 def _texts(report: Report, rows: Rows) -> Int32s:
     """Codes of the names of events: their own texts, or registered ones; -1 for those without."""
     result = np.full(len(rows), -1, np.int32)
     ids = rows.ints("textId")
-    if "textId" in rows and (has_id := ids >= 0).any():
-        result[has_id] = report.names(ids[has_id])
-    if "text" in rows and len(with_text := np.flatnonzero(~rows.null("text"))):
-        result[with_text] = report.builder.codes(rows.texts("text", with_text))
+    has_id = ids >= 0
+    result[has_id] = report.names(ids[has_id])
+    with_text = np.flatnonzero(~rows.null("text"))
+    result[with_text] = report.builder.codes(rows.texts("text", with_text))
     return result
 
 
@@ -124,7 +124,7 @@ def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
     domain, category = rows.ints("domainId", 0), rows.ints("category", 0)
     titles: dict[tuple[int, ...], int] = {}
     for i in np.flatnonzero(np.isin(kind, (DOMAIN, CATEGORY)) & (name >= 0)).tolist():
-        number = int(category[i]) if kind[i] == CATEGORY else 0
+        number = int(category[i]) * (kind[i] == CATEGORY)
         titles[int(kind[i]), int(pid[i]), int(domain[i]), number] = int(name[i])
     result: dict[str, Values] = {}
     for key, code, values in (("domain", DOMAIN, domain), ("category", CATEGORY, category)):
@@ -137,8 +137,8 @@ def _args(report: Report, rows: Rows, name: Int32s) -> dict[str, Values]:
         of_run = []
         for i in begins.tolist():
             number = int(values[i])
-            category_number = number if code == CATEGORY else 0
-            title = titles.get((code, int(pid[i]), int(domain[i]), category_number), -1)
+            key_of_title = (code, int(pid[i]), int(domain[i]), number * (code == CATEGORY))
+            title = titles.get(key_of_title, -1)
             if title < 0 < number:
                 title = report.builder.texts[f"{key} {number}"]
             of_run.append(max(title, -1))
@@ -161,10 +161,14 @@ def _free_lanes(report: Report, tid: Int64s, start: Int64s, end: Int64s) -> Int3
     pid = tid >> 24 & 0xFFFFFF
     for process in np.unique(pid).tolist():
         rows = np.flatnonzero(pid == process)
-        places = packed([(int(start[i]), int(end[i]), i) for i in rows.tolist()])
+        places = packed(
+            list(zip(start[rows].tolist(), end[rows].tolist(), rows.tolist(), strict=True))
+        )
         lanes = {}
         for number in sorted(set(places.values())):
-            title = f"NVTX ranges {number + 1}" if number else "NVTX ranges"
+            title = "NVTX ranges"
+            if number:
+                title = f"NVTX ranges {number + 1}"
             lanes[number] = report.builder.lane(
                 report.host(process),
                 report.facts.processes.get(process, str(process)),

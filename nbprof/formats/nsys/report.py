@@ -77,24 +77,17 @@ class Report:
 
     def names(self, ids: Int64s) -> Int32s:
         """Codes of texts by their ids in the file."""
-        codes, seen = pd.factorize(ids)
-        table = self.builder.codes(
-            [self.strings.get(ident, f"[{ident}]") for ident in seen.tolist()]
-        )
-        return table[codes] if len(table) else np.zeros(0, np.int32)
+        return self.by_code(ids, lambda ident: self.strings.get(ident, f"[{ident}]"))
 
     def by_code(self, values: Int64s, texts: Callable[[int], str]) -> Int32s:
         """Codes of texts that are made of numbers, each once."""
         codes, seen = pd.factorize(values)
-        table = self.builder.codes([texts(ident) for ident in seen.tolist()])
-        return table[codes] if len(table) else np.zeros(0, np.int32)
+        return self.builder.codes(list(map(texts, seen.tolist())))[codes]
 
     def threads(self, ids: Int64s) -> Int32s:
         """The lanes of threads by their global ids."""
         codes, seen = pd.factorize(ids)
-        if not len(seen):
-            return np.zeros(0, np.int32)
-        return np.array([self.thread(ident) for ident in seen.tolist()], np.int32)[codes]
+        return np.array(list(map(self.thread, seen.tolist())), np.int32)[codes]
 
     def thread(self, ident: int, part: str = "") -> int:
         """The lane of a thread, or the lane below it of a part of its recording."""
@@ -121,26 +114,17 @@ class Report:
 
     def streams(self, rows: Rows) -> Int32s:
         """The lanes of streams."""
-        pid, device, stream = (
-            rows.ints("globalPid", 0) >> 24 & PID,
-            rows.ints("deviceId"),
-            rows.ints("streamId"),
-        )
+        pid = rows.ints("globalPid", 0) >> 24 & PID
+        device, stream = rows.ints("deviceId"), rows.ints("streamId")
         first, code = unique_rows(pid, device, np.maximum(stream, -1))
         lanes = []
         for i in first.tolist():
-            gpu, number = int(device[i]), int(stream[i])
+            host, gpu, number = self.host(int(pid[i])), max(int(device[i]), 0), int(stream[i])
+            if number >= 0xFFFFFFFF:
+                number = -1
             # Calls that wait for a complete context state no stream, or the highest number.
-            tid = str(number) if 0 <= number < 0xFFFFFFFF else "-1"
-            name = f"GPU {max(gpu, 0)}"
+            tid, name = str(max(number, -1)), f"GPU {gpu}"
             lanes.append(
-                self.builder.lane(
-                    self.host(int(pid[i])),
-                    name,
-                    f"stream {tid}",
-                    pid=str(max(gpu, 0)),
-                    tid=tid,
-                    labels=name,
-                )
+                self.builder.lane(host, name, f"stream {tid}", pid=str(gpu), tid=tid, labels=name)
             )
-        return np.array(lanes, np.int32)[code] if len(lanes) else np.zeros(0, np.int32)
+        return np.array(lanes, np.int32)[code]

@@ -13,6 +13,7 @@ from nbprof.core.factorize import unique_rows
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
+from nbprof.formats.nsys import notes
 from nbprof.formats.nsys.report import Report
 
 SAMPLES, STACKS, SCHEDULED = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS", "SCHED_EVENTS"
@@ -49,9 +50,8 @@ def _scheduled(report: Report) -> None:
         return
     # Of a thread put on and taken off a CPU at the same moment, the former comes first.
     order = np.lexsort((rows.ints("isSchedIn") == 0, rows.ints("start"), rows.ints("globalTid")))
-    thread, start, on, cpu = (
-        rows.ints(name)[order] for name in ("globalTid", "start", "isSchedIn", "cpu")
-    )
+    thread, start = rows.ints("globalTid")[order], rows.ints("start")[order]
+    on, cpu = rows.ints("isSchedIn")[order], rows.ints("cpu")[order]
     begins, ends = on != 0, on == 0
     pair = np.flatnonzero(
         begins[:-1] & ends[1:] & (thread[:-1] == thread[1:]) & (cpu[:-1] == cpu[1:])
@@ -79,19 +79,18 @@ def _scheduled(report: Report) -> None:
     first, last = np.append(True, other_thread), np.append(other_thread, True)
     matched = np.zeros(len(thread), np.bool_)
     matched[pair] = matched[pair + 1] = True
-    if lost := int((~matched & ~(first & ends) & ~(last & begins)).sum()):
-        report.builder.receipt.skip(
-            "left out: thread switches whose other end was not recorded.", lost
-        )
+    lost = int((~matched & ~(first & ends) & ~(last & begins)).sum())
+    report.builder.receipt.skip(notes.UNPAIRED_SWITCHES, lost, key="unpaired_switches")
 
 
 def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
     """Codes of the labels of some values; -1 for a value without a label, or an unknown one."""
     first, code = unique_rows(np.maximum(values, -1))
-    texts = [labels.get(int(values[i]), "") for i in first.tolist()]
-    return np.array(
-        [-1 if text in ("", "Unknown") else report.builder.texts[text] for text in texts], np.int32
-    )[code]
+    codes = []
+    for value in values[first].tolist():
+        text = labels.get(value, "")
+        codes.append(-1 if text in ("", "Unknown") else report.builder.texts[text])
+    return np.array(codes, np.int32)[code]
 
 
 def _samples(report: Report) -> None:
@@ -103,9 +102,7 @@ def _samples(report: Report) -> None:
     by_switch = int(switches.sum())
     if by_switch:
         rows = rows.only(~switches)
-        report.builder.receipt.info(
-            f"Call stacks of thread switches are not samples and are not shown: {by_switch:,}."
-        )
+        report.builder.receipt.add(notes.thread_switch_stacks(by_switch))
     if not len(rows):
         return
     thread, cpu, cycles = rows.ints("globalTid"), rows.ints("cpu"), rows.ints("cpuCycles", 1)
@@ -124,11 +121,7 @@ def _samples(report: Report) -> None:
         args,
     )
     named = int((name != report.builder.texts[_NO_STACK]).sum())
-    report.builder.receipt.info(
-        f"CPU samples: {len(rows):,}, of which {named:,} name what ran; threads sampled:"
-        f" {len(np.unique(thread)):,}. How many samples name a function tells its share of the CPU"
-        " time, not how long a call of it took."
-    )
+    report.builder.receipt.add(notes.cpu_samples(len(rows), named, len(np.unique(thread))))
 
 
 def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
@@ -140,7 +133,8 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     if not len(rows):
         return name, {}
     order = np.lexsort((rows.ints("stackDepth"), rows.ints("id")))
-    sample, symbol, module = (rows.ints(column)[order] for column in ("id", "symbol", "module"))
+    sample = rows.ints("id")[order]
+    symbol, module = rows.ints("symbol")[order], rows.ints("module")[order]
     unresolved = rows.ints("unresolved", 0)[order] > 0
     special = rows.ints("specialEntry", 0)[order] > 0
     # An address without a symbol identifies no more than its module, and differs between runs.
@@ -198,7 +192,12 @@ def _call(report: Report, symbol: int, module: int, unresolved: bool) -> tuple[s
     """A function and the file that it is in: `[libcuda.so.1]` for one that no symbol was found
     for.
     """
-    path = report.strings.get(module, "")
-    file = path if path.startswith("[") else ntpath.basename(posixpath.basename(path))
-    function = "" if unresolved else report.strings.get(symbol, "")
-    return function or (file if file.startswith("[") else f"[{file or 'unknown'}]"), file
+    file = report.strings.get(module, "")
+    if not file.startswith("["):
+        file = ntpath.basename(posixpath.basename(file))
+    function = report.strings.get(symbol, "")
+    if function and not unresolved:
+        return function, file
+    if file.startswith("["):
+        return file, file
+    return f"[{file or 'unknown'}]", file

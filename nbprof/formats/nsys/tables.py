@@ -64,36 +64,33 @@ class Rows:
 
     def ints(self, column: str, missing: int = -1) -> Int64s:
         """Whole numbers; `missing` for NULL."""
-        values = self._columns.get(column)
-        return (
-            np.full(self._count, missing, np.int64) if values is None else integers(values, missing)
-        )
+        if column not in self:
+            return np.full(self._count, missing, np.int64)
+        return integers(self._columns[column], missing)
 
     def masked(self, column: str) -> Any:
         """Whole numbers, masked where they are NULL: args of events."""
-        values = self._columns.get(column)
-        return (
-            np.ma.MaskedArray(np.zeros(self._count, np.int64), True)
-            if values is None
-            else _masked(values)
-        )
+        if column not in self:
+            return np.ma.MaskedArray(np.zeros(self._count, np.int64), True)
+        return _masked(self._columns[column])
 
     def floats(self, column: str) -> npt.NDArray[np.float64]:
         """Numbers; NaN for NULL."""
-        values = self._columns.get(column)
-        return np.full(self._count, np.nan) if values is None else floats(values)
+        if column not in self:
+            return np.full(self._count, np.nan)
+        return floats(self._columns[column])
 
     def texts(self, column: str, rows: Int64s | slice = slice(None)) -> list[str]:
         """Texts, those of some rows if these are named; '' for NULL."""
-        values = self._columns.get(column)
-        return (
-            texts(values[rows]) if values is not None else [""] * len(np.empty(self._count)[rows])
-        )
+        if column not in self:
+            return [""] * len(np.empty(self._count)[rows])
+        return texts(self._columns[column][rows])
 
     def null(self, column: str) -> npt.NDArray[np.bool_]:
         """Mask of rows in which a column has no value."""
-        values = self._columns.get(column)
-        return np.ones(self._count, np.bool_) if values is None else no_value(values)
+        if column not in self:
+            return np.ones(self._count, np.bool_)
+        return no_value(self._columns[column])
 
 
 def _masked(column: Column) -> Any:
@@ -116,7 +113,9 @@ class InDatabase:
 
     def columns(self, table: str) -> list[str]:
         """Names of the columns of a table."""
-        return list(self._database.tables[table].columns) if table in self._database else []
+        if table not in self._database:
+            return []
+        return list(self._database.tables[table].columns)
 
     def count(self, table: str) -> int:
         """Number of rows; 0 for a missing table."""
@@ -153,11 +152,15 @@ class InFolder:
 
     def columns(self, table: str) -> list[str]:
         """Names of the columns of a table."""
-        return list(self._parquet_file(table).schema_arrow.names) if table in self._files else []
+        if table not in self._files:
+            return []
+        return list(self._parquet_file(table).schema_arrow.names)
 
     def count(self, table: str) -> int:
         """Number of rows; 0 for a missing table."""
-        return int(self._parquet_file(table).metadata.num_rows) if table in self._files else 0
+        if table not in self._files:
+            return 0
+        return int(self._parquet_file(table).metadata.num_rows)
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
         """Those of some columns that it has."""
@@ -201,8 +204,9 @@ def _column(array: Any) -> Column:
         return np.asarray(array.to_numpy(), np.float64)
     if not pa.types.is_integer(kind):
         return np.array([*array.to_pylist(), None], object)[:-1]
-    null = np.asarray(array.is_null()) if array.null_count else None
-    numbers = np.asarray(array.fill_null(0) if array.null_count else array)
+    numbers = np.asarray(array.fill_null(0))
     # Ids of threads are unsigned there; none has its highest bit set.
     values = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers.astype(np.int64)
-    return values if null is None else np.ma.MaskedArray(values, null)
+    if array.null_count:
+        return np.ma.MaskedArray(values, np.asarray(array.is_null()))
+    return values

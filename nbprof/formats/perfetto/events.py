@@ -22,6 +22,7 @@ from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.chrome.part import Rows, joined
 from nbprof.formats.chrome.slices import packed
 from nbprof.formats.perfetto import annotations as perfetto_annotations
+from nbprof.formats.perfetto import notes
 from nbprof.formats.perfetto import sequences as perfetto_sequences
 from nbprof.formats.perfetto.fields import Fields, Spec, numbered
 from nbprof.formats.perfetto.sequences import Sequences
@@ -109,9 +110,7 @@ class Events:
             name = np.where(codes >= 0, codes, name)
             lost &= codes < 0
         if lost.any():
-            self.receipt.warn(
-                f"Events whose names are not in the file, shown by number: {int(lost.sum()):,}."
-            )
+            self.receipt.add(notes.unnamed_events(int(lost.sum())))
             name[lost] = self.texts.numbered("name", ident[lost])
         return name
 
@@ -150,11 +149,8 @@ class Events:
         types = stated_type.astype(np.uint8)
         types[(stated_type < _BEGIN) | (stated_type > _COUNTER)] = 0
         types[~self.usable] = 0
-        self.receipt.skip(
-            "left out: track events of a type that is not read (states, metadata, samples, those of"
-            " old recorders).",
-            int(((types == 0) & self.usable).sum()),
-        )
+        unread = int(((types == 0) & self.usable).sum())
+        self.receipt.skip(notes.UNREAD_TYPES, unread, key="unread_event_types")
         return types
 
     def _find_tracks(self) -> Int32s:
@@ -202,8 +198,7 @@ class Events:
         if len(spans) and spans[-1] - spans[0] + 1 == len(spans):
             some = slice(int(spans[0]), int(spans[-1]) + 1)
         pairs = pair(self.track[some], self.time[some], begins[some])
-        receipt = self.receipt
-        receipt.skip("left out: ends of slices without a begin.", len(pairs.lost))
+        self.receipt.skip(notes.ENDS_WITHOUT_BEGIN, len(pairs.lost), key="ends_without_begin")
         marks = np.flatnonzero(self.type == _INSTANT)
         if isinstance(some, slice):
             for column in (pairs.begin, pairs.end, pairs.open):
@@ -216,7 +211,7 @@ class Events:
         lasted = np.zeros(len(self.time), np.int64)
         lasted[begin] = self.time[end] - self.time[begin]
         if len(open_):
-            receipt.warn(f"Slices without an end, drawn to the end of the trace: {len(open_):,}.")
+            self.receipt.add(notes.open_slices(len(open_)))
             lasted[open_] = int((self.time + lasted)[self.type > 0].max()) - self.time[open_]
         # In the order of the file, which tells what is around what where times are equal.
         is_slice = begins | (self.type == _INSTANT) if len(marks) else begins
@@ -293,20 +288,18 @@ class Events:
         spans = self.fields.spans(EVENT, 4)
         on_slice = slice_of[spans[0]] >= 0
         if not on_slice.all():
-            self._homeless("Annotations of", int((~on_slice).sum()))
+            count = int((~on_slice).sum())
+            self.receipt.add(notes.details_without_slice("Annotations of", count))
             spans = (spans[0][on_slice], spans[1][on_slice], spans[2][on_slice])
         arrays, damaged = perfetto_annotations.read(self.buf, spans, self.sequences, self.texts)
         if damaged:
-            self.receipt.warn(f"Annotations that could not be read, left out: {damaged:,}.")
+            self.receipt.add(notes.damaged_annotations(damaged))
         typed = sum(
             len(self.fields.spans(EVENT, number)[0]) + len(self.fields.numbers(EVENT, number)[0])
             for number in _TYPED
         )
         if typed:
-            self.receipt.info(
-                "Event fields other than annotations (call stacks, log messages, source"
-                f" locations), not read: {typed:,}."
-            )
+            self.receipt.add(notes.unread_event_fields(typed))
         for key, rows in arrays.items():
             result[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
         if (self.category[event] >= 0).any():
@@ -324,13 +317,6 @@ class Events:
                 np.full(len(order), builder.texts["i"], np.int64),
             )
         return result
-
-    def _homeless(self, subject: str, count: int) -> None:
-        """Says of what is left out that it belongs to nothing that is drawn."""
-        self.receipt.info(
-            f"{subject} events other than slices (counter samples, omitted events), not shown:"
-            f" {count:,}."
-        )
 
     def _arrows(self, builder: Builder, slice_of: _SliceOf, lane: Int32s) -> None:
         """Points of arrows: the first of an id begins, those that follow are steps, one that
@@ -354,7 +340,8 @@ class Events:
         event, ident, final = np.concatenate(rows), np.concatenate(idents), np.concatenate(last)
         valid = slice_of[event] >= 0
         if not valid.all():
-            self._homeless("Arrow ends at", int((~valid).sum()))
+            count = int((~valid).sum())
+            self.receipt.add(notes.details_without_slice("Arrow ends at", count))
         event, ident, final = event[valid], ident[valid], final[valid]
         if len(event):
             order = np.lexsort((event, final, self.time[event], ident))
@@ -384,9 +371,7 @@ class Events:
                 except ReadError:
                     damaged += 1
         if damaged:
-            self.receipt.warn(
-                f"Lists of counter values or ids of arrows that are damaged, left out: {damaged:,}."
-            )
+            self.receipt.add(notes.damaged_lists(damaged))
         table = np.array(result, np.int64).reshape(-1, 2)
         return table[:, 0].astype(np.int32), table[:, 1]
 
@@ -427,7 +412,7 @@ class Events:
                 self.first_lane[home], location.thread, times[rows][order], sample[order]
             )
         if unread:
-            self.receipt.info(f"Thread time and instruction samples, not shown: {unread:,}.")
+            self.receipt.add(notes.thread_time_samples(unread))
 
     def _counter_events(self) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
         """Values of events that are samples of a counter: track, event and value of each."""
@@ -441,7 +426,8 @@ class Events:
         doubles = self.fields.number(EVENT, 44, kind=FIXED64)[event].view(np.float64)
         values = np.where(has_double, doubles, integers)
         has_value = has_integer | has_double
-        self.receipt.skip("left out: samples of counters without a value.", int((~has_value).sum()))
+        count = int((~has_value).sum())
+        self.receipt.skip(notes.COUNTERS_WITHOUT_VALUE, count, key="counters_without_value")
         return uuid[has_value], event[has_value], values[has_value]
 
     def _extra(
@@ -487,7 +473,8 @@ class Events:
             location = places.get((int(row[position]), int(nth[position])))
             valid[position] = location is not None
             result[position] = location or 0
-        self.receipt.skip("left out: values of counters without a track.", int((~valid).sum()))
+        count = int((~valid).sum())
+        self.receipt.skip(notes.COUNTERS_WITHOUT_TRACK, count, key="counters_without_track")
         return result[valid], event[valid], values[valid]
 
 

@@ -22,6 +22,7 @@ from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.chrome.part import Rows
 from nbprof.formats.perfetto import fields as perfetto_fields
+from nbprof.formats.perfetto import notes
 from nbprof.formats.perfetto import sequences as perfetto_sequences
 from nbprof.formats.perfetto.fields import Fields, Spec
 from nbprof.formats.perfetto.sequences import Sequences, content, contents, integer, part, text
@@ -235,9 +236,8 @@ class Gpu:
         described: dict[tuple[int, int], tuple[dict[int, str], int]] = {}
         unknown = first = 0
         there = ~samples.bad & (double | samples.has(2))
-        self.receipt.skip(
-            "left out: samples of GPU counters without a value, or damaged.", int((~there).sum())
-        )
+        lost = int((~there).sum())
+        self.receipt.skip(notes.GPU_COUNTERS_WITHOUT_VALUE, lost, key="counters_without_value")
         some = np.flatnonzero(there)
         for group_rows in (some[group] for group in rows_by_value(key[some])):
             first_row = group_rows[0]
@@ -260,12 +260,9 @@ class Gpu:
             # first is of unknown length.
             first += 1
             builder.counter(lane, names[number], times[:-1], value[turn][1:])
-        self.receipt.skip("left out: samples of GPU counters that are not described.", unknown)
+        self.receipt.skip(notes.UNDESCRIBED_COUNTERS, unknown, key="undescribed_counters")
         if first:
-            self.receipt.info(
-                "First samples of GPU counters, not shown because nothing says when their"
-                f" intervals began: {first:,}."
-            )
+            self.receipt.add(notes.first_counter_samples(first))
 
     def _described(self) -> dict[int, str]:
         result: dict[int, str] = {}

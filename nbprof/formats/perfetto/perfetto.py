@@ -26,6 +26,7 @@ from nbprof.formats.build import Builder
 from nbprof.formats.perfetto import events as perfetto_events
 from nbprof.formats.perfetto import fields as perfetto_fields
 from nbprof.formats.perfetto import gpu as perfetto_gpu
+from nbprof.formats.perfetto import notes
 from nbprof.formats.perfetto.clocks import Clocks
 from nbprof.formats.perfetto.events import EVENT, Events
 from nbprof.formats.perfetto.fields import Fields, Spec
@@ -165,9 +166,7 @@ class _File:
             buffer = self._unpacked(buffer, self.starts, (end, fields), file, limit_bytes)
             end, fields = self._packets(buffer, file)
             if fields.has(_DEFLATED).any():
-                self.receipt.warn(
-                    f"{self.label}Compressed packets in compressed packets are not read."
-                )
+                self.receipt.add(notes.nested_compression(self.label))
         buf, receipt = buffer.array, self.receipt
         if fields.bad.all():
             raise ReadError(
@@ -175,7 +174,7 @@ class _File:
                 path=file.label,
                 offset=0,
             )
-        receipt.skip("(packets) left out: damaged.", int(fields.bad.sum()))
+        receipt.skip(notes.DAMAGED_PACKETS, int(fields.bad.sum()), key="damaged_packets")
         sequences = Sequences(fields, buf)
         clocks = Clocks(fields, buf, sequences)
         tracks = Tracks()
@@ -192,10 +191,8 @@ class _File:
         ):
             lost += int((has & ~sequences.usable).sum())
             timeless = int((has & ~valid & sequences.usable).sum())
-            receipt.skip(
-                "left out: no time, or a clock that no snapshot relates to the others.", timeless
-            )
-        receipt.skip("left out: the interned names they refer to were lost during recording.", lost)
+            receipt.skip(notes.NO_TIME, timeless, key="events_without_time")
+        receipt.skip(notes.LOST_NAMES, lost, key="lost_names")
         Events(fields, buf, sequences, tracks, texts, receipt, is_event & usable, time).add_to(
             self.builder, host
         )
@@ -257,7 +254,7 @@ class _File:
             result = grown.buffer()
             if per_packet or (not damaged and _starts(result)[1] == result.size):
                 break
-        self.receipt.skip("(blocks of compressed packets) left out in part: damaged.", damaged)
+        self.receipt.skip(notes.DAMAGED_BLOCKS, damaged, key="damaged_compression")
         return result
 
     def _times(
@@ -291,25 +288,14 @@ class _File:
                 label = _UNREAD.get(number, f"others (field {number})")
                 counts[label] = counts.get(label, 0) + count
         if counts:
-            listed = ", ".join(
-                f"{label} {count:,}"
-                for label, count in sorted(counts.items(), key=lambda item: -item[1])
-            )
-            receipt.info(f"{self.label}Packets that are not read: {listed}.")
+            receipt.add(notes.unread_packets(self.label, counts))
         if fields.unread.get(_ZSTD):
-            receipt.warn(
-                f"{self.label}Packets compressed with zstd are not read: record with zlib, or"
-                " without compression."
-            )
+            receipt.add(notes.zstd_packets(self.label))
         if sequences.lost:
-            label = "(its buffer was full or overwritten): events are missing."
-            receipt.warn(f"{self.label}The recorder lost packets {sequences.lost:,} times {label}")
+            receipt.add(notes.lost_packets(self.label, sequences.lost))
         self._statistics(fields, buf)
         if damaged:
-            receipt.warn(
-                f"{self.label}Descriptions (of tracks, clocks, interned names) that are damaged,"
-                f" left out: {damaged:,}."
-            )
+            receipt.add(notes.damaged_descriptions(self.label, damaged))
         texts.strings.report(receipt)
 
     def _statistics(self, fields: Fields, buf: np.ndarray) -> None:
@@ -321,36 +307,14 @@ class _File:
             config = message(buf.data, int(start[-1]), int(end[-1]))
             buffers = [part(content) for content in contents(config, 1)]
         except ReadError:
-            self.receipt.warn(f"{self.label}The recorder's loss statistics are damaged.")
+            self.receipt.add(notes.damaged_statistics(self.label))
             return
-        for number, label in (
-            (
-                3,
-                (
-                    "chunks of its ring buffer were overwritten: the beginning of the recording is"
-                    " missing"
-                ),
-            ),
-            (
-                18,
-                (
-                    "chunks were discarded because its buffer was full: the end of the recording is"
-                    " missing"
-                ),
-            ),
-            (19, "packets were lost because its writers found no room"),
-            (6, "packets could not be completed"),
-            (9, "packets were not valid"),
-            (22, "packets were too large for its buffer"),
-        ):
-            count = sum(integer(buffer, number) for buffer in buffers)
+        for loss in notes.LOSSES:
+            count = sum(integer(buffer, loss.number) for buffer in buffers)
             if count > 0:
-                self.receipt.warn(f"{self.label}The recorder reports that {count:,} {label}.")
+                self.receipt.add(notes.recorder_loss(self.label, loss, count))
         if integer(config, 15) == _FLUSH_FAILED:
-            self.receipt.warn(
-                f"{self.label}The recorder reports that its last flush failed: the end may be"
-                " missing."
-            )
+            self.receipt.add(notes.failed_flush(self.label))
 
 
 def _inflate(data: memoryview, result: Growing, *, per_packet: bool) -> bool:

@@ -4,6 +4,8 @@ CSV.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nbprof.core.files import LocalFile, RunFiles, SourceFile, join_some, printable
 from nbprof.core.sqlite import tables_named
 from nbprof.formats.format import Format, Head, Here, Kind, Member, is_text
@@ -20,6 +22,7 @@ _V1_REMEDY = (
     "nbprof shows the .json of the same recording as a timeline, where rocprof wrote one; for"
     f" tables and steps {_RECORD_ANEW}"
 )
+_DETAIL = {"csv": 0, "json": 1, "db": 2}
 _TOGETHER_S = 1800.0
 """Processes of one job end about together; what was written later is of another."""
 
@@ -27,7 +30,9 @@ _TOGETHER_S = 1800.0
 def sniff(head: Head) -> Kind | None:
     """The kind of a file of rocprofv3, by its content; None for other files."""
     if head.json:
-        return Kind(NAME, "a recording of rocprofv3 (JSON)") if _ROOT in head.text[:256] else None
+        if _ROOT in head.text[:256]:
+            return Kind(NAME, "a recording of rocprofv3 (JSON)")
+        return None
     tables = tables_named(head.data)
     if any(name.startswith("rocpd_") for name in tables):
         if _RPD in tables:
@@ -39,11 +44,9 @@ def sniff(head: Head) -> Kind | None:
         return Kind(NAME, "a recording of rocprofv3 (database of rocpd)")
     if not _V1_TABLES.isdisjoint(tables) and b"BeginNs" in head.data:
         return Kind("", "a database of rocprof (v1)", _V1_REMEDY)
-    return (
-        None
-        if tables or not is_text(head.data[:4096])
-        else _table(head.data[:8192].partition(b"\n")[0])
-    )
+    if tables or not is_text(head.data[:4096]):
+        return None
+    return _table(head.data[:8192].partition(b"\n")[0])
 
 
 def _table(line: bytes) -> Kind | None:
@@ -65,11 +68,7 @@ def _table(line: bytes) -> Kind | None:
 
 def _rank(file: SourceFile) -> int:
     """Rank by detail of files of the same recording: tables lack the bytes of copies."""
-    return (
-        ("csv", "json", "db").index(last)
-        if (last := file.name.lower().rpartition(".")[2]) in ("csv", "json", "db")
-        else 0
-    )
+    return _DETAIL.get(file.name.lower().rpartition(".")[2], 0)
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
@@ -84,42 +83,35 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         best = max(map(_rank, files))
         left_out += [file.name for file in files if _rank(file) < best]
         files[:] = [file for file in files if _rank(file) == best]
+    notes: tuple[str, ...] = ()
+    if left_out:
+        note = (
+            f"{join_some(left_out, 4)} next to it is the same recording in another format; it was"
+            " not read."
+        )
+        notes = (note,)
+    result = list(before)
+    groups = _written_together(processes)
+    for group in groups:
+        name = group[0] or here.name
+        if len(group) > 1 and len(groups) == 1 and not before:
+            name = here.name
+        files = [file for prefix in sorted(group) for file in processes[prefix]]
+        result.append(RunFiles(name, here.folder, tuple(files), _modified(files), NAME, notes))
+    return result
+
+
+def _written_together(processes: Mapping[str, list[SourceFile]]) -> list[list[str]]:
+    """Prefixes of processes in groups that were written within half an hour of each other."""
+    modified = {prefix: _modified(files) for prefix, files in processes.items()}
     groups: list[list[str]] = []
     last = 0.0
-    for prefix in sorted(processes, key=lambda prefix_: (_modified(processes[prefix_]), prefix_)):
-        if not groups or _modified(processes[prefix]) - last > _TOGETHER_S:
+    for prefix in sorted(modified, key=lambda prefix: (modified[prefix], prefix)):
+        if not groups or modified[prefix] - last > _TOGETHER_S:
             groups.append([])
-        last = _modified(processes[prefix])
+        last = modified[prefix]
         groups[-1].append(prefix)
-    notes = (
-        (
-            (
-                f"{join_some(left_out, 4)} next to it is the same recording in another format; it"
-                " was not read."
-            ),
-        )
-        if left_out
-        else ()
-    )
-    result = list(before)
-    for group in groups:
-        name = (
-            here.name
-            if len(group) > 1 and len(groups) == 1 and not before
-            else group[0] or here.name
-        )
-        group_files = tuple(file for prefix in sorted(group) for file in processes[prefix])
-        result.append(
-            RunFiles(
-                name,
-                here.folder,
-                group_files,
-                max(map(_modified, (processes[member] for member in group))),
-                NAME,
-                notes,
-            )
-        )
-    return result
+    return groups
 
 
 def _modified(files: list[SourceFile]) -> float:
@@ -127,25 +119,25 @@ def _modified(files: list[SourceFile]) -> float:
 
 
 def _notes(member: Member) -> tuple[str, ...]:
-    """Of one table alone: that there are others."""
+    """A note on one table that is loaded alone: there are others."""
     if not isinstance(member.file, LocalFile) or not member.file.name.lower().endswith(".csv"):
         return ()
     path = member.file.path
     prefix = prefix_of(path.name)
-    csv_files = sorted(
-        file.name
-        for file in path.parent.glob("*.csv")
-        if file.name != path.name and prefix_of(file.name) == prefix
-    )
-    if not csv_files:
+    names = []
+    for other in path.parent.glob("*.csv"):
+        if other.name != path.name and prefix_of(other.name) == prefix:
+            names.append(printable(other.name))
+    if not names:
         return ()
-    are = "is another table" if len(csv_files) == 1 else "are other tables"
-    return (
-        (
-            f"{join_some([printable(name) for name in csv_files], 3)} next to it {are} of the same"
-            " recording: load the folder to include all."
-        ),
+    are = "are other tables"
+    if len(names) == 1:
+        are = "is another table"
+    note = (
+        f"{join_some(sorted(names), 3)} next to it {are} of the same recording: load the folder to"
+        " include all."
     )
+    return (note,)
 
 
 FORMAT = Format(

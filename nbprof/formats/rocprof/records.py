@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 
 CPU, GPU = 1, 2
-_AGENT_TYPES = {CPU: "CPU", GPU: "GPU"}
+AGENT_TYPES = {"CPU": CPU, "GPU": GPU}
+_AGENT_LABELS = {CPU: "CPU", GPU: "GPU"}
 _SPAN = ("start", "end", "thread", "correlation")
 SHAPE = tuple(f"{shape}_{axis}" for shape in ("group", "grid") for axis in "xyz")
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -61,7 +63,7 @@ class Agent:
     @property
     def label(self) -> str:
         """`GPU 0`."""
-        return f"{_AGENT_TYPES.get(self.type, 'Agent')} {self.number}"
+        return f"{_AGENT_LABELS.get(self.type, 'Agent')} {self.number}"
 
 
 @dataclass
@@ -81,7 +83,7 @@ class Recording:
         By the kinds of `COLUMNS`; a kind without rows may be missing.
     facts : dict
         Versions and the like.
-    notes, warnings : list of str
+    notes : list of Note
     bad : int
         Records that could not be read.
     rounded_lds : bool
@@ -95,8 +97,7 @@ class Recording:
     agents: list[Agent] = field(default_factory=list)
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     bad: int = 0
     rounded_lds: bool = False
 
@@ -105,7 +106,17 @@ class Recording:
 
     def frame(self, kind: str) -> pd.DataFrame:
         """The records of a kind; an empty frame where there are none."""
-        return self.frames.get(kind, pd.DataFrame({name: [] for name in ("start", "end")}))
+        return self.frames.get(kind, pd.DataFrame({"start": [], "end": []}))
+
+    def drop_undated(self) -> None:
+        """Drops records without a begin or an end, and counts them."""
+        for kind, frame in self.frames.items():
+            if kind == "counters":
+                continue
+            good = (frame["start"] > 0) & (frame["end"] > 0)
+            if not good.all():
+                self.frames[kind] = frame[good].reset_index(drop=True)
+                self.bad += int((~good).sum())
 
 
 def numbered(agents: Iterable[Agent]) -> list[Agent]:
@@ -119,9 +130,15 @@ def numbered(agents: Iterable[Agent]) -> list[Agent]:
     return result
 
 
+def gpus_of(agents: Iterable[Agent]) -> list[Agent]:
+    """The GPUs among some agents."""
+    return [agent for agent in agents if agent.type == GPU]
+
+
 def devices(keys: Int64s, agents: Sequence[Agent]) -> Int64s:
     """The number of the GPU that each key names, -1 for one that names none."""
-    return _looked_up(keys, {agent.key: agent.number for agent in agents if agent.type == GPU})
+    gpus = gpus_of(agents)
+    return _looked_up(keys, {gpu.key: gpu.number for gpu in gpus})
 
 
 def labels(keys: Int64s, agents: Sequence[Agent]) -> pd.Categorical:
@@ -145,43 +162,44 @@ def ends(source: Int64s, target: Int64s, agents: Sequence[Agent]) -> dict[str, A
 
 def _looked_up(keys: Int64s, table: Mapping[int, int]) -> Int64s:
     first, inverse = np.unique(keys, return_inverse=True)
-    return np.array([*(table.get(key, -1) for key in first.tolist()), -1], np.int64)[
-        inverse.reshape(-1)
-    ]
+    values = [table.get(key, -1) for key in first.tolist()]
+    return np.array([*values, -1], np.int64)[inverse.reshape(-1)]
 
 
 def coded(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str]) -> pd.Categorical:
     """Texts by code, of these the ones that are used; missing for a code that stands for none."""
     index = np.where((codes >= 0) & (codes < len(texts)), codes, len(texts))
     used = np.flatnonzero(np.bincount(index, minlength=len(texts) + 1)[:-1])
-    codes_by_text: dict[str, int] = {}
+    used_codes, categories = pd.factorize(np.array([*texts, ""], object)[used])
     table = np.full(len(texts) + 1, -1)
-    table[used] = [codes_by_text.setdefault(texts[i], len(codes_by_text)) for i in used.tolist()]
-    return pd.Categorical.from_codes(
-        table[index], categories=pd.Index(list(codes_by_text), dtype=object)
-    )
+    table[used] = used_codes
+    return pd.Categorical.from_codes(table[index], categories=pd.Index(categories, dtype=object))
 
 
-def dated(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """The rows that have a begin and an end, and how many have not."""
-    good = (frame["start"] > 0) & (frame["end"] > 0)
-    return (frame, 0) if good.all() else (frame[good].reset_index(drop=True), int((~good).sum()))
+def by_message(messages: Sequence[str | None]) -> tuple[pd.Categorical, npt.NDArray[np.bool_]]:
+    """The messages of the rows that have one, and the mask of these rows."""
+    codes, texts = pd.factorize(np.array(messages, object))
+    has_message = codes >= 0
+    return coded(codes[has_message], texts.tolist()), has_message
+
+
+def is_marker(domain: pd.Series) -> npt.NDArray[np.bool_]:
+    """Mask of ranges and marks of ROCTx, by their domain."""
+    core = [str(name).startswith("MARKER_CORE") for name in domain.cat.categories]
+    return np.array([*core, False])[domain.cat.codes.to_numpy()]
 
 
 def stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Frames one behind the other; numbers that one lacks are -1."""
     if len(frames) == 1:
         return frames[0]
-    texts = {
-        name
-        for frame in frames
-        for name in frame.columns
-        if isinstance(frame[name].dtype, pd.CategoricalDtype)
-    }
-    result = pd.concat(
-        [frame.astype(dict.fromkeys(texts & set(frame.columns), object)) for frame in frames],
-        ignore_index=True,
-    )
+    texts: set[str] = set()
+    plain = []
+    for frame in frames:
+        columns = list(frame.select_dtypes("category").columns)
+        texts.update(columns)
+        plain.append(frame.astype(dict.fromkeys(columns, object)))
+    result = pd.concat(plain, ignore_index=True)
     for name in result.columns:
         if name in texts:
             result[name] = result[name].astype("category")

@@ -28,11 +28,12 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Int64s
+from nbprof.formats.rocprof import notes
 from nbprof.formats.rocprof.records import (
     Agent,
     Recording,
+    by_message,
     coded,
-    dated,
     devices,
     ends,
     numbered,
@@ -66,9 +67,9 @@ def _info(*keys: str) -> dict[str, _Path]:
     return result
 
 
-_TIMES: dict[str, _Path] = {"start": ("start_timestamp",), "end": ("end_timestamp",)}
 _SPAN: dict[str, _Path] = {
-    **_TIMES,
+    "start": ("start_timestamp",),
+    "end": ("end_timestamp",),
     "thread": ("thread_id",),
     "correlation": ("correlation_id", "internal"),
 }
@@ -80,20 +81,22 @@ _ENDS: dict[str, _Path] = {
     "target": ("dst_agent_id", "handle"),
     "bytes": ("bytes",),
 }
+_CALLS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api")
 _LISTS: dict[str, dict[str, _Path]] = {
     "kernel_dispatch": {**_SPAN, **_info("dispatch_info"), **_STREAM},
     "memory_copy": {**_CALL, **_ENDS, **_STREAM},
-    **dict.fromkeys(
-        ("hip_api", "hsa_api", "marker_api", "rccl_api", "rocdecode_api", "rocjpeg_api"), _CALL
-    ),
+    **dict.fromkeys((*_CALLS, "marker_api"), _CALL),
     "memory_allocation": {**_CALL, **_AGENT, "bytes": ("allocation_size",)},
     "scratch_memory": {**_CALL, **_AGENT, "queue": ("queue_id", "handle")},
 }
 _COUNTED: dict[str, _Path] = {
-    **{name: ("dispatch_data", *path) for name, path in _SPAN.items() if name != "thread"},
+    "start": ("dispatch_data", "start_timestamp"),
+    "end": ("dispatch_data", "end_timestamp"),
+    "correlation": ("dispatch_data", "correlation_id", "internal"),
     "thread": ("thread_id",),
     **_info("dispatch_data", "dispatch_info"),
 }
+_COUNTER = ("counter_id", "handle")
 _NEEDED = frozenset({"start", "end", "kind", "operation"})
 """What a record cannot be without; versions may lack the rest."""
 
@@ -110,35 +113,31 @@ class _Rows:
         """Moves records into columns: all at once, or record by record where one lacks
         something.
         """
-        columns = {name: _column(path, records) for name, path in self.paths.items()}
-        if lost := [name for name, column in columns.items() if column is None and name in _NEEDED]:
-            good = [record for record in records if self._has(record, lost)]
-            self.bad += len(records) - len(good)
-            records = good
-            columns = {name: _column(path, records) for name, path in self.paths.items()}
+        columns = self._columns(records)
+        lacking = [name for name in _NEEDED & columns.keys() if columns[name] is None]
+        if lacking:
+            complete = [record for record in records if self._has(record, lacking)]
+            self.bad += len(records) - len(complete)
+            records, columns = complete, self._columns(complete)
         for name, column in columns.items():
             if column is None:
-                column = np.fromiter(
-                    (_number(self.paths[name], record) for record in records),
-                    np.int64,
-                    len(records),
-                )
+                column = _numbers(self.paths[name], records)
             self.parts[name].append(column)
+
+    def _columns(self, records: list[Any]) -> dict[str, Int64s | None]:
+        return {name: _column(path, records) for name, path in self.paths.items()}
 
     def _has(self, record: Any, names: Iterable[str]) -> bool:
         return all(_number(self.paths[name], record) >= 0 for name in names)
 
     def frame(self) -> pd.DataFrame:
         """The columns; without those that no record has, for the version does not write them."""
-        none = np.zeros(0, np.int64)
-        columns = {name: np.concatenate([none, *parts]) for name, parts in self.parts.items()}
-        return pd.DataFrame(
-            {
-                name: column
-                for name, column in columns.items()
-                if name in _NEEDED or (column >= 0).any()
-            }
-        )
+        columns = {}
+        for name, parts in self.parts.items():
+            column = np.concatenate([np.zeros(0, np.int64), *parts])
+            if name in _NEEDED or (column >= 0).any():
+                columns[name] = column
+        return pd.DataFrame(columns)
 
 
 def _column(path: _Path, records: Iterable[Any]) -> Int64s | None:
@@ -154,8 +153,12 @@ def _column(path: _Path, records: Iterable[Any]) -> Int64s | None:
 def _number(path: _Path, record: Any) -> int:
     """The whole number at a path, -1 where there is none that int64 holds."""
     for key in path:
-        record = record.get(key) if isinstance(record, dict) else None
+        record = _dict(record).get(key)
     return _integer(record)
+
+
+def _numbers(path: _Path, records: Sequence[Any]) -> Int64s:
+    return np.fromiter((_number(path, record) for record in records), np.int64, len(records))
 
 
 class _Process:
@@ -172,21 +175,17 @@ class _Process:
         own.
         """
         self.counted.add(records)
-        dispatch = [_number(_COUNTED["dispatch"], record) for record in records]
         arrays = [_list(_dict(record).get("records")) for record in records]
         values = list(itertools.chain.from_iterable(arrays))
-        counter = _column(("counter_id", "handle"), values)
+        counter = _column(_COUNTER, values)
         if counter is None:
-            counter = np.fromiter(
-                (_number(("counter_id", "handle"), value) for value in values),
-                np.int64,
-                len(values),
-            )
+            counter = _numbers(_COUNTER, values)
         try:
             value = np.fromiter(map(itemgetter("value"), values), np.float64, len(values))
         except (KeyError, TypeError, IndexError, ValueError, OverflowError):
             value = np.fromiter(map(_value, values), np.float64, len(values))
-        number = np.repeat(np.array(dispatch, np.int64), [len(array) for array in arrays])
+        dispatch = _numbers(_COUNTED["dispatch"], records)
+        number = np.repeat(dispatch, list(map(len, arrays)))
         good = (number >= 0) & (counter >= 0) & np.isfinite(value)
         self.values.append(
             pd.DataFrame({"dispatch": number[good], "counter": counter[good], "value": value[good]})
@@ -197,8 +196,11 @@ def _value(record: Any) -> float:
     """The value of a counter, NaN where there is none; versions before ROCm 6.3 call it
     otherwise.
     """
-    value = record.get("value", record.get("counter_value")) if isinstance(record, dict) else None
-    return float(value) if isinstance(value, (int, float)) and abs(value) < _HUGE else math.nan
+    fields = _dict(record)
+    value = fields.get("value", fields.get("counter_value"))
+    if isinstance(value, (int, float)) and abs(value) < _HUGE:
+        return float(value)
+    return math.nan
 
 
 class _Walk:
@@ -355,10 +357,7 @@ def read(file: SourceFile) -> list[Recording]:
         )
     recordings = [_recording(process, file) for process in processes]
     if walk.truncated_at >= 0:
-        recordings[-1].warnings.append(
-            f"The file is truncated or damaged at byte {walk.truncated_at:,}: the profiler was"
-            " killed while writing, or the copy is incomplete. The part before it was read."
-        )
+        recordings[-1].notes.append(notes.truncated(walk.truncated_at))
     return recordings
 
 
@@ -377,52 +376,45 @@ def _members_into(
 
 def _recording(process: _Process, file: SourceFile) -> Recording:
     facts = _dict(process.facts.get("metadata"))
-    recording = Recording(
-        _integer(facts.get("pid")), file.name, agents=_agents(process.facts.get("agents"))
-    )
+    agents = _agents(process.facts.get("agents"))
+    recording = Recording(_integer(facts.get("pid")), file.name, agents=agents)
     strings = _dict(process.facts.get("strings"))
-    kinds = [_dict(kind) for kind in _list(strings.get("buffer_records"))]
-    frames = {name: rows.frame() for name, rows in process.lists.items()}
-    counted = process.counted.frame()
-    recording.bad = sum(rows.bad for rows in process.lists.values()) + process.counted.bad
-    kernels = frames["kernel_dispatch"]
-    if not len(kernels) and len(counted):
-        kernels = counted
+    kinds = list(map(_dict, _list(strings.get("buffer_records"))))
+    frames: dict[str, pd.DataFrame] = {}
+    for name, rows in process.lists.items():
+        frame = rows.frame()
+        if len(frame):
+            frames[name] = frame
+        recording.bad += rows.bad
+    recording.bad += process.counted.bad
+    kernels = frames.get("kernel_dispatch", process.counted.frame())
     if len(kernels):
-        recording.frames["kernels"] = _kernels(
-            kernels, process.facts.get("kernel_symbols"), recording.agents
-        )
+        symbols = process.facts.get("kernel_symbols")
+        recording.frames["kernels"] = _kernels(kernels, symbols, agents)
     if process.values:
-        recording.frames["counters"] = _counters(
-            pd.concat(process.values, ignore_index=True), process.facts.get("counters")
-        )
-    if len(copies := frames["memory_copy"]):
-        columns = ends(_or_none(copies, "source"), _or_none(copies, "target"), recording.agents)
+        values = pd.concat(process.values, ignore_index=True)
+        recording.frames["counters"] = _counters(values, process.facts.get("counters"))
+    if "memory_copy" in frames:
+        copies = frames["memory_copy"]
+        columns = ends(_or_none(copies, "source"), _or_none(copies, "target"), agents)
         recording.frames["copies"] = _named(copies, kinds).assign(**columns)
-    calls = [
-        _named(frames[name], kinds)
-        for name in _LISTS
-        if name.endswith("_api") and name != "marker_api" and len(frames[name])
-    ]
-    if len(marks := frames["marker_api"]):
-        ranges, calls_without_message = _marks(marks, kinds, _list(strings.get("marker_api")))
+    calls = [_named(frames[name], kinds) for name in _CALLS if name in frames]
+    if "marker_api" in frames:
+        ranges, nameless = _marks(frames["marker_api"], kinds, _list(strings.get("marker_api")))
         if len(ranges):
             recording.frames["marks"] = ranges
-        if len(calls_without_message):
-            calls.append(calls_without_message)
+        if len(nameless):
+            calls.append(nameless)
     if calls:
         recording.frames["calls"] = stacked(calls)
     allocations = []
     for name in ("memory_allocation", "scratch_memory"):
-        if len(frame := frames[name]):
-            device = devices(_or_none(frame, "agent"), recording.agents)
-            allocations.append(_named(frame, kinds).assign(device=device))
+        if name in frames:
+            device = devices(_or_none(frames[name], "agent"), agents)
+            allocations.append(_named(frames[name], kinds).assign(device=device))
     if allocations:
         recording.frames["allocations"] = stacked(allocations)
-    for kind, frame in recording.frames.items():
-        if kind != "counters":
-            recording.frames[kind], bad = dated(frame)
-            recording.bad += bad
+    recording.drop_undated()
     return recording
 
 
@@ -432,37 +424,39 @@ def _marks(
     """Ranges and marks, named by their messages, and the calls of the API without a message, which
     concern a thread's id or names of devices.
     """
-    texts_by_key = {_integer(_dict(row).get("key")): str(_dict(row).get("value")) for row in listed}
+    texts: dict[int, str] = {}
+    for row in map(_dict, listed):
+        texts[_integer(row.get("key"))] = str(row.get("value"))
     named = _named(frame, kinds)
-    messages = [texts_by_key.get(key) for key in _or_none(frame, "correlation").tolist()]
-    has_message = np.array([message is not None for message in messages], np.bool_)
-    texts = list(dict.fromkeys(message for message in messages if message is not None))
-    code = {text: i for i, text in enumerate(texts)}
-    codes = np.array([code[message] for message in messages if message is not None], np.int64)
-    ranges = named[has_message].assign(name=coded(codes, texts)).reset_index(drop=True)
+    messages = list(map(texts.get, _or_none(frame, "correlation").tolist()))
+    name, has_message = by_message(messages)
+    ranges = named[has_message].assign(name=name).reset_index(drop=True)
     return ranges, named[~has_message]
 
 
 def _or_none(frame: pd.DataFrame, name: str) -> Int64s:
-    return frame[name].to_numpy(np.int64) if name in frame else np.full(len(frame), -1, np.int64)
+    if name not in frame:
+        return np.full(len(frame), -1, np.int64)
+    return frame[name].to_numpy(np.int64)
 
 
 def _named(frame: pd.DataFrame, kinds: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Records with the names of their kind and operation, as the file lists them."""
-    columns = (np.clip(frame[name].to_numpy(), 0, _FEW - 1) for name in ("kind", "operation"))
-    kind_of_row, operation_of_row = columns
+    kind_of_row = np.clip(frame["kind"].to_numpy(), 0, _FEW - 1)
+    operation_of_row = np.clip(frame["operation"].to_numpy(), 0, _FEW - 1)
     first, inverse = np.unique(kind_of_row * _FEW + operation_of_row, return_inverse=True)
     names, domains = [], []
     for both in first.tolist():
         kind, operation = divmod(both, _FEW)
-        listed = kinds[kind] if kind < len(kinds) else {}
-        operations = _list(listed.get("operations"))
-        domains.append(str(listed.get("kind", f"kind {kind}")))
-        names.append(
-            str(operations[operation])
-            if operation < len(operations)
-            else f"{domains[-1]} operation {operation}"
-        )
+        domain, operations = f"kind {kind}", []
+        if kind < len(kinds):
+            domain = str(kinds[kind].get("kind", domain))
+            operations = _list(kinds[kind].get("operations"))
+        name = f"{domain} operation {operation}"
+        if operation < len(operations):
+            name = str(operations[operation])
+        domains.append(domain)
+        names.append(name)
     inverse = inverse.reshape(-1)
     return frame.drop(columns=["kind", "operation"]).assign(
         domain=coded(inverse, domains), name=coded(inverse, names)
@@ -474,48 +468,48 @@ def _kernels(frame: pd.DataFrame, symbols: object, agents: Sequence[Agent]) -> p
     for number, description in enumerate(_list(symbols)):
         symbol = _dict(description)
         # A map is a list of keys and values.
-        symbol = _dict(symbol["value"]) if "value" in symbol else symbol
+        if "value" in symbol:
+            symbol = _dict(symbol["value"])
         symbols_by_id[_integer(symbol.get("kernel_id", number))] = symbol
     first, inverse = np.unique(_or_none(frame, "kernel"), return_inverse=True)
     inverse = inverse.reshape(-1)
-    used = [symbols_by_id.get(ident, {}) for ident in first.tolist()]
-    names = [
-        str(symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or f"kernel {ident}")
-        for symbol, ident in zip(used, first.tolist(), strict=True)
-    ]
-    registers = {}
-    for column, key in (("vgpr", "arch_vgpr"), ("accum_vgpr", "accum_vgpr"), ("sgpr", "sgpr")):
-        counts = [_integer(symbol.get(f"{key}_count")) for symbol in used]
-        registers[column] = np.array(counts, np.int64)[inverse]
-    return frame.assign(
-        name=coded(inverse, names), device=devices(_or_none(frame, "agent"), agents), **registers
+    names = []
+    registers: dict[str, list[int]] = {"vgpr": [], "accum_vgpr": [], "sgpr": []}
+    for ident in first.tolist():
+        symbol = symbols_by_id.get(ident, {})
+        name = symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
+        names.append(str(name or f"kernel {ident}"))
+        registers["vgpr"].append(_integer(symbol.get("arch_vgpr_count")))
+        registers["accum_vgpr"].append(_integer(symbol.get("accum_vgpr_count")))
+        registers["sgpr"].append(_integer(symbol.get("sgpr_count")))
+    result = frame.assign(
+        name=coded(inverse, names), device=devices(_or_none(frame, "agent"), agents)
     )
+    for column, counts in registers.items():
+        result[column] = np.array(counts, np.int64)[inverse]
+    return result
 
 
 def _counters(values: pd.DataFrame, listed: object) -> pd.DataFrame:
-    names = {
-        _number(("id", "handle"), counter): str(_dict(counter).get("name"))
-        for counter in _list(listed)
-    }
+    names = {}
+    for counter in _list(listed):
+        names[_number(("id", "handle"), counter)] = str(_dict(counter).get("name"))
     first, inverse = np.unique(values["counter"].to_numpy(), return_inverse=True)
     texts = [names.get(ident, f"counter {ident}") for ident in first.tolist()]
     return values.drop(columns="counter").assign(name=coded(inverse.reshape(-1), texts))
 
 
 def _agents(listed: object) -> list[Agent]:
-    agents = [agent for agent in _list(listed) if isinstance(agent, dict)]
-    agents.sort(
-        key=lambda agent: (_integer(agent.get("logical_node_id")), _integer(agent.get("node_id")))
-    )
-    return numbered(
-        Agent(
-            _number(("id", "handle"), agent),
-            _integer(agent.get("type")),
-            _integer(agent.get("logical_node_type_id")),
-            agent,
-        )
-        for agent in agents
-    )
+    agents = []
+    for facts in filter(None, map(_dict, _list(listed))):
+        key, kind = _number(("id", "handle"), facts), _integer(facts.get("type"))
+        agents.append(Agent(key, kind, _integer(facts.get("logical_node_type_id")), facts))
+    agents.sort(key=_nodes)
+    return numbered(agents)
+
+
+def _nodes(agent: Agent) -> tuple[int, int]:
+    return _integer(agent.facts.get("logical_node_id")), _integer(agent.facts.get("node_id"))
 
 
 def _dict(value: object) -> dict[str, Any]:

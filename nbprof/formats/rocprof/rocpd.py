@@ -24,22 +24,31 @@ from nbprof.core.files import SourceFile
 from nbprof.core.sqlite import Database, floats
 from nbprof.core.trace import Int64s
 from nbprof.formats.rocprof.records import (
-    CPU,
-    GPU,
+    AGENT_TYPES,
     SHAPE,
     Agent,
     Recording,
+    by_message,
     coded,
-    dated,
     devices,
     ends,
+    is_marker,
     numbered,
 )
 
 _SET = re.compile(r"rocpd_(?:string|kernel_dispatch|region)((?:_\w{8,40})?)")
-_SIZES = tuple(
-    f"{'workgroup' if name.startswith('group') else 'grid'}_size_{name[-1]}" for name in SHAPE
+_SIZES = (
+    "workgroup_size_x",
+    "workgroup_size_y",
+    "workgroup_size_z",
+    "grid_size_x",
+    "grid_size_y",
+    "grid_size_z",
 )
+_TIMES = ("start", "end", "start_id", "end_id", "timestamp", "timestamp_id")
+_TRACKS = {"thread": "tid", "agent": "agent_id", "queue": "queue_id", "stream": "stream_id"}
+_EVENT = (*_TIMES, *_TRACKS.values(), "track_id", "event_id")
+"""Columns that an event of any kind may have; which, depends on the schema."""
 _DISPATCH = {
     "dispatch": "dispatch_id",
     "lds": "group_segment_size",
@@ -64,6 +73,40 @@ _ALLOCATED = {
 """The operations that the other formats name, by level and type."""
 
 
+class _Table:
+    """Some columns of one table; those that the schema lacks have no values."""
+
+    def __init__(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        self.columns = columns
+        self.count = len(next(iter(columns.values()), ()))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def ints(self, name: str) -> Int64s:
+        """A column of whole numbers, -1 where there is none."""
+        if name not in self.columns:
+            return np.full(self.count, -1, np.int64)
+        column = self.columns[name]
+        if isinstance(column, np.ma.MaskedArray):
+            return np.asarray(column.filled(-1), np.int64)
+        if column.dtype == object:
+            return np.fromiter(map(_integer, column.tolist()), np.int64, self.count)
+        if column.dtype.kind == "f":
+            good = np.abs(column) < 2**62
+            return np.where(good, np.where(good, column, 0).astype(np.int64), -1)
+        return np.asarray(column, np.int64)
+
+    def values(self, name: str) -> list[Any]:
+        """A column as it is, None where there is none."""
+        if name not in self.columns:
+            return [None] * self.count
+        return list(self.columns[name].tolist())
+
+
 def read(file: SourceFile) -> list[Recording]:
     """The recording of each process.
 
@@ -84,322 +127,221 @@ class _Set:
     def __init__(self, base: Database, suffix: str) -> None:
         self.base = base
         self.suffix = suffix
-        texts = self._rows("string", "id", "string")
-        self.texts = [
-            text if isinstance(text, str) else ""
-            for text in texts.get("string", np.zeros(0, object)).tolist()
-        ]
-        self.text_ids = _ints(texts, "id")
-        events = self._rows("event", "id", "category_id", "stack_id", "extdata")
-        self.events = {name: _ints(events, name) for name in ("id", "category_id", "stack_id")}
-        self.extra = list(events["extdata"].tolist()) if "extdata" in events else []
-        tracks = self._rows("track", "id", "tid", "agent_id", "queue_id", "stream_id")
-        self.tracks = {
-            name: _ints(tracks, name) for name in ("id", "tid", "agent_id", "queue_id", "stream_id")
-        }
-        moments = self._rows("timestamp", "id", "value")
-        self.moments = {name: _ints(moments, name) for name in ("id", "value")}
+        texts = self._table("string", "id", "string")
+        self.texts = list(map(_text, texts.values("string")))
+        self.text_ids = texts.ints("id")
+        self.events = self._table("event", "id", "category_id", "stack_id", "extdata")
+        self.event_ids = self.events.ints("id")
+        self.tracks = self._table("track", "id", *_TRACKS.values())
+        moments = self._table("timestamp", "id", "value")
+        self.moment_ids, self.moments = moments.ints("id"), moments.ints("value")
 
-    def _rows(self, table: str, *columns: str) -> dict[str, npt.NDArray[Any]]:
-        return self.base.read(f"rocpd_{table}{self.suffix}", *columns)
+    def _table(self, name: str, *columns: str) -> _Table:
+        return _Table(self.base.read(f"rocpd_{name}{self.suffix}", *columns))
 
     def recording(self, label: str) -> Recording:
         """The recording of the process."""
-        process = self._rows("info_process", "id", "pid", "command")
-        pids = _ints(process, "pid")
-        result = Recording(int(pids[0]) if len(pids) else -1, label)
-        host = self._rows("info_node", "hostname").get("hostname", np.zeros(0, object)).tolist()
-        result.machine = next((name for name in host if isinstance(name, str)), "")
+        pids = self._table("info_process", "pid").ints("pid").tolist()
+        machines = self._table("info_node", "hostname").values("hostname")
+        result = Recording(next(iter(pids), -1), label)
+        result.machine = next((name for name in machines if isinstance(name, str)), "")
         result.agents = self._agents()
         self._kernels(result)
         self._copies(result)
         self._regions(result)
         self._allocations(result)
-        for kind, frame in result.frames.items():
-            if kind != "counters":
-                result.frames[kind], bad = dated(frame)
-                result.bad += bad
+        result.drop_undated()
         return result
 
     def _agents(self) -> list[Agent]:
-        rows = self._rows(
-            "info_agent",
-            "id",
-            "type",
-            "type_index",
-            "absolute_index",
-            "name",
-            "product_name",
-            "extdata",
+        names = ("name", "product_name")
+        rows = self._table(
+            "info_agent", "id", "type", "type_index", "absolute_index", "extdata", *names
         )
-        if not rows:
-            return []
-        keys = _ints(rows, "id")
-        count = len(keys)
-        numbers = _ints(rows, "type_index", count)
-        types = _texts(rows, "type", count)
-        texts = {key: _texts(rows, key, count) for key in ("extdata", "name", "product_name")}
+        keys, numbers = rows.ints("id"), rows.ints("type_index")
+        types, extra = rows.values("type"), rows.values("extdata")
         agents = []
-        for row in np.argsort(_ints(rows, "absolute_index", count), kind="stable").tolist():
-            kind = {"CPU": CPU, "GPU": GPU}.get(str(types[row]), 0)
-            facts = _mapping(texts["extdata"][row])
-            for key in ("name", "product_name"):
-                if isinstance(texts[key][row], str):
-                    facts[key] = texts[key][row]
+        for row in np.argsort(rows.ints("absolute_index"), kind="stable").tolist():
+            facts = _mapping(extra[row])
+            for name in names:
+                text = rows.values(name)[row]
+                if isinstance(text, str):
+                    facts[name] = text
+            kind = AGENT_TYPES.get(str(types[row]), 0)
             agents.append(Agent(int(keys[row]), kind, int(numbers[row]), facts))
         return numbered(agents)
 
-    def _placed(self, rows: dict[str, npt.NDArray[Any]], count: int) -> dict[str, Int64s]:
+    def _placed(self, rows: _Table) -> dict[str, Any]:
         """Times and tracks of rows in either schema, and the call that they belong to."""
-        result: dict[str, Int64s] = {}
+        result: dict[str, Any] = {}
         for name in ("start", "end"):
-            if name in rows:
-                result[name] = _ints(rows, name, count)
-            elif (key := f"{name}_id") in rows:
-                result[name] = _joined(
-                    self.moments["id"], self.moments["value"], _ints(rows, key, count)
-                )
-            elif "timestamp" in rows:
-                result[name] = _ints(rows, "timestamp", count)
-            else:
-                result[name] = _joined(
-                    self.moments["id"], self.moments["value"], _ints(rows, "timestamp_id", count)
-                )
-        for name, key in (
-            ("thread", "tid"),
-            ("agent", "agent_id"),
-            ("queue", "queue_id"),
-            ("stream", "stream_id"),
-        ):
-            if key in rows:
-                result[name] = _ints(rows, key, count)
-            elif "track_id" in rows and len(self.tracks[key]):
-                result[name] = _joined(
-                    self.tracks["id"], self.tracks[key], _ints(rows, "track_id", count)
-                )
-        result["correlation"] = _joined(
-            self.events["id"], self.events["stack_id"], _ints(rows, "event_id", count)
-        )
+            result[name] = self._times(rows, name)
+        for name, column in _TRACKS.items():
+            if column in rows:
+                result[name] = rows.ints(column)
+            elif "track_id" in rows and len(self.tracks):
+                values = self.tracks.ints(column)
+                result[name] = _joined(self.tracks.ints("id"), values, rows.ints("track_id"))
+        calls = self.events.ints("stack_id")
+        result["correlation"] = _joined(self.event_ids, calls, rows.ints("event_id"))
         return result
+
+    def _times(self, rows: _Table, name: str) -> Int64s:
+        for column in (name, f"{name}_id", "timestamp", "timestamp_id"):
+            if column in rows:
+                break
+        values = rows.ints(column)
+        if column.endswith("_id"):
+            return _joined(self.moment_ids, self.moments, values)
+        return values
 
     def _named(self, codes: Int64s) -> pd.Categorical:
         """Strings by their ids."""
         return coded(_joined(self.text_ids, np.arange(len(self.text_ids)), codes), self.texts)
 
-    def _titles(
-        self,
-        rows: dict[str, npt.NDArray[Any]],
-        columns: Sequence[str],
-        subject: str,
-        row_idents: Int64s,
-    ) -> pd.Categorical:
-        """Titles of rows by their ids: the first of some columns that has a text, else the id."""
-        idents = _ints(rows, "id")
-        texts = zip(*(_texts(rows, column, len(idents)) for column in columns), strict=True)
-        names_by_id = dict(zip(idents.tolist(), map(_first_text, texts), strict=True))
-        first, inverse = np.unique(row_idents, return_inverse=True)
-        return coded(
-            inverse.reshape(-1),
-            [names_by_id.get(ident) or f"{subject} {ident}" for ident in first.tolist()],
-        )
-
     def _domains(self, events: Int64s) -> pd.Categorical:
-        return self._named(_joined(self.events["id"], self.events["category_id"], events))
+        return self._named(_joined(self.event_ids, self.events.ints("category_id"), events))
 
     def _kernels(self, recording: Recording) -> None:
-        column_names = (
-            "tid",
-            "agent_id",
-            "queue_id",
-            "stream_id",
-            "start",
-            "end",
-            "track_id",
-            "start_id",
-            "end_id",
-            "event_id",
-        )
-        dispatch_columns = (
-            "dispatch_id",
-            "kernel_id",
-            "private_segment_size",
-            "group_segment_size",
-        )
-        rows = self._rows("kernel_dispatch", *column_names, *dispatch_columns, *_SIZES)
-        count = len(_ints(rows, "kernel_id"))
-        if not count:
+        rows = self._table("kernel_dispatch", *_EVENT, "kernel_id", *_DISPATCH.values())
+        if not len(rows) or "kernel_id" not in rows:
             return
-        symbols = self._rows(
-            "info_kernel_symbol",
-            "id",
-            "display_name",
-            "kernel_name",
-            "arch_vgpr_count",
-            "accum_vgpr_count",
-            "sgpr_count",
+        symbols = self._table(
+            "info_kernel_symbol", "id", "display_name", "kernel_name", *_REGISTERS.values()
         )
-        idents, kernel = _ints(symbols, "id"), _ints(rows, "kernel_id")
-        names = self._titles(symbols, ("display_name", "kernel_name"), "kernel", kernel)
-        base_columns = self._placed(rows, count)
-        columns: dict[str, Any] = {
-            **{name: column for name, column in base_columns.items() if name != "agent"},
-            "name": names,
-            "device": devices(base_columns.get("agent", np.full(count, -1)), recording.agents),
-            "kernel": kernel,
-        }
-        for name, key in _DISPATCH.items():
-            if key in rows:
-                columns[name] = _ints(rows, key, count)
-        for name, key in _REGISTERS.items():
-            if key in symbols:
-                columns[name] = _joined(idents, _ints(symbols, key, len(idents)), kernel)
+        kernel = rows.ints("kernel_id")
+        columns = self._placed(rows)
+        agents = columns.pop("agent", np.full(len(rows), -1))
+        columns["name"] = _titles(symbols, ("display_name", "kernel_name"), "kernel", kernel)
+        columns["device"] = devices(agents, recording.agents)
+        columns["kernel"] = kernel
+        for name, column in _DISPATCH.items():
+            if column in rows:
+                columns[name] = rows.ints(column)
+        for name, column in _REGISTERS.items():
+            if column in symbols:
+                columns[name] = _joined(symbols.ints("id"), symbols.ints(column), kernel)
         recording.frames["kernels"] = pd.DataFrame(columns)
-        self._counters(recording, _ints(rows, "event_id", count))
+        if "dispatch" in columns:
+            self._counters(recording, rows.ints("event_id"), columns["dispatch"])
 
-    def _counters(self, recording: Recording, events: Int64s) -> None:
-        rows = self._rows("pmc_event", "event_id", "pmc_id", "value")
-        count = len(_ints(rows, "event_id"))
-        kernels = recording.frames["kernels"]
-        if not count or "dispatch" not in kernels:
+    def _counters(self, recording: Recording, events: Int64s, dispatch: Int64s) -> None:
+        """Values of counters, by the dispatch whose event they belong to."""
+        rows = self._table("pmc_event", "event_id", "pmc_id", "value")
+        if not len(rows) or "event_id" not in rows:
             return
-        counters = self._rows("info_pmc", "id", "name", "symbol")
-        value = floats(rows["value"]) if "value" in rows else np.full(count, np.nan)
-        values = {
-            "dispatch": _joined(events, kernels["dispatch"].to_numpy(), _ints(rows, "event_id")),
-            "name": self._titles(
-                counters, ("name", "symbol"), "counter", _ints(rows, "pmc_id", count)
-            ),
-            "value": value,
-        }
-        frame = pd.DataFrame(values)
-        recording.frames["counters"] = frame[
-            (frame["dispatch"] >= 0) & np.isfinite(value)
-        ].reset_index(drop=True)
+        counters = self._table("info_pmc", "id", "name", "symbol")
+        value = np.full(len(rows), np.nan)
+        if "value" in rows:
+            value = floats(rows.columns["value"])
+        frame = pd.DataFrame(
+            {
+                "dispatch": _joined(events, dispatch, rows.ints("event_id")),
+                "name": _titles(counters, ("name", "symbol"), "counter", rows.ints("pmc_id")),
+                "value": value,
+            }
+        )
+        good = (frame["dispatch"] >= 0) & np.isfinite(value)
+        recording.frames["counters"] = frame[good].reset_index(drop=True)
 
     def _copies(self, recording: Recording) -> None:
-        columns = ("tid", "stream_id", "start", "end", "track_id", "start_id", "end_id", "event_id")
-        rows = self._rows(
-            "memory_copy", *columns, "name_id", "dst_agent_id", "src_agent_id", "size"
+        rows = self._table(
+            "memory_copy", *_EVENT, "name_id", "dst_agent_id", "src_agent_id", "size"
         )
-        count = len(_ints(rows, "name_id"))
-        if not count:
+        if not len(rows) or "name_id" not in rows:
             return
-        names = {
-            name: column
-            for name, column in self._placed(rows, count).items()
-            if name not in ("agent", "queue")
-        }
-        sides = ends(
-            _ints(rows, "src_agent_id", count), _ints(rows, "dst_agent_id", count), recording.agents
-        )
-        size = {"bytes": _ints(rows, "size", count)} if "size" in rows else {}
-        recording.frames["copies"] = pd.DataFrame(
-            {**names, "name": self._named(_ints(rows, "name_id")), **sides, **size}
-        )
+        columns = self._placed(rows)
+        for name in ("agent", "queue"):
+            columns.pop(name, None)
+        columns["name"] = self._named(rows.ints("name_id"))
+        source, target = rows.ints("src_agent_id"), rows.ints("dst_agent_id")
+        columns |= ends(source, target, recording.agents)
+        if "size" in rows:
+            columns["bytes"] = rows.ints("size")
+        recording.frames["copies"] = pd.DataFrame(columns)
 
     def _regions(self, recording: Recording) -> None:
         """Calls, and ranges and marks, whose text is in their event."""
-        columns = (
-            "tid",
-            "start",
-            "end",
-            "track_id",
-            "start_id",
-            "end_id",
-            "timestamp",
-            "timestamp_id",
-            "event_id",
-            "name_id",
-        )
         frames = []
         for table in ("region", "sample"):
-            rows = self._rows(table, *columns)
-            count = max((len(column) for column in rows.values()), default=0)
-            if count:
-                event = _ints(rows, "event_id", count)
-                columns_of_table: dict[str, Any] = {
-                    **self._placed(rows, count),
-                    "event": event,
-                    "domain": self._domains(event),
-                    "name": self._named(_ints(rows, "name_id", count)),
-                }
-                for name in ("agent", "queue", "stream"):
-                    columns_of_table.pop(name, None)
-                frames.append(pd.DataFrame(columns_of_table))
+            rows = self._table(table, *_TIMES, "tid", "track_id", "event_id", "name_id")
+            if len(rows):
+                frames.append(self._region_frame(rows))
         if not frames:
             return
         frame = frames[0] if len(frames) == 1 else _both(*frames)
-        domains = frame["domain"].cat.categories
-        core = [domain for domain in domains if str(domain).startswith("MARKER_CORE")]
-        is_mark = frame["domain"].isin(core).to_numpy().copy()
+        is_mark = is_marker(frame["domain"])
         if is_mark.any():
             mark_rows = np.flatnonzero(is_mark)
             is_mark[mark_rows] = self._add_marks(recording, frame.iloc[mark_rows])
-        if not is_mark.all():
-            calls = frame[~is_mark].drop(columns="event").reset_index(drop=True)
-            if calls["name"].isna().any():
-                # A sample without a name is called by its kind.
-                names = calls["name"].astype(object).fillna(calls["domain"].astype(object))
-                calls["name"] = names.astype("category")
-            recording.frames["calls"] = calls
+        if is_mark.all():
+            return
+        calls = frame[~is_mark].drop(columns="event").reset_index(drop=True)
+        if calls["name"].isna().any():
+            # A sample without a name is called by its kind.
+            names = calls["name"].astype(object).fillna(calls["domain"].astype(object))
+            calls["name"] = names.astype("category")
+        recording.frames["calls"] = calls
+
+    def _region_frame(self, rows: _Table) -> pd.DataFrame:
+        columns = self._placed(rows)
+        for name in ("agent", "queue", "stream"):
+            columns.pop(name, None)
+        columns["event"] = rows.ints("event_id")
+        columns["domain"] = self._domains(columns["event"])
+        columns["name"] = self._named(rows.ints("name_id"))
+        return pd.DataFrame(columns)
 
     def _add_marks(self, recording: Recording, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         """Adds ranges and marks, named by their messages; returns which rows have a message."""
-        messages = self._messages(frame["event"].to_numpy())
-        has_message = np.array([message is not None for message in messages], np.bool_)
-        names = list(dict.fromkeys(message for message in messages if message is not None))
-        code = {name: i for i, name in enumerate(names)}
-        codes = np.array([code[message] for message in messages if message is not None], np.int64)
-        marks = frame[has_message].drop(columns="event").assign(name=coded(codes, names))
+        name, has_message = by_message(self._messages(frame["event"].to_numpy()))
+        marks = frame[has_message].drop(columns="event").assign(name=name)
         recording.frames["marks"] = marks.reset_index(drop=True)
         return has_message
 
     def _messages(self, events: Int64s) -> list[str | None]:
         """Messages of the ranges of events; None for events without one."""
-        rows = _joined(self.events["id"], np.arange(len(self.extra)), events)
-        extra = [self.extra[row] if row >= 0 else None for row in rows.tolist()]
+        extra = self.events.values("extdata")
         messages: dict[Any, str | None] = {}
-        for text in set(extra):
-            message = _mapping(text).get("message")
-            messages[text] = message if isinstance(message, str) else None
-        return [messages[text] for text in extra]
+        result: list[str | None] = []
+        for row in _joined(self.event_ids, np.arange(len(extra)), events).tolist():
+            text = extra[row] if row >= 0 else None
+            if text not in messages:
+                message = _mapping(text).get("message")
+                messages[text] = message if isinstance(message, str) else None
+            result.append(messages[text])
+        return result
 
     def _allocations(self, recording: Recording) -> None:
-        column_names = (
-            "tid",
-            "agent_id",
-            "queue_id",
-            "start",
-            "end",
-            "track_id",
-            "start_id",
-            "end_id",
-            "event_id",
-        )
-        rows = self._rows("memory_allocate", *column_names, "type", "level", "size")
-        count = len(_texts(rows, "type", 0))
-        if not count:
+        rows = self._table("memory_allocate", *_EVENT, "type", "level", "size")
+        if not len(rows) or "type" not in rows:
             return
-        base_columns = self._placed(rows, count)
-        kinds = list(zip(_texts(rows, "level", count), _texts(rows, "type", count), strict=True))
-        names = [
-            _ALLOCATED.get((str(level), str(kind)), f"{level} {kind}") for level, kind in kinds
-        ]
-        device = devices(base_columns.pop("agent", np.full(count, -1)), recording.agents)
-        base_columns.pop("stream", None)
-        domain = self._domains(_ints(rows, "event_id", count))
-        columns: dict[str, Any] = {
-            **base_columns,
-            "domain": domain,
-            "name": pd.Categorical(names),
-            "device": device,
-        }
-        size = _ints(rows, "size", count)
+        columns = self._placed(rows)
+        columns.pop("stream", None)
+        agents = columns.pop("agent", np.full(len(rows), -1))
+        levels = list(map(str, rows.values("level")))
+        names = []
+        for operation in zip(levels, map(str, rows.values("type")), strict=True):
+            names.append(_ALLOCATED.get(operation, " ".join(operation)))
+        columns["domain"] = self._domains(rows.ints("event_id"))
+        columns["name"] = pd.Categorical(names)
+        columns["device"] = devices(agents, recording.agents)
         # Missing values are written as 0: the size of scratch memory, the queue of other memory.
-        size[[str(level) == "SCRATCH" for level, _ in kinds] & (size == 0)] = -1
+        size = rows.ints("size")
+        size[(np.array(levels) == "SCRATCH") & (size == 0)] = -1
+        columns["bytes"] = size
         if "queue" in columns:
             columns["queue"] = np.where(columns["queue"] > 0, columns["queue"], -1)
-        recording.frames["allocations"] = pd.DataFrame({**columns, "bytes": size})
+        recording.frames["allocations"] = pd.DataFrame(columns)
+
+
+def _titles(rows: _Table, columns: Sequence[str], subject: str, row_ids: Int64s) -> pd.Categorical:
+    """Titles of rows by their ids: the first of some columns that has a text, else the id."""
+    texts = zip(*map(rows.values, columns), strict=True)
+    titles = dict(zip(rows.ints("id").tolist(), map(_first_text, texts), strict=True))
+    first, inverse = np.unique(row_ids, return_inverse=True)
+    names = [titles.get(ident) or f"{subject} {ident}" for ident in first.tolist()]
+    return coded(inverse.reshape(-1), names)
 
 
 def _both(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
@@ -409,34 +351,17 @@ def _both(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     ).assign(**texts)
 
 
-def _ints(rows: dict[str, npt.NDArray[Any]], name: str, count: int = 0) -> Int64s:
-    """A column of whole numbers, -1 where there is none."""
-    if name not in rows:
-        return np.full(count, -1, np.int64)
-    column = rows[name]
-    if isinstance(column, np.ma.MaskedArray):
-        return np.asarray(column.filled(-1), np.int64)
-    if column.dtype.kind == "f":
-        good = np.abs(column) < 2**62
-        return np.where(good, np.where(good, column, 0).astype(np.int64), -1)
-    if column.dtype == object:
-        return np.array(
-            [
-                value if isinstance(value, int) and abs(value) < 1 << 62 else -1
-                for value in column.tolist()
-            ],
-            np.int64,
-        )
-    return np.asarray(column, np.int64)
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) and abs(value) < 1 << 62 else -1
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _first_text(values: Iterable[object]) -> str:
     """The first value that is a text and not empty; empty where none is."""
-    return next((value for value in values if isinstance(value, str) and value), "")
-
-
-def _texts(rows: dict[str, npt.NDArray[Any]], name: str, count: int) -> list[Any]:
-    return list(rows[name].tolist()) if name in rows else [None] * count
+    return next(filter(None, map(_text, values)), "")
 
 
 def _joined(idents: Int64s, values: Int64s, keys: Int64s) -> Int64s:

@@ -20,16 +20,28 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.factorize import unique_rows
-from nbprof.core.files import SourceFile, printable
+from nbprof.core.files import SourceFile, join_some, printable
 from nbprof.core.receipt import Receipt
 from nbprof.core.sqlite import MAGIC
 from nbprof.core.trace import Int64s, Trace
 from nbprof.formats.build import Builder, Coded, Values
-from nbprof.formats.rocprof import results_json, rocpd, tables
+from nbprof.formats.notes import labelled
+from nbprof.formats.rocprof import notes, results_json, rocpd, tables
 from nbprof.formats.rocprof.headers import prefix_of
-from nbprof.formats.rocprof.records import GPU, SHAPE, Agent, Recording
+from nbprof.formats.rocprof.records import SHAPE, Agent, Recording, gpus_of
 
 _HEAD = 256
+_KERNEL_ARGS = {
+    "queue": "queue",
+    "registers per thread": "vgpr",
+    "shared memory": "lds",
+    "scratch size": "scratch",
+    "VGPR count": "vgpr",
+    "AccVGPR count": "accum_vgpr",
+    "SGPR count": "sgpr",
+    "dispatch id": "dispatch",
+    "kernel id": "kernel",
+}
 
 
 def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None) -> Trace:
@@ -47,16 +59,16 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         A file could not be read, or none of them holds an event.
     """
     receipt = Receipt()
-    recordings = _recordings(files, progress)
-    hosts = _hosts(recordings)
+    named = _recordings(files, progress)
+    hosts = _hosts(named)
+    recordings = [recording for _, recording in named]
     builder = Builder(receipt)
-    for host, (_, recording) in zip(hosts, recordings, strict=True):
-        prefix = f"{host}: " if len(recordings) > 1 else ""
-        for text in recording.warnings:
-            receipt.warn(prefix + text)
-        for text in recording.notes:
-            receipt.info(prefix + text)
-        receipt.skip("left out: no valid begin or end time.", recording.bad)
+    prefix = ""
+    for host, recording in zip(hosts, recordings, strict=True):
+        if len(recordings) > 1:
+            prefix = f"{host}: "
+        receipt.add(*labelled(prefix, recording.notes))
+        receipt.skip(notes.NO_TIMES, recording.bad, key="events_without_time")
         _Adding(builder, recording, host, prefix).add()
     if not len(builder):
         raise ReadError(
@@ -64,13 +76,10 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
             " --runtime-trace (or --kernel-trace), which writes these beside counters.",
             path=files[0].label,
         )
-    machines = {recording.machine for _, recording in recordings if recording.machine}
+    machines = {recording.machine for recording in recordings} - {""}
     if len(machines) > 1:
-        receipt.warn(
-            "The processes ran on several machines, whose clocks are unrelated: times cannot be"
-            " compared between them."
-        )
-    return builder.trace(hosts, _metadata([recording for _, recording in recordings], hosts))
+        receipt.add(notes.unrelated_clocks())
+    return builder.trace(hosts, _metadata(recordings, hosts))
 
 
 def _recordings(
@@ -82,21 +91,23 @@ def _recordings(
     result: list[tuple[str, Recording]] = []
     tables_of_process: dict[tuple[str, str], list[SourceFile]] = {}
     for file in files:
-        head = file.head(_HEAD)
-        if head.startswith(MAGIC) or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
-            if progress:
-                progress(f"reading {file.name}")
-            recordings = rocpd.read(file) if head.startswith(MAGIC) else results_json.read(file)
-            result += [(prefix_of(file.name), recording) for recording in recordings]
+        prefix, head = prefix_of(file.name), file.head(_HEAD)
+        if head.startswith(MAGIC):
+            reader = rocpd.read
+        elif head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+            reader = results_json.read
         else:
-            process = file.label.rpartition("/")[0], prefix_of(file.name)
+            process = file.label.rpartition("/")[0], prefix
             tables_of_process.setdefault(process, []).append(file)
-    for (_, prefix), table_files in tables_of_process.items():
-        first = table_files[0].name
+            continue
         if progress:
-            more = f" and {len(table_files) - 1} more" if len(table_files) > 1 else ""
-            progress(f"reading {first}{more}")
-        result.append((prefix, tables.read(table_files, prefix or first)))
+            progress(f"reading {file.name}")
+        result += [(prefix, recording) for recording in reader(file)]
+    for (_, prefix), table_files in tables_of_process.items():
+        names = [file.name for file in table_files]
+        if progress:
+            progress(f"reading {join_some(names, 1)}")
+        result.append((prefix, tables.read(table_files, prefix or names[0])))
     for prefix, recording in result:
         if recording.pid < 0 and prefix.isdecimal() and len(prefix) < 10:
             recording.pid = int(prefix)
@@ -129,28 +140,39 @@ def _metadata(recordings: Sequence[Recording], hosts: Sequence[str]) -> dict[str
     """
     facts: list[dict[str, object]] = []
     for recording in recordings:
-        gpus = [agent for agent in recording.agents if agent.type == GPU and agent.facts]
-        facts.append({"deviceProperties": [_device_properties(gpu) for gpu in gpus]})
+        gpus = [gpu for gpu in gpus_of(recording.agents) if gpu.facts]
+        facts.append({"deviceProperties": list(map(_device_properties, gpus))})
     if len(facts) == 1:
         return facts[0]
     return {**facts[0], "hosts": dict(zip(hosts[1:], facts[1:], strict=True))}
 
 
 def _device_properties(gpu: Agent) -> dict[str, object]:
-    banks = gpu.facts.get("mem_banks")
-    sizes: list[object] = []
-    if isinstance(banks, list):
-        sizes = [bank.get("size_in_bytes") for bank in banks if isinstance(bank, dict)]
-    names = (gpu.facts.get(key) for key in ("product_name", "name"))
+    result: dict[str, object] = {"id": gpu.number}
+    for key in ("product_name", "name"):
+        name = gpu.facts.get(key)
+        if isinstance(name, str) and name:
+            result.setdefault("name", name)
     properties = {
-        "name": next((name for name in names if isinstance(name, str) and name), None),
         "architecture": gpu.facts.get("name"),
-        "totalGlobalMem": max((size for size in sizes if isinstance(size, int)), default=None),
+        "totalGlobalMem": _memory_bytes(gpu.facts.get("mem_banks")),
         "maxComputeUnits": gpu.facts.get("cu_count"),
         "clockMHz": gpu.facts.get("max_engine_clk_fcompute"),
     }
-    reported = {key: value for key, value in properties.items() if value not in (None, 0)}
-    return {"id": gpu.number, **reported}
+    for key, value in properties.items():
+        if value not in (None, 0):
+            result[key] = value
+    return result
+
+
+def _memory_bytes(banks: object) -> int:
+    """The size of the largest memory bank; 0 where none is stated."""
+    largest = 0
+    for bank in banks if isinstance(banks, list) else []:
+        size = bank.get("size_in_bytes") if isinstance(bank, dict) else 0
+        if isinstance(size, int):
+            largest = max(largest, size)
+    return largest
 
 
 class _Adding:
@@ -169,11 +191,8 @@ class _Adding:
         self._copies()
         calls = self.recording.frame("calls")
         if len(calls):
-            of_domain = {str(name): _category(str(name)) for name in calls["domain"].cat.categories}
-            args = {
-                "cat": self._texts(calls["domain"].cat.rename_categories(str), of_domain),
-                "domain": self._texts(calls["domain"]),
-            }
+            domain = calls["domain"]
+            args = {"cat": self._texts(domain, _category), "domain": self._texts(domain)}
             self._on_threads(calls, args)
         marks = self.recording.frame("marks")
         if len(marks):
@@ -190,20 +209,19 @@ class _Adding:
                 },
             )
 
-    def _texts(self, column: pd.Series, table: dict[str, str] | None = None) -> Coded:
-        """Texts of an arg; each replaced by its entry in a table, if one is given."""
-        names = [str(name) for name in column.cat.categories]
-        codes = self.builder.codes([(table or {}).get(name, name) for name in names])
+    def _texts(self, column: pd.Series, wording: Callable[[object], str] = str) -> Coded:
+        """Texts of an arg, or what `wording` makes of them."""
+        codes = self.builder.codes(list(map(wording, column.cat.categories)))
         return Coded(np.append(codes, np.int32(-1))[column.cat.codes.to_numpy()])
 
     def _names(self, column: pd.Series, prefix: str = "") -> npt.NDArray[np.int32]:
         """Codes of the names of events, with the prefix that older versions leave out."""
-        names = [str(name) for name in column.cat.categories]
-        codes = self.builder.codes(
-            [name if name.startswith(prefix) else prefix + name for name in names]
-        )
-        nameless = self.builder.texts["?"] if column.isna().any() else -1
-        return np.append(codes, np.int32(nameless))[column.cat.codes.to_numpy()]
+        names = [prefix + str(name).removeprefix(prefix) for name in column.cat.categories]
+        nameless = -1
+        if column.isna().any():
+            nameless = self.builder.texts["?"]
+        codes = np.append(self.builder.codes(names), np.int32(nameless))
+        return codes[column.cat.codes.to_numpy()]
 
     def _events(
         self,
@@ -224,14 +242,12 @@ class _Adding:
         """
         if not len(frame):
             return
-        threads = (
-            frame["thread"].to_numpy(np.int64) if "thread" in frame else np.full(len(frame), -1)
-        )
-        first, inverse = np.unique(threads, return_inverse=True)
+        first, inverse = np.unique(_numbers_of(frame, "thread"), return_inverse=True)
         lanes = []
         for thread in first.tolist():
-            tid = str(thread) if thread >= 0 else "allocations"
-            name = f"thread {tid}" if thread >= 0 else tid
+            tid, name = str(thread), f"thread {thread}"
+            if thread < 0:
+                tid = name = "allocations"
             lanes.append(
                 self.builder.lane(
                     self.host, f"process {self.pid}", name, pid=self.pid, tid=tid, process_sort=1
@@ -245,15 +261,18 @@ class _Adding:
         """The lane of each event of a GPU, by the number of its stream or queue; `titles` names the
         kind of number by row.
         """
-        kinds = list(dict.fromkeys(titles))
-        kind = np.array([kinds.index(title) for title in titles], np.int64)
+        kind, _ = pd.factorize(np.array(titles, object))
         first, inverse = unique_rows(device, kind, number)
         lanes = []
         for row in first.tolist():
             gpu, lane_number, title = int(device[row]), int(number[row]), titles[row]
-            # A stream goes by its number alone, as in PyTorch's traces.
-            thread = f"{title} {lane_number}" if lane_number >= 0 else title
-            tid = str(lane_number) if title == "Stream" else thread
+            thread = title
+            if lane_number >= 0:
+                thread = f"{title} {lane_number}"
+            tid = thread
+            if title == "Stream":
+                # A stream goes by its number alone, as in PyTorch's traces.
+                tid = str(lane_number)
             lanes.append(
                 self.builder.lane(
                     self.host,
@@ -274,82 +293,47 @@ class _Adding:
         return "stream" in kernels and bool((kernels["stream"] > 0).any() or "queue" not in kernels)
 
     def _gpu(self, frame: pd.DataFrame) -> Int64s:
-        device: Int64s = (
-            frame["device"].to_numpy(np.int64)
-            if "device" in frame
-            else np.full(len(frame), -1, np.int64)
-        )
-        if (device < 0).any():
-            count = int((device < 0).sum())
-            self.builder.receipt.warn(
-                f"{self.prefix}Device events on a GPU that the recording does not list, shown as"
-                f" GPU 0: {count:,}."
-            )
+        device = _numbers_of(frame, "device")
+        count = int((device < 0).sum())
+        if count:
+            self.builder.receipt.add(notes.unlisted_gpu(self.prefix, count))
         return np.maximum(device, 0)
 
     def _kernels(self) -> None:
         frame = self.recording.frame("kernels")
         if not len(frame):
             return
-        device, key = self._gpu(frame), "stream" if self.by_stream else "queue"
-        number = frame[key].to_numpy(np.int64) if key in frame else np.full(len(frame), -1)
-        lane = self._device_lanes(device, number, [key.capitalize()] * len(frame))
-        args = _numbers(
-            frame,
-            stream="stream" if self.by_stream else "",
-            queue="queue",
-            **{
-                "registers per thread": "vgpr",
-                "shared memory": "lds",
-                "scratch size": "scratch",
-                "VGPR count": "vgpr",
-            },
-            **{
-                "AccVGPR count": "accum_vgpr",
-                "SGPR count": "sgpr",
-                "dispatch id": "dispatch",
-                "kernel id": "kernel",
-            },
-        )
-        self._events(
-            frame,
-            lane,
-            {
-                "cat": "kernel",
-                "device": device,
-                **args,
-                **self._shapes(frame),
-                **self._counters(frame),
-            },
-        )
-        receipt = self.builder.receipt
+        device = self._gpu(frame)
+        args: dict[str, Values] = {"cat": "kernel", "device": device}
+        key = "queue"
+        if self.by_stream:
+            key = "stream"
+            args |= _numbers(frame, stream="stream")
+        lane = self._device_lanes(device, _numbers_of(frame, key), [key.capitalize()] * len(frame))
+        args |= _numbers(frame, **_KERNEL_ARGS)
+        args |= self._shapes(frame)
+        args |= self._counters(frame)
+        self._events(frame, lane, args)
         if self.recording.rounded_lds and (frame["lds"] > 0).any():
-            receipt.info(
-                "Kernel LDS is taken from the code object, rounded up: the tables do not include"
-                " the amount requested per dispatch."
-            )
+            self.builder.receipt.add(notes.rounded_lds())
 
     def _shapes(self, frame: pd.DataFrame) -> dict[str, Values]:
         """`grid` in workgroups and `block` in work-items, as PyTorch's traces write them."""
         if not set(SHAPE) <= set(frame.columns):
             return {}
-        group = [frame[f"group_{axis}"].to_numpy(np.int64) for axis in "xyz"]
-        grid = [frame[f"grid_{axis}"].to_numpy(np.int64) for axis in "xyz"]
-        first, inverse = unique_rows(*group, *grid)
+        shape = frame[list(SHAPE)].to_numpy(np.int64)
+        first, inverse = unique_rows(*shape.T)
         blocks, grids = [], []
         for row in first.tolist():
-            size = [int(column[row]) for column in group]
-            items = [int(column[row]) for column in grid]
-            if min(size) <= 0 or min(items) < 0:
+            size, items = shape[row, :3], shape[row, 3:]
+            if size.min() <= 0 or items.min() < 0:
                 blocks.append(-1)
                 grids.append(-1)
                 continue
-            workgroups = [-(-count // per) for count, per in zip(items, size, strict=True)]
-            blocks.append(self.builder.texts[str(size)])
-            grids.append(self.builder.texts[str(workgroups)])
-        self.builder.receipt.info(
-            "rocprofv3 reports grids in work-items: they are shown in workgroups (blocks)."
-        )
+            workgroups = -(-items // size)
+            blocks.append(self.builder.texts[str(size.tolist())])
+            grids.append(self.builder.texts[str(workgroups.tolist())])
+        self.builder.receipt.add(notes.grids_in_workgroups())
         return {
             "block": Coded(np.array(blocks, np.int32)[inverse]),
             "grid": Coded(np.array(grids, np.int32)[inverse]),
@@ -370,11 +354,9 @@ class _Adding:
             & counters["value"].notna().to_numpy()
             & (dispatch_ids >= 0)
         )
-        if lost := int((~good).sum()):
-            self.builder.receipt.warn(
-                f"{self.prefix}Counter values that belong to no recorded kernel, or are not"
-                f" numbers: {lost:,}."
-            )
+        lost = int((~good).sum())
+        if lost:
+            self.builder.receipt.add(notes.unmatched_counters(self.prefix, lost))
         result: dict[str, Values] = {}
         code, value = counters["name"].cat.codes.to_numpy(), counters["value"].to_numpy(np.float64)
         for number, name in enumerate(counters["name"].cat.categories):
@@ -392,38 +374,41 @@ class _Adding:
             return
         device = self._gpu(frame)
         streams = self.by_stream or not len(self.recording.frame("kernels"))
-        by_stream = streams and "stream" in frame and bool((frame["stream"] > 0).any())
-        number = frame["stream"].to_numpy(np.int64) if by_stream else np.full(len(frame), -1)
-        if by_stream:
+        args: dict[str, Values] = {"cat": "gpu_memcpy", "device": device}
+        if streams and "stream" in frame and (frame["stream"] > 0).any():
+            number = _numbers_of(frame, "stream")
             titles = ["Stream"] * len(frame)
+            args |= _numbers(frame, stream="stream")
         else:
             # Engines copy both ways at once.
-            to_device = [str(name).startswith("GPU") for name in frame["target"].astype(object)]
-            titles = [f"Copies {'to' if to else 'from'} the device" for to in to_device]
+            number = np.full(len(frame), -1)
+            to_device = frame["target"].astype(str).str.startswith("GPU")
+            titles = np.where(to_device, "Copies to the device", "Copies from the device").tolist()
         lane = self._device_lanes(device, number, titles)
         if "bytes" not in frame:
-            self.builder.receipt.info(
-                f"{self.prefix}The tables do not include the size of copies; the JSON and the"
-                " database do."
-            )
-        ends = {
-            name: self._texts(frame[key])
-            for name, key in (("source", "source"), ("destination", "target"))
-            if key in frame
-        }
-        args = _numbers(frame, stream="stream" if by_stream else "", bytes="bytes")
-        self._events(
-            frame, lane, {"cat": "gpu_memcpy", "device": device, **args, **ends}, "MEMORY_COPY_"
-        )
+            self.builder.receipt.add(notes.no_copy_sizes(self.prefix))
+        args |= _numbers(frame, bytes="bytes")
+        for name, key in (("source", "source"), ("destination", "target")):
+            if key in frame:
+                args[name] = self._texts(frame[key])
+        self._events(frame, lane, args, "MEMORY_COPY_")
 
 
-def _category(domain: str) -> str:
+def _category(domain: object) -> str:
     """`hip_runtime` for HIP_COMPILER_API: the runtime of a library, as PyTorch's traces call that
     of CUDA.
     """
-    domain = domain.lower()
-    library = "roctx" if domain.startswith("marker") else domain.partition("_")[0]
+    library = str(domain).lower().partition("_")[0]
+    if library.startswith("marker"):
+        library = "roctx"
     return f"{library}_runtime"
+
+
+def _numbers_of(frame: pd.DataFrame, name: str) -> Int64s:
+    """A column of whole numbers; -1 where the file lacks it."""
+    if name not in frame:
+        return np.full(len(frame), -1, np.int64)
+    return frame[name].to_numpy(np.int64)
 
 
 def _masked(frame: pd.DataFrame, name: str, least: int = 0) -> Values | None:
@@ -439,5 +424,9 @@ def _masked(frame: pd.DataFrame, name: str, least: int = 0) -> Values | None:
 
 def _numbers(frame: pd.DataFrame, **columns: str) -> dict[str, Values]:
     """Args of whole numbers by their name here; those that the file does not state are missing."""
-    args = {arg: _masked(frame, name) for arg, name in columns.items()}
-    return {arg: values for arg, values in args.items() if values is not None}
+    result: dict[str, Values] = {}
+    for arg, name in columns.items():
+        values = _masked(frame, name)
+        if values is not None:
+            result[arg] = values
+    return result

@@ -14,6 +14,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,18 @@ import pandas as pd
 
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Int64s
+from nbprof.formats.rocprof import notes
 from nbprof.formats.rocprof.headers import NOT_READ, TABLES, cells, kind_of
 from nbprof.formats.rocprof.records import (
+    AGENT_TYPES,
     COLUMNS,
-    CPU,
     GPU,
     Agent,
     Recording,
-    dated,
     devices,
     ends,
+    gpus_of,
+    is_marker,
     numbered,
     stacked,
 )
@@ -55,18 +58,18 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
         if kind and kind not in NOT_READ:
             parts_by_kind.setdefault(kind, []).append(_table(data, kind, result))
     tables = {kind: stacked(frames) for kind, frames in parts_by_kind.items()}
-    if (listed := tables.pop("agents", None)) is not None:
-        result.agents = _agents(listed)
-    pids = [frame.pop("pid") for frame in tables.values() if "pid" in frame]
-    result.pid = next((int(pid.iloc[0]) for pid in pids if len(pid)), -1)
+    if "agents" in tables:
+        result.agents = _agents(tables.pop("agents"))
+    for frame in tables.values():
+        if "pid" in frame:
+            pids = frame.pop("pid")
+            if result.pid < 0 and len(pids):
+                result.pid = int(pids.iloc[0])
     keys = _AgentKeys(tables, result.agents)
     if not result.agents:
         result.agents = keys.agents = keys.unlisted()
-        if any(agent.type == GPU for agent in result.agents):
-            result.notes.append(
-                "There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models"
-                " are unknown."
-            )
+        if result.agents:
+            result.notes.append(notes.no_agent_info())
     for name, frame in tables.items():
         if "agent" in frame:
             frame["device"] = devices(keys.by_row(frame.pop("agent")), result.agents)
@@ -75,21 +78,20 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
             tables[name] = frame.assign(**ends(source, target, result.agents))
     counters = tables.get("counters")
     if counters is not None:
-        result.frames["counters"] = counters.drop(columns="name", errors="ignore").rename(
-            columns={"counter": "name"}
-        )[list(COLUMNS["counters"])]
+        named = counters.drop(columns="name", errors="ignore").rename(columns={"counter": "name"})
+        result.frames["counters"] = named[list(COLUMNS["counters"])]
         if "kernels" not in tables and {"start", "end"} <= set(counters.columns):
-            tables["kernels"] = counters.drop(columns=["counter", "value"]).drop_duplicates(
-                "dispatch"
-            )
-    if (calls := tables.get("calls")) is not None:
+            dispatches = counters.drop(columns=["counter", "value"])
+            tables["kernels"] = dispatches.drop_duplicates("dispatch")
+    if "calls" in tables:
+        calls = tables["calls"]
         is_range = _ranges(calls)
         tables["marks"] = calls[is_range].reset_index(drop=True)
         tables["calls"] = calls[~is_range].reset_index(drop=True)
     for kind in ("kernels", "copies", "calls", "marks", "allocations"):
         if kind in tables:
-            result.frames[kind], bad = dated(tables[kind])
-            result.bad += bad
+            result.frames[kind] = tables[kind]
+    result.drop_undated()
     return result
 
 
@@ -97,28 +99,27 @@ def _ranges(calls: pd.DataFrame) -> pd.Series:
     """Calls that are ranges and marks of ROCTx, by their domain; a function of it goes by its own
     name.
     """
-    core = [
-        str(domain)
-        for domain in calls["domain"].cat.categories
-        if str(domain).startswith("MARKER_CORE")
-    ]
     functions = [name for name in calls["name"].cat.categories if _CALL.fullmatch(str(name))]
-    return calls["domain"].isin(core) & ~calls["name"].isin(functions)
+    return is_marker(calls["domain"]) & ~calls["name"].isin(functions)
 
 
 def _table(data: bytes, kind: str, recording: Recording) -> pd.DataFrame:
     """One table with the columns that are known, numbers as int64 with -1 where there is none."""
     header = cells(data[: data.find(b"\n") + 1 or len(data)])
     specs = TABLES[kind][1]
+    indices: dict[str, int] = {}
     # Of two columns with one meaning the later one here is the better: the size as requested.
-    names_here = sorted(set(header) & set(specs), key=list(specs).index)
-    indices = {specs[name]: header.index(name) for name in names_here}
+    for name, column_name in specs.items():
+        if name in header:
+            indices[column_name] = header.index(name)
+    texts = _TEXTS & indices.keys()
     if kind == "agents":
-        indices = {name.lower(): i for i, name in reversed(list(enumerate(header))) if name}
+        lowered = list(map(str.lower, header))
+        indices = {name: lowered.index(name) for name in filter(None, reversed(lowered))}
+        texts = frozenset(indices)
     if kind == "kernels" and "LDS_Block_Size" in header and "Group_Segment_Size" not in header:
         recording.rounded_lds = True
-    texts = _TEXTS if kind != "agents" else frozenset(indices)
-    raw = _rows(data, indices, {name: "category" for name in indices if name in texts})
+    raw = _rows(data, indices, dict.fromkeys(texts, "category"))
     columns: dict[str, Any] = {}
     exact: pd.DataFrame | None = None
     for name in indices:
@@ -147,8 +148,9 @@ def _rows(data: bytes, indices: dict[str, int], types: dict[str, str]) -> pd.Dat
     """The rows behind the header as pandas reads them; cells behind the last column are left
     out.
     """
-    names = {index: name for name, index in indices.items()}
-    body = io.BytesIO(data[data.find(b"\n") + 1 :] if b"\n" in data else b"")
+    names = dict(zip(indices.values(), indices, strict=True))
+    column_types = {indices[name]: kind for name, kind in types.items()}
+    body = io.BytesIO(data.partition(b"\n")[2])
     options: dict[str, Any] = {
         "header": None,
         "names": range(max(names, default=0) + 1),
@@ -159,15 +161,13 @@ def _rows(data: bytes, indices: dict[str, int], types: dict[str, str]) -> pd.Dat
         "encoding_errors": "replace",
         "keep_default_na": False,
         "na_values": [""],
-        "dtype": {indices[name]: kind for name, kind in types.items()},
+        "dtype": column_types,
     }
     try:
         # Columns that are chosen let rows be longer than the header.
         raw: pd.DataFrame = pd.read_csv(body, **options, usecols=sorted(names))
     except pd.errors.EmptyDataError:
-        raw = pd.DataFrame(
-            {index: pd.Series([], dtype=types.get(name, "int64")) for index, name in names.items()}
-        )
+        raw = pd.DataFrame(columns=list(names), dtype="int64").astype(column_types)
     except (pd.errors.ParserError, IndexError):
         # A quote that is never closed, which taken for a letter costs its own row; or no row is as
         # long as the header.
@@ -177,8 +177,12 @@ def _rows(data: bytes, indices: dict[str, int], types: dict[str, str]) -> pd.Dat
 
 
 def _integers(column: pd.Series) -> Int64s:
-    cells = [str(cell).strip(' "') for cell in column]
-    return np.array([int(cell) if _NUMBER.fullmatch(cell) else -1 for cell in cells], np.int64)
+    return np.fromiter(map(_cell_number, column), np.int64, len(column))
+
+
+def _cell_number(cell: object) -> int:
+    text = str(cell).strip(' "')
+    return int(text) if _NUMBER.fullmatch(text) else -1
 
 
 class _AgentKeys:
@@ -190,51 +194,49 @@ class _AgentKeys:
 
     def __init__(self, tables: dict[str, pd.DataFrame], agents: Sequence[Agent]) -> None:
         self.agents = list(agents)
-        texts: set[object] = set()
+        used: set[int] = set()
         for kind in ("kernels", "counters"):
             if kind in tables:
-                texts.update(tables[kind]["agent"].unique())
-        numbers = {_parts(text)[1] for text in texts}
-        self.used = sorted(number for number in numbers if number >= 0)
-        gpus = [agent for agent in agents if agent.type == GPU]
-        logical = {agent.facts["_keys"][0] for agent in gpus}
-        node = {agent.facts["_keys"][1] for agent in gpus}
-        self.by = 1 if not set(self.used) <= logical and set(self.used) <= node else 0
+                used.update(_parts(text)[1] for text in tables[kind]["agent"].unique())
+        self.used = used - {-1}
+        keys = [gpu.facts["_keys"] for gpu in gpus_of(agents)]
+        logical, node = set(map(itemgetter(0), keys)), set(map(itemgetter(1), keys))
+        self.by_node = self.used <= node and not self.used <= logical
 
     def unlisted(self) -> list[Agent]:
         """Agents for tables without a list of them: GPUs, for kernels run on these."""
-        return [Agent(number, GPU, number) for number in self.used]
+        return [Agent(number, GPU, number) for number in sorted(self.used)]
 
     def by_row(self, column: pd.Series) -> Int64s:
         """Keys of agents by row."""
-        table = np.array([*(self._key(str(text)) for text in column.cat.categories), -1], np.int64)
-        return table[column.cat.codes.to_numpy()]
+        keys = [self._key(str(text)) for text in column.cat.categories]
+        return np.array([*keys, -1], np.int64)[column.cat.codes.to_numpy()]
 
     def _key(self, text: str) -> int:
         word, number = _parts(text)
         for agent in self.agents:
-            if word in ("GPU", "CPU"):
-                kind = GPU if word == "GPU" else CPU
-                matches = agent.type == kind and agent.number == number
-            else:
-                matches = agent.facts.get("_keys", (agent.key,) * 2)[self.by] == number
-            if matches:
+            key = agent.facts.get("_keys", (agent.key,) * 2)[self.by_node]
+            if word in AGENT_TYPES:
+                key = agent.number if agent.type == AGENT_TYPES[word] else -1
+            if key == number:
                 return agent.key
         return -1
 
 
 def _parts(text: object) -> tuple[str, int]:
     match = _NAMED.fullmatch(str(text))
-    return (match[1], int(match[2])) if match else ("", -1)
+    if not match:
+        return "", -1
+    return match[1], int(match[2])
 
 
 def _agents(listed: pd.DataFrame) -> list[Agent]:
     result = []
     for row in listed.to_dict("records"):
         facts = {str(key): _number_or_text(value) for key, value in row.items() if pd.notna(value)}
-        logical, node = (_integer(facts.get(key)) for key in ("logical_node_id", "node_id"))
+        logical, node = _integer(facts.get("logical_node_id")), _integer(facts.get("node_id"))
         facts["_keys"] = (logical, node)
-        kind = {"CPU": CPU, "GPU": GPU}.get(str(facts.get("agent_type")), 0)
+        kind = AGENT_TYPES.get(str(facts.get("agent_type")), 0)
         result.append(Agent(logical, kind, -1, facts))
     result.sort(key=lambda agent: agent.key)
     return numbered(result)

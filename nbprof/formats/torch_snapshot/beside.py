@@ -14,8 +14,8 @@ _SUFFIX = re.compile(r"(\.memory_snapshot|_snapshot|-snapshot)?\.(pickle|pkl)$",
 
 
 def beside(files: RunFiles) -> tuple[SourceFile, ...]:
-    """The snapshots of a run: its files, where they are that, or those that lie beside a trace of
-    PyTorch under its name.
+    """The snapshots of a run: its files if they are snapshots, else those next to a trace of
+    PyTorch that have its name.
 
     In a folder with one trace, any `*.pickle` whose name says that it is a snapshot counts.
     """
@@ -29,16 +29,10 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     for first in runs.in_folders(files):
         try:
             with scan(first.path.parent, first.confinement) as entries:
-                names = sorted(
-                    entry.name
-                    for entry in entries
-                    if entry.is_file() and _SUFFIX.search(entry.name)
-                )
+                names = sorted(entry.name for entry in entries if entry.is_file())
         except OSError:
             continue
-        result += [
-            first.sibling(name)
-            for name in names
-            if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())
-        ]
+        for name in filter(_SUFFIX.search, names):
+            if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower()):
+                result.append(first.sibling(name))
     return tuple(result)

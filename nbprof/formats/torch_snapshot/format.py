@@ -33,15 +33,13 @@ def sniff(head: Head) -> Kind | None:
             return Kind(_NAME, "a snapshot of PyTorch's allocator (a pickle)")
         if data[0] == 0x80:
             return Kind("", "a Python pickle", _PICKLES)
-    return (
-        Kind("", "a Python pickle of protocol 0, which is text", _PICKLES)
-        if _TEXT_PICKLE.match(data)
-        else None
-    )
+    if _TEXT_PICKLE.match(data):
+        return Kind("", "a Python pickle of protocol 0, which is text", _PICKLES)
+    return None
 
 
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
-    """Makes each snapshot a run of its own; next to a trace they belong to its run."""
+    """Makes each snapshot a run; next to a trace they belong to its run."""
     if before:
         return before
     return [

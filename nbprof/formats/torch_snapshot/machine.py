@@ -109,9 +109,9 @@ class Machine(Unpickler):
         if columns is None:
             return
         dicts = rows[start:]
-        if not all(type(item) is dict and item for item in dicts) or (
-            len(set(map(id, dicts))) < len(dicts)
-        ):
+        if set(map(type, dicts)) != {dict} or not all(dicts):
+            raise self._twice()
+        if len(set(map(id, dicts))) < len(dicts):
             raise self._twice()
         first = columns.count
         if columns is self.entries:
@@ -122,9 +122,8 @@ class Machine(Unpickler):
             # The memo of the pickle holds it to the end.
             item.clear()
         del rows[start:]
-        last = rows[-1] if rows else None
-        if last is not None and last.columns is columns and last.first + last.count == first:
-            last.count += len(dicts)
+        if rows and rows[-1].columns is columns and rows[-1].first + rows[-1].count == first:
+            rows[-1].count += len(dicts)
         else:
             rows.append(Rows(columns, first, len(dicts)))
 
@@ -175,12 +174,12 @@ class Machine(Unpickler):
 
     # Stacks.
 
-    def stack_code(self, frames: Any) -> int:
+    def _stack_code(self, frames: Any) -> int:
         """The code of the stack in a list of frames, which is emptied."""
         if type(frames) is not list or not frames:
             return 0
         if type(frames[0]) is not _Stack:
-            if not all(type(frame) is dict for frame in frames):
+            if set(map(type, frames)) != {dict}:
                 self.invalid += 1
                 return 0
             codes = tuple(map(self._frame_code, frames))
@@ -213,8 +212,8 @@ class Machine(Unpickler):
 
     def _entries_of(self, dicts: list[dict[str, Any]]) -> dict[str, Int64s]:
         columns = self._numbers_of(dicts, _ENTRY_NUMBERS)
-        columns["action"] = _codes([item.get("action") for item in dicts], _ACTION, OTHER)
-        columns["pool"], columns["pool_b"] = self.pools([item.get("pool_id") for item in dicts])
+        columns["action"] = codes_of(dicts, "action", _ACTION, OTHER)
+        columns["pool"], columns["pool_b"] = self.pools(dicts, "pool_id")
         return columns
 
     def _blocks_of(self, dicts: list[dict[str, Any]]) -> dict[str, Int64s]:
@@ -224,27 +223,31 @@ class Machine(Unpickler):
                 item.setdefault("requested_size", history[0].get("real_size"))
                 item.setdefault("frames", history[0].get("frames"))
         columns = self._numbers_of(dicts, _BLOCK_NUMBERS)
-        columns["state"] = _codes([item.get("state") for item in dicts], _STATE, INACTIVE)
+        columns["state"] = codes_of(dicts, "state", _STATE, INACTIVE)
         return columns
 
     def _numbers_of(self, dicts: list[dict[str, Any]], keys: dict[str, str]) -> dict[str, Int64s]:
-        columns = {}
-        for name, key in keys.items():
-            columns[name] = self.integers([item.get(key) for item in dicts])
-        columns["category"] = np.array(
-            [self._category_code(item.get("category")) for item in dicts], np.int64
-        )
-        columns["stack"] = np.array(
-            [self.stack_code(item.get("frames")) for item in dicts], np.int64
-        )
+        columns = self.integers(dicts, keys)
+        categories = map(self._category_code, _values(dicts, "category"))
+        columns["category"] = np.fromiter(categories, np.int64, len(dicts))
+        columns["stack"] = self.stack_codes(dicts)
         return columns
+
+    def stack_codes(self, dicts: list[dict[str, Any]]) -> Int64s:
+        """The codes of the stacks in dicts."""
+        codes = map(self._stack_code, _values(dicts, "frames"))
+        return np.fromiter(codes, np.int64, len(dicts))
 
     def _category_code(self, category: Any) -> int:
         if not isinstance(category, str):
             return UNKNOWN
         return self.categories.setdefault(text_of(category), len(self.categories))
 
-    def integers(self, values: Sequence[Any]) -> Int64s:
+    def integers(self, dicts: list[dict[str, Any]], keys: dict[str, str]) -> dict[str, Int64s]:
+        """Columns of numbers, by their keys in dicts."""
+        return {name: self._integers(_values(dicts, key)) for name, key in keys.items()}
+
+    def _integers(self, values: Sequence[Any]) -> Int64s:
         """Numbers that fit; others are unknown, and counted."""
         if set(map(type, values)) <= {int, type(None)}:
             numbers = [UNKNOWN if value is None else value for value in values]
@@ -261,9 +264,9 @@ class Machine(Unpickler):
                 self.invalid += value is not None
         return np.array(numbers, np.int64)
 
-    def pools(self, values: Sequence[Any]) -> tuple[Int64s, Int64s]:
+    def pools(self, dicts: list[dict[str, Any]], key: str) -> tuple[Int64s, Int64s]:
         """Both numbers of the ids of pools."""
-        pairs = np.array([_pool(value) for value in values], np.int64).reshape(-1, 2)
+        pairs = np.array(list(map(_pool, _values(dicts, key))), np.int64).reshape(-1, 2)
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
@@ -272,7 +275,9 @@ def text_of(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     # A pickle may hold half of a character, which no file of UTF-8 can.
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if value.isascii():
+        return value
+    return value.encode("utf-8", "replace").decode()
 
 
 def _pool(value: Any) -> tuple[int, int]:
@@ -283,8 +288,11 @@ def _pool(value: Any) -> tuple[int, int]:
     return UNKNOWN, UNKNOWN
 
 
-def _codes(values: list[Any], codes: dict[str, int], default: int) -> Int64s:
-    return np.array(
-        [codes.get(value, default) if isinstance(value, str) else default for value in values],
-        np.int64,
-    )
+def _values(dicts: list[dict[str, Any]], key: str) -> list[Any]:
+    return [item.get(key) for item in dicts]
+
+
+def codes_of(dicts: list[dict[str, Any]], key: str, codes: dict[str, int], default: int) -> Int64s:
+    """A column of texts as codes; the default for another text, or none."""
+    texts = [value if isinstance(value, str) else "" for value in _values(dicts, key)]
+    return np.array([codes.get(text, default) for text in texts], np.int64)

@@ -20,9 +20,10 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
-from nbprof.core.receipt import Receipt
+from nbprof.core.receipt import Note, Receipt
 from nbprof.core.trace import Events, Trace
-from nbprof.formats.torch_snapshot.machine import LIMITS, MAX_FRAMES, Machine, text_of
+from nbprof.formats.torch_snapshot import notes
+from nbprof.formats.torch_snapshot.machine import LIMITS, MAX_FRAMES, Machine, codes_of, text_of
 from nbprof.formats.torch_snapshot.snapshot import INACTIVE, UNKNOWN, Int64s, Snapshot
 
 _MOST_BYTES, _MOST_ADDRESS = 1 << 42, 1 << 58
@@ -41,6 +42,7 @@ LANES = {
 }
 
 
+_SIZES = {"small": 0, "large": 1}
 _SEGMENT_NUMBERS = {
     "device": "device",
     "address": "address",
@@ -73,10 +75,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         if progress:
             progress(f"reading {file.name}")
         snapshots.append(snapshot_in(file))
-        for note in snapshots[-1].notes:
-            receipt.info(note)
-        for warning in snapshots[-1].warnings:
-            receipt.warn(warning)
+        receipt.add(*snapshots[-1].notes)
     receipt.events = sum(len(snapshot.entries["action"]) for snapshot in snapshots)
     nothing = np.zeros(0, np.int64)
     names = np.zeros(0, object)
@@ -151,32 +150,31 @@ class _Result:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._warnings: list[str] = []
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
 
     def snapshot(self, top: Any, *, truncated: bool) -> Snapshot:
         """Everything as columns."""
         machine = self._machine
         if type(top) is list and (not top or (type(top[0]) is dict and "blocks" in top[0])):
             top = {"segments": top}
-        complete = type(top) is dict and bool({"segments", "device_traces"} & set(top))
-        if truncated and not complete:
-            raise _nothing_read()
-        if not complete:
+        if type(top) is not dict or {"segments", "device_traces"}.isdisjoint(top):
+            if truncated:
+                raise _nothing_read()
             raise ReadError(
                 "the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor"
                 " device_traces."
             )
-        traces = top.get("device_traces")
-        entries = self._entries(traces if type(traces) is list else [])
-        segments, blocks = self._segments(top.get("segments"))
+        entries = self._entries(_list(top.get("device_traces")))
+        segments, blocks = self._segments(_list(top.get("segments")))
         if truncated and not machine.entries.count and not machine.blocks.count:
             raise _nothing_read()
         self._tell(
             truncated=truncated, complete="allocator_settings" in top or "device_traces" in top
         )
-        settings = top.get("allocator_settings")
-        annotations = top.get("external_annotations")
+        settings = {}
+        for key, value in _dict(top.get("allocator_settings")).items():
+            if isinstance(value, (str, int, float, bool)):
+                settings[str(key)] = value
         return Snapshot(
             segments,
             blocks,
@@ -184,39 +182,24 @@ class _Result:
             list(machine.frames),
             list(machine.stacks),
             list(machine.categories),
-            (
-                {str(k): v for k, v in settings.items() if isinstance(v, (str, int, float, bool))}
-                if type(settings) is dict
-                else {}
-            ),
-            self._annotations(annotations if type(annotations) is list else []),
-            traced=type(traces) is list,
+            settings,
+            self._annotations(_list(top.get("external_annotations"))),
+            traced=type(top.get("device_traces")) is list,
             cut=truncated,
             notes=self._notes,
-            warnings=self._warnings,
         )
 
     def _tell(self, *, truncated: bool, complete: bool) -> None:
         machine = self._machine
         if truncated:
-            lost = (
-                "the last entries of the history" if complete else "segments, and the whole history"
-            )
-            end = machine.opcodes.offset
-            self._warnings.append(
-                f"The file is truncated at byte {end:,}: the program was killed while writing, or"
-                f" the copy is incomplete. What comes before was read; {lost} are missing."
-            )
+            missing = "segments, and the whole history"
+            if complete:
+                missing = "the last entries of the history"
+            self._notes.append(notes.truncated(machine.opcodes.offset, missing))
         if machine.invalid:
-            self._warnings.append(
-                f"{machine.invalid:,} values of the snapshot should be numbers but are not, or are"
-                " too large: treated as unknown."
-            )
+            self._notes.append(notes.invalid_numbers(machine.invalid))
         if machine.deep:
-            self._notes.append(
-                f"{machine.deep:,} stacks are deeper than {MAX_FRAMES} frames; only"
-                " their innermost frames were kept."
-            )
+            self._notes.append(notes.clipped_stacks(machine.deep, MAX_FRAMES))
 
     def _entries(self, traces: list[Any]) -> dict[str, Int64s]:
         machine = self._machine
@@ -232,12 +215,10 @@ class _Result:
             columns = {name: column[order] for name, column in columns.items()}
         return {"device": np.concatenate(devices), **columns}
 
-    def _segments(self, listed: Any) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
+    def _segments(self, listed: list[Any]) -> tuple[dict[str, Int64s], dict[str, Int64s]]:
         machine = self._machine
 
-        dicts = (
-            [segment for segment in listed if type(segment) is dict] if type(listed) is list else []
-        )
+        dicts = [segment for segment in listed if type(segment) is dict]
         rows = [np.zeros(0, np.int64)]
         counts = np.zeros(len(dicts), np.int64)
         for i, segment in enumerate(dicts):
@@ -246,29 +227,15 @@ class _Result:
                 counts[i] += count
         columns = machine.blocks.joined()
         order = np.concatenate(rows)
-        blocks_out = {name: column[order] for name, column in columns.items()}
-        pools = machine.pools([segment.get("segment_pool_id") for segment in dicts])
-        kinds = [segment.get("segment_type") for segment in dicts]
-        numbers = {}
-        for name, key in _SEGMENT_NUMBERS.items():
-            numbers[name] = machine.integers([segment.get(key) for segment in dicts])
-        segments = {
-            **numbers,
-            "large": np.array(
-                [{"small": 0, "large": 1}.get(text_of(kind), UNKNOWN) for kind in kinds], np.int64
-            ),
-            "pool": pools[0],
-            "pool_b": pools[1],
-            "expandable": np.array(
-                [segment.get("is_expandable") is True for segment in dicts], np.int64
-            ),
-            "stack": np.array(
-                [machine.stack_code(segment.get("frames")) for segment in dicts], np.int64
-            ),
-            "first": np.cumsum(counts) - counts,
-            "blocks": counts,
-        }
-        return self._placed(segments, blocks_out)
+        blocks = {name: column[order] for name, column in columns.items()}
+        segments = machine.integers(dicts, _SEGMENT_NUMBERS)
+        segments["large"] = codes_of(dicts, "segment_type", _SIZES, UNKNOWN)
+        segments["pool"], segments["pool_b"] = machine.pools(dicts, "segment_pool_id")
+        expandable = [segment.get("is_expandable") is True for segment in dicts]
+        segments["expandable"] = np.array(expandable, np.int64)
+        segments["stack"] = machine.stack_codes(dicts)
+        segments["first"], segments["blocks"] = np.cumsum(counts) - counts, counts
+        return self._placed(segments, blocks)
 
     def _placed(
         self, segments: dict[str, Int64s], blocks: dict[str, Int64s]
@@ -283,34 +250,28 @@ class _Result:
             | (segments["address"] > _MOST_ADDRESS)
         )
         if bad.any():
-            self._warnings.append(
-                f"{int(bad.sum()):,} segments have an impossible size or address and were left out."
-            )
+            self._notes.append(notes.impossible_segments(int(bad.sum())))
         owner = np.repeat(np.arange(len(bad)), segments["blocks"])
         room = segments["size"][owner]
         keep = ~bad[owner] & (blocks["size"] >= 0) & (blocks["size"] <= room)
-        before = np.cumsum(np.where(keep, blocks["size"], 0)) - np.where(keep, blocks["size"], 0)
-        start = segments["first"].clip(0, max(len(owner) - 1, 0))
-        within = before - (before[start][owner] if len(owner) else 0)
-        block_address = blocks["address"]
-        blocks = {
-            **blocks,
-            "address": np.where(
-                block_address >= 0, block_address, segments["address"][owner] + within
-            ),
-        }
-        offset = blocks["address"] - np.where(bad, 0, segments["address"])[owner]
-        keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))
+        size = np.where(keep, blocks["size"], 0)
+        before = np.cumsum(size) - size
+        # Sizes of the blocks before each in its segment.
+        within = before - before[segments["first"][owner]]
+        address = np.where(
+            blocks["address"] >= 0, blocks["address"], segments["address"][owner] + within
+        )
+        offset = address - np.where(bad, 0, segments["address"])[owner]
+        keep &= (offset >= 0) & (offset <= room - size)
         outside = int((~keep & ~bad[owner]).sum())
         if outside:
-            self._warnings.append(f"Blocks outside their segment were left out: {outside:,}.")
-        asked = blocks["requested"]
+            self._notes.append(notes.blocks_outside_segments(outside))
         # Free blocks state 0; old files state nothing, and a block holds what was asked for and its
         # rounding.
-        valid = (asked >= 0) & (asked <= blocks["size"])
-        blocks["requested"] = np.where(
-            blocks["state"] == INACTIVE, 0, np.where(valid, asked, blocks["size"])
-        )
+        asked = blocks["requested"]
+        requested = np.where((asked >= 0) & (asked <= blocks["size"]), asked, blocks["size"])
+        requested[blocks["state"] == INACTIVE] = 0
+        blocks = {**blocks, "address": address, "requested": requested}
         counts = np.bincount(owner[keep], minlength=len(bad))[~bad].astype(np.int64)
         segments = {name: column[~bad] for name, column in segments.items()}
         segments["blocks"], segments["first"] = counts, np.cumsum(counts) - counts
@@ -321,20 +282,22 @@ class _Result:
     @staticmethod
     def _annotations(listed: list[Any]) -> list[tuple[str, str, int, int]]:
         result = []
-        for note in listed:
-            time, device = (
-                (note.get("time_us"), note.get("device")) if type(note) is dict else (None, None)
-            )
-            if type(time) is int and 0 <= time <= LIMITS.max:
-                result.append(
-                    (
-                        text_of(note.get("name")),
-                        text_of(note.get("stage")),
-                        device if type(device) is int else UNKNOWN,
-                        time,
-                    )
-                )
+        for note in map(_dict, listed):
+            time, device = note.get("time_us"), note.get("device")
+            if type(time) is not int or not 0 <= time <= LIMITS.max:
+                continue
+            if type(device) is not int:
+                device = UNKNOWN
+            result.append((text_of(note.get("name")), text_of(note.get("stage")), device, time))
         return result
+
+
+def _list(value: object) -> list[Any]:
+    return value if type(value) is list else []
+
+
+def _dict(value: object) -> dict[Any, Any]:
+    return value if type(value) is dict else {}
 
 
 def _nothing_read() -> ReadError:

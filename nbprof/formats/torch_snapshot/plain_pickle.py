@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nbprof.core.errors import ReadError
+from nbprof.core.files import printable
+from nbprof.display.wording import shortened
 
 PART = 1 << 17
 """Bytes that are checked, and given to the unpickler, at a time."""
@@ -214,8 +216,7 @@ class _Opcodes:
 
     def refused(self, asked: str) -> ReadError:
         """The error for opcodes that make something other than plain data."""
-        text = asked if len(asked) <= 120 else f"{asked[:119]}…"
-        text = "".join(c if c.isprintable() else "\ufffd" for c in text)
+        text = printable(shortened(asked, 120))
         return ReadError(
             f"the pickle asks for {text}. A snapshot of PyTorch's allocator is plain data, so this"
             " is not one, or it was tampered with; none of it was run.",

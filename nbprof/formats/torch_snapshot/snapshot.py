@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.receipt import Note
+
 Int64s = npt.NDArray[np.int64]
 ACTIONS = (
     "other",
@@ -79,7 +81,7 @@ class Snapshot:
         Name, START or END, device, time in us.
     traced : bool
         Whether the file has a history, if only an empty one.
-    notes, warnings : list of str
+    notes : list of Note
     cut : bool
         Whether the file ends in the middle.
     """
@@ -94,8 +96,7 @@ class Snapshot:
     annotations: list[tuple[str, str, int, int]]
     traced: bool = False
     cut: bool = False
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @cached_property
     def backend(self) -> Backend:

@@ -53,8 +53,7 @@ class AllocatorFrames(Group[Recording]):
             )
         return [
             *notes,
-            *snapshot.warnings,
-            *snapshot.notes,
+            *(note.text for note in snapshot.notes),
             *allocator.notes(snapshot, self.replays),
         ]
 
