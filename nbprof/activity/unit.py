@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nbprof.core.receipt import Note, info
+
 # Not the name of a column or a frame, such as step_time or p.steps.
 _STEP = re.compile(r"\b(an? )?(?<![`.])(steps?)\b(?!\.\w)", re.IGNORECASE)
 _OF_RECORDING = (
@@ -147,6 +149,11 @@ class Unit:
         return text.format(
             noun=self.noun, plural=self.plural, a=self.a, the=self.the, time=self.time, per=self.per
         )
+
+    @property
+    def notes(self) -> list[Note]:
+        """The note on how it was found; none of marked steps."""
+        return [info("unit_of_figures", self.how)] if self.how else []
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""

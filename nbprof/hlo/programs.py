@@ -9,6 +9,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Module
 from nbprof.hlo import category as hlo_category
+from nbprof.hlo import notes
 from nbprof.hlo.cost import Cost, Costs
 from nbprof.hlo.hlo import Instruction, Program
 
@@ -113,40 +114,17 @@ class Programs:
 
     def notes(self) -> list[Note]:
         """Receipt notes about programs that could not be read."""
-        notes = []
+        lines = []
         for name, reason in list(self._damaged.items())[:_MOST_NOTES]:
-            notes.append(
-                Note(
-                    "warning",
-                    f"The compiled program {name} is damaged ({reason}): its ops are shown by their"
-                    " HLO names.",
-                )
-            )
+            lines.append(notes.damaged_program(name, reason))
         more = len(self._damaged) - _MOST_NOTES
         if more > 0:
-            notes.append(Note("warning", f"{more:,} more compiled programs are damaged."))
+            lines.append(notes.more_damaged_programs(more))
         if self._clashes:
-            names = ", ".join(self._clashes[:_MOST_NOTES])
-            if len(self._clashes) > _MOST_NOTES:
-                names += " …"
-            text = (
-                f"Another compiled program in the file has the same id as {names}: ops are looked"
-                " up in the first one."
-            )
-            notes.append(Note("warning", text))
+            lines.append(notes.equal_program_ids(self._clashes))
         if self._absent:
-            count = len(self._absent)
-            subject = "1 compiled program that ran is"
-            if count > 1:
-                subject = f"{count:,} compiled programs that ran are"
-            notes.append(
-                Note(
-                    "info",
-                    f"{subject} not in the file: their ops are shown by HLO name, not by framework"
-                    " name.",
-                )
-            )
-        return notes
+            lines.append(notes.missing_programs(len(self._absent)))
+        return lines
 
     def _damage(self, name: str, error: ReadError) -> None:
         self._damaged.setdefault(name or "without a name", str(error).rstrip("."))

@@ -15,14 +15,15 @@ import numpy as np
 
 from nbprof.activity import activity as act
 from nbprof.core.receipt import Note
-from nbprof.dialects import torchnames
+from nbprof.dialects import notes, torchnames
+from nbprof.dialects.gpu import notes as gpu_notes
 from nbprof.dialects.gpu.hosts import Hosts
 from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, MEMORY, OP, PYTHON
 from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.notes import ACTIVITIES
 from nbprof.dialects.gpu.step_work import call_kinds
 from nbprof.display import wording
 
-ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _HOST_MEMORY = (0, 2)
 """Device types of PyTorch: CPU and MKLDNN."""
 _GPU_OPS = re.compile(
@@ -57,24 +58,15 @@ def lost_note(links: Links, reason: str) -> list[Note]:
     count = lost_kernels(links)
     if not count:
         return []
-    launched = f"{wording.plural(count, 'launch was', 'launches were')} recorded, but no kernel"
-    return [Note("warning", f"{launched}, so what the device did is unknown: {reason}")]
+    return [notes.lost_kernels(count, reason)]
 
 
 def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     """The note that a GPU may have worked unseen."""
     if proof := _unseen_proof(links, hosts):
-        return [
-            Note("warning", f"The program {proof}, but {_unseen(links, 'what it did is unknown')}")
-        ]
-    if not (count := _unseen_gpus(links, hosts)):
-        return []
-    text = (
-        f"The machine has {'a GPU' if count == 1 else f'{count:,} GPUs'}, but no call into the"
-        f" runtime was recorded: if the program used {'it' if count == 1 else 'them'}, what was"
-        f" done there is unknown. Record with {ACTIVITIES}."
-    )
-    return [Note("warning", text)]
+        return [gpu_notes.unrecorded_gpu(proof, _unseen(links, "what it did is unknown"))]
+    count = _unseen_gpus(links, hosts)
+    return [gpu_notes.unknown_gpu_use(count)] if count else []
 
 
 def kernels(links: Links, hosts: Hosts) -> str:

@@ -19,7 +19,7 @@ from nbprof.core.intervals import ends_before, one_at_a_time
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
-from nbprof.dialects.gpu import engines, lost_work, serving
+from nbprof.dialects.gpu import engines, lost_work, notes, serving
 from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
@@ -84,13 +84,10 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     suffix = of_host(trace, host)
     engine = serving.find(links, host)
     if engine is not None:
-        text = (
-            f"Steps{suffix} are the {len(engine.marks):,} iterations of an inference engine, by"
-            f" its {engine.noun}."
-        )
+        note = notes.steps_by_engine(suffix, len(engine.marks), engine.noun)
         labels = engines.labels(engine.iterations)
         marks = Marks(engine.marks, engine.begun, engine.done, labels, engine.iterations)
-        return of_marks(links, host, marks, [Note("info", text)])
+        return of_marks(links, host, marks, [note])
     steps = rows[names_that(torchnames.STEP.match, names)]
     if len(steps):
         steps = one_thread(links, steps)
@@ -102,7 +99,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     if len(turns) >= 2:
         end = events.end[turns]
         start = np.append(_first_work(links, turns[0]), end[:-1])
-        noun, text = "step", f"the {len(turns)} optimizer steps"
+        noun, note = "step", notes.steps_by_optimizer(suffix, len(turns))
     elif not batches:
         return None
     else:
@@ -112,14 +109,9 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
             return None
         start = events.start[turns]
         end = np.append(start[1:], _last_work(links, turns[-1]))
-        noun = "batch"
-        text = f"the {len(turns)} batches that the loop requested from its DataLoader"
-    text = (
-        f"The profile has no ProfilerStep{suffix}: steps are taken from {text}. prof.step()"
-        " marks them exactly."
-    )
+        noun, note = "batch", notes.steps_by_batches(suffix, len(turns))
     labels = [f"{noun} {i}" for i in range(len(turns))]
-    return of_marks(links, host, Marks(turns, start, end, labels), [Note("info", text)])
+    return of_marks(links, host, Marks(turns, start, end, labels), [note])
 
 
 def _label(name: str) -> str:
@@ -150,7 +142,7 @@ class Marks:
     iterations: Sequence[engines.Iteration] = ()
 
 
-def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
+def of_marks(links: Links, host: int, marks: Marks, about_marks: list[Note]) -> Steps:
     """The steps of a host by its marks, with the device work that each launched.
 
     Parameters
@@ -158,7 +150,7 @@ def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
     links : Links
     host : int
     marks : Marks
-    notes : list of Note
+    about_marks : list of Note
         Lines for the receipt, to which those about the steps are added.
     """
     suffix = of_host(links.trace, host)
@@ -166,14 +158,11 @@ def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
     group = np.arange(len(start))
     hidden = [label for label, length in zip(marks.labels, end - start, strict=True) if length <= 0]
     if hidden:
-        notes.append(_hidden_note(links, host, suffix, hidden))
+        device_work = bool((links.host[links.work] == host).any())
+        about_marks.append(notes.steps_without_time(suffix, hidden, device_work=device_work))
     truncated, evidence = _truncated(links, host, marks, matched)
     if truncated:
-        text = f"The last step{suffix} was"
-        if truncated > 1:
-            text = f"The last {truncated} steps{suffix} were"
-        text += f" cut off by the end of the recording ({evidence}): shown, but not averaged."
-        notes.append(Note("warning", text))
+        about_marks.append(notes.truncated_steps(suffix, truncated, evidence))
     steps = Steps(
         np.full(len(start), host),
         group,
@@ -185,33 +174,11 @@ def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
         marks.labels,
         {(host, int(g)) for g in group[len(group) - truncated :]},
         set(),
-        notes,
+        about_marks,
         {(host, i): iteration for i, iteration in enumerate(marks.iterations)},
     )
     lost_work.mark(links, host, steps, matched)
     return steps
-
-
-def _hidden_note(links: Links, host: int, suffix: str, hidden: list[str]) -> Note:
-    """The warning on steps without any time; `hidden` are their names."""
-    listed = ", ".join(hidden[:4])
-    if len(hidden) > 4:
-        listed += f" and {len(hidden) - 4:,} more"
-    ended = (
-        "ended while the device was still running the previous one, and launched nothing that"
-        " ran later"
-    )
-    if not (links.host[links.work] == host).any():
-        # Without device work only the marks themselves can hide a step.
-        ended = "ended no later than the previous one, or as soon as it began"
-    if len(hidden) == 1:
-        text = f"A step{suffix} {ended}: it has no time of its own and is not listed ({listed})."
-    else:
-        text = (
-            f"{len(hidden):,} steps{suffix} {ended}: they have no time of their own and are not"
-            f" listed ({listed})."
-        )
-    return Note("warning", text)
 
 
 def _truncated(links: Links, host: int, marks: Marks, matched: Int64s) -> tuple[int, str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
+from nbprof.dialects.gpu import notes
 from nbprof.dialects.gpu.lanes import KERNEL
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.lookups import of_host
-from nbprof.display import wording
 
 Flags = npt.NDArray[np.bool_]
 
@@ -21,7 +20,6 @@ _SERIOUS = 0.05
 # So many last steps without any launch, of a program that launched work in as many before, are no
 # chance.
 _SILENT = 2
-_MOST_NAMED = 4
 
 
 def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
@@ -52,28 +50,13 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     if complete.any() or 2 * lost.sum() > launched.sum():
         steps.lost |= {(host, int(group)) for group in steps.group[missing]}
     suffix = of_host(links.trace, host)
-    averaged = "no step is complete, so averages are of these"
-    if complete.any():
-        averaged = "shown, but not averaged"
     if lacking.any():
-        text = (
-            f"{wording.plural(int(lacking.sum()), 'step')}{suffix} lost device work,"
-            f" {lost[lacking].sum():,} of {launched[lacking].sum():,} launches have none"
-            f" ({_named(steps, lacking)}): {averaged}."
-        )
-        if after.any():
-            verb = "is" if after.sum() == 1 else "are"
-            text += (
-                f" Nor {verb} {_named(steps, after)}: it is unknown when the previous work ended."
-            )
-        steps.notes.append(Note("warning", text))
+        lossy = notes.LostWork(suffix, _names(steps, lacking), bool(complete.any()))
+        lost_count, launched_count = int(lost[lacking].sum()), int(launched[lacking].sum())
+        steps.notes.append(notes.lost_work(lossy, lost_count, launched_count, _names(steps, after)))
     if silent.any():
-        text = (
-            f"{wording.plural(int(silent.sum()), 'step')} at the end{suffix} have neither launches"
-            " nor device work, unlike those before: the device was apparently no longer recorded"
-            f" ({_named(steps, silent)}): {averaged}."
-        )
-        steps.notes.append(Note("warning", text))
+        unrecorded = notes.LostWork(suffix, _names(steps, silent), bool(complete.any()))
+        steps.notes.append(notes.unrecorded_steps(unrecorded))
 
 
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
@@ -117,8 +100,5 @@ def _after(steps: Steps, lacking: Flags) -> Flags:
     return follows
 
 
-def _named(steps: Steps, chosen: Flags) -> str:
-    """Some names of steps."""
-    names = [steps.names[i] for i in np.flatnonzero(chosen).tolist()]
-    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+def _names(steps: Steps, chosen: Flags) -> list[str]:
+    return [steps.names[i] for i in np.flatnonzero(chosen).tolist()]

@@ -15,10 +15,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import torchnames
-from nbprof.dialects.gpu import find_steps
+from nbprof.dialects.gpu import find_steps, notes
 from nbprof.dialects.gpu.lanes import ANNOTATION
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
@@ -115,14 +114,13 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
     good.sort(key=lambda candidate: candidate[0], reverse=True)
     _, family, marks = good[0]
     suffix = of_host(trace, host)
-    text = f"Steps{suffix} are the {len(marks):,} {ranges} called {family!r}"
-    alternatives = ", ".join(repr(name) for _, name, _ in good[1:4])
-    text += f"; {alternatives} could mark steps too." if alternatives else "."
+    alternatives = [name for _, name, _ in good[1:4]]
+    note = notes.steps_by_ranges(suffix, len(marks), ranges, family, alternatives)
     labels = [str(trace.names[code]) for code in events.name[marks].tolist()]
     if len(set(labels)) == 1:
         labels = [f"{labels[0]} {i}" for i in range(len(labels))]
     spans = find_steps.Marks(marks, events.start[marks], events.end[marks], labels)
-    return find_steps.of_marks(links, host, spans, [Note("info", text)])
+    return find_steps.of_marks(links, host, spans, [note])
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:

@@ -145,7 +145,7 @@ class GpuRecording(ABC):
         tables.later("traits", self._traits)
         tables.later("optimizer_calls", self._optimizer_calls)
         tables.later("ranges", self._ranges)
-        tables.later("notes", lambda: [*units.notes(self.unit), *self.mended.notes, *self.notes()])
+        tables.later("notes", lambda: [*self.unit.notes, *self.mended.notes, *self.notes()])
         return activity
 
     @cached_property

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.core.receipt import Note
+from nbprof.core.receipt import Note, info
 from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Trace
 
 HOST = "CPU functions"
@@ -73,7 +73,7 @@ def adapt(trace: Trace) -> list[Note]:
         "device": ArgColumn(work.astype(np.int32), INT, number[work]),
         **_correlations(trace, work),
     }
-    return [Note("info", _SPANS)] if outer.any() else []
+    return [info("timed_ops", _SPANS)] if outer.any() else []
 
 
 def _around_others(trace: Trace, work: Int64s, ops: Int64s) -> npt.NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from nbprof.core.receipt import Note
 from nbprof.core.trace import Table, Trace
 from nbprof.dialects.allocators import allocation_table, or_na
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.msprof import notes
 
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
 _RECORDS = (
@@ -23,7 +24,6 @@ _RECORDS = (
 
 _NEAR_BYTES = 1024.0
 """Files state whole or rounded KB."""
-_HELD = "This profile has no allocations per op, only samples of the memory held by each component."
 
 
 def recorded(trace: Trace) -> bool:
@@ -45,7 +45,7 @@ def allocations(
     reserved beyond that is `free`.
     """
     parts: list[pd.DataFrame] = []
-    notes: list[Note] = []
+    lines: list[Note] = []
     blocks = [t for t in trace.tables.get("operator_memory", []) if len(t)]
     number = 0
     for table in blocks:
@@ -53,21 +53,16 @@ def allocations(
         number += len(table)
         parts.append(part)
         if strange:
-            counted = "a row" if strange == 1 else f"{strange:,} rows"
-            text = (
-                f"{table.source}: {counted} with a negative size or without a time, freed but"
-                " allocated before the recording, ignored."
-            )
-            notes.append(Note("info", text))
+            lines.append(notes.ignored_allocations(table.source, strange))
     if not any(len(part) for part in parts):
         for kind, who, used, held in _RECORDS:
             tables = [t for t in trace.tables.get(kind, []) if len(t)]
             parts = [_records(trace, table, activity, who, used, held) for table in tables]
             if any(len(part) for part in parts):
-                notes.append(Note("info", _HELD))
+                lines.append(notes.memory_samples_only())
                 break
     if not any(len(part) for part in parts):
-        return Allocations.empty().frame(), notes
+        return Allocations.empty().frame(), lines
     frame = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values(
         "time", kind="stable", ignore_index=True
     )
@@ -75,7 +70,7 @@ def allocations(
     frame["group"] = steps.group_at(
         frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64)
     )
-    return frame[list(Allocations.columns)], notes
+    return frame[list(Allocations.columns)], lines
 
 
 def _blocks(

@@ -19,12 +19,11 @@ from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.gpu.steps import Steps, markers, spread
-from nbprof.dialects.msprof import corrupt
+from nbprof.dialects.msprof import corrupt, notes
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import memory as msprof_memory
 from nbprof.dialects.msprof import steps as msprof_steps
 from nbprof.dialects.msprof.work import COLLECTIVE, COMPUTE, COPY, Work
-from nbprof.display import wording
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import MINDSPORE, PYTORCH, UNKNOWN
 
@@ -427,30 +426,15 @@ class _Ascend:
         return missing
 
     def _notes(self) -> list[Note]:
-        how = [Note("info", self.unit.how)] if self.unit.how else []
-        notes = [*how, *self.mended, *self.steps.notes, *self._allocations[1]]
-        alone = int((self.launch < 0).sum())
-        if alone and alone < len(self.launch):
-            share = 100 * alone / len(self.launch)
-            text = (
-                f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked"
-                " to a call on the host."
-            )
-            notes.append(Note("info", text))
+        lines = [*self.unit.notes, *self.mended, *self.steps.notes, *self._allocations[1]]
+        unlaunched = int((self.launch < 0).sum())
+        if unlaunched and unlaunched < len(self.launch):
+            lines.append(notes.tasks_without_call(unlaunched, len(self.launch)))
         carriers = self.work.carriers
         if len(carriers):
-            length = wording.millis(float(self.trace.events.duration[carriers].sum()) / 1e9)
-            text = (
-                f"{wording.plural(len(carriers), 'task')} with the type of a kernel ({length} in"
-                " total) only carry "
-            )
-            text += (
-                "collectives or parts of operators, which are recorded separately; these tasks are"
-                " not counted."
-            )
-            notes.append(Note("info", text))
-        unknown = self.work.rows_of(COPY)
-        if len(unknown) and (count := self.work.directions(unknown).count("copy")):
-            text = f"{count:,} copies have no direction; they count as device-to-device copies."
-            notes.append(Note("info", text))
-        return notes
+            took_ms = float(self.trace.events.duration[carriers].sum()) / 1e9
+            lines.append(notes.carrier_tasks(len(carriers), took_ms))
+        without_direction = self.work.directions(self.work.rows_of(COPY)).count("copy")
+        if without_direction:
+            lines.append(notes.copies_without_direction(without_direction))
+        return lines

@@ -16,12 +16,12 @@ import pandas as pd
 
 from nbprof.activity.unit import ANY, ITERATION, MARKED, NONE, RECORDING, Unit
 from nbprof.core.intervals import one_at_a_time
-from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import repeats
 from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.lookups import of_host
 from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof import notes
 from nbprof.dialects.msprof.work import Work
 from nbprof.formats.msprof.iterations import spans as spans_of
 
@@ -145,27 +145,14 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     suffix = of_host(trace, host)
     if len(events) > 1:
         steps.truncated = {(host, 0)}
-        text = (
-            f"The first iteration{suffix} is shown, but not averaged: its input wait is not"
-            " recorded, and it is startup."
-        )
-        if len(events) >= 4:
-            text = (
-                f"The first two iterations{suffix} are shown, but not averaged: the input wait of"
-                " the first is not recorded, and both are startup."
-            )
-        steps.notes.append(Note("info", text))
+        steps.notes.append(notes.startup_iterations(suffix, len(events)))
     other_rows = sum(
         len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host
     ) - len(events)
     if other_rows > 0:
         model = frame["model_id"].iloc[0] if "model_id" in frame else None
         source = "one device" if model is None or pd.isna(model) else f"model {model}"
-        text = (
-            f"Steps{suffix} are the iterations of {source}; {other_rows:,} of other graphs or"
-            " devices are in the table of iterations."
-        )
-        steps.notes.append(Note("info", text))
+        steps.notes.append(notes.other_iterations(suffix, source, other_rows))
     return steps
 
 
@@ -262,10 +249,6 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
             end,
             [f"step {n}" for n in steps.index.tolist()],
         )
-        text = (
-            "No steps are marked in the timeline: each lasts from its first kernel to the first"
-            " kernel of the next one."
-        )
-        result.notes.append(Note("info", text))
+        result.notes.append(notes.steps_by_kernels())
         return result
     return None

@@ -15,6 +15,7 @@ import pandas as pd
 from nbprof.core.factorize import heads, starting
 from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects.xplane import notes
 from nbprof.dialects.xplane.grouping import Groups, nearest
 from nbprof.dialects.xplane.programs import (
     LAUNCH,
@@ -23,11 +24,6 @@ from nbprof.dialects.xplane.programs import (
     function_of,
     plain,
     runs_of_programs,
-)
-
-NOTE = (
-    "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched"
-    " have run"
 )
 
 
@@ -52,7 +48,9 @@ def find(
         return None
     table = pd.concat(parts, ignore_index=True)
     ran = runs.loc[runs["host"].isin(table["host"]), ["host", "module", "start", "end"]]
-    return ProgramSteps(table, [NOTE], runs=ran, marked=frozenset(table["host"].tolist()))
+    return ProgramSteps(
+        table, [notes.steps_dispatched_ahead()], runs=ran, marked=frozenset(table["host"].tolist())
+    )
 
 
 def _calls(trace: Trace) -> Int64s:

@@ -21,6 +21,7 @@ from nbprof.dialects.device_peaks import (
     peak_flops_per_second,
 )
 from nbprof.dialects.xplane import kernels as xplane_kernels
+from nbprof.dialects.xplane import notes
 from nbprof.dialects.xplane.host_ops import python_calls
 from nbprof.dialects.xplane.ops import OpTexts, device_ops
 from nbprof.dialects.xplane.placed import Placed
@@ -94,10 +95,7 @@ def devices(trace: Trace, activity: act.Activity) -> list[int]:
         if kind == "GPU":
             gpus.append(number)
         if any((row["host"], row["device"]) == (plane.host, int(match.group(2))) for row in rows):
-            trace.receipt.warn(
-                f"{plane.host} has several planes of device {match.group(2)}; its facts are those"
-                " of the first."
-            )
+            trace.receipt.add(notes.repeated_device(plane.host, match.group(2)))
             continue
         rows.append(
             {

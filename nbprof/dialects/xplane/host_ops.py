@@ -18,7 +18,7 @@ from nbprof.core.factorize import used_codes
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.lookups import names_that
-from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane import notes, opnames
 from nbprof.dialects.xplane.grouping import inherit
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.hlo.category import CALLS_PYTHON
@@ -161,13 +161,7 @@ def eager_notes(activity: act.Activity) -> list[Note]:
     count, _ = activity.eager_calls
     if count <= len(activity.host_ops):
         return []
-    single = count == 1
-    text = (
-        f"{'1 op' if single else f'{count:,} ops'} ran eagerly, and only"
-        f" {'its call was' if single else 'their calls were'} recorded: steps and trace include"
-        f" {'it' if single else 'them'}, the ops tables do not."
-    )
-    return [Note("info", text)]
+    return [notes.eager_calls(count)]
 
 
 def _eager(placed: Placed) -> npt.NDArray[np.bool_]:

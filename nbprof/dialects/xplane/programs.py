@@ -23,7 +23,9 @@ import pandas as pd
 from nbprof.activity.tables import Markers, Work
 from nbprof.core.factorize import heads, starting, unique_rows
 from nbprof.core.intervals import Intervals
+from nbprof.core.receipt import Note
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.xplane import notes
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.event_links import match
 from nbprof.dialects.xplane.grouping import Groups, inherit
@@ -87,8 +89,8 @@ class ProgramSteps:
     table : DataFrame
         ``host group event begin end name``: begin and end in ps, the first event of the run, and
         the name of the step.
-    notes : list of str
-        Sentences on how the steps were found.
+    notes : list of Note
+        How the steps were found.
     on_device : frozenset of int
         Hosts whose runs were recorded on GPUs.
     of_cores : DataFrame
@@ -106,7 +108,7 @@ class ProgramSteps:
     """
 
     table: pd.DataFrame
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     on_device: frozenset[int] = frozenset()
     of_cores: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(
@@ -157,7 +159,7 @@ class ProgramSteps:
         return ProgramSteps(
             *(
                 pd.concat([self.table, other.table], ignore_index=True),
-                list(dict.fromkeys([*self.notes, *other.notes])),
+                _unique([*self.notes, *other.notes]),
             ),
             on_device=self.on_device | other.on_device,
             of_cores=pd.concat([self.of_cores, other.of_cores], ignore_index=True),
@@ -217,7 +219,7 @@ def find(
     if "hlo_module" in trace.args and other_hosts:
         runs, on_device = runs_of_programs(trace, host, lane_kind, other_hosts)
     runs = pd.concat([runs, of_cores], ignore_index=True)
-    parts, notes = [], []
+    parts, lines = [], []
     taken_over: set[tuple[int, int]] = set()
     for host_index in open_:
         host_runs = runs[runs["host"] == host_index]
@@ -233,9 +235,10 @@ def find(
         )
         if steps is None:
             continue
+        host_name = trace.hosts[host_index] if len(trace.hosts) > 1 else ""
         parts.append(steps)
         taken_over |= {(host_index, group) for group in again}
-        notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[host_index]}: {how}")
+        lines.append(notes.steps_by_programs(how, host_name))
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)
@@ -243,12 +246,16 @@ def find(
     of_cores = _steps_of_cores(table, cores)
     return ProgramSteps(
         table,
-        list(dict.fromkeys(notes)),
+        _unique(lines),
         frozenset(on_device),
         of_cores,
         ran,
         taken_over=frozenset(taken_over),
     )
+
+
+def _unique(lines: list[Note]) -> list[Note]:
+    return [note for i, note in enumerate(lines) if note not in lines[:i]]
 
 
 def marked_hosts(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:

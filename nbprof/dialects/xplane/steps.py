@@ -23,6 +23,7 @@ from nbprof.core.trace import TEXT, Int32s, Int64s
 from nbprof.dialects.tensorcores import kernel_precision
 from nbprof.dialects.xplane import cpu_copies, unmade
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
+from nbprof.dialects.xplane import notes as xplane_notes
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane import units as xplane_units
 from nbprof.dialects.xplane.compiling import COMPILES, waited
@@ -225,13 +226,14 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
 def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     """Notes on steps: how unmarked ones were found, and which markers are empty."""
     markers = activity.markers.frame()
-    how = []
+    lines: list[Note] = []
     if placed.program_steps is not None:
-        how = [Note("info", text) for text in placed.program_steps.notes]
+        lines += placed.program_steps.notes
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
-    count = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
-    return how + ([Note("warning", f"{count} no time: not shown.")] if empty else [])
+    if empty:
+        lines.append(xplane_notes.steps_without_time(empty))
+    return lines
 
 
 def classify(name: str, shape: str) -> int:

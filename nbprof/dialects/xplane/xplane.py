@@ -22,6 +22,7 @@ from nbprof.core.factorize import heads, starting
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import around, sanity, sides
+from nbprof.dialects import notes as shared_notes
 from nbprof.dialects.environment import environment
 from nbprof.dialects.xplane import corrupt
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
@@ -140,7 +141,7 @@ def interpret(trace: Trace) -> act.Activity:
     tables.later(
         "notes",
         lambda: [
-            *_unit_notes(placed),
+            *placed.unit.notes,
             *mended,
             *notes(placed, tables),
             *xplane_steps.notes(placed, tables),
@@ -148,10 +149,6 @@ def interpret(trace: Trace) -> act.Activity:
         ],
     )
     return activity
-
-
-def _unit_notes(placed: Placed) -> list[Note]:
-    return [Note("info", placed.unit.how)] if placed.unit.how else []
 
 
 def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
@@ -450,8 +447,7 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     trace = placed.trace
     lines: list[Note] = []
     if lost := _lost_kernels(placed):
-        launched = f"{wording.plural(lost, 'launch was', 'launches were')} recorded, but no kernel"
-        lines.append(Note("warning", f"{launched}, so what the device did is unknown: {_LOST}"))
+        lines.append(shared_notes.lost_kernels(lost, _LOST))
     elif activity.has_device:
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
@@ -463,6 +459,8 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
         is_launched = np.zeros(len(trace.events) + 1, np.bool_)
         is_launched[calls["target"].to_numpy(np.int64)] = True
-        lines += sanity.unlaunched(int((~is_launched[work]).sum()), len(work))
+        unlaunched = int((~is_launched[work]).sum())
+        if unlaunched:
+            lines.append(shared_notes.unlaunched_work(unlaunched, len(work)))
         lines += sanity.overlaps(trace, ("device",), "device event")
     return lines
