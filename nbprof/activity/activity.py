@@ -183,6 +183,10 @@ class Names:
         """The code of a text; a new one when it was not seen before."""
         return self.codes.setdefault(text, len(self.codes))
 
+    def encode(self, texts: Iterable[str]) -> npt.NDArray[np.int32]:
+        """The codes of several texts."""
+        return np.fromiter(map(self.code, texts), np.int32)
+
     @property
     def values(self) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
         """The texts by code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,19 @@ def names_that(test: Callable[[str], object], names: Iterable[object]) -> npt.ND
     return np.array([bool(test(str(name))) for name in names], np.bool_)
 
 
+def text_of(texts: Sequence[object] | npt.NDArray[np.object_], code: int) -> str:
+    """The text of a code; empty for a negative one."""
+    return str(texts[code]) if code >= 0 else ""
+
+
 def host_of_lanes(trace: Trace) -> Int32s:
     """int32[lanes]: index into `trace.hosts` of each lane."""
-    number = {name: i for i, name in enumerate(trace.hosts)}
+    number = dict(zip(trace.hosts, range(len(trace.hosts)), strict=True))
     return np.asarray(trace.lanes["host"].map(number), np.int32)
 
 
 def of_host(trace: Trace, host: int) -> str:
     """The words ` of HOST` for a sentence on one of several hosts; empty if there is only one."""
-    return f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    if len(trace.hosts) == 1:
+        return ""
+    return f" of {trace.hosts[host]}"

@@ -85,7 +85,9 @@ SLACK_PS = 1_000_000
 def category(cat: str) -> int:
     """The kind of event of a category; UNKNOWN for one that PyTorch does not write."""
     low = cat.lower()
-    return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
+    if _RUNTIME.match(low):
+        return CALL
+    return _CATEGORY.get(low, UNKNOWN)
 
 
 def kinds(trace: Trace) -> Kinds:
@@ -93,8 +95,8 @@ def kinds(trace: Trace) -> Kinds:
     codes = trace.text_arg("cat")
     seen = pd.unique(codes)
     table = np.zeros(int(seen.max(initial=-1)) + 2, np.uint8)
-    for code in seen.tolist():
-        table[code] = category(trace.strings[code]) if code >= 0 else UNKNOWN
+    for code in seen[seen >= 0].tolist():
+        table[code] = category(trace.strings[code])
     kind = table[codes]
     by_name = names_that(torchnames.is_annotation, trace.names)
     if by_name.any():
@@ -124,18 +126,25 @@ def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
     )
     for code in pd.unique(codes[rows]).tolist():
         of_category = rows[codes[rows] == code]
-        cat = trace.strings[code].lower()
-        kinds_of_category = [work for pattern, work in _OTHER_VENDORS if pattern.search(cat)]
+        kind_of_category = _kind_of_category(trace.strings[code].lower())
         for name in pd.unique(trace.events.name[of_category]).tolist():
             named = of_category[trace.events.name[of_category] == name]
-            if kinds_of_category:
-                kind[named] = kinds_of_category[0]
-                continue
-            moves = copies.kind(str(trace.names[name]))
-            if moves == copies.FILL:
-                kind[named] = FILL
-            else:
-                kind[named] = COPY if moves else KERNEL
+            kind[named] = kind_of_category or _kind_of_name(str(trace.names[name]))
+
+
+def _kind_of_category(cat: str) -> int:
+    """The kind of device work that the end of a category states; UNKNOWN for none."""
+    for pattern, kind in _OTHER_VENDORS:
+        if pattern.search(cat):
+            return kind
+    return UNKNOWN
+
+
+def _kind_of_name(name: str) -> int:
+    moves = copies.kind(name)
+    if moves == copies.FILL:
+        return FILL
+    return COPY if moves else KERNEL
 
 
 class Nested(Events):
@@ -218,7 +227,9 @@ class _Naming:
             return _Lane("derived", -1, self.pid[i], name, around.NOTE, _host_order(name, i))
         if self.side[i] != HOST:
             return self._of_device(i)
-        return self._sampled(i) if self.main[i] == SAMPLED else self._of_host(i)
+        if self.main[i] == SAMPLED:
+            return self._sampled(i)
+        return self._of_host(i)
 
     def _in_program(self, i: int) -> bool:
         return not self.programs or (self.host[i], self.pid[i]) in self.programs
@@ -229,7 +240,7 @@ class _Naming:
         is_main = name.startswith("main thread") and self._in_program(i)
         if not is_main:
             name = name.replace("main thread", f"thread {self.pid[i]}")
-        return _Lane("derived", -1, self.pid[i], name, "", (1, 0, 0 if is_main else 1, i))
+        return _Lane("derived", -1, self.pid[i], name, "", (1, 0, int(not is_main), i))
 
     def _of_host(self, i: int) -> _Lane:
         pid, main = self.pid[i], int(self.main[i])
@@ -245,11 +256,7 @@ class _Naming:
         device = _number(self.pid[i])
         if has_events and self.device[first] >= 0:
             device = int(self.device[first])
-        match = _DEVICE.match(self.label[i])
-        if match:
-            family = match.group(1)
-        else:
-            family = "GPU" if category(_text_at(self.trace, "cat", first)) else "Device"
+        family = self._family(i)
         stream = _number(re.sub(r"\D", "", self.tid[i]))
         name = {
             STREAM: f"Stream {stream}",
@@ -258,31 +265,44 @@ class _Naming:
         }[side]
         # Threads of an MTIA are not streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders
         # below HIP know queues.
-        named = bool(match and family == "MTIA") or self.thread[i].startswith(_NO_STREAMS)
+        named = family == "MTIA" or self.thread[i].startswith(_NO_STREAMS)
         if side == STREAM and named:
             name = self.thread[i] or name
-        note = self._work(i) if side == STREAM and has_events else ""
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
-        kind = "device" if side == STREAM else "derived"
-        return _Lane(kind, device, f"{family} {device}", name, note, order)
+        process = f"{family} {device}"
+        if side != STREAM:
+            return _Lane("derived", device, process, name, "", order)
+        note = self._work(i) if has_events else ""
+        return _Lane("device", device, process, name, note, order)
+
+    def _family(self, i: int) -> str:
+        """The name of a kind of device: GPU, MTIA, ..., or Device."""
+        match = _DEVICE.match(self.label[i])
+        if match:
+            return match.group(1)
+        if category(_text_at(self.trace, "cat", self.first[i])):
+            return "GPU"
+        return "Device"
 
     def _work(self, i: int) -> str:
         """The note on the work of a stream."""
         if self.main[i] != KERNEL:
             return "copies"
         first = str(self.trace.names[self.trace.events.name[self.first[i]]])
-        return "collectives" if torchnames.is_collective(first) else "compute"
+        if torchnames.is_collective(first):
+            return "collectives"
+        return "compute"
 
 
 def _host_order(thread: str, i: int) -> tuple[int, ...]:
-    return 1, 0, 0 if thread == "main thread" else 1, i
+    return 1, 0, int(thread != "main thread"), i
 
 
 def name_lanes(trace: Trace, kind: Kinds) -> None:
     """Fills `kind device process thread note order` of the lanes: GPUs first, then threads."""
     lanes = trace.lanes
     naming = _Naming(trace, kind)
-    rows = [naming.lane(i) for i in range(len(lanes))]
+    rows = list(map(naming.lane, range(len(lanes))))
     pids = {pid for _, pid in naming.programs}
     several = len(pids) > 1 and len(naming.programs) > len(trace.hosts)
 
@@ -324,7 +344,9 @@ def _thread(pid: str, tid: str, thread: str) -> tuple[str, str]:
     note = match.group(1) if match else ""
     if pid == tid:
         return "main thread", note
-    return f"thread {tid}" if tid.lstrip("-").isdigit() else tid, note
+    if tid.lstrip("-").isdigit():
+        return f"thread {tid}", note
+    return tid, note
 
 
 def _profiler(main: int) -> str:
