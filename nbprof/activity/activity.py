@@ -162,6 +162,7 @@ CATEGORIES: tuple[str, ...] = (
     "other",
 )
 """Step-time categories in stack order, bottom to top."""
+NUMBER_OF_CATEGORY = {name: number for number, name in enumerate(CATEGORIES, 1)}
 
 
 NEXT_ITEM = "nbprof.steps: next item"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nbprof.core.trace import Int32s, Trace
 
@@ -24,6 +25,16 @@ def host_of_lanes(trace: Trace) -> Int32s:
     """int32[lanes]: index into `trace.hosts` of each lane."""
     number = dict(zip(trace.hosts, range(len(trace.hosts)), strict=True))
     return np.asarray(trace.lanes["host"].map(number), np.int32)
+
+
+def codes_by_name(
+    trace: Trace, used: npt.NDArray[np.integer], code: Callable[[str], int]
+) -> npt.NDArray[np.int32]:
+    """int32[names]: a code for each name that is used; 0 for the others."""
+    codes = np.zeros(len(trace.names), np.int32)
+    for name in pd.unique(used).tolist():
+        codes[name] = code(str(trace.names[name]))
+    return codes
 
 
 def of_host(trace: Trace, host: int) -> str:

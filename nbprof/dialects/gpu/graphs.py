@@ -387,9 +387,7 @@ def _captured_kind(kind: int, kernel: str) -> int:
     return FILL if "fill" in kernel else COPY
 
 
-def _fitting(
-    captures: Sequence[Capture], kinds: list[int], kernels: list[str]
-) -> list[Capture]:
+def _fitting(captures: Sequence[Capture], kinds: list[int], kernels: list[str]) -> list[Capture]:
     """The captures whose calls may have become these kinds of work and kernels."""
     return [capture for capture in captures if capture.fits(kinds, kernels)]
 

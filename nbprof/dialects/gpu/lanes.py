@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from nbprof.core import nesting
 from nbprof.core.trace import Events, Int32s, Int64s, Trace
 from nbprof.dialects import around, sides, torchnames
 from nbprof.dialects.lookups import names_that
+from nbprof.dialects.named_lanes import Lane, fill
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -191,17 +191,6 @@ def _main_kind(trace: Trace, kind: Kinds) -> Int64s:
     return np.where(counts.sum(axis=1) > 0, counts.argmax(axis=1), -1)
 
 
-class _Lane(NamedTuple):
-    """The columns of a lane; lanes are drawn in ascending `order`."""
-
-    kind: str
-    device: int
-    process: str
-    thread: str
-    note: str
-    order: tuple[int, ...]
-
-
 class _Naming:
     """Kinds and names of the lanes of a trace."""
 
@@ -220,11 +209,11 @@ class _Naming:
         working = (lanes["side"] == HOST).to_numpy() & np.isin(self.main, (OP, ANNOTATION, CALL))
         self.programs = {(self.host[i], self.pid[i]) for i in np.flatnonzero(working).tolist()}
 
-    def lane(self, i: int) -> _Lane:
+    def lane(self, i: int) -> Lane:
         """The columns of the lane with a number."""
         if self.side[i] == AROUND:
             name, _ = _thread(self.pid[i], self.tid[i], self.thread[i])
-            return _Lane("derived", -1, self.pid[i], name, around.NOTE, _host_order(name, i))
+            return Lane("derived", -1, self.pid[i], name, around.NOTE, _host_order(name, i))
         if self.side[i] != HOST:
             return self._of_device(i)
         if self.main[i] == SAMPLED:
@@ -234,23 +223,23 @@ class _Naming:
     def _in_program(self, i: int) -> bool:
         return not self.programs or (self.host[i], self.pid[i]) in self.programs
 
-    def _sampled(self, i: int) -> _Lane:
+    def _sampled(self, i: int) -> Lane:
         """Samples of a thread are not work besides the thread's own events."""
         name = self.tid[i]
         is_main = name.startswith("main thread") and self._in_program(i)
         if not is_main:
             name = name.replace("main thread", f"thread {self.pid[i]}")
-        return _Lane("derived", -1, self.pid[i], name, "", (1, 0, int(not is_main), i))
+        return Lane("derived", -1, self.pid[i], name, "", (1, 0, int(not is_main), i))
 
-    def _of_host(self, i: int) -> _Lane:
+    def _of_host(self, i: int) -> Lane:
         pid, main = self.pid[i], int(self.main[i])
         program = main in (OP, ANNOTATION, PYTHON, CALL, MEMORY)
         if main in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
-            return _Lane("host", -1, "Profiler", _profiler(main), "", (2, 0, 0, i))
+            return Lane("host", -1, "Profiler", _profiler(main), "", (2, 0, 0, i))
         name, note = _thread(pid if self._in_program(i) else "", self.tid[i], self.thread[i])
-        return _Lane("host", -1, pid, name, note, _host_order(name, i))
+        return Lane("host", -1, pid, name, note, _host_order(name, i))
 
-    def _of_device(self, i: int) -> _Lane:
+    def _of_device(self, i: int) -> Lane:
         side, first = self.side[i], self.first[i]
         has_events = first < len(self.device)
         device = _number(self.pid[i])
@@ -271,9 +260,9 @@ class _Naming:
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
         process = f"{family} {device}"
         if side != STREAM:
-            return _Lane("derived", device, process, name, "", order)
+            return Lane("derived", device, process, name, "", order)
         note = self._work(i) if has_events else ""
-        return _Lane("device", device, process, name, note, order)
+        return Lane("device", device, process, name, note, order)
 
     def _family(self, i: int) -> str:
         """The name of a kind of device: GPU, MTIA, ..., or Device."""
@@ -306,19 +295,12 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     pids = {pid for _, pid in naming.programs}
     several = len(pids) > 1 and len(naming.programs) > len(trace.hosts)
 
-    def process(row: _Lane) -> str:
+    def process(row: Lane) -> str:
         if row.device >= 0 or row.process == "Profiler":
             return row.process
         return f"Process {row.process}" if several else "Host"
 
-    lanes["kind"] = [row.kind for row in rows]
-    lanes["device"] = np.array([row.device for row in rows], np.int64)
-    lanes["process"] = [process(row) for row in rows]
-    lanes["thread"] = [row.thread for row in rows]
-    lanes["note"] = [row.note for row in rows]
-    position = np.empty(len(rows), np.int64)
-    position[sorted(range(len(rows)), key=lambda i: rows[i].order)] = np.arange(len(rows))
-    lanes["order"] = position.tolist()
+    fill(lanes, [row._replace(process=process(row)) for row in rows])
 
 
 def _texts(lanes: pd.DataFrame, column: str) -> list[str]:

@@ -96,7 +96,7 @@ class LostWork:
 
     @property
     def averaged(self) -> str:
-        """What this means for averages."""
+        """Consequence for averages."""
         if self.complete:
             return "shown, but not averaged"
         return "no step is complete, so averages are of these"
