@@ -10,7 +10,7 @@ the step before the first, which begins when that work ends, and counts for none
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,29 +36,31 @@ def find(links: Links, *, batches: bool = True) -> Steps:
     A host uses the first kind of these that it has; batches only with `batches`, since something
     better may be known of the loop that asked for them.
 
-    Without `batches` these are no steps: something better is known of the loop that asked for them.
     """
-    parts = [_of_host(links, host, batches=batches) for host in range(len(links.trace.hosts))]
-    return Steps.joined([part for part in parts if part is not None])
+    return _of_hosts(links, range(len(links.trace.hosts)), batches=batches)
 
 
 def with_batches(links: Links, steps: Steps) -> Steps:
     """The steps, and the batches that hosts without any asked for."""
-    done = set(steps.host.tolist())
-    rest = [
-        _of_host(links, host, batches=True)
-        for host in range(len(links.trace.hosts))
-        if host not in done
-    ]
-    return Steps.joined([steps, *(part for part in rest if part is not None)])
+    return Steps.joined([steps, _of_hosts(links, without_steps(links, steps), batches=True)])
+
+
+def without_steps(links: Links, steps: Steps) -> list[int]:
+    """The hosts that have none of these steps."""
+    return sorted(set(range(len(links.trace.hosts))) - set(steps.host.tolist()))
+
+
+def _of_hosts(links: Links, hosts: Iterable[int], *, batches: bool) -> Steps:
+    parts = [_of_host(links, host, batches=batches) for host in hosts]
+    return Steps.joined([part for part in parts if part is not None])
 
 
 def of_iterations(links: Links, iterations: Placed) -> Steps:
     """The iterations of a loop as steps, with the device work that each launched."""
     rows = np.sort(np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work]))
-    marks = first_events(
-        links.trace, rows if len(rows) else np.arange(len(links.trace.events)), iterations.start
-    )
+    if not len(rows):
+        rows = np.arange(len(links.trace.events))
+    marks = first_events(links.trace, rows, iterations.start)
     start, end, matched = _with_device(links, 0, iterations.start, iterations.end)
     none = np.zeros(len(start), np.int64)
     steps = Steps(
@@ -91,7 +93,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     steps = rows[names_that(torchnames.STEP.match, names)]
     if len(steps):
         steps = one_thread(links, steps)
-        labels = [_label(str(trace.names[c])) for c in events.name[steps].tolist()]
+        labels = list(map(_label, map(str, trace.names[events.name[steps]])))
         marks = Marks(steps, events.start[steps], events.end[steps], labels)
         return of_marks(links, host, marks, [])
     turns = rows[names_that(torchnames.OPTIMIZER.match, names)]
@@ -156,7 +158,7 @@ def of_marks(links: Links, host: int, marks: Marks, about_marks: list[Note]) -> 
     suffix = of_host(links.trace, host)
     start, end, matched = _with_device(links, host, marks.start, marks.end)
     group = np.arange(len(start))
-    hidden = [label for label, length in zip(marks.labels, end - start, strict=True) if length <= 0]
+    hidden = [marks.labels[i] for i in np.flatnonzero(end <= start).tolist()]
     if hidden:
         device_work = bool((links.host[links.work] == host).any())
         about_marks.append(notes.steps_without_time(suffix, hidden, device_work=device_work))
@@ -164,19 +166,19 @@ def of_marks(links: Links, host: int, marks: Marks, about_marks: list[Note]) -> 
     if truncated:
         about_marks.append(notes.truncated_steps(suffix, truncated, evidence))
     steps = Steps(
-        np.full(len(start), host),
-        group,
-        marks.event,
-        start,
-        end,
-        marks.start,
-        marks.end,
-        marks.labels,
-        {(host, int(g)) for g in group[len(group) - truncated :]},
-        set(),
-        about_marks,
-        {(host, i): iteration for i, iteration in enumerate(marks.iterations)},
+        host=np.full(len(start), host),
+        group=group,
+        event=marks.event,
+        start=start,
+        end=end,
+        begun=marks.start,
+        done=marks.end,
+        names=marks.labels,
+        notes=about_marks,
     )
+    if truncated:
+        steps.truncated.update(steps.keys[-truncated:])
+    steps.iterations.update(zip(steps.keys, marks.iterations, strict=False))
     lost_work.mark(links, host, steps, matched)
     return steps
 
@@ -309,9 +311,6 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
 
     A step that equals any step before is complete: some loops run a check after every few steps.
 
-    That holds for a step as well that follows two with a check behind their training, so it must
-    not equal any step before.
-
     Parameters
     ----------
     marks : int64[n]
@@ -331,14 +330,17 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
     count = high - low
     seen = names[low[-1] : high[-1]]
     n = len(seen)
-    if not n or any(
-        np.array_equal(names[low[i] : high[i]], seen)
-        for i in np.flatnonzero(count[:-1] == n).tolist()
-    ):
+    if not n:
+        return ""
+
+    def begins_alike(step: int) -> bool:
+        return np.array_equal(names[low[step] : low[step] + n], seen)
+
+    if any(map(begins_alike, np.flatnonzero(count[:-1] == n).tolist())):
         return ""
     # Two steps before it are evidence; of a single one at least a fifth must be missing.
     before = range(max(0, len(marks) - 3), len(marks) - 1)
-    if any(count[i] <= n or not np.array_equal(names[low[i] : low[i] + n], seen) for i in before):
+    if (count[before] <= n).any() or not all(map(begins_alike, before)):
         return ""
     if len(before) == 1 and n >= WHOLE_STEP * count[-2]:
         return ""
