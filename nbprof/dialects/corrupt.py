@@ -153,11 +153,10 @@ class Mender:
     def _host_end(self, host: int) -> int:
         """When the last event of a host ended that is none of a device."""
         start = self.trace.events.start
-        ends = [
-            int((start[low:high] + self.duration[low:high]).max())
-            for low, high in self.lanes_of(host)
-        ]
-        return max(ends, default=0)
+        last = 0
+        for low, high in self.lanes_of(host):
+            last = max(last, int((start[low:high] + self.duration[low:high]).max()))
+        return last
 
     def _waits(
         self, rows: Int64s, calls: Int64s, launch: Int64s
@@ -238,7 +237,8 @@ class Mender:
         for lane in np.unique(events.lane[misplaced]).tolist():
             low, high = self._border[lane], self._border[lane + 1]
             sound_rows = low + np.flatnonzero(sound[low:high])
-            sound_rows = sound_rows if len(sound_rows) else np.flatnonzero(sound)
+            if not len(sound_rows):
+                sound_rows = np.flatnonzero(sound)
             rows = misplaced[events.lane[misplaced] == lane]
             if len(sound_rows):
                 self.start[rows] = np.clip(
@@ -311,19 +311,17 @@ class Mender:
     def places(self, rows: Int64s) -> str:
         """Number of events per stream, line or thread."""
         lanes = self.trace.lanes
-        several = len(self.trace.hosts) > 1
         places = []
-        for lane, count in zip(
-            *np.unique(self.trace.events.lane[rows], return_counts=True), strict=True
-        ):
-            host, process, thread = (
-                str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread")
-            )
+        lane, counts = np.unique(self.trace.events.lane[rows], return_counts=True)
+        names = lanes[["host", "process", "thread"]].iloc[lane].astype(str)
+        for count, (host, process, thread) in zip(counts, names.to_numpy(), strict=True):
             # "stream 7", but "XLA Ops".
             if not thread[1:2].isupper():
                 thread = thread[:1].lower() + thread[1:]
-            lane_name = [host, process, thread] if several else [process, thread]
-            places.append(f"{int(count):,} on {', '.join(lane_name)}")
+            place = f"{int(count):,} on {process}, {thread}"
+            if len(self.trace.hosts) > 1:
+                place = f"{int(count):,} on {host}, {process}, {thread}"
+            places.append(place)
         text = "; ".join(places[:_MOST_STREAMS])
         more = len(places) - _MOST_STREAMS
         if more > 0:

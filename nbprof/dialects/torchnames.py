@@ -263,34 +263,32 @@ def whole_numbers(types: str) -> bool:
     return any(map(_WHOLE.match, type_names))
 
 
-_ELIGIBLE = frozenset(
-    f"aten::{name}"
-    for name in """
-    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
-    _convolution slow_conv3d thnn_conv2d convolution_overrideable convolution_backward
-    convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward cudnn_convolution
-    cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu
-    cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight
-    miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution
-    miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
-    addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul
-    linalg_multi_dot linalg_matmul einsum bilinear _trilinear tensordot _addmm_activation _scaled_mm
-    _grouped_mm _scaled_grouped_mm linear_backward matmul_backward lstm gru rnn_tanh rnn_relu
-    lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward
-    _thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward
-    _thnn_fused_gru_cell_backward scaled_dot_product_attention _scaled_dot_product_flash_attention
-    _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
-    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention
-    _scaled_dot_product_cudnn_attention_backward _flash_attention_forward _flash_attention_backward
-    _efficient_attention_forward _efficient_attention_backward _scaled_dot_product_attention_math
-    _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
-    _cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm
-    _weight_int8pack_mm _scaled_mm_v2 _scaled_grouped_mm_v2 _cslt_sparse_mm
-    _sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
-    miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu
-    _conv_depthwise2d conv_depthwise3d
-    """.split()  # noqa: SIM905 - a list of words reads better without a hundred quotes
-)
+_ELIGIBLE_NAMES = """
+conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
+_convolution slow_conv3d thnn_conv2d convolution_overrideable convolution_backward
+convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward cudnn_convolution
+cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu
+cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight
+miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution
+miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
+addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul
+linalg_multi_dot linalg_matmul einsum bilinear _trilinear tensordot _addmm_activation _scaled_mm
+_grouped_mm _scaled_grouped_mm linear_backward matmul_backward lstm gru rnn_tanh rnn_relu
+lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward
+_thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward
+_thnn_fused_gru_cell_backward scaled_dot_product_attention _scaled_dot_product_flash_attention
+_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
+_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention
+_scaled_dot_product_cudnn_attention_backward _flash_attention_forward _flash_attention_backward
+_efficient_attention_forward _efficient_attention_backward _scaled_dot_product_attention_math
+_scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
+_cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm
+_weight_int8pack_mm _scaled_mm_v2 _scaled_grouped_mm_v2 _cslt_sparse_mm
+_sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
+miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu
+_conv_depthwise2d conv_depthwise3d
+"""
+_ELIGIBLE = frozenset("aten::" + name for name in _ELIGIBLE_NAMES.split())
 
 
 # Ops of other libraries that are products or attention.

@@ -298,9 +298,10 @@ class Graphs:
         """Origins of the calls of each capture; empty for a single one of this trace."""
         if len(fitting) == 1:
             return [fitting[0].origins]
-        return [
-            capture.origins or self._originate(self.links, capture.calls) for capture in fitting
-        ]
+        origins = []
+        for capture in fitting:
+            origins.append(capture.origins or self._originate(self.links, capture.calls))
+        return origins
 
     @cached_property
     def call(self) -> Int64s:

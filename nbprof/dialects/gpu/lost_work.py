@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,7 +13,7 @@ from nbprof.dialects.gpu import notes
 from nbprof.dialects.gpu.lanes import KERNEL
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
-from nbprof.dialects.lookups import of_host
+from nbprof.dialects.lookups import names_that, of_host
 
 Flags = npt.NDArray[np.bool_]
 
@@ -39,7 +41,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     if len(matched) < 2 or not (links.host[kernels] == host).any():
         return
     launched, lost = _launches(links, host, steps)
-    truncated = np.array([(host, int(group)) in steps.truncated for group in steps.group], np.bool_)
+    truncated = np.array([step in steps.truncated for step in steps.keys], np.bool_)
     listed = (steps.end > steps.start) & ~truncated
     lacking = listed & (lost > 0) & (lost >= _SERIOUS * launched)
     silent = listed & _silent(launched, matched)
@@ -48,7 +50,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     complete = listed & ~missing
     # If all steps lost a little, none is more reliable than the others.
     if complete.any() or 2 * lost.sum() > launched.sum():
-        steps.lost |= {(host, int(group)) for group in steps.group[missing]}
+        steps.lost.update(compress(steps.keys, missing.tolist()))
     suffix = of_host(links.trace, host)
     if lacking.any():
         lossy = notes.LostWork(suffix, _names(steps, lacking), bool(complete.any()))
@@ -62,16 +64,8 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
     """By step: the number of launches of kernels and graphs, and of those without device work."""
     events, calls = links.trace.events, links.calls
-    kinds = [
-        torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH)
-        for name in links.trace.names
-    ]
-    chosen = (
-        np.array(kinds, np.bool_)[events.name[calls]]
-        & ~links.captured
-        & (links.host[calls] == host)
-    )
-    calls = calls[chosen]
+    launching = names_that(torchnames.launches_work, links.trace.names)[events.name[calls]]
+    calls = calls[launching & ~links.captured & (links.host[calls] == host)]
     step = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
     within = (step >= 0) & (events.start[calls] < steps.done[step])
     step, calls = step[within], calls[within]
@@ -101,4 +95,4 @@ def _after(steps: Steps, lacking: Flags) -> Flags:
 
 
 def _names(steps: Steps, chosen: Flags) -> list[str]:
-    return [steps.names[i] for i in np.flatnonzero(chosen).tolist()]
+    return list(compress(steps.names, chosen.tolist()))

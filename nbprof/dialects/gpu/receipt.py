@@ -156,10 +156,7 @@ def _images(links: Links) -> list[Note]:
         return []
     codes = pd.unique(events.name[rows])
     lanes = trace.lanes.iloc[pd.unique(events.lane[rows])[:_MOST_LANES]]
-    places = [
-        f"{process}, {thread}"
-        for process, thread in zip(lanes["process"], lanes["thread"], strict=True)
-    ]
+    places = (lanes["process"] + ", " + lanes["thread"]).tolist()
     took = wording.millis(int(events.duration[rows].sum()) / 1e9)
     names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
     return [gpu_notes.launch_spans(len(rows), names, took, "; ".join(places))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ class Steps:
         """The steps of several hosts."""
         none = np.zeros(0, np.int64)
         keys = ("host", "group", "event", "start", "end", "begun", "done")
-        columns = {}
+        columns: dict[str, Any] = {}
         for key in keys:
             columns[key] = np.concatenate([none, *(getattr(part, key) for part in parts)])
         steps = cls(**columns, names=[])

@@ -192,7 +192,9 @@ def _by_ops(links: Links, host: int) -> Found | None:
 
 
 def _sequence(length: int, noun: str) -> str:
-    return f"a single {noun}" if length == 1 else f"the sequence of {length:,} {noun}s"
+    if length == 1:
+        return f"a single {noun}"
+    return f"the sequence of {length:,} {noun}s"
 
 
 def _by_ranges(links: Links, host: int) -> Found | None:

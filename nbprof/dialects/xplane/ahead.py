@@ -67,15 +67,15 @@ def _of_host(
 ) -> pd.DataFrame | None:
     """The steps of one host in time order; None if they are as marked, or their work is unknown."""
     events = trace.events
-    marks = {
-        group: root
-        for (mark_host, group), root in groups.roots.items()
-        if mark_host == host_index and not groups.names[mark_host, group].isdigit()
-    }
-    group = np.array(sorted(marks, key=lambda number: int(events.start[marks[number]])), np.int64)
-    if not len(group) or not len(runs):
+    marks = []
+    for (mark_host, number), mark in groups.roots.items():
+        if mark_host == host_index and not groups.names[mark_host, number].isdigit():
+            marks.append((number, mark))
+    if not marks or not len(runs):
         return None
-    root = np.array([marks[number] for number in group.tolist()], np.int64)
+    group, root = np.array(marks, np.int64).T
+    order = np.argsort(events.start[root], kind="stable")
+    group, root = group[order], root[order]
     begin, end = events.start[root], events.end[root]
     ran, event = _last_runs(trace, groups, group, runs, launches)
     has_run = ran >= 0

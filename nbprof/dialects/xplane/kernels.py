@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class Ops(Protocol):
         """The op of a code."""
 
 
-def launch_details(text: str) -> dict[str, object]:
+def launch_details(text: str) -> dict[str, Any]:
     """Registers, shared memory, grid, block and occupancy of a `kernel_details` text.
 
     What it does not hold is None or empty. `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD) are the
@@ -74,7 +74,7 @@ def launch_details(text: str) -> dict[str, object]:
     }
 
 
-def launch_details_in_xprof(text: str) -> dict[str, object]:
+def launch_details_in_xprof(text: str) -> dict[str, Any]:
     """The same in XProf 2.24: no `shm` and `group_mem`; missing values are 0 or "1,1,1"."""
     text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
     details = launch_details(text)
@@ -133,7 +133,7 @@ def _table(
     placed: Placed,
     ops: Ops,
     activity: act.Activity,
-    details_of: Callable[[str], dict[str, object]],
+    details_of: Callable[[str], dict[str, Any]],
     judge: Callable[[str, int, str, str], tuple[str, int, int]],
     theoretical: bool,
 ) -> tuple[Kernels, list[dict[str, object]]]:

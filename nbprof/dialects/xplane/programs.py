@@ -325,15 +325,13 @@ def runs_of_programs(
     if not len(table):
         return table.assign(run=0, turns=0), with_device
     number = _run_numbers(trace, host, table)
-    of_host, module, device, op, end = (
-        table[name].to_numpy() for name in ("host", "module", "device", "op", "end")
-    )
-    first, run = unique_rows(of_host, module, pd.factorize(number)[0])
+    module = table["module"].to_numpy()
+    first, run = unique_rows(table["host"].to_numpy(), module, pd.factorize(number)[0])
     last = np.full(len(first), np.iinfo(np.int64).min)
-    np.maximum.at(last, run, end)
-    on_device, part = unique_rows(run, device)
+    np.maximum.at(last, run, table["end"].to_numpy())
+    on_device, part = unique_rows(run, table["device"].to_numpy())
     turns = np.ones(len(first), np.int64)
-    np.maximum.at(turns, run[on_device], _second_most(part, op))
+    np.maximum.at(turns, run[on_device], _second_most(part, table["op"].to_numpy()))
     result = table.iloc[first][["host", "module", "event", "start", "program"]].assign(
         run=number[first], end=last, turns=turns
     )

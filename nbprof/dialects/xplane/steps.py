@@ -383,9 +383,9 @@ def _host_work(placed: Placed, activity: act.Activity, group: Int32s, *, compili
         # The first op of a run is the event of its step, but not a marker.
         marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
     marker[marks] = True
-    enclosing = _ENCLOSING
+    enclosing = list(_ENCLOSING)
     if compiling:
-        enclosing += (_AFTER_WAIT,)
+        enclosing.append(_AFTER_WAIT)
     rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*enclosing)[code] & ~marker)
     # Few names begin like one that is asked for, in whatever case.
     likely = np.flatnonzero(placed.named("I", "i", "M", "m"))

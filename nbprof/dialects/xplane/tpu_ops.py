@@ -235,9 +235,9 @@ def _per_run(
     of_name = trace.name_args.get(stat, {})
     of_code = np.full(len(seen), np.nan)
     for i, code in enumerate(seen.tolist()):
-        stated = of_name.get(code)
-        if isinstance(stated, (int, float)):
-            of_code[i] = float(stated)
+        value = of_name.get(code)
+        if isinstance(value, (int, float)):
+            of_code[i] = float(value)
     values = of_code[name]
     column = trace.args.get(stat)
     if column is not None and of_events:
