@@ -318,10 +318,10 @@ class Mender:
             # "stream 7", but "XLA Ops".
             if not thread[1:2].isupper():
                 thread = thread[:1].lower() + thread[1:]
-            place = f"{int(count):,} on {process}, {thread}"
+            lane_name = f"{process}, {thread}"
             if len(self.trace.hosts) > 1:
-                place = f"{int(count):,} on {host}, {process}, {thread}"
-            places.append(place)
+                lane_name = f"{host}, {lane_name}"
+            places.append(f"{int(count):,} on {lane_name}")
         text = "; ".join(places[:_MOST_STREAMS])
         more = len(places) - _MOST_STREAMS
         if more > 0:

@@ -41,7 +41,7 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     teraflops = stats.get("peak_teraflops_per_second")
     if isinstance(teraflops, (int, float)):
         return float(teraflops) * 1e12 or None
-    units = _Units.of(stats)
+    units = _Units.stated_by(stats)
     if units is None:
         return None
     table = _AMD if stats.get("device_vendor") == "AMD" else _NVIDIA
@@ -58,7 +58,7 @@ class _Units(NamedTuple):
     per_second: float
 
     @classmethod
-    def of(cls, stats: Mapping[str, object]) -> _Units | None:
+    def stated_by(cls, stats: Mapping[str, object]) -> _Units | None:
         """As a plane's stats state them; None if they do not."""
         major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
         count, clock = stats.get("core_count"), stats.get("clock_rate")
@@ -118,7 +118,7 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
         value = stats.get(stat)
         if isinstance(value, (int, float)) and value > 0:
             peaks[name] = float(value) * 1e9
-    units = _Units.of(stats)
+    units = _Units.stated_by(stats)
     if units is not None:
         width = {2: 64, 3: 256}.get(units.capability[0], 128)
         if stats.get("device_vendor") == "AMD":

@@ -138,7 +138,7 @@ class Costs:
         )
 
     def _width_factor(self, index: int) -> int:
-        """How much faster the device is with narrow operands."""
+        """Speed of the device with narrow operands, relative to 16 bits and more."""
         if self._program.opcodes[index] == "custom-call":
             return 1
         widest = max(map(self._widest, self._operands(index)), default=0)
@@ -342,7 +342,7 @@ class Costs:
         root = program.index_of_ident(computation.root)
         if root is None or root not in members:
             root = members[-1]
-        # How often each value is computed: once for each use by an op that is evaluated itself.
+        # Each value is computed once for each use by an op that is evaluated itself.
         users: dict[int, set[int]] = {member: set() for member in members}
         evaluations: dict[int, float] = dict.fromkeys(members, 0.0)
         users[root].add(root)

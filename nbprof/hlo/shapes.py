@@ -120,7 +120,7 @@ class Shape:
         return tuple(sizes)
 
     def part_at(self, index: Sequence[int]) -> Shape:
-        """Look up a part of nested tuples by its index on each level.
+        """A part of nested tuples, by its index on each level.
 
         Raises
         ------

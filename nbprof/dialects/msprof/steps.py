@@ -111,15 +111,15 @@ def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str
 def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
     """Iterations of the graph with most of them (then most time) on a host, in order; or None."""
     best: pd.DataFrame | None = None
-    most = (0, 0)
+    best_size = (0, 0)
     for table in _step_traces(trace, host):
         frame = table.frame[(table.frame["event"] >= 0).to_numpy(np.bool_)]
         keys = [_numbers(frame, "model_id"), _numbers(frame, "device_id")]
         for _, part in frame.groupby(keys, sort=True):
             events = part["event"].to_numpy(np.int64)
             size = (len(part), int(trace.events.duration[events].sum()))
-            if size > most:
-                best, most = part, size
+            if size > best_size:
+                best, best_size = part, size
     if best is None:
         return None
     return best.sort_values("iteration_end_ps", kind="stable")

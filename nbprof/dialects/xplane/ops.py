@@ -22,7 +22,7 @@ from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.core.factorize import unique_rows, used_codes
 from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores
-from nbprof.dialects.lookups import names_that, text_of
+from nbprof.dialects.lookups import names_that
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
 from nbprof.dialects.xplane.placed import Placed
@@ -204,7 +204,9 @@ def _graph_ops(program: Program | None, outside: Collection[str]) -> _GraphOps:
         by_kernel[_SIGN.sub("_", name)] = name
         if opcode == "custom-call" and name not in outside:
             calls.append(name)
-    return _GraphOps(by_kernel, calls[0] if len(calls) == 1 else "")
+    if len(calls) != 1:
+        return _GraphOps(by_kernel, "")
+    return _GraphOps(by_kernel, calls[0])
 
 
 def _not_empty(placed: Placed, key: str) -> Int64s:
@@ -248,25 +250,23 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
+    code, name = np.divmod(seen, width)
+    parsed = list(map(ops.op, code.tolist()))
+    op = activity.ops.encode(named.name for named in parsed)
+    kind = activity.types.encode(named.type or "Unknown" for named in parsed)
+    hlo_ops = list(map(ops.hlo, code.tolist()))
     # XProf counts kernels that state their op as `tf_op`, or one of a program in the file.
-    tf_op, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
+    is_tf_op = trace.text_arg("tf_op", first) == code
     module = trace.text_arg("hlo_module", first)
-    op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
+    hlo_op = trace.texts(trace.text_arg("hlo_op", first))
     facts: list[_Facts] = []
-    hlo_ops: list[HloOp | None] = []
-    for i, key in enumerate(seen.tolist()):
-        code, name = divmod(key, width)
-        parsed, hlo = ops.op(code), ops.hlo(code)
-        hlo_ops.append(hlo)
-        op[i] = activity.ops.code(parsed.name)
-        kind[i] = activity.types.code(parsed.type or "Unknown")
+    for i, hlo in enumerate(hlo_ops):
         if hlo is None:
-            kernel = str(trace.names[name - 1])
-            facts.append(_Facts(0, kernel, parsed.type, xprof=bool(tf_op[i] == code)))
+            kernel = str(trace.names[name[i] - 1])
+            facts.append(_Facts(0, kernel, parsed[i].type, xprof=bool(is_tf_op[i])))
         else:
-            stated_module = trace.strings[module[i]] if module[i] >= 0 else None
-            stated_op = text_of(trace.strings, hlo_op[i])
-            facts.append(_facts(ops.programs, hlo, stated_module, stated_op))
+            of_module = trace.strings[module[i]] if module[i] >= 0 else None
+            facts.append(_facts(ops.programs, hlo, of_module, hlo_op[i]))
     duration = events.duration[rows]
     table = DeviceOps(
         event=rows,

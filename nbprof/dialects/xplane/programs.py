@@ -209,8 +209,8 @@ def find(
         return None
     cores = _runs_of_cores(trace, host, lanes)
     of_cores = _of_all_cores(cores)
-    other_hosts = sorted(set(open_) - set(of_cores["host"].tolist()))
     runs = of_cores.iloc[:0]
+    other_hosts = sorted(set(open_) - set(of_cores["host"].tolist()))
     on_device: set[int] = set()
     if "hlo_module" in trace.args and other_hosts:
         runs, on_device = runs_of_programs(trace, host, lane_kind, other_hosts)
@@ -232,8 +232,7 @@ def find(
         if steps is None:
             continue
         parts.append(steps.table)
-        for group in steps.taken_over:
-            taken_over.add((host_index, group))
+        taken_over.update((host_index, group) for group in steps.taken_over)
         host_name = trace.hosts[host_index] if len(trace.hosts) > 1 else ""
         lines.append(notes.steps_by_programs(steps.explanation, host_name))
     if not parts:

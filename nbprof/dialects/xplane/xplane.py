@@ -107,30 +107,15 @@ def interpret(trace: Trace) -> act.Activity:
         (trace.lanes["kind"] == "host") & (trace.lanes["events"] > 0), "host"
     ].unique()
     tables.set_hosts_with_ops(trace.hosts.index(str(host)) for host in with_ops)
+    tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
     if gpus:
         device_activity(placed, tables)
     elif xplane_tpu_ops.core_planes(trace):
         tables.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, tables))
-        tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
         tables.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     else:
-        tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
         tables.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, tables))
-    tables.later(
-        ("markers", "group_names", "incomplete", "rebuilt"),
-        lambda: xplane_steps.markers(placed, tables),
-    )
-    tables.later("unit", lambda: placed.unit)
-    tables.later("xprof_markers", lambda: xplane_steps.marks(placed, tables))
-    tables.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
-    tables.later(
-        "reads_infeed",
-        lambda: bool((tables.core_spans.kind == act.CORE_KINDS.index("infeed")).any()),
-    )
-    tables.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
-    tables.later("core_markers", lambda: xplane_steps.core_markers(placed))
-    tables.later("work", lambda: xplane_steps.work(placed, tables))
-    tables.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, tables))
+    _add_steps(placed, tables)
     tables.later("host_ops", lambda: with_stages(placed, tables, host_ops(placed, tables)))
     tables.later("eager_calls", lambda: eager_calls(placed, tables))
     tables.later("eager_runs", lambda: eager_runs(placed, tables))
@@ -159,6 +144,25 @@ def interpret(trace: Trace) -> act.Activity:
         ],
     )
     return activity
+
+
+def _add_steps(placed: Placed, tables: act.Activity) -> None:
+    """States how steps and their work are made, of hosts and of cores."""
+    tables.later(
+        ("markers", "group_names", "incomplete", "rebuilt"),
+        lambda: xplane_steps.markers(placed, tables),
+    )
+    tables.later("unit", lambda: placed.unit)
+    tables.later("xprof_markers", lambda: xplane_steps.marks(placed, tables))
+    tables.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
+    tables.later(
+        "reads_infeed",
+        lambda: bool((tables.core_spans.kind == act.CORE_KINDS.index("infeed")).any()),
+    )
+    tables.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
+    tables.later("core_markers", lambda: xplane_steps.core_markers(placed))
+    tables.later("work", lambda: xplane_steps.work(placed, tables))
+    tables.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, tables))
 
 
 def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
