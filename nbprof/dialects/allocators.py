@@ -37,7 +37,7 @@ def allocation_table(activity: act.Activity, **arrays: object) -> pd.DataFrame:
     }
     columns = {}
     for name, column in Allocations.columns.items():
-        columns[name] = arrays.get(name, unknown[column.dtype])
+        columns[name] = arrays[name] if name in arrays else unknown[column.dtype]
     return pd.DataFrame(columns)
 
 

@@ -27,9 +27,9 @@ _MISSING_IN_XPROF = {
     "registers": 0,
     "static_shared_bytes": 0,
     "dynamic_shared_bytes": 0,
+    "occupancy_percent": 0,
     "block": "1,1,1",
     "grid": "1,1,1",
-    "occupancy_percent": 0,
 }
 _DIMENSIONS = re.compile(r"[0-9]+,[0-9]+,[0-9]+\Z")
 _WHOLE = re.compile(r"[0-9]{1,18}\Z")
