@@ -90,7 +90,7 @@ def markers(
     return frame, names, steps.truncated, steps.lost
 
 
-class Pieces(NamedTuple):
+class StepPieces(NamedTuple):
     """Pieces of spans: the span of each, its step in its host, start and end (ps)."""
 
     span: Int64s
@@ -99,10 +99,10 @@ class Pieces(NamedTuple):
     end: Int64s
 
 
-def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> Pieces:
+def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> StepPieces:
     """Spans split at the borders of steps, without those outside."""
     nothing = np.zeros(0, np.int64)
-    parts = [Pieces(nothing, nothing, nothing, nothing)]
+    parts = [StepPieces(nothing, nothing, nothing, nothing)]
     for host_index in np.unique(steps.host).tolist():
         host_steps = np.flatnonzero(steps.host == host_index)
         of_host = Intervals(steps.start[host_steps], steps.end[host_steps])
@@ -110,24 +110,26 @@ def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int6
         span, step = of_host.overlapping(start[rows], end[rows])
         span = rows[span]
         parts.append(
-            Pieces(
+            StepPieces(
                 span,
                 steps.group[host_steps][step],
                 np.maximum(start[span], of_host.start[step]),
                 np.minimum(end[span], of_host.end[step]),
             )
         )
-    return Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+    return StepPieces(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def spread_all(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> Pieces:
+def spread_all(
+    steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s
+) -> StepPieces:
     """Spans split at the borders of steps; those outside are complete, in group -1."""
     within = spread(steps, host, start, end)
     outside = np.ones(len(start), np.bool_)
     outside[within.span] = False
     rows = np.flatnonzero(outside)
-    rest = Pieces(rows, np.full(len(rows), -1), start[rows], end[rows])
-    return Pieces(*map(np.concatenate, zip(within, rest, strict=True)))
+    rest = StepPieces(rows, np.full(len(rows), -1), start[rows], end[rows])
+    return StepPieces(*map(np.concatenate, zip(within, rest, strict=True)))
 
 
 def waits(steps: Steps, iterations: Placed) -> Work:
