@@ -162,6 +162,7 @@ CATEGORIES: tuple[str, ...] = (
     "other",
 )
 """Step-time categories in stack order, bottom to top."""
+NUMBER_OF_CATEGORY = {name: number for number, name in enumerate(CATEGORIES, 1)}
 
 
 NEXT_ITEM = "nbprof.steps: next item"
@@ -182,6 +183,10 @@ class Names:
     def code(self, text: str) -> int:
         """The code of a text; a new one when it was not seen before."""
         return self.codes.setdefault(text, len(self.codes))
+
+    def encode(self, texts: Iterable[str]) -> npt.NDArray[np.int32]:
+        """The codes of several texts."""
+        return np.fromiter(map(self.code, texts), np.int32)
 
     @property
     def values(self) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
@@ -386,7 +391,9 @@ class Activity:
         """States of which hosts ops were recorded, by number."""
         hosts_seen = set(hosts)
         self.has_host_ops = bool(hosts_seen)
-        self.hosts_without_ops = set(range(len(self.hosts))) - hosts_seen if hosts_seen else set()
+        self.hosts_without_ops = set()
+        if hosts_seen:
+            self.hosts_without_ops = set(range(len(self.hosts))) - hosts_seen
 
     def host_has_ops(self, host: int) -> bool:
         """True if ops of a host were recorded."""
@@ -396,9 +403,10 @@ class Activity:
         """States how a table, or several at once, are made; `make` gives the value, or one value a
         name.
         """
-        several = (names,) if isinstance(names, str) else names
-        for name in several:
-            self._makers[name] = (several, make)
+        if isinstance(names, str):
+            names = (names,)
+        for name in names:
+            self._makers[name] = (names, make)
 
     def maker(self, name: str) -> Callable[[], Any]:
         """The function that builds a lazy value, for a dialect that adds to it."""
@@ -429,10 +437,9 @@ class Activity:
             if name not in self.__dict__:
                 names, make = self._maker(name)
                 computed = make()
-                for key, value in zip(
-                    names, computed if len(names) > 1 else (computed,), strict=True
-                ):
-                    self.__dict__[key] = value
+                if len(names) == 1:
+                    computed = (computed,)
+                self.__dict__.update(zip(names, computed, strict=True))
             return self.__dict__[name]
 
 

@@ -43,7 +43,9 @@ def kind(name: str) -> str:
     """`H2D` for "Memcpy HtoD (Pageable -> Device)", `other` for a copy that names no direction, ""
     for what has no name of one.
     """
-    return _kind(name) if name[:3].lower() in _HEADS else ""
+    if name[:3].lower() not in _HEADS:
+        return ""
+    return _kind(name)
 
 
 @lru_cache(maxsize=4096)

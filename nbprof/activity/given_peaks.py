@@ -33,7 +33,7 @@ _HOW = (
 
 
 def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
-    """The peaks as numbers, by the names of `KEYS`.
+    """Peaks as numbers, by the names of `KEYS`.
 
     Parameters
     ----------

@@ -389,14 +389,10 @@ def marked(
 
 def extents(host: Int32s, device: Int32s, start: Int64s, end: Int64s) -> Extents:
     """First start and last end by host and device; the arguments have an item an event."""
+    if not len(host):
+        return Extents.empty()
     order = np.lexsort((device, host))
     host, device = host[order], device[order]
-    first = (
-        np.flatnonzero(np.append(True, (np.diff(host) != 0) | (np.diff(device) != 0)))
-        if len(order)
-        else order
-    )
-    if not len(first):
-        return Extents.empty()
+    first = np.flatnonzero(np.append(True, (np.diff(host) != 0) | (np.diff(device) != 0)))
     low, high = np.minimum.reduceat(start[order], first), np.maximum.reduceat(end[order], first)
     return Extents(host=host[first], device=device[first], start=low, end=high)

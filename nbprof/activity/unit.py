@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nbprof.core.receipt import Note, info
+
 # Not the name of a column or a frame, such as step_time or p.steps.
 _STEP = re.compile(r"\b(an? )?(?<![`.])(steps?)\b(?!\.\w)", re.IGNORECASE)
 _OF_RECORDING = (
@@ -81,7 +83,8 @@ class Unit:
         """With an article, as a subject: "a step", "an iteration", "the recording"."""
         if self.is_recording:
             return "the recording"
-        return f"an {self.noun}" if self.noun[0] in "aeiou" else f"a {self.noun}"
+        article = "an" if self.noun[0] in "aeiou" else "a"
+        return f"{article} {self.noun}"
 
     @property
     def the(self) -> str:
@@ -129,16 +132,23 @@ class Unit:
         """The heading or the tooltip of a column, which are written of steps, in the words of this
         unit.
         """
-        if self.is_recording:
-            for of_steps, instead in _OF_RECORDING:
-                text = of_steps.sub(instead, text)
+        if self.kind == STEP:
             return text
-        return text if self.kind == STEP else _STEP.sub(self._instead, text)
+        if not self.is_recording:
+            return _STEP.sub(self._instead, text)
+        for of_steps, instead in _OF_RECORDING:
+            text = of_steps.sub(instead, text)
+        return text
 
     def _instead(self, match: re.Match[str]) -> str:
-        word = self.plural if match[2].lower() == "steps" else self.noun
-        phrase = self.a if match[1] else word
-        return phrase[:1].upper() + phrase[1:] if match[0][0].isupper() else phrase
+        word = self.noun
+        if match[1]:
+            word = self.a
+        elif match[2].lower() == "steps":
+            word = self.plural
+        if match[0][0].isupper():
+            return word[:1].upper() + word[1:]
+        return word
 
     def fill(self, text: str) -> str:
         """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these
@@ -147,6 +157,11 @@ class Unit:
         return text.format(
             noun=self.noun, plural=self.plural, a=self.a, the=self.the, time=self.time, per=self.per
         )
+
+    @property
+    def notes(self) -> list[Note]:
+        """The note on how it was found; none of marked steps."""
+        return [info("unit_of_figures", self.how)] if self.how else []
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -163,7 +178,9 @@ class Unit:
         older than units.
         """
         values = overview.get("unit")
-        return cls.from_dict(values) if isinstance(values, dict) else MARKED
+        if not isinstance(values, dict):
+            return MARKED
+        return cls.from_dict(values)
 
 
 NONE, WHOLE, NAMED, ANY = "none", "recording", "named", "any"

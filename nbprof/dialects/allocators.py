@@ -35,13 +35,10 @@ def allocation_table(activity: act.Activity, **arrays: object) -> pd.DataFrame:
         np.dtype(np.int32): np.full(count, activity.texts.code(""), np.int32),
         np.dtype(np.float64): np.full(count, np.nan),
     }
-    columns = Allocations.columns.items()
-    return pd.DataFrame(
-        {
-            name: arrays[name] if name in arrays else unknown[column.dtype]
-            for name, column in columns
-        }
-    )
+    columns = {}
+    for name, column in Allocations.columns.items():
+        columns[name] = arrays[name] if name in arrays else unknown[column.dtype]
+    return pd.DataFrame(columns)
 
 
 def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None = None) -> Int64s:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nbprof.core.receipt import Note
 from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Trace
-from nbprof.dialects import durations, torchnames
+from nbprof.dialects import durations, notes, torchnames
 from nbprof.dialects.durations import Spans
 from nbprof.dialects.lookups import host_of_lanes, names_that
 from nbprof.display import wording
@@ -153,11 +153,10 @@ class Mender:
     def _host_end(self, host: int) -> int:
         """When the last event of a host ended that is none of a device."""
         start = self.trace.events.start
-        ends = [
-            int((start[low:high] + self.duration[low:high]).max())
-            for low, high in self.lanes_of(host)
-        ]
-        return max(ends, default=0)
+        last = 0
+        for low, high in self.lanes_of(host):
+            last = max(last, int((start[low:high] + self.duration[low:high]).max()))
+        return last
 
     def _waits(
         self, rows: Int64s, calls: Int64s, launch: Int64s
@@ -178,31 +177,31 @@ class Mender:
         events = self.trace.events
         work = self.work(host)
         wrong = work[self.duration[work] != events.duration[work]]
-        notes = self.images(host)
-        if not len(wrong) or not len(notes):
+        images = self.images(host)
+        if not len(wrong) or not len(images):
             return
         stated_ends = np.unique(events.start[wrong] + events.duration[wrong])
-        end = events.start[notes] + events.duration[notes]
+        end = events.start[images] + events.duration[images]
         nearest = stated_ends[
             np.minimum(np.searchsorted(stated_ends, end - durations.SLACK_PS), len(stated_ends) - 1)
         ]
-        for note in notes[np.abs(end - nearest) <= durations.SLACK_PS].tolist():
-            begin = int(events.start[note])
-            behind = notes[
-                (events.lane[notes] == events.lane[note]) & (events.start[notes] > begin)
+        for image in images[np.abs(end - nearest) <= durations.SLACK_PS].tolist():
+            begin = int(events.start[image])
+            behind = images[
+                (events.lane[images] == events.lane[image]) & (events.start[images] > begin)
             ]
             covered = work[
                 (events.start[work] >= begin)
-                & (self.lane_device[events.lane[work]] == self.lane_device[events.lane[note]])
+                & (self.lane_device[events.lane[work]] == self.lane_device[events.lane[image]])
             ]
             # An annotation around others ends behind the last of them.
-            later = behind[events.name[behind] != events.name[note]]
+            later = behind[events.name[behind] != events.name[image]]
             until = int(end.max())
-            if self._is_step(note):
+            if self._is_step(image):
                 until = int(events.start[later].min(initial=end.max()))
             covered = covered[events.start[covered] < until]
             ended = int((events.start[covered] + self.duration[covered]).max(initial=begin))
-            self.replace(np.array([note]), np.array([ended - begin]))
+            self.replace(np.array([image]), np.array([ended - begin]))
 
     def _is_step(self, row: int) -> bool:
         return bool(torchnames.STEP.match(str(self.trace.names[self.trace.events.name[row]])))
@@ -238,7 +237,8 @@ class Mender:
         for lane in np.unique(events.lane[misplaced]).tolist():
             low, high = self._border[lane], self._border[lane + 1]
             sound_rows = low + np.flatnonzero(sound[low:high])
-            sound_rows = sound_rows if len(sound_rows) else np.flatnonzero(sound)
+            if not len(sound_rows):
+                sound_rows = np.flatnonzero(sound)
             rows = misplaced[events.lane[misplaced] == lane]
             if len(sound_rows):
                 self.start[rows] = np.clip(
@@ -268,16 +268,7 @@ class Mender:
             return []
         rows = np.array(self.misplaced, np.int64)
         took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
-        if len(rows) == 1:
-            begin, their, they = ("begins", "its", "It is")
-        else:
-            begin, their, they = ("begin", "their", "They are")
-        text = (
-            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at"
-            f" an impossible time: {self.too_far.format(their=their)}. {they} in no figure. The"
-            " profiler wrote a wrong time: record again."
-        )
-        return [Note("warning", text)]
+        return [notes.impossible_times(len(rows), self.places(rows), took, self.too_far)]
 
     def notes(self) -> list[Note]:
         """Notes on replaced durations."""
@@ -286,53 +277,51 @@ class Mender:
             return []
         rows = np.flatnonzero(self.duration != events.duration)
         on_device = self.recorded_on_device[events.lane[rows]]
-        notes = []
+        result = []
         if on_device.any():
-            notes.append(self._note(rows[on_device], "device event", self.too_long))
+            result.append(self._replaced(rows[on_device], "device event", self.too_long))
         of_host = self.lane_device[events.lane[rows]] < 0
         if of_host.any():
             evidence = "what is around it had ended by then, or the next step had begun"
-            notes.append(self._note(rows[of_host], "event of the host", evidence))
-        return notes
+            result.append(self._replaced(rows[of_host], "event of the host", evidence))
+        return result
 
-    def _note(self, rows: Int64s, event_kind: str, evidence: str) -> Note:
+    def _replaced(self, rows: Int64s, event_kind: str, evidence: str) -> Note:
         events, names = self.trace.events, self.trace.names
         recorded = events.duration[rows]
-        less = wording.millis(int((recorded - self.duration[rows]).sum()) / 1e9)
-        longest = wording.millis(int(recorded.max()) / 1e9)
         codes, count = np.unique(events.name[rows], return_counts=True)
         commonest = str(names[codes[count.argmax()]])
         named = wording.one_line(commonest)
         if event_kind == "device event":
             named = wording.kernel(commonest)
-        named += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
-        single = len(rows) == 1
-        stating = f"has a duration of {longest}" if single else f"have durations of up to {longest}"
-        text = (
-            f"{wording.plural(len(rows), event_kind, event_kind.replace('event', 'events'))}"
-            f" ({self.places(rows)}: {named}) {stating}, which is impossible: {evidence}."
-            f" {'It counts' if single else 'Each counts'} with what other calls of its name take,"
-            f" at most until the next work; {less} are left out of all figures. The profiler wrote"
-            f" a wrong end: record again for {'its' if single else 'their'} times."
+        if len(codes) > 1:
+            named += f" and {wording.plural(len(codes) - 1, 'other name')}"
+        return notes.impossible_durations(
+            notes.Replaced(
+                event_kind=event_kind,
+                count=len(rows),
+                places=self.places(rows),
+                names=named,
+                longest=wording.millis(int(recorded.max()) / 1e9),
+                excess=wording.millis(int((recorded - self.duration[rows]).sum()) / 1e9),
+                evidence=evidence,
+            )
         )
-        return Note("warning", text)
 
     def places(self, rows: Int64s) -> str:
         """Number of events per stream, line or thread."""
         lanes = self.trace.lanes
-        several = len(self.trace.hosts) > 1
         places = []
-        for lane, count in zip(
-            *np.unique(self.trace.events.lane[rows], return_counts=True), strict=True
-        ):
-            host, process, thread = (
-                str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread")
-            )
+        lane, counts = np.unique(self.trace.events.lane[rows], return_counts=True)
+        names = lanes[["host", "process", "thread"]].iloc[lane].astype(str)
+        for count, (host, process, thread) in zip(counts, names.to_numpy(), strict=True):
             # "stream 7", but "XLA Ops".
             if not thread[1:2].isupper():
                 thread = thread[:1].lower() + thread[1:]
-            lane_name = [host, process, thread] if several else [process, thread]
-            places.append(f"{int(count):,} on {', '.join(lane_name)}")
+            lane_name = f"{process}, {thread}"
+            if len(self.trace.hosts) > 1:
+                lane_name = f"{host}, {lane_name}"
+            places.append(f"{int(count):,} on {lane_name}")
         text = "; ".join(places[:_MOST_STREAMS])
         more = len(places) - _MOST_STREAMS
         if more > 0:

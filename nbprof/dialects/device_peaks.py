@@ -41,23 +41,35 @@ def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
     teraflops = stats.get("peak_teraflops_per_second")
     if isinstance(teraflops, (int, float)):
         return float(teraflops) * 1e12 or None
-    major, minor, units, clock = (
-        stats.get(key)
-        for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
-    )
-    if not (
-        isinstance(major, int)
-        and isinstance(minor, int)
-        and isinstance(units, int)
-        and isinstance(clock, int)
-    ):
+    units = _Units.stated_by(stats)
+    if units is None:
         return None
     table = _AMD if stats.get("device_vendor") == "AMD" else _NVIDIA
-    below = [capability for capability in table if capability <= (major, minor)]
-    return units * clock * 1e3 * table[max(below)] if below and units > 0 and clock > 0 else None
+    below = [capability for capability in table if capability <= units.capability]
+    if not below:
+        return None
+    return units.per_second * table[max(below)]
 
 
-_HBM3_BYTES_PER_SECOND = {(9, 4): 5.3e12, (9, 5): 8.0e12}
+class _Units(NamedTuple):
+    """Compute units of a GPU: their compute capability, and clock cycles of all per second."""
+
+    capability: tuple[int, int]
+    per_second: float
+
+    @classmethod
+    def stated_by(cls, stats: Mapping[str, object]) -> _Units | None:
+        """As a plane's stats state them; None if they do not."""
+        major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
+        count, clock = stats.get("core_count"), stats.get("clock_rate")
+        if not isinstance(major, int) or not isinstance(minor, int):
+            return None
+        if not isinstance(count, int) or not isinstance(clock, int) or count <= 0 or clock <= 0:
+            return None
+        return cls((major, minor), count * clock * 1e3)
+
+
+_HBM3_BYTES_PER_SECOND: dict[tuple[object, object], float] = {(9, 4): 5.3e12, (9, 5): 8.0e12}
 """Bandwidth of a whole AMD device with HBM3, gfx94x and gfx95x: AMD's data sheets of the MI300X and
 the MI350X.
 """
@@ -76,10 +88,10 @@ def peak_bytes_per_second(stats: Mapping[str, object]) -> float | None:
     bandwidth = stats.get("memory_bandwidth")
     if not isinstance(bandwidth, (int, float)):
         return None
-    major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
-    if stats.get("device_vendor") == "AMD" and isinstance(major, int) and isinstance(minor, int):
-        hbm3 = _HBM3_BYTES_PER_SECOND.get((major, minor), 0.0)
-        return float(bandwidth) * (2 if bandwidth < 0.75 * hbm3 else 1) or None
+    capability = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
+    hbm3 = _HBM3_BYTES_PER_SECOND.get(capability, 0.0)
+    if stats.get("device_vendor") == "AMD" and bandwidth < 0.75 * hbm3:
+        bandwidth *= 2
     return float(bandwidth) or None
 
 
@@ -106,22 +118,12 @@ def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
         value = stats.get(stat)
         if isinstance(value, (int, float)) and value > 0:
             peaks[name] = float(value) * 1e9
-    major, minor, units, clock = (
-        stats.get(key)
-        for key in ("compute_cap_major", "compute_cap_minor", "core_count", "clock_rate")
-    )
-    if (
-        isinstance(major, int)
-        and isinstance(minor, int)
-        and isinstance(units, int)
-        and isinstance(clock, int)
-        and units > 0
-        and clock > 0
-    ):
-        width = {2: 64, 3: 256}.get(major, 128)
+    units = _Units.stated_by(stats)
+    if units is not None:
+        width = {2: 64, 3: 256}.get(units.capability[0], 128)
         if stats.get("device_vendor") == "AMD":
-            width = 256 if (major, minor) >= (9, 5) else 128
-        peaks["shared_memory"] = units * clock * 1e3 * width
+            width = 256 if units.capability >= (9, 5) else 128
+        peaks["shared_memory"] = units.per_second * width
     return peaks
 
 
@@ -187,8 +189,8 @@ those of the matrix cores.
 
 def by_name(name: str) -> dict[str, float]:
     """Peaks of a device by its name: operations per second by precision, and `memory`; else {}."""
-    match = next((peaks for pattern, peaks in _NAMED if pattern.match(name)), None)
-    if match is None:
-        return {}
-    rates = {key: 1e12 * value for key, value in match._asdict().items() if value > 0}
-    return {"float16": rates.pop("half"), **rates, "memory": 1e9 * match.memory}
+    for pattern, peaks in _NAMED:
+        if pattern.match(name):
+            rates = {key: 1e12 * value for key, value in peaks._asdict().items() if value > 0}
+            return {"float16": rates.pop("half"), **rates, "memory": 1e9 * peaks.memory}
+    return {}

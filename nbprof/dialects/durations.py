@@ -112,9 +112,8 @@ def of_device(
         return duration
     longest, median, calls = _other_calls(work, candidates)
     enough_calls = calls >= _FEW_CALLS
-    larger, far_larger = (
-        enough_calls & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE)
-    )
+    larger = enough_calls & (duration >= _MAGNITUDE * longest)
+    far_larger = enough_calls & (duration >= _FAR_MAGNITUDE * longest)
     overtaken = work.in_order & (ended >= _ENDED_MEANWHILE)
     wrong = (overtaken & larger) | ((ended > 0) & far_larger)
     wrong |= overtaken & ~enough_calls & (duration // _FAR_PAST_NEXT >= until_next)

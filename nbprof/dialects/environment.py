@@ -1,4 +1,4 @@
-"""The environment of a run: peaks_of_planes versions, start and duration of the recording."""
+"""The environment of a run: stated versions, start and duration of the recording."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def environment(trace: Trace) -> dict[str, object]:
     for key, value in trace.metadata.items():
         _version(versions, key, value)
     for key in COUNTERS:
-        peaks_of_planes = [plane.stats.get(key) for plane in trace.planes]
-        values = [float(value) for value in peaks_of_planes if isinstance(value, (int, float))]
+        percents = [plane.stats.get(key) for plane in trace.planes]
+        values = [float(percent) for percent in percents if isinstance(percent, (int, float))]
         if values:
             counters[key] = sum(values) / len(values)
     facts["counters"] = counters
@@ -56,22 +56,16 @@ def origin_ns(trace: Trace) -> int:
 
 
 def _duration_s(trace: Trace) -> float | None:
-    """Length of the recording, peaks_of_planes or by its events; the longest of several hosts."""
+    """Length of the recording, as stated or by its events; the longest of several hosts."""
     rows = sanity.recorded(trace)
-    length = dict(
-        zip(
-            rows["host"],
-            ((rows["end"] - rows["begin"]) / 1e12).where(rows["events"] > 0, 0.0),
-            strict=True,
-        )
-    )
+    seconds = ((rows["end"] - rows["begin"]) / 1e12).where(rows["events"] > 0, 0.0)
+    length = dict(zip(rows["host"], seconds, strict=True))
     by_host: dict[str, list[Plane]] = {}
     for plane in trace.planes:
         by_host.setdefault(plane.host, []).append(plane)
     for host, planes in by_host.items():
-        starts, stops = (
-            _moments(planes, key) for key in ("profile_start_time", "profile_stop_time")
-        )
+        starts = _moments(planes, "profile_start_time")
+        stops = _moments(planes, "profile_stop_time")
         if starts and stops and max(stops) > min(starts):
             length[host] = (max(stops) - min(starts)) / 1e9
     return max(length.values(), default=0.0) or None

@@ -45,9 +45,9 @@ def placed(trace: Trace) -> Placed | None:
     if recorded is None or not len(recorded) or len(trace.hosts) > 1:
         return None
     origin = origin_ns(trace)
-    start, item, end = (
-        (times - origin) * _PS for times in (recorded.start_ns, recorded.item_ns, recorded.end_ns)
-    )
+    start = (recorded.start_ns - origin) * _PS
+    item = (recorded.item_ns - origin) * _PS
+    end = (recorded.end_ns - origin) * _PS
     events = trace.events
     if not origin or not len(events) or start[0] > events.end.max() or end[-1] < events.start.min():
         return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nbprof.core.trace import Int32s, Trace
 
@@ -15,12 +16,29 @@ def names_that(test: Callable[[str], object], names: Iterable[object]) -> npt.ND
     return np.array([bool(test(str(name))) for name in names], np.bool_)
 
 
+def text_of(texts: Sequence[object] | npt.NDArray[np.object_], code: int) -> str:
+    """The text of a code; empty for a negative one."""
+    return str(texts[code]) if code >= 0 else ""
+
+
 def host_of_lanes(trace: Trace) -> Int32s:
     """int32[lanes]: index into `trace.hosts` of each lane."""
-    number = {name: i for i, name in enumerate(trace.hosts)}
+    number = dict(zip(trace.hosts, range(len(trace.hosts)), strict=True))
     return np.asarray(trace.lanes["host"].map(number), np.int32)
+
+
+def codes_by_name(
+    trace: Trace, used: npt.NDArray[np.integer], code: Callable[[str], int]
+) -> npt.NDArray[np.int32]:
+    """int32[names]: a code for each name that is used; 0 for the others."""
+    codes = np.zeros(len(trace.names), np.int32)
+    for name in pd.unique(used).tolist():
+        codes[name] = code(str(trace.names[name]))
+    return codes
 
 
 def of_host(trace: Trace, host: int) -> str:
     """The words ` of HOST` for a sentence on one of several hosts; empty if there is only one."""
-    return f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    if len(trace.hosts) == 1:
+        return ""
+    return f" of {trace.hosts[host]}"

@@ -18,6 +18,7 @@ from nbprof.activity.tables import Ranges
 from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
+from nbprof.dialects.lookups import codes_by_name, names_that
 
 OPTIMIZER = "optimizer"
 """The kind of a range that PyTorch sets around each step of an optimizer."""
@@ -48,9 +49,9 @@ _DIGITS = re.compile(r"\d+")
 
 def chosen(trace: Trace, rows: Int64s, test: Callable[[str], bool]) -> Int64s:
     """Rows of events whose names pass a test, which sees each name once."""
-    codes = np.unique(trace.events.name[rows]).tolist()
+    codes = np.unique(trace.events.name[rows])
     passes = np.zeros(len(trace.names), np.bool_)
-    passes[codes] = [test(str(trace.names[code])) for code in codes]
+    passes[codes] = names_that(test, trace.names[codes])
     return rows[passes[trace.events.name[rows]]]
 
 
@@ -77,9 +78,9 @@ def family(name: str) -> str:
 
 def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
     """Rows of events without markers of steps, and without others of the same name but numbers."""
-    codes = np.unique(trace.events.name[marks[marks >= 0]]).tolist()
-    marked = {family(str(trace.names[code])) for code in codes}
-    return chosen(trace, rows, lambda name: family(name) not in marked) if marked else rows
+    codes = np.unique(trace.events.name[marks[marks >= 0]])
+    marked = set(map(family, map(str, trace.names[codes])))
+    return chosen(trace, rows, lambda name: family(name) not in marked)
 
 
 def table(
@@ -99,16 +100,13 @@ def table(
     host : int32[events]
     kind : object[n] or str
         What set each, or all: `record_function`, `NVTX`.
-    out : Activity
+    activity : Activity
         Takes the names.
     """
     events = trace.events
     lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
-    code = np.zeros(len(trace.names), np.int32)
-    for number in np.unique(events.name[rows]).tolist():
-        code[number] = activity.texts.code(str(trace.names[number]))
-    kinds = np.full(len(rows), kind, object) if isinstance(kind, str) else kind
-    numbers = {text: activity.texts.code(text) for text in dict.fromkeys(kinds.tolist())}
+    code = codes_by_name(trace, events.name[rows], activity.texts.code)
+    kinds = np.broadcast_to(np.asarray(kind, object), len(rows))
     return Ranges(
         event=rows,
         host=host[rows],
@@ -117,7 +115,7 @@ def table(
         end=start + duration,
         parent=nesting.parents(lane, start, duration, SLACK_PS).astype(np.int64),
         name=code[events.name[rows]],
-        kind=np.array([numbers[text] for text in kinds.tolist()], np.int32),
+        kind=activity.texts.encode(kinds.tolist()),
     )
 
 

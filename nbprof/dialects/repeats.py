@@ -103,10 +103,9 @@ def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | Non
     part = np.searchsorted(parts.first, np.arange(parts.first[0], parts.end), side="right") - 1
     pairs, counts = np.unique(part * width + codes[parts.first[0] : parts.end], return_counts=True)
     edges = np.searchsorted(pairs, np.arange(len(parts.first) + 1) * width)
-    contents = [
-        (pairs[low:high] % width).tobytes() + counts[low:high].tobytes()
-        for low, high in itertools.pairwise(edges)
-    ]
+    contents = []
+    for low, high in itertools.pairwise(edges):
+        contents.append((pairs[low:high] % width).tobytes() + counts[low:high].tobytes())
     kinds = np.unique(np.array(contents, dtype=object), return_inverse=True)[1]
     repeated = find(kinds)
     if repeated is None or repeated.length == 1:
@@ -166,10 +165,9 @@ def _candidates(counts: Int64s) -> list[int]:
     total = counts.sum()
     several = counts[counts >= FEWEST]
     possible = np.unique(several)
-    scores = [
-        (int(several[several % count == 0].sum()) / total, int(count))
-        for count in possible.tolist()
-    ]
+    scores = []
+    for count in possible.tolist():
+        scores.append((int(several[several % count == 0].sum()) / total, count))
     scores.sort(reverse=True)
     return [count for _, count in scores[:_CANDIDATES]]
 

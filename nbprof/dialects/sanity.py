@@ -10,10 +10,7 @@ import pandas as pd
 
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Trace
-from nbprof.display import wording
-
-# From this share of launches on, missing kernels change what the figures say.
-_SERIOUS = 0.01
+from nbprof.dialects import notes
 
 
 def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note]:
@@ -45,20 +42,8 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], event_kind: str) -> list[Note
     if not len(over):
         return []
     lanes = len(np.unique(lane[over]))
-    us = int((end[over - 1] - start[over]).max()) / 1e6
-    # Some overlaps are of a nanosecond.
-    longest = wording.micros(us, 3)
-    if len(over) == 1:
-        text = (
-            f"1 {event_kind} starts before the previous one has ended (by {longest}); it is shown"
-            " as recorded."
-        )
-    else:
-        text = (
-            f"{len(over):,} {event_kind}s on {wording.plural(lanes, 'lane')} start before the"
-            f" previous one has ended (by at most {longest}); they are shown as recorded."
-        )
-    return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
+    longest_us = int((end[over - 1] - start[over]).max()) / 1e6
+    return [notes.overlapping_events(event_kind, len(over), len(rows), lanes, longest_us)]
 
 
 def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) -> list[Note]:
@@ -75,25 +60,7 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
     lost = int((started["target"] < 0).sum())
     if not lost:
         return []
-    share = lost / len(started)
-    text = (
-        f"{lost:,} of {len(started):,} launches ({100 * share:.3g} %) have no device activity in"
-        " this profile: it was dropped, or ran after the capture had ended. Device times are too"
-        " low by that share."
-    )
-    return [Note("warning" if share > _SERIOUS else "info", text)]
-
-
-def unlaunched(count: int, total: int) -> list[Note]:
-    """Device work without a recorded launch: only the work itself may state its op and step."""
-    if not count:
-        return []
-    text = (
-        f"{count:,} of {total:,} device events ({100 * count / total:.3g} %) have no launch in this"
-        " profile: it was made before the capture started, or was dropped. Their op and step are"
-        " known only if recorded with them."
-    )
-    return [Note("warning" if count > _SERIOUS * total else "info", text)]
+    return [notes.lost_launches(lost, len(started))]
 
 
 def recorded(trace: Trace) -> pd.DataFrame:
@@ -157,43 +124,21 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
     """
     if len(recorded) < 2 or not recorded["events"].any():
         return []
-    notes: list[Note] = []
+    result: list[Note] = []
     empty = recorded["events"] == 0
     if empty.any():
-        notes.append(
-            Note("warning", f"{_list(recorded.loc[empty, 'host'].tolist())} recorded no events.")
-        )
+        result.append(notes.hosts_without_events(recorded.loc[empty, "host"].tolist()))
     bare = ~empty & (recorded["on_device"] == 0)
     if recorded["on_device"].any() and bare.any():
-        notes.append(
-            Note(
-                "warning",
-                f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other"
-                " hosts did.",
-            )
-        )
+        result.append(notes.hosts_without_device(recorded.loc[bare, "host"].tolist()))
     idle = ~empty & ~recorded["host"].isin(stepping)
     if stepping and idle.any():
-        notes.append(
-            Note(
-                "info",
-                f"{_list(recorded.loc[idle, 'host'].tolist())} recorded no steps: step times are"
-                " those of the other hosts.",
-            )
-        )
+        result.append(notes.hosts_without_steps(recorded.loc[idle, "host"].tolist()))
     disjoint = _disjoint(recorded[~empty])
     if disjoint:
-        other_hosts = "the other hosts"
-        if len(disjoint) == int((~empty).sum()):
-            other_hosts = "any other host"
-        asks = "are these files from one run? Are the clocks correct?"
-        notes.append(
-            Note(
-                "warning",
-                f"{_list(disjoint)} recorded at a different time than {other_hosts}: {asks}",
-            )
-        )
-    return notes
+        all_hosts = len(disjoint) == int((~empty).sum())
+        result.append(notes.hosts_at_other_times(disjoint, all_hosts=all_hosts))
+    return result
 
 
 def _disjoint(recorded: pd.DataFrame) -> list[str]:
@@ -205,8 +150,3 @@ def _disjoint(recorded: pd.DataFrame) -> list[str]:
     after = np.append(True, np.maximum.accumulate(end)[:-1] < start[1:])
     before = np.append(start[1:] > end[:-1], True)
     return [str(host) for host in recorded["host"][ordered.index[after & before].sort_values()]]
-
-
-def _list(names: list[str]) -> str:
-    listed = ", ".join(names[:3])
-    return listed if len(names) <= 3 else f"{listed} and {len(names) - 3} more hosts"

@@ -81,7 +81,9 @@ def uses_tensor_core(kernel: str, amd: bool = False) -> int:
         return YES
     if kernel.startswith("Cijk_") or (amd and _NVIDIA_NO.search(kernel)):
         return NO
-    return UNKNOWN if _COMPILED_PRODUCT.match(kernel) and _PRODUCT.search(kernel) else NO
+    if _COMPILED_PRODUCT.match(kernel) and _PRODUCT.search(kernel):
+        return UNKNOWN
+    return NO
 
 
 _NAME_16 = re.compile(
@@ -103,7 +105,9 @@ def kernel_precision(kernel: str) -> int:
     """16 (fp16, bf16, fp8) or 32 (wider, or integers) bits by a kernel's name; 0 if unknown."""
     if _NAME_16.search(kernel):
         return 16
-    return 32 if _NAME_32.search(kernel) or _INTEGERS.search(kernel) else 0
+    if _NAME_32.search(kernel) or _INTEGERS.search(kernel):
+        return 32
+    return 0
 
 
 # Compilers write no return type before a function that is not a template. Libraries of kernels

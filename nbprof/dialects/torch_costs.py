@@ -80,8 +80,14 @@ class Call:
 
     def type(self, index: int) -> str:
         """Element type of a tensor; "" if the argument is not a tensor."""
-        kind = self.types[index] if index < len(self.types) else ""
-        return kind if kind.lower() in DTYPE_BYTES else ""
+        if index < len(self.types) and self.types[index].lower() in DTYPE_BYTES:
+            return self.types[index]
+        return ""
+
+    def tensors(self, first: int, behind: int | None = None) -> list[int]:
+        """Positions of the tensors from one position up to another."""
+        positions = range(len(self.types))[first:behind]
+        return [position for position in positions if self.type(position)]
 
     def shape(self, index: int) -> Shape:
         """Sizes of the dimensions of a tensor."""
@@ -112,7 +118,7 @@ class Call:
         """Bytes of all tensors."""
         if any(kind.endswith("List") and kind != "ScalarList" for kind in self.types):
             raise UnknownError
-        return self.read(*(i for i in range(least, len(self.types)) if self.type(i)))
+        return self.read(*self.tensors(least))
 
     def value(self, index: int) -> str:
         """An argument that is not a tensor; "" if it was left out."""
@@ -123,11 +129,14 @@ class Call:
     def numbers(self, index: int) -> Shape:
         """A list of integers."""
         value = self.value(index)
-        return _numbers(json.loads(value) if value.startswith("[") else [int(value)])
+        if value.startswith("["):
+            return _numbers(json.loads(value))
+        return _numbers([int(value)])
 
     def flags(self, index: int) -> list[bool]:
         """A list of booleans."""
-        return [word.strip() == "True" for word in self.value(index).strip("[]").split(",")]
+        words = self.value(index).strip("[]").split(",")
+        return [word.strip() == "True" for word in words]
 
     def flag(self, index: int) -> bool:
         """A boolean."""
@@ -150,10 +159,12 @@ def width(kind: str) -> int:
 
 
 def _numbers(value: object) -> Shape:
-    if not isinstance(value, list | tuple) or not all(
-        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value
-    ):
+    """A list of sizes or positions."""
+    if not isinstance(value, list | tuple):
         raise UnknownError
+    for number in value:
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise UnknownError
     return tuple(value)
 
 
@@ -241,7 +252,9 @@ def _convolution(positions: _Positions) -> Formula:
         rank = len(x) - 2
 
         def argument(position: int, default: int) -> Shape:
-            values = call.numbers(position) if position >= 0 else (default,)
+            if position < 0:
+                return (default,) * rank
+            values = call.numbers(position)
             return values * rank if len(values) == 1 else values
 
         sizes = (
@@ -253,17 +266,10 @@ def _convolution(positions: _Positions) -> Formula:
         )
         output: Shape
         if transposed:
-            more = argument(positions.output_padding, 0)
-            spatial = tuple(
-                (n - 1) * s - 2 * p + d * (k - 1) + m + 1
-                for n, k, s, p, d, m in zip(*sizes, more, strict=True)
-            )
+            spatial = _transposed_sizes(*sizes, argument(positions.output_padding, 0))
             output = (x[0], weight[1] * call.numbers(positions.groups)[0], *spatial)
         else:
-            spatial = tuple(
-                (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(*sizes, strict=True)
-            )
-            output = (x[0], weight[0], *spatial)
+            output = (x[0], weight[0], *_window_counts(*sizes))
         _numbers(output)
         kind = call.type(0)
         read = call.read(0, 1)
@@ -278,8 +284,28 @@ def _convolution(positions: _Positions) -> Formula:
     return cost
 
 
+def _window_counts(
+    size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape
+) -> Shape:
+    """Size of the output of a convolution or a pooling in each dimension."""
+    counts = []
+    for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
+        counts.append((n + 2 * p - d * (k - 1) - 1) // s + 1)
+    return tuple(counts)
+
+
+def _transposed_sizes(
+    size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, extra: Shape
+) -> Shape:
+    """Size of the output of a transposed convolution in each dimension."""
+    sizes = []
+    for n, k, s, p, d, e in zip(size, kernel, stride, padding, dilation, extra, strict=True):
+        sizes.append((n - 1) * s - 2 * p + d * (k - 1) + e + 1)
+    return tuple(sizes)
+
+
 def _convolution_backward(call: Call) -> Cost:
-    output, x, weight = (call.shape(i) for i in range(3))
+    output, x, weight = map(call.shape, range(3))
     mask, kind = call.flags(10), call.type(0)
     gradients = prod(x) * mask[0] + prod(weight) * mask[1] + output[1] * mask[2]
     flops = flops_of.convolution_backward(
@@ -304,7 +330,7 @@ def _attention(
 
     def cost(call: Call) -> Cost:
         _dense(call, ragged)
-        q, k, v = (call.shape(i) for i in range(3))
+        q, k, v = map(call.shape, range(3))
         if lengths_first:
             q, k, v = _heads_first(q), _heads_first(k), _heads_first(v)
         kind = call.type(0)
@@ -327,11 +353,11 @@ def _attention_backward(
 
     def cost(call: Call) -> Cost:
         _dense(call, ragged)
-        shapes = [call.shape(i) for i in range(4)]
+        shapes = list(map(call.shape, range(4)))
         if lengths_first:
-            shapes = [_heads_first(shape) for shape in shapes]
+            shapes = list(map(_heads_first, shapes))
         kind = call.type(1)
-        gradients = sum(prod(shape) for shape in shapes[1:]) * width(kind)
+        gradients = sum(map(prod, shapes[1:])) * width(kind)
         return Cost(
             flops_of.attention_backward(*shapes),
             call.read(0, 1, 2, 3) + call.every(rest) + gradients,
@@ -342,7 +368,7 @@ def _attention_backward(
 
 
 def _dense(call: Call, ragged: Sequence[int]) -> None:
-    if any(call.type(i) for i in ragged):
+    if any(map(call.type, ragged)):
         raise UnknownError
 
 
@@ -422,10 +448,12 @@ _KEEPS_INTEGERS = frozenset(
 def _elementwise(tensors: int) -> Formula:
     def cost(call: Call) -> Cost:
         base = _out_of_place(call.name)
-        inputs = [i for i in range(min(tensors, len(call.types))) if call.type(i)]
-        behind = [i for i in range(tensors, len(call.types)) if call.type(i)]
-        shape = _broadcast([call.shape(i) for i in inputs])
-        values = inputs[1:] if base == "where" else inputs
+        inputs, behind = call.tensors(0, tensors), call.tensors(tensors)
+        shape = _broadcast(list(map(call.shape, inputs)))
+        values = inputs
+        if base == "where":
+            # The first one is the condition.
+            values = inputs[1:]
         if call.name != base:
             kind = call.type(0)
         elif behind:
@@ -448,8 +476,9 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
         raise UnknownError
     rank = max(map(len, shapes))
     output: list[int] = []
-    for column in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
-        sizes = {n for n in column if n != 1} or {1}
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    for column in zip(*padded, strict=True):
+        sizes = {*column} - {1} or {1}
         if len(sizes) > 1:
             raise UnknownError
         output.append(sizes.pop())
@@ -463,7 +492,7 @@ def _promoted(call: Call, inputs: Sequence[int], tensors: int) -> str:
     higher kind. Source: "Type promotion" of PyTorch's documentation (tensor attributes).
     """
     full = [call.type(i) for i in inputs if call.shape(i)]
-    kinds = full or [call.type(i) for i in inputs]
+    kinds = full or list(map(call.type, inputs))
     if not kinds:
         raise UnknownError
     widest = kinds[0]
@@ -488,7 +517,9 @@ def _level(kind: str) -> int:
         return 0
     if kind in _INTEGERS:
         return 1
-    return 2 if kind in _FLOATS else 3
+    if kind in _FLOATS:
+        return 2
+    return 3
 
 
 def _wider(a: str, b: str) -> str:
@@ -526,7 +557,7 @@ def _reduction(
         output_kind = to or kind
         if not to and of_integers and _level(kind) <= 1:
             output_kind = of_integers
-        behind = [i for i in range(1, len(call.types)) if call.type(i)]
+        behind = call.tensors(1)
         if behind and two:
             # Of two tensors, or with two outputs.
             raise UnknownError
@@ -559,8 +590,9 @@ def _elements_left(shape: Shape, dims: str) -> int:
 
 
 def _signed(value: str) -> list[int]:
-    numbers = json.loads(value) if value.startswith("[") else [int(value)]
-    return [int(n) for n in numbers]
+    if value.startswith("["):
+        return list(map(int, json.loads(value)))
+    return [int(value)]
 
 
 _REDUCTIONS = {
@@ -584,13 +616,12 @@ def _per_element(operations: int, main: int = 0, *, output: int | None = None) -
 
     It does `operations` for each element of the input `main`.
     """
+    like = main if output is None else output
 
     def cost(call: Call) -> Cost:
         kind = call.type(main)
-        shape = call.shape(main if output is None else output)
-        return Cost(
-            operations * prod(call.shape(main)), call.every() + prod(shape) * width(kind), kind
-        )
+        written = prod(call.shape(like)) * width(kind)
+        return Cost(operations * prod(call.shape(main)), call.every() + written, kind)
 
     return cost
 
@@ -653,16 +684,15 @@ def _norm_backward(x: int, operations: int, more: Callable[[Call], int]) -> Form
 
 
 def _pooled(call: Call) -> Cost:
-    x, kernel, stride = call.shape(0), call.numbers(1), call.value(2)
+    x, kernel = call.shape(0), call.numbers(1)
     rank = len(kernel)
-    step = call.numbers(2) if stride not in ("", "[]") else kernel
+    stride = kernel
+    if call.value(2) not in ("", "[]"):
+        stride = call.numbers(2)
     padding, dilation = call.numbers(3), call.numbers(4)
     if call.flag(5) or len(x) <= rank:
         raise UnknownError
-    if not len(kernel) == len(step) == len(padding) == len(dilation):
-        raise UnknownError
-    sizes = zip(x[-rank:], kernel, step, padding, dilation, strict=True)
-    output = (*x[:-rank], *((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes))
+    output = (*x[:-rank], *_window_counts(x[-rank:], kernel, stride, padding, dilation))
     kind = call.type(0)
     _numbers(output)
     return Cost(prod(output) * prod(kernel), call.read(0) + prod(output) * (width(kind) + 8), kind)
@@ -692,8 +722,12 @@ def _embedding_backward(call: Call) -> Cost:
 
 def _squared_error(call: Call) -> Cost:
     shape, kind = call.shape(0), call.type(0)
-    elements = 1 if call.numbers(2)[0] else prod(shape)
-    return Cost(3 * prod(shape), call.read(0, 1) + elements * width(kind), kind)
+    elements = prod(shape)
+    is_reduced = call.numbers(2)[0]
+    written = width(kind)
+    if not is_reduced:
+        written *= elements
+    return Cost(3 * elements, call.read(0, 1) + written, kind)
 
 
 def _copied(call: Call) -> Cost:
@@ -756,8 +790,13 @@ new_ones new_full scalar_tensor rand randn randint rand_like randn_like stack
 """
 """Ops that only call others: the cost is that of the ops inside."""
 
+
+def _of_kind(kind: str, formulas: dict[str, Formula]) -> dict[str, tuple[str, Formula]]:
+    return {name: (kind, formula) for name, formula in formulas.items()}
+
+
 _FORMULAS: dict[str, tuple[str, Formula]] = {
-    **{name: (ELEMENTWISE, _elementwise(count)) for name, count in _POINTWISE.items()},
+    **_of_kind(ELEMENTWISE, {name: _elementwise(count) for name, count in _POINTWISE.items()}),
     "mm": (MATMUL, _product(flops_of.mm, 0, 1, _mm_out)),
     "_scaled_mm": (MATMUL, _product(flops_of.mm, 0, 1, _mm_out, 2, 3, 4)),
     "_int_mm": (MATMUL, _product(flops_of.mm, 0, 1, _mm_out)),
@@ -770,11 +809,13 @@ _FORMULAS: dict[str, tuple[str, Formula]] = {
     "mv": (MATMUL, _product(flops_of.mv, 0, 1, lambda a, _x: a[:1])),
     "addmv": (MATMUL, _product(flops_of.mv, 1, 2, lambda a, _x: a[:1], 0)),
     "dot": (MATMUL, _product(flops_of.dot, 0, 1, lambda _x, _y: ())),
-    **{name: (CONVOLUTION, _convolution(positions)) for name, positions in _CONVOLUTIONS.items()},
+    **_of_kind(
+        CONVOLUTION, {name: _convolution(positions) for name, positions in _CONVOLUTIONS.items()}
+    ),
     "convolution_backward": (CONVOLUTION, _convolution_backward),
-    **{name: (ATTENTION, formula) for name, formula in _ATTENTION.items()},
-    **{name: (REDUCTION, formula) for name, formula in _REDUCTIONS.items()},
-    **{name: (NORM, formula) for name, formula in _NORMS.items()},
+    **_of_kind(ATTENTION, _ATTENTION),
+    **_of_kind(REDUCTION, _REDUCTIONS),
+    **_of_kind(NORM, _NORMS),
     "_softmax": (SOFTMAX, _softmax(4)),
     "_log_softmax": (SOFTMAX, _softmax(4)),
     "_softmax_backward_data": (SOFTMAX, _softmax_backward(4)),
@@ -836,10 +877,8 @@ def cost(name: str, dims: str, types: str, strides: str = "", values: str = "") 
     if entry[0] == NOTHING:
         return Cost(0.0, 0.0, "")
     try:
-        call = Call(
-            name[len(_ATEN) :],
-            *(tuple(json.loads(text)) if text else () for text in (dims, types, strides, values)),
-        )
+        recorded = [tuple(json.loads(text or "[]")) for text in (dims, types, strides, values)]
+        call = Call(name[len(_ATEN) :], *recorded)
         computed, moved, dtype = entry[1](call)
         return Cost(float(computed), float(moved), dtype)
     except (

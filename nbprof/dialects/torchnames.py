@@ -55,7 +55,9 @@ def op_type(name: str) -> str:
     if spaced and not space.startswith(_OTHER_SPACES):
         return space
     if is_input(name):
-        return "iterator" if name in act.WAITS_FOR_ITEMS else "DataLoader"
+        if name in act.WAITS_FOR_ITEMS:
+            return "iterator"
+        return "DataLoader"
     if _AUTOGRAD.match(name):
         return "autograd"
     if name.startswith("triton_"):
@@ -82,46 +84,27 @@ STARTS_WORK = (LAUNCH, GRAPH, COPY, FILL)
 CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
 """Calls that begin and end the capture of a graph."""
 _WAITS_FOR_DEVICE = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx)Synchronize")
-_CALLS = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        (GRAPH, r"(?:cuda|cu|hip)GraphLaunch"),
-        (
-            SYNC,
-            (
-                r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|"
-                r"urEventWait|ze\w+Synchronize|aclrtSynchronize"
-            ),
-        ),
-        (
-            COPY,
-            (
-                r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|"
-                r"aclrtMemcpy"
-            ),
-        ),
-        (
-            FILL,
-            r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset",
-        ),
-        (
-            ALLOCATE,
-            (
-                r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap)|"
-                r"Host(?:Alloc|Free|Malloc|Register|Unregister))"
-            ),
-        ),
-        (
-            LAUNCH,
-            (
-                r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|"
-                r"Launch\w*Kernel|launchKernel|runFunction\b"
-            ),
-        ),
-    )
-)
-
-
+_CALLS = {
+    GRAPH: re.compile(r"(?:cuda|cu|hip)GraphLaunch"),
+    SYNC: re.compile(
+        r"(?:cuda|cu|hip)(?:Device|Ctx|Context|Stream|Event)Synchronize|urQueueFinish|urEventWait|"
+        r"ze\w+Synchronize|aclrtSynchronize"
+    ),
+    COPY: re.compile(
+        r"(?:cuda|cu|hip)\w*Memcpy|urEnqueueUSMMemcpy|zeCommandListAppendMemoryCopy|aclrtMemcpy"
+    ),
+    FILL: re.compile(
+        r"(?:cuda|cu|hip)\w*Memset|urEnqueueUSMFill|zeCommandListAppendMemoryFill|aclrtMemset"
+    ),
+    ALLOCATE: re.compile(
+        r"(?:cuda|cu|hip)(?:Ext)?(?:Malloc|Free|Mem(?:Alloc|Free|Create|Map|Unmap)|"
+        r"Host(?:Alloc|Free|Malloc|Register|Unregister))"
+    ),
+    LAUNCH: re.compile(
+        r"(?:cuda|cu|hip)\w*Launch|urEnqueueKernelLaunch|zeCommandListAppendLaunchKernel|"
+        r"Launch\w*Kernel|launchKernel|runFunction\b"
+    ),
+}
 _CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch", "runFunction")
 
 
@@ -132,12 +115,17 @@ def waits_for_device(name: str) -> bool:
 
 def call_kind(name: str) -> str:
     """The purpose of a runtime or driver call."""
-    return _call_kind(name) if name.startswith(_CALL_STARTS) else OTHER_CALL
+    if not name.startswith(_CALL_STARTS):
+        return OTHER_CALL
+    return _call_kind(name)
 
 
 @lru_cache(maxsize=4096)
 def _call_kind(name: str) -> str:
-    return next((kind for kind, pattern in _CALLS if pattern.match(name)), OTHER_CALL)
+    for kind, pattern in _CALLS.items():
+        if pattern.match(name):
+            return kind
+    return OTHER_CALL
 
 
 def launches_graph(name: str) -> bool:
@@ -260,8 +248,8 @@ _TYPE_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 def input_precision(types: str) -> int:
     """16 or 32 (also for 64) if all tensors of an op's `Input type` (JSON) are; 0 if unclear."""
     type_names = _TYPE_TEXT.findall(types)
-    half = any(_TYPE_16.search(t) for t in type_names)
-    full = any(_TYPE_32.search(t) for t in type_names)
+    half = any(map(_TYPE_16.search, type_names))
+    full = any(map(_TYPE_32.search, type_names))
     if half == full:
         return 0
     return 16 if half else 32
@@ -269,39 +257,38 @@ def input_precision(types: str) -> int:
 
 def whole_numbers(types: str) -> bool:
     """True if all tensors of an op are integers: it cannot run on Tensor Cores."""
-    type_names = [t for t in _TYPE_TEXT.findall(types) if t]
-    floating = any(_TYPE_16.search(t) or _TYPE_32.search(t) for t in type_names)
-    return not floating and any(_WHOLE.match(t) for t in type_names)
+    type_names = _TYPE_TEXT.findall(types)
+    if any(map(_TYPE_16.search, type_names)) or any(map(_TYPE_32.search, type_names)):
+        return False
+    return any(map(_WHOLE.match, type_names))
 
 
-_ELIGIBLE = frozenset(
-    f"aten::{name}"
-    for name in """
-    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
-    _convolution slow_conv3d thnn_conv2d convolution_overrideable convolution_backward
-    convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward cudnn_convolution
-    cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu
-    cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight
-    miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution
-    miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
-    addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul
-    linalg_multi_dot linalg_matmul einsum bilinear _trilinear tensordot _addmm_activation _scaled_mm
-    _grouped_mm _scaled_grouped_mm linear_backward matmul_backward lstm gru rnn_tanh rnn_relu
-    lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward
-    _thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward
-    _thnn_fused_gru_cell_backward scaled_dot_product_attention _scaled_dot_product_flash_attention
-    _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
-    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention
-    _scaled_dot_product_cudnn_attention_backward _flash_attention_forward _flash_attention_backward
-    _efficient_attention_forward _efficient_attention_backward _scaled_dot_product_attention_math
-    _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
-    _cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm
-    _weight_int8pack_mm _scaled_mm_v2 _scaled_grouped_mm_v2 _cslt_sparse_mm
-    _sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
-    miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu
-    _conv_depthwise2d conv_depthwise3d
-    """.split()  # noqa: SIM905 - a list of words reads better without a hundred quotes
-)
+_ELIGIBLE_NAMES = """
+conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
+_convolution slow_conv3d thnn_conv2d convolution_overrideable convolution_backward
+convolution_backward_overrideable _slow_conv2d_forward _slow_conv2d_backward cudnn_convolution
+cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu
+cudnn_convolution_backward cudnn_convolution_backward_input cudnn_convolution_backward_weight
+miopen_convolution miopen_convolution_transpose miopen_depthwise_convolution
+miopen_convolution_backward miopen_convolution_backward_input miopen_convolution_backward_weight
+addmm addmm_ addmv addmv_ addr matmul mm mv linear addbmm baddbmm baddbmm_ bmm chain_matmul
+linalg_multi_dot linalg_matmul einsum bilinear _trilinear tensordot _addmm_activation _scaled_mm
+_grouped_mm _scaled_grouped_mm linear_backward matmul_backward lstm gru rnn_tanh rnn_relu
+lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _cudnn_rnn _cudnn_rnn_backward
+_thnn_fused_lstm_cell _thnn_fused_gru_cell _thnn_fused_lstm_cell_backward
+_thnn_fused_gru_cell_backward scaled_dot_product_attention _scaled_dot_product_flash_attention
+_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention
+_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention
+_scaled_dot_product_cudnn_attention_backward _flash_attention_forward _flash_attention_backward
+_efficient_attention_forward _efficient_attention_backward _scaled_dot_product_attention_math
+_scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward
+_cudnn_attention_backward _native_multi_head_attention _int_mm _weight_int4pack_mm
+_weight_int8pack_mm _scaled_mm_v2 _scaled_grouped_mm_v2 _cslt_sparse_mm
+_sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm
+miopen_rnn miopen_rnn_backward miopen_convolution_relu miopen_convolution_add_relu
+_conv_depthwise2d conv_depthwise3d
+"""
+_ELIGIBLE = frozenset("aten::" + name for name in _ELIGIBLE_NAMES.split())
 
 
 # Ops of other libraries that are products or attention.

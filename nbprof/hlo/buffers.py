@@ -138,10 +138,10 @@ def read(program: Program) -> Assignment | None:
     spans, _ = wire.split(buf.data, *program.assignment, _DEPTH)
     buffers = _buffers(buf, program, *_span(spans.get(_BUFFERS)))
     allocations, assigned = _allocations(buf, buffers, *_span(spans.get(_ALLOCATIONS)))
-    traces = zip(*spans.get(_TRACES, ([], [])), strict=True)
-    return Assignment(
-        buffers, allocations, assigned, [_trace(buf, start, end) for start, end in traces]
-    )
+    traces = []
+    for start, end in zip(*spans.get(_TRACES, ([], [])), strict=True):
+        traces.append(_trace(buf, start, end))
+    return Assignment(buffers, allocations, assigned, traces)
 
 
 def _span(spans: tuple[list[int], list[int]] | None) -> tuple[Int64s, Int64s]:
@@ -204,7 +204,12 @@ def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffer
     message, name_start, name_end = defined.spans(_DEFINED_NAME)
     if len(message):
         codes, names = _texts(buf, name_start, name_end)
-        by_name = np.array([_index_of(program, name) for name in names], np.int64)[codes]
+        by_name = np.full(len(names), -1, np.int64)
+        for code, name in enumerate(names):
+            index_of_name = program.index_of_name(name)
+            if index_of_name is not None:
+                by_name[code] = index_of_name
+        by_name = by_name[codes]
         row = owner[message]
         lacks_ident = (instruction[row] < 0) & (ident[row] < 0)
         instruction[row[lacks_ident]] = by_name[lacks_ident]
@@ -212,11 +217,6 @@ def _buffers(buf: Bytes, program: Program, start: Int64s, end: Int64s) -> Buffer
     return Buffers(
         rows.numbers(_ID), rows.numbers(_SIZE), rows.numbers(_COLOUR), instruction, index
     )
-
-
-def _index_of(program: Program, name: str) -> int:
-    index = program.index_of_name(name)
-    return -1 if index is None else index
 
 
 def _tuple_indices(buf: Bytes, defined: _Messages, owner: Int64s) -> dict[int, tuple[int, ...]]:
@@ -227,12 +227,8 @@ def _tuple_indices(buf: Bytes, defined: _Messages, owner: Int64s) -> dict[int, t
         if field is None:
             continue
         order = np.argsort(field.message, kind="stable")
-        for message, value, end in zip(
-            field.message[order].tolist(),
-            field.value[order].tolist(),
-            field.end[order].tolist(),
-            strict=True,
-        ):
+        columns = np.stack([field.message, field.value, field.end], axis=1)
+        for message, value, end in columns[order].tolist():
             row = int(owner[message])
             indices[row] = (*indices.get(row, ()), *numbers(buf.data, kind, value, end))
     return indices

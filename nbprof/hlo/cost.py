@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from math import ceil, gcd, log2, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,8 @@ _NARROW = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "s2": 4, "u2": 4, "pred": 0}
 _MOST_NESTED = 50
 _COUNTED = {"dynamic-slice": 2, "dynamic-update-slice": 3}
 """Number of operands that count as moved: of the start indices of a slice, only the first."""
+_APPLYING = frozenset(("reduce", "map", "scatter", "reduce-window", "select-and-scatter"))
+"""Ops that apply a computation to elements."""
 _LONG_CONCATENATION = 400
 """Operations per element if operands are joined along a dimension other than the first."""
 
@@ -129,23 +132,24 @@ class Costs:
 
     def _xprof_convolution(self, index: int) -> float:
         """XProf's FLOPs of a convolution for a gradient, with its operands as input and kernel."""
-        result, operands = self._program.shape(index), self._operands(index)
-        output = result.parts[0] if result.is_tuple and result.parts else result
+        output, operands = _main_part(self._program.shape(index)), self._operands(index)
         return convolution_flops(
             operands[0], operands[1], output, hlo_details.read(self._program, index)
         )
 
     def _width_factor(self, index: int) -> int:
-        """How much faster the device is with narrow operands."""
+        """Speed of the device with narrow operands, relative to 16 bits and more."""
         if self._program.opcodes[index] == "custom-call":
             return 1
         widest = max(map(self._widest, self._operands(index)), default=0)
-        return 16 // widest if widest else 1
+        if not widest:
+            return 1
+        return 16 // widest
 
     def _widest(self, shape: Shape) -> int:
         key = id(shape)
         if key not in self._widths:
-            self._widths[key] = max((_width(part.element) for part in shape.arrays()), default=0)
+            self._widths[key] = max(map(_width, shape.arrays()), default=0)
         return self._widths[key]
 
     def _operands(self, index: int) -> list[Shape]:
@@ -170,11 +174,8 @@ class Costs:
         return self._runs[index]
 
     def _count(self, index: int) -> _Run:
-        opcode, result, operands = (
-            self._program.opcodes[index],
-            self._program.shape(index),
-            self._operands(index),
-        )
+        opcode, result = self._program.opcodes[index], self._program.shape(index)
+        operands = self._operands(index)
         if opcode not in ELEMENTWISE:
             return self._other(index, opcode, result, operands)
         key = (opcode, id(result), *map(id, operands))
@@ -197,10 +198,10 @@ class Costs:
         if opcode in ("while", "call", "conditional"):
             flops, moved = self._called(instruction)
             return _Run(flops, moved, moved, {})
-        if opcode == "transpose" and _in_place(
-            result, operands[0], hlo_details.read(self._program, index).dimensions
-        ):
-            return _NO_RUN
+        if opcode == "transpose":
+            dimensions = hlo_details.read(self._program, index).dimensions
+            if _in_place(result, operands[0], dimensions):
+                return _NO_RUN
         written, reads, share = _moved(opcode, result, operands)
         flops = self._flops(index, instruction, result, operands)
         if opcode in _FROM_RANKS:
@@ -209,20 +210,18 @@ class Costs:
             moved = written
         else:
             moved = written + sum(reads[: _COUNTED.get(opcode)])
-        of_arrays = [
-            read for read, shape in zip(reads, operands, strict=True) if not shape.is_tuple
-        ]
-        return _Run(
-            flops,
-            moved,
-            (0.0 if result.is_tuple and opcode != "infeed" else written) + sum(of_arrays),
-            share,
-        )
+        memory = 0.0
+        if not result.is_tuple or opcode == "infeed":
+            memory = written
+        for read, shape in zip(reads, operands, strict=True):
+            if not shape.is_tuple:
+                memory += read
+        return _Run(flops, moved, memory, share)
 
     def _flops(
         self, index: int, instruction: Instruction, result: Shape, operands: list[Shape]
     ) -> float:
-        opcode, first = instruction.opcode, next(iter(result.arrays()), result)
+        opcode = instruction.opcode
         if opcode in ELEMENTWISE:
             return result.elements * elementwise(opcode, result.element)
         if opcode in ("all-reduce", "all-reduce-start", "reduce-scatter"):
@@ -237,39 +236,43 @@ class Costs:
             )
         if opcode == "concatenate":
             along = hlo_details.read(self._program, index).dimensions
-            return float(
-                result.elements * (_LONG_CONCATENATION if along and along[0] > 0 else 2 * DEFAULT)
-            )
+            if along and along[0] > 0:
+                return float(result.elements * _LONG_CONCATENATION)
+            return float(result.elements * 2 * DEFAULT)
         if opcode == "sort":
-            count = operands[0].elements
-            return float(count * ceil(log2(count))) if count > 1 else 0.0
+            count = max(operands[0].elements, 1)
+            return float(count * ceil(log2(count)))
         if opcode == "fft":
             lengths = hlo_details.read(self._program, index).fft_length
-            return float(
-                operands[0].elements * 4 * _FMA * prod(int(log2(n)) for n in lengths if n > 0)
-            )
+            passes = prod(int(log2(n)) for n in lengths if n > 0)
+            return float(operands[0].elements * 4 * _FMA * passes)
         if opcode == "cholesky":
             return float(int(operands[0].elements * operands[0].dimensions[-1] / 3))
         if opcode == "triangular-solve":
             return float(operands[1].elements * operands[0].dimensions[-1] * _FMA)
-        inner = [self._sum(ident)[0] for ident in instruction.called]
-        if opcode == "reduce" and inner:
-            return inner[0] * max(operands[0].elements - first.elements, 0)
-        if opcode == "map" and inner:
-            return inner[0] * result.elements
-        if opcode == "scatter" and inner:
-            return inner[0] * operands[-1].elements
-        if opcode in ("reduce-window", "select-and-scatter") and inner:
-            window = prod(
-                dimension.size for dimension in hlo_details.read(self._program, index).window
-            )
-            if opcode == "reduce-window":
-                return inner[0] * first.elements * max(window - 1, 0)
-            source = operands[1].elements
-            return source * (inner[0] * max(window - 1, 0) + inner[-1])
+        if opcode in _APPLYING and instruction.called:
+            return self._applied_flops(index, instruction, result, operands)
         if opcode not in MOVING:
             raise ReadError(f"an op that is newer than this: {opcode[:40]}")
         return 0.0
+
+    def _applied_flops(
+        self, index: int, instruction: Instruction, result: Shape, operands: list[Shape]
+    ) -> float:
+        """FLOPs of an op that applies a computation to elements."""
+        opcode, called = instruction.opcode, instruction.called
+        inner = self._sum(called[0])[0]
+        first = next(iter(result.arrays()), result)
+        if opcode == "reduce":
+            return inner * max(operands[0].elements - first.elements, 0)
+        if opcode == "map":
+            return inner * result.elements
+        if opcode == "scatter":
+            return inner * operands[-1].elements
+        window = prod(dimension.size for dimension in hlo_details.read(self._program, index).window)
+        if opcode == "reduce-window":
+            return inner * first.elements * max(window - 1, 0)
+        return operands[1].elements * (inner * max(window - 1, 0) + self._sum(called[-1])[0])
 
     def _sum(self, ident: int) -> tuple[float, float]:
         """FLOPs and bytes of the ops of a computation."""
@@ -278,17 +281,22 @@ class Costs:
             members = range(0)
             if computation is not None:
                 members = range(computation.first, computation.first + computation.count)
-            runs = [self._run(member) for member in members]
-            self._sums[ident] = sum(run.flops for run in runs), sum(run.bytes for run in runs)
+            flops = moved = 0.0
+            for run in map(self._run, members):
+                flops += run.flops
+                moved += run.bytes
+            self._sums[ident] = flops, moved
         return self._sums[ident]
 
     def _called(self, instruction: Instruction) -> tuple[float, float]:
         """The cost of one iteration of a loop, of the most expensive branch, or of a call."""
-        sums = [self._sum(ident) for ident in instruction.called]
-        if not sums:
+        if not instruction.called:
             return 0.0, 0.0
-        join = np.max if instruction.opcode == "conditional" else np.sum
-        return float(join([flops for flops, _ in sums])), float(join([moved for _, moved in sums]))
+        sums = np.array(list(map(self._sum, instruction.called)))
+        total = sums.sum(axis=0)
+        if instruction.opcode == "conditional":
+            total = sums.max(axis=0)
+        return float(total[0]), float(total[1])
 
     def _custom_call(
         self, index: int, instruction: Instruction, result: Shape, operands: list[Shape]
@@ -296,52 +304,45 @@ class Costs:
         """A call into a library: what it makes is the first part of its value, the others are room
         to work in.
         """
-        output = result.parts[0] if result.is_tuple and result.parts else result
-        if instruction.target in library_calls.NOTHING:
+        output = _main_part(result)
+        target = instruction.target
+        if target in library_calls.NOTHING:
             return _NO_RUN
         details = hlo_details.read(self._program, index)
-        if instruction.target.startswith(_CUBLAS) and operands:
-            flops = dot_flops(output, operands[0], _gemm(details))
-        elif instruction.target.startswith(_CUDNN) and len(operands) > 1:
-            first, second = operands[0], operands[1]
-            # Dimensions and window are those of the forward convolution, whatever of it is made.
-            if instruction.target.startswith(_OF_INPUT):
-                flops = convolution_flops(output, second, first, details)
-            elif instruction.target.startswith(_OF_FILTER):
-                flops = convolution_flops(first, output, second, details)
-            else:
-                flops = convolution_flops(first, second, output, details)
-        elif (
-            products := library_calls.attention_flops(instruction.target, details.backend, operands)
-        ) is not None:
+        flops = _library_flops(target, details, operands, output)
+        if flops is not None:
+            reads = float(sum(map(size, operands)))
+            memory = reads
+            if not result.is_tuple:
+                memory += size(output)
+            return _Run(flops, size(output) + reads, memory, {})
+        flops = library_calls.attention_flops(target, details.backend, operands)
+        if flops is not None:
             # Besides what it makes it keeps what the backward pass needs; the last part is room to
             # work in.
-            moved = float(
-                sum(map(size, operands))
-                + sum(map(size, result.parts[:-1] if result.is_tuple else (result,)))
-            )
-            return _Run(products, moved, moved, {})
-        elif (estimate := library_calls.estimate(details.backend)) is not None:
-            return _Run(estimate[0], estimate[1], estimate[1], {})
-        else:
+            results = result.parts[:-1] if result.is_tuple else (result,)
+            moved = float(sum(map(size, (*operands, *results))))
+            return _Run(flops, moved, moved, {})
+        estimate = library_calls.estimate(details.backend)
+        if estimate is None:
             return _UNKNOWN
-        reads = float(sum(size(shape) for shape in operands))
-        return _Run(
-            flops, size(output) + reads, reads + (0.0 if result.is_tuple else size(output)), {}
-        )
+        return _Run(estimate[0], estimate[1], estimate[1], {})
 
     def _fusion(self, index: int, operands: list[Shape]) -> _Run:
         """The cost of a fusion: intermediate values stay on the chip, and may be computed again."""
         program = self._program
         called = program.instruction(index).called
-        computation = program.computation(called[0]) if called else None
+        if not called:
+            return _NO_RUN
+        computation = program.computation(called[0])
         if computation is None:
             return _NO_RUN
         opcodes = program.opcodes
         members = range(computation.first, computation.first + computation.count)
         root = program.index_of_ident(computation.root)
-        root = members[-1] if root is None or root not in members else root
-        # How often each value is computed: once for each use by an op that is evaluated itself.
+        if root is None or root not in members:
+            root = members[-1]
+        # Each value is computed once for each use by an op that is evaluated itself.
         users: dict[int, set[int]] = {member: set() for member in members}
         evaluations: dict[int, float] = dict.fromkeys(members, 0.0)
         users[root].add(root)
@@ -411,8 +412,35 @@ def size(shape: Shape) -> int:
     return total
 
 
-def _width(element: str) -> int:
-    return 8 if element.startswith("f8") else _NARROW.get(element, 16)
+def _width(shape: Shape) -> int:
+    """Bits of an element, as far as narrow ones are faster."""
+    if shape.element.startswith("f8"):
+        return 8
+    return _NARROW.get(shape.element, 16)
+
+
+def _main_part(result: Shape) -> Shape:
+    """The first part of a tuple; another value as it is."""
+    if result.is_tuple and result.parts:
+        return result.parts[0]
+    return result
+
+
+def _library_flops(
+    target: str, details: Details, operands: list[Shape], output: Shape
+) -> float | None:
+    """FLOPs of a matrix product or a convolution by a library; None for other calls."""
+    if target.startswith(_CUBLAS) and operands:
+        return dot_flops(output, operands[0], _gemm(details))
+    if not target.startswith(_CUDNN) or len(operands) < 2:
+        return None
+    first, second = operands[0], operands[1]
+    # Dimensions and window are those of the forward convolution, whatever of it is made.
+    if target.startswith(_OF_INPUT):
+        return convolution_flops(output, second, first, details)
+    if target.startswith(_OF_FILTER):
+        return convolution_flops(first, output, second, details)
+    return convolution_flops(first, second, output, details)
 
 
 def _in_place(result: Shape, operand: Shape, dimensions: tuple[int, ...]) -> bool:
@@ -422,12 +450,24 @@ def _in_place(result: Shape, operand: Shape, dimensions: tuple[int, ...]) -> boo
     return tuple(dimensions[d] for d in result.minor_to_major) == operand.minor_to_major
 
 
-def _moved(
-    opcode: str, result: Shape, operands: list[Shape]
-) -> tuple[float, list[float], dict[int, float]]:
+class _Moved(NamedTuple):
     """Bytes written, bytes read of each operand, and shares of operands that are read in part."""
+
+    written: float
+    reads: list[float]
+    share: dict[int, float]
+
+
+def _operand_size(shape: Shape) -> float:
+    """Bytes of an operand; of a tuple, its pointers."""
+    if shape.is_tuple:
+        return 8.0 * len(shape.parts)
+    return float(size(shape))
+
+
+def _moved(opcode: str, result: Shape, operands: list[Shape]) -> _Moved:
     written = float(size(result))
-    reads = [float(8 * len(shape.parts) if shape.is_tuple else size(shape)) for shape in operands]
+    reads = list(map(_operand_size, operands))
     share: dict[int, float] = {}
     if opcode in ("slice", "dynamic-slice", "gather") and operands:
         reads[0], share[0] = written, result.elements / max(operands[0].elements, 1)
@@ -436,34 +476,34 @@ def _moved(
         share[0] = 1 - operands[1].elements / max(operands[0].elements, 1)
     elif opcode == "scatter" and len(operands) > 2:
         half = len(operands) // 2
-        written = float(sum(size(shape) for shape in operands[half + 1 :]))
-        reads[:half] = [float(size(shape)) for shape in operands[half + 1 :]]
+        updates = [float(size(shape)) for shape in operands[half + 1 :]]
+        written, reads[:half] = sum(updates), updates
     elif opcode == "reduce":
         half = len(operands) // 2
         # The initial value is read for each sum.
-        reads[half:] = [float(size(part)) for part in result.arrays()]
-        share |= {
-            half + number: float(part.elements) for number, part in enumerate(result.arrays())
-        }
+        reads[half:] = []
+        for number, part in enumerate(result.arrays(), half):
+            reads.append(float(size(part)))
+            share[number] = float(part.elements)
     elif opcode == "cholesky":
         # Only a triangle is read and written.
         written, reads = written / 2, [read / 2 for read in reads]
     elif opcode == "triangular-solve":
         reads[0] /= 2
-    return written, reads, share
+    return _Moved(written, reads, share)
 
 
 def _all_gather(result: Shape, operands: list[Shape]) -> float:
     """Bytes of a rank that passes n - 1 parts on in a ring, and reads and writes its own."""
-    part = sum(size(shape) for shape in operands)
+    part = sum(map(size, operands))
     complete = size(result)
     if len(operands) == 1:
-        complete = max((size(shape) for shape in result.arrays()), default=0)
+        complete = max(map(size, result.arrays()), default=0)
     return float(3 * complete - part)
 
 
 def _reduce_scatter(result: Shape, operands: list[Shape]) -> float:
-    complete = sum(size(shape) for shape in operands)
+    complete = sum(map(size, operands))
     return float(3 * complete - size(result))
 
 
@@ -509,11 +549,8 @@ def convolution_flops(lhs: Shape, rhs: Shape, result: Shape, details: Details) -
 
 def _channels(dims: ConvolutionDimensions, details: Details, lhs: Shape, result: Shape) -> int:
     features = lhs.dimensions[dims.input_feature] // details.feature_groups
-    return (
-        features
-        * result.dimensions[dims.output_feature]
-        * (lhs.dimensions[dims.input_batch] // details.batch_groups)
-    )
+    batch = lhs.dimensions[dims.input_batch] // details.batch_groups
+    return features * batch * result.dimensions[dims.output_feature]
 
 
 def _pairs_on_input(window: WindowDimension, kernel: int, length: int, result: int) -> int:

@@ -78,8 +78,9 @@ class ConvolutionDimensions:
     @staticmethod
     def _label(first: int, second: int, spatial: tuple[int, ...], letters: str) -> str:
         letter_of = {first: letters[0], second: letters[1]}
-        letter_of |= {dimension: str(number) for number, dimension in enumerate(spatial)}
-        return "".join(letter_of[dimension] for dimension in sorted(letter_of))
+        for number, dimension in enumerate(spatial):
+            letter_of[dimension] = str(number)
+        return "".join(map(letter_of.__getitem__, sorted(letter_of)))
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,7 @@ def read(program: Program, index: int) -> Details:
         elif kind != LENGTH:
             continue
         elif number == _WINDOW:
-            dimensions = wire.fields(data, value, end, _DEPTH)
-            values["window"] = tuple(
-                _window(data, start, stop)
-                for key, form, start, stop in dimensions
-                if (key, form) == (1, LENGTH)
-            )
+            values["window"] = _window(data, value, end)
         elif number == _CONVOLUTION:
             values["convolution"] = _convolution(data, value, end)
         elif number == _DOT:
@@ -174,14 +170,22 @@ def _number_lists(data: Data, start: int, end: int, fields: tuple[int, ...]) -> 
 
 def _single_numbers(data: Data, start: int, end: int, depth: int) -> dict[int, int]:
     """The number of each varint field of a message."""
-    return {
-        key: wire.signed(value)
-        for key, kind, value, _ in wire.fields(data, start, end, depth)
-        if kind == VARINT
-    }
+    numbers_of_fields: dict[int, int] = {}
+    for key, kind, value, _ in wire.fields(data, start, end, depth):
+        if kind == VARINT:
+            numbers_of_fields[key] = wire.signed(value)
+    return numbers_of_fields
 
 
-def _window(data: Data, start: int, end: int) -> WindowDimension:
+def _window(data: Data, start: int, end: int) -> tuple[WindowDimension, ...]:
+    dimensions = []
+    for key, kind, value, stop in wire.fields(data, start, end, _DEPTH):
+        if (key, kind) == (1, LENGTH):
+            dimensions.append(_window_dimension(data, value, stop))
+    return tuple(dimensions)
+
+
+def _window_dimension(data: Data, start: int, end: int) -> WindowDimension:
     values = _single_numbers(data, start, end, _DEPTH + 1)
     return WindowDimension(
         values.get(1, 0),

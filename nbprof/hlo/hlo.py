@@ -79,7 +79,9 @@ class Instruction(NamedTuple):
     @property
     def framework_op(self) -> str:
         """The op as `scope/name:Type`, the form of `tf_op`; '' if the compiler recorded no name."""
-        return f"{self.op_name}:{self.op_type}" if self.op_name else ""
+        if not self.op_name:
+            return ""
+        return f"{self.op_name}:{self.op_type}"
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Program:
     def _read_computations(self, spans: Int64s) -> None:
         count = len(spans)
         names, idents, roots = [""] * count, [0] * count, [0] * count
-        owner, start, end = (np.zeros(0, np.int64) for _ in range(3))
+        owner, start, end = np.zeros((3, 0), np.int64)
         for field in wire.columns(self._buffer, spans[:, 0], spans[:, 1], _COMPUTATION_DEPTH):
             if (field.number, field.kind) == (_INSTRUCTIONS, LENGTH):
                 order = np.argsort(field.message, kind="stable")
@@ -191,10 +193,8 @@ class Program:
     @cached_property
     def _columns(self) -> dict[tuple[int, int], wire.Field]:
         """The fields of all instructions, by number and wire type."""
-        return {
-            (f.number, f.kind): f
-            for f in wire.columns(self._buffer, self._start, self._end, _INSTRUCTION_DEPTH)
-        }
+        fields = wire.columns(self._buffer, self._start, self._end, _INSTRUCTION_DEPTH)
+        return {(field.number, field.kind): field for field in fields}
 
     def _texts(self, number: int) -> list[str]:
         """A text of each instruction, '' if it has none."""
@@ -202,12 +202,8 @@ class Program:
         field = self._columns.get((number, LENGTH))
         if field is not None:
             order = np.argsort(field.message, kind="stable")
-            for index, start, end in zip(
-                field.message[order].tolist(),
-                field.value[order].tolist(),
-                field.end[order].tolist(),
-                strict=True,
-            ):
+            columns = np.stack([field.message, field.value, field.end], axis=1)
+            for index, start, end in columns[order].tolist():
                 texts[index] = _text(self._buffer.data, start, end)
         return texts
 

@@ -48,14 +48,13 @@ def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> fl
         return None
     attention: Any = _json(config).get("cudnn_fmha_backend_config")
     try:
-        scores = [int(size) for size in attention["intermediate_tensor_shape"]["dimensions"]]
-        batch, heads, queries, keys = scores
+        batch, heads, queries, keys = map(int, attention["intermediate_tensor_shape"]["dimensions"])
         window = int(attention.get("sliding_window_length") or 0)
         mask = str(attention.get("mask_type") or "")
-        packed = int(attention.get("max_seg_per_batch") or 1) > 1 or bool(
-            attention.get("is_paged_attention")
-        )
-        if mask not in _ANY or (window > 0 and mask != _CAUSAL) or packed:
+        packed = int(attention.get("max_seg_per_batch") or 1) > 1
+        if packed or attention.get("is_paged_attention"):
+            return None
+        if mask not in _ANY or (window > 0 and mask != _CAUSAL):
             return None
         head, of_values = operands[0].dimensions[3], operands[2].dimensions[3]
     except (KeyError, TypeError, ValueError, IndexError):
@@ -72,7 +71,9 @@ def _pairs(queries: int, keys: int, causal: bool, window: int) -> int:
     """
     if not causal:
         return queries * keys
-    visible = min(keys, window) if window > 0 else keys
+    visible = keys
+    if window > 0:
+        visible = min(keys, window)
     growing = min(queries, visible)
     return growing * (growing + 1) // 2 + (queries - growing) * visible
 

@@ -9,6 +9,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Module
 from nbprof.hlo import category as hlo_category
+from nbprof.hlo import notes
 from nbprof.hlo.cost import Cost, Costs
 from nbprof.hlo.hlo import Instruction, Program
 
@@ -75,7 +76,9 @@ class Programs:
     def cost(self, host: int, ident: int, op: str) -> Cost | None:
         """The cost of one run of an op; None if the op is unknown."""
         costs = self.costs(host, ident)
-        return None if costs is None else costs.of_name(op)
+        if costs is None:
+            return None
+        return costs.of_name(op)
 
     def costs(self, host: int, ident: int) -> Costs | None:
         """The costs of the ops of a program; None if the program is unknown."""
@@ -101,7 +104,9 @@ class Programs:
     def digest(self, host: int, ident: int) -> str:
         """A digest of the content of a program; '' if it is not in the file."""
         home = self.home(host, ident)
-        return "" if home < 0 else digest(self._modules[home, _signed(ident)])
+        if home < 0:
+            return ""
+        return digest(self._modules[home, _signed(ident)])
 
     def category(self, host: int, ident: int, op: str) -> str:
         """The category of an op; '' if unknown."""
@@ -109,44 +114,23 @@ class Programs:
         if program is None:
             return ""
         index = program.index_of_name(op)
-        return "" if index is None else hlo_category.category(program, index)
+        if index is None:
+            return ""
+        return hlo_category.category(program, index)
 
     def notes(self) -> list[Note]:
         """Receipt notes about programs that could not be read."""
-        notes = []
+        lines = []
         for name, reason in list(self._damaged.items())[:_MOST_NOTES]:
-            notes.append(
-                Note(
-                    "warning",
-                    f"The compiled program {name} is damaged ({reason}): its ops are shown by their"
-                    " HLO names.",
-                )
-            )
+            lines.append(notes.damaged_program(name, reason))
         more = len(self._damaged) - _MOST_NOTES
         if more > 0:
-            notes.append(Note("warning", f"{more:,} more compiled programs are damaged."))
+            lines.append(notes.more_damaged_programs(more))
         if self._clashes:
-            names = ", ".join(self._clashes[:_MOST_NOTES])
-            if len(self._clashes) > _MOST_NOTES:
-                names += " …"
-            text = (
-                f"Another compiled program in the file has the same id as {names}: ops are looked"
-                " up in the first one."
-            )
-            notes.append(Note("warning", text))
+            lines.append(notes.equal_program_ids(self._clashes))
         if self._absent:
-            count = len(self._absent)
-            subject = "1 compiled program that ran is"
-            if count > 1:
-                subject = f"{count:,} compiled programs that ran are"
-            notes.append(
-                Note(
-                    "info",
-                    f"{subject} not in the file: their ops are shown by HLO name, not by framework"
-                    " name.",
-                )
-            )
-        return notes
+            lines.append(notes.missing_programs(len(self._absent)))
+        return lines
 
     def _damage(self, name: str, error: ReadError) -> None:
         self._damaged.setdefault(name or "without a name", str(error).rstrip("."))
@@ -159,14 +143,10 @@ def digest(module: Module) -> str:
 
 def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]:
     """By host and ident, the first host that has the same program under that ident."""
-    first: dict[int, list[tuple[int, bytes]]] = {}
+    first: dict[tuple[int, bytes], int] = {}
     homes = {}
     for (host, ident), module in sorted(modules.items(), key=lambda item: item[0]):
-        programs = first.setdefault(ident, [])
-        home = next((other for other, data in programs if data == module.data), None)
-        if home is None:
-            programs.append((host, module.data))
-        homes[host, ident] = host if home is None else home
+        homes[host, ident] = first.setdefault((ident, module.data), host)
     return homes
 
 
@@ -178,8 +158,9 @@ def _titles(
     titles: dict[int, dict[int, str]] = {}
     for (host, ident), home in homes.items():
         if home == host:
-            name = modules[host, ident].title
-            title = f"{name} on {hosts[host]}" if name in taken and host < len(hosts) else name
+            title = modules[host, ident].title
+            if title in taken and host < len(hosts):
+                title = f"{title} on {hosts[host]}"
             taken.add(title)
             titles.setdefault(home, {})[ident] = title
     return titles

@@ -83,7 +83,9 @@ class Shape:
     @cached_property
     def elements(self) -> int:
         """Number of values of an array; 0 for a tuple."""
-        return 0 if self.is_tuple or self.element == "token" else prod(self.dimensions)
+        if self.is_tuple or self.element == "token":
+            return 0
+        return prod(self.dimensions)
 
     @property
     def bytes(self) -> int:
@@ -118,7 +120,7 @@ class Shape:
         return tuple(sizes)
 
     def part_at(self, index: Sequence[int]) -> Shape:
-        """The part of nested tuples at an index per level.
+        """A part of nested tuples, by its index on each level.
 
         Raises
         ------
@@ -167,10 +169,9 @@ class Shape:
         if self.is_tuple:
             return f"({', '.join(part.short for part in self.parts)})"
         dynamic = self.dynamic or (False,) * len(self.dimensions)
-        sizes = [
-            f"<={size}" if is_dynamic else str(size)
-            for size, is_dynamic in zip(self.dimensions, dynamic, strict=True)
-        ]
+        sizes = []
+        for size, is_dynamic in zip(self.dimensions, dynamic, strict=True):
+            sizes.append(f"<={size}" if is_dynamic else str(size))
         return f"{self.element}[{','.join(sizes)}]"
 
     @cached_property
@@ -178,24 +179,31 @@ class Shape:
         """The layout of an array: `{1,0:T(8,128)}`; '' if none is stated."""
         if not self.has_layout:
             return ""
-        suffix = "T" if self.tiles else ""
-        for tile in self.tiles:
-            sizes = ["*" if size == _COMBINED else str(size) for size in tile]
-            suffix += f"({','.join(sizes)})"
+        suffix = ""
+        if self.tiles:
+            suffix = "T" + "".join(map(_tile, self.tiles))
         if self.element_bits:
             suffix += f"E({self.element_bits})"
         if self.memory_space:
             suffix += f"S({self.memory_space})"
         order = ",".join(map(str, self.minor_to_major))
-        return f"{{{order}:{suffix}}}" if suffix else f"{{{order}}}"
+        if suffix:
+            return f"{{{order}:{suffix}}}"
+        return f"{{{order}}}"
+
+
+def _tile(tile: tuple[int, ...]) -> str:
+    sizes = ",".join(map(str, tile))
+    return f"({sizes.replace(str(_COMBINED), '*')})"
 
 
 def with_indices(texts: Iterable[str]) -> list[str]:
     """Texts with a comment before each fifth that has its index, as XLA writes long lists."""
     result = []
     for index, text in enumerate(texts):
-        has_comment = index > 0 and index % _COMMENT_EVERY == 0
-        result.append(f"/*index={index}*/{text}" if has_comment else text)
+        if index > 0 and index % _COMMENT_EVERY == 0:
+            text = f"/*index={index}*/{text}"
+        result.append(text)
     return result
 
 
@@ -216,7 +224,9 @@ def _tiled(sizes: list[int], tile: tuple[int, ...]) -> list[int]:
     if not plain:
         return joined
     head, tail = joined[: -len(plain)], joined[-len(plain) :]
-    return [*head, *(-(-size // part) for size, part in zip(tail, plain, strict=True)), *plain]
+    for size, part in zip(tail, plain, strict=True):
+        head.append(-(-size // part))
+    return head + plain
 
 
 def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
@@ -255,15 +265,13 @@ def read(data: Data, start: int, end: int, depth: int = 0) -> Shape:
             layout = value, stop
     name, size = ELEMENTS.get(number, (f"{_UNKNOWN_TYPE}{number}", 0.0))
     has_dynamic = len(dynamic) == len(dimensions) and any(dynamic)
-    shape = Shape(
-        name,
-        size,
-        tuple(dimensions),
-        tuple(map(bool, dynamic)) if has_dynamic else (),
-        parts=tuple(parts),
-        has_layout=layout is not None and number not in _NO_ARRAYS,
-    )
-    return shape if layout is None else _with_layout(shape, data, *layout, depth + 1)
+    shape = Shape(name, size, tuple(dimensions), parts=tuple(parts))
+    if has_dynamic:
+        shape = replace(shape, dynamic=tuple(map(bool, dynamic)))
+    if layout is None:
+        return shape
+    shape = replace(shape, has_layout=number not in _NO_ARRAYS)
+    return _with_layout(shape, data, *layout, depth + 1)
 
 
 _UNKNOWN_TYPE = "type "

@@ -172,8 +172,11 @@ class _Fields:
 
     def number(self, field: int) -> int:
         """A number or flag; 0 if it is not stated."""
-        numbers = [value for kind, value, _ in self.fields.get(field, []) if kind == VARINT]
-        return wire.signed(numbers[-1]) if numbers else 0
+        number = 0
+        for kind, value, _ in self.fields.get(field, []):
+            if kind == VARINT:
+                number = wire.signed(value)
+        return number
 
     def numbers(self, field: int) -> list[int]:
         """The numbers of a repeated field."""
@@ -209,6 +212,13 @@ class _Fields:
         """The text of a span."""
         return bytes(self.program.buffer.data[span[0] : span[1]]).decode("utf-8", "replace")
 
+    def shapes(self, field: int) -> list[str]:
+        """The shapes of a field, as text."""
+        shapes = []
+        for start, end in self.messages(field):
+            shapes.append(str(hlo_shapes.read(self.program.buffer.data, start, end, _DEPTH)))
+        return shapes
+
     def float_at(self, offset: int, form: str) -> float:
         """The number at an offset, in a format of `struct`."""
         content = bytes(self.program.buffer.data[offset : offset + struct.calcsize(form)])
@@ -224,21 +234,25 @@ class _Writer(_Fields):
             if wrapped is not None:
                 # Written as the op that it runs.
                 opcode = wrapped.opcode + opcode[len("async") :]
-                attributes = wrapped.attributes() if opcode.endswith("-start") else []
+                attributes = []
+                if opcode.endswith("-start"):
+                    attributes = wrapped.attributes()
         arguments = self._operands()
         if self.opcode == "parameter":
             arguments = str(hlo_details.parameter(self.program, self.index))
         elif self.opcode == "constant":
             arguments = self._literal()
-        shape = self.program.shape(self.index).text
-        return ", ".join(
-            [f"%{self.program.names[self.index]} = {shape} {opcode}({arguments})", *attributes]
-        )
+        name, shape = self.program.names[self.index], self.program.shape(self.index).text
+        return ", ".join([f"%{name} = {shape} {opcode}({arguments})", *attributes])
 
     def _wrapped(self) -> _Writer | None:
         called = self.numbers(_CALLED)
-        computation = self.program.computation(called[0]) if called else None
-        root = None if computation is None else self.program.index_of_ident(computation.root)
+        if not called:
+            return None
+        computation = self.program.computation(called[0])
+        if computation is None:
+            return None
+        root = self.program.index_of_ident(computation.root)
         return None if root is None else _Writer(self.program, root)
 
     def _operands(self) -> str:
@@ -287,14 +301,18 @@ class _Writer(_Fields):
     def _predecessors(self) -> list[str]:
         indices = map(self.program.index_of_ident, self.numbers(_PREDECESSORS))
         names = [f"%{self.program.names[index]}" for index in indices if index is not None]
-        return [f"control-predecessors={{{', '.join(names)}}}"] if names else []
+        if not names:
+            return []
+        return [f"control-predecessors={{{', '.join(names)}}}"]
 
     def _called(self) -> list[str]:
         opcode = self.opcode
         if _CALLED not in self.fields or opcode.startswith("async-"):
             return []
-        computations = [self.program.computation(ident) for ident in self.numbers(_CALLED)]
-        names = [f"%{c.name}" if c is not None else "%?" for c in computations]
+        names = []
+        for ident in self.numbers(_CALLED):
+            computation = self.program.computation(ident)
+            names.append("%?" if computation is None else f"%{computation.name}")
         if not names:
             return []
         if opcode == "while" and len(names) > 1:
@@ -319,13 +337,10 @@ class _Writer(_Fields):
 
     def _collective(self) -> list[str]:
         attributes = [*self._channel(), f"replica_groups={self._groups()}"]
-        if self.number(_CONSTRAINED):
-            attributes.append("constrain_layout=true")
+        attributes += _flags(constrain_layout=self.number(_CONSTRAINED))
         if self.opcode in _ALONG and self.details.dimensions:
             attributes.append(f"dimensions={_braced(self.details.dimensions)}")
-        if self.number(_GLOBAL_IDS):
-            attributes.append("use_global_device_ids=true")
-        return attributes
+        return attributes + _flags(use_global_device_ids=self.number(_GLOBAL_IDS))
 
     def _groups(self) -> str:
         """The groups of devices: a list, or a partition of a grid.
@@ -354,18 +369,18 @@ class _Writer(_Fields):
 
     def window(self) -> list[str]:
         window = self.details.window
-        return [f"window={{{_window(window)}}}"] if window else []
+        if not window:
+            return []
+        return [f"window={{{_window(window)}}}"]
 
     def convolution(self) -> list[str]:
         attributes = self.window()
         if self.fields.get(16):
             attributes.append(f"dim_labels={self.details.convolution}")
-        for name, count in (
-            ("feature", self.details.feature_groups),
-            ("batch", self.details.batch_groups),
-        ):
-            if count != 1:
-                attributes.append(f"{name}_group_count={count}")
+        if self.details.feature_groups != 1:
+            attributes.append(f"feature_group_count={self.details.feature_groups}")
+        if self.details.batch_groups != 1:
+            attributes.append(f"batch_group_count={self.details.batch_groups}")
         return [*attributes, *self.precision()]
 
     def custom_call(self) -> list[str]:
@@ -373,15 +388,10 @@ class _Writer(_Fields):
             *self.convolution(),
             f'custom_call_target="{_escaped(self.instruction.target)}"',
         ]
-        data = self.program.buffer.data
         if self.number(_CONSTRAINED):
-            shapes = [
-                str(hlo_shapes.read(data, start, end, _DEPTH))
-                for start, end in self.messages(_LAYOUTS)
-            ]
-            attributes.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
-        if self.number(_SIDE_EFFECT):
-            attributes.append("custom_call_has_side_effect=true")
+            shapes = ", ".join(self.shapes(_LAYOUTS))
+            attributes.append(f"operand_layout_constraints={{{shapes}}}")
+        attributes += _flags(custom_call_has_side_effect=self.number(_SIDE_EFFECT))
         attributes += self.aliasing()
         api = self.number(_API)
         if api > 1:
@@ -393,36 +403,30 @@ class _Writer(_Fields):
         pairs = []
         for span in self.messages(_ALIASING):
             output, operands, operand_index = self.values(span, 1, 2, 3)
-            operand = operands[0] if operands else 0
-            pairs.append(
-                f"{{{', '.join(map(str, output))}}}:"
-                f" ({operand}, {{{', '.join(map(str, operand_index))}}})"
-            )
-        return [f"output_to_operand_aliasing={{{', '.join(pairs)}}}"] if pairs else []
+            output_text = ", ".join(map(str, output))
+            operand_text = ", ".join(map(str, operand_index))
+            pairs.append(f"{{{output_text}}}: ({_first(operands)}, {{{operand_text}}})")
+        if not pairs:
+            return []
+        return [f"output_to_operand_aliasing={{{', '.join(pairs)}}}"]
 
     def numbered(self, field: int, *names: tuple[int, str, bool]) -> list[str]:
         """Lists of dimensions in a message; each name is `(field, name, also if empty)`."""
-        spans = self.messages(field)
-        lists = self.values(spans[0] if spans else (0, 0), *(number for number, _, _ in names))
-        return [
-            f"{name}={_braced(part)}"
-            for part, (_, name, always) in zip(lists, names, strict=True)
-            if part or always
-        ]
+        span = _first_span(self.messages(field))
+        attributes = []
+        for number, name, always in names:
+            (dimensions,) = self.values(span, number)
+            if dimensions or always:
+                attributes.append(f"{name}={_braced(dimensions)}")
+        return attributes
 
     def indexed(self) -> list[str]:
         """The attributes that gather and scatter share."""
-        attributes = []
-        if self.number(_SORTED):
-            attributes.append("indices_are_sorted=true")
-        if self.number(_UNIQUE):
-            attributes.append("unique_indices=true")
-        return attributes
+        return _flags(indices_are_sorted=self.number(_SORTED), unique_indices=self.number(_UNIQUE))
 
     def index_dimension(self, field: int) -> str:
-        spans = self.messages(field)
-        dimensions = self.values(spans[0], 4)[0] if spans else []
-        return f"index_vector_dim={dimensions[0] if dimensions else 0}"
+        (dimensions,) = self.values(_first_span(self.messages(field)), 4)
+        return f"index_vector_dim={_first(dimensions)}"
 
     def epsilon(self) -> list[str]:
         epsilon = 0.0
@@ -442,7 +446,7 @@ class _Writer(_Fields):
                 text = self._packed_number(form, value, end)
             else:
                 values = numbers(self.program.buffer.data, kind, value, end)
-                text = _integer(values[-1], shape.element) if values else ""
+                text = _integer(values, shape.element)
             if text:
                 return text
         return "{...}"
@@ -459,31 +463,61 @@ class _Writer(_Fields):
         number = self.float_at(start, form)
         if form == "e":
             return f"{number:.4g}"
-        return _short_number(number, form if form == "d" else "f")
+        if form == "d":
+            return _short_number(number, form)
+        return _short_number(number)
 
 
-def _integer(value: int, element: str) -> str:
+def _integer(values: list[int], element: str) -> str:
+    """The last of the numbers that state a value; '' for none."""
+    if not values:
+        return ""
+    value = values[-1]
     if element == "pred":
-        return "true" if value else "false"
-    return str(value % (1 << 64) if element[0] == "u" else value)
+        return _truth(value)
+    if element.startswith("u"):
+        value %= 1 << 64
+    return str(value)
+
+
+def _truth(value: int) -> str:
+    return "true" if value else "false"
+
+
+def _flags(**flags: int) -> list[str]:
+    """The flags that are set, as `name=true`."""
+    return [f"{name}=true" for name, value in flags.items() if value]
+
+
+def _first(values: list[int]) -> int:
+    return values[0] if values else 0
+
+
+def _first_span(spans: list[tuple[int, int]]) -> tuple[int, int]:
+    """The first of the messages of a field; an empty message for none."""
+    return spans[0] if spans else (0, 0)
 
 
 def _message_spans(entries: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return [(start, end) for kind, start, end in entries if kind == LENGTH]
 
 
+_WINDOW: dict[str, tuple[str, Callable[[WindowDimension], object]]] = {
+    "stride": ("1", lambda dimension: dimension.stride),
+    "pad": ("0_0", lambda dimension: f"{dimension.low}_{dimension.high}"),
+    "lhs_dilate": ("1", lambda dimension: dimension.base_dilation),
+    "rhs_dilate": ("1", lambda dimension: dimension.window_dilation),
+    "rhs_reversal": ("0", lambda dimension: int(dimension.reversal)),
+}
+"""Settings of a window: the default, which is not written, and the value of a dimension."""
+
+
 def _window(window: tuple[WindowDimension, ...]) -> str:
-    attributes = [f"size={'x'.join(str(d.size) for d in window)}"]
-    if any(d.stride != 1 for d in window):
-        attributes.append(f"stride={'x'.join(str(d.stride) for d in window)}")
-    if any(d.low or d.high for d in window):
-        attributes.append(f"pad={'x'.join(f'{d.low}_{d.high}' for d in window)}")
-    if any(d.base_dilation != 1 for d in window):
-        attributes.append(f"lhs_dilate={'x'.join(str(d.base_dilation) for d in window)}")
-    if any(d.window_dilation != 1 for d in window):
-        attributes.append(f"rhs_dilate={'x'.join(str(d.window_dilation) for d in window)}")
-    if any(d.reversal for d in window):
-        attributes.append(f"rhs_reversal={'x'.join(str(int(d.reversal)) for d in window)}")
+    attributes = ["size=" + "x".join(str(dimension.size) for dimension in window)]
+    for name, (default, setting) in _WINDOW.items():
+        values = [str(setting(dimension)) for dimension in window]
+        if set(values) != {default}:
+            attributes.append(f"{name}={'x'.join(values)}")
     return " ".join(attributes)
 
 
@@ -493,10 +527,11 @@ def _escaped(text: str) -> str:
 
 def _slices(op: _Writer) -> list[str]:
     slices = op.details.slices
-    if any(stride != 1 for _, _, stride in slices):
-        texts = [f"[{start}:{stop}:{stride}]" for start, stop, stride in slices]
-    else:
-        texts = [f"[{start}:{stop}]" for start, stop, _ in slices]
+    strided = any(stride != 1 for _, _, stride in slices)
+    texts = []
+    for start, stop, stride in slices:
+        step = f":{stride}" if strided else ""
+        texts.append(f"[{start}:{stop}{step}]")
     return [f"slice={{{', '.join(texts)}}}"]
 
 
@@ -507,25 +542,27 @@ def _padding(op: _Writer) -> list[str]:
             sizes.append(_last_values(op.values((start, end), 1, 2, 3)))
     if not sizes:
         return []
-    if not any(interior for _, _, interior in sizes):
-        sizes = [size[:2] for size in sizes]
-    return ["padding=" + "x".join("_".join(map(str, size)) for size in sizes)]
+    dilated = any(interior for _, _, interior in sizes)
+    texts = []
+    for low, high, interior in sizes:
+        between = f"_{interior}" if dilated else ""
+        texts.append(f"{low}_{high}{between}")
+    return ["padding=" + "x".join(texts)]
 
 
 def _last_values(lists: list[list[int]]) -> list[int]:
     """The last value of each list, 0 for empty ones."""
-    return [values[-1] if values else 0 for values in lists]
+    return [[0, *values][-1] for values in lists]
 
 
 def _dot(op: _Writer) -> list[str]:
     dims = op.details.dot
-    named = (
-        ("lhs_batch", dims.lhs_batch),
-        ("lhs_contracting", dims.lhs_contracting),
-        ("rhs_batch", dims.rhs_batch),
-        ("rhs_contracting", dims.rhs_contracting),
-    )
-    return [f"{name}_dims={_braced(part)}" for name, part in named if part] + op.precision()
+    attributes = []
+    for name in ("lhs_batch", "lhs_contracting", "rhs_batch", "rhs_contracting"):
+        dimensions = getattr(dims, name)
+        if dimensions:
+            attributes.append(f"{name}_dims={_braced(dimensions)}")
+    return attributes + op.precision()
 
 
 def _fusion(op: _Writer) -> list[str]:
@@ -562,7 +599,7 @@ def _scatter(op: _Writer) -> list[str]:
 
 
 def _compare(op: _Writer) -> list[str]:
-    kind = "".join(op.text_at(span) for span in op.messages(_COMPARISON))
+    kind = "".join(map(op.text_at, op.messages(_COMPARISON)))
     attributes = [f"direction={op.details.direction}"]
     if kind == "TOTALORDER":
         attributes.append(f"type={kind}")
@@ -570,16 +607,14 @@ def _compare(op: _Writer) -> list[str]:
 
 
 def _pairs(op: _Writer) -> list[str]:
-    pairs = [_last_values(op.values(span, 1, 2)) for span in op.messages(_PAIRS)]
-    texts = [f"{{{source},{target}}}" for source, target in pairs]
-    return [*op._channel(), f"source_target_pairs={_braced(texts)}"]
+    pairs = []
+    for span in op.messages(_PAIRS):
+        pairs.append(_braced(_last_values(op.values(span, 1, 2))))
+    return [*op._channel(), f"source_target_pairs={_braced(pairs)}"]
 
 
 def _host(op: _Writer) -> list[str]:
-    attributes = op._channel()
-    if op.number(_HOST_TRANSFER):
-        attributes.append("is_host_transfer=true")
-    return attributes
+    return op._channel() + _flags(is_host_transfer=op.number(_HOST_TRANSFER))
 
 
 def _normalized(op: _Writer) -> list[str]:
@@ -587,36 +622,35 @@ def _normalized(op: _Writer) -> list[str]:
 
 
 def _outfeed(op: _Writer) -> list[str]:
-    data = op.program.buffer.data
-    return [
-        f"outfeed_shape={hlo_shapes.read(data, start, end, _DEPTH)}"
-        for start, end in op.messages(_OUTFEED)
-    ]
+    return [f"outfeed_shape={shape}" for shape in op.shapes(_OUTFEED)]
 
 
 def _triangular(op: _Writer) -> list[str]:
     result = []
     for span in op.messages(_TRIANGULAR):
         left, lower, unit, transpose = _last_values(op.values(span, 1, 2, 3, 4))
-        if left:
-            result.append("left_side=true")
-        if lower:
-            result.append("lower=true")
-        if unit:
-            result.append("unit_diagonal=true")
+        result += _flags(left_side=left, lower=lower, unit_diagonal=unit)
         if transpose:
             result.append(f"transpose_a={_name_of(_TRANSPOSES, transpose)}")
     return result
 
 
 def _cholesky(op: _Writer) -> list[str]:
-    return ["lower=true" for span in op.messages(_CHOLESKY) if any(op.values(span, 1)[0])]
+    result = []
+    for span in op.messages(_CHOLESKY):
+        result += _flags(lower=any(op.values(span, 1)[0]))
+    return result
 
 
 def _top(op: _Writer) -> list[str]:
-    largest = "true" if op.number(_LARGEST) else "false"
-    stable = "true" if op.number(_STABLE) else "false"
+    largest, stable = _truth(op.number(_LARGEST)), _truth(op.number(_STABLE))
     return [f"k={op.number(_TOP)}", f"largest={largest}", f"is_stable={stable}"]
+
+
+def _copy_start(op: _Writer) -> list[str]:
+    if not op.fields.get(_PREFETCH):
+        return []
+    return [f"cross_program_prefetch_index={op.number(_PREFETCH)}"]
 
 
 _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
@@ -631,7 +665,7 @@ _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "get-tuple-element": lambda op: [f"index={op.details.tuple_index}"],
     "gather": _gather,
     "scatter": _scatter,
-    "sort": lambda op: ["is_stable=true"] if op.number(_STABLE) else [],
+    "sort": lambda op: _flags(is_stable=op.number(_STABLE)),
     "reduce-window": _Writer.window,
     "select-and-scatter": _Writer.window,
     "compare": _compare,
@@ -659,16 +693,17 @@ _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "triangular-solve": _triangular,
     "cholesky": _cholesky,
     "topk": _top,
-    "copy-start": lambda op: (
-        [f"cross_program_prefetch_index={op.number(_PREFETCH)}"] if op.fields.get(_PREFETCH) else []
-    ),
+    "copy-start": _copy_start,
 }
 """Writers of the attributes that only some ops have, by opcode."""
 
 
+_DIGITS = {"f": (6, 9), "d": (15, 17)}
+
+
 def _short_number(value: float, form: str = "f") -> str:
     """A number with 6 digits if they are exact, else with 9; a float64 with 15 or 17."""
-    few, many = (15, 17) if form == "d" else (6, 9)
+    few, many = _DIGITS[form]
     text = f"{value:.{few}g}"
     try:
         same = struct.pack(form, float(text)) == struct.pack(form, value)

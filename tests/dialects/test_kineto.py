@@ -186,7 +186,7 @@ def test_work_without_a_launch_is_linked_by_its_own_id(tmp_path):
     k.kernel("gemm", 30, 40, correlation=77, op=op)
     p = profile(tmp_path, k)
     assert device_ops(p) == {"aten::mm": 40.0}
-    assert "The profile has no runtime calls" in receipt(p)
+    assert "no_runtime_calls" in set(p.receipt.notes["key"])
 
 
 def test_work_without_a_launch_is_linked_by_the_arrow_to_it(tmp_path):
@@ -241,7 +241,7 @@ def test_one_graph_launch_has_many_kernels(tmp_path):
     assert device_ops(p) == {"replay": 15.0}
     assert len(p.run.activity.launches) == 3
     assert p.run.activity.launches.frame()["event"].nunique() == 1
-    assert "launches" not in receipt(p)
+    assert "lost_launches" not in set(p.receipt.notes["key"])
 
 
 def test_files_of_2021_have_other_words(tmp_path):
@@ -311,7 +311,7 @@ def test_many_copies_are_one_line(tmp_path):
     k = Kineto(distributedInfo={"rank": 0, "world_size": 2})
     k.op("aten::mm", 0, 20)
     lines = str(profile(tmp_path, *[k] * 12).receipt).splitlines()
-    (copies,) = (line for line in lines if "same events" in line)
+    (copies,) = (line for line in lines if line.startswith("! 11 files"))
     assert copies.startswith(
         "! 11 files have the same events as host0: host1, host2, host3, host4, host5, host6, host7, host8 and 3 more."
     )
@@ -583,6 +583,6 @@ def test_steps_that_take_several_batches_say_so(tmp_path, batches, said):
                 50,
             )
         k.op("aten::mm", 1000 * number + 600, 100)
-    text = f"each step takes {batches[0]} batches from DataLoaders, as with gradient accumulation"
-    assert (text in receipt(profile(tmp_path, k))) == said
-    assert "batches from DataLoaders" not in receipt(profile(tmp_path, k)) or said
+    p = profile(tmp_path, k)
+    assert ("batches_per_step" in set(p.receipt.notes["key"])) == said
+    assert (f"each step takes {batches[0]} batches from DataLoaders" in receipt(p)) == said

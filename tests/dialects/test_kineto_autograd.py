@@ -85,7 +85,7 @@ def test_kernels_go_to_their_ops_and_devices(tmp_path, gpu):
     assert kernels["op"].to_dict() == {"sgemm": "cudnn_convolution", "relu_kernel": "relu"}
     assert kernels["total_us"].to_dict() == {"sgemm": 1400, "relu_kernel": 200}
     assert p.run.devices["device"].tolist() == [gpu]
-    assert "timed ops on the device" not in str(p.receipt)
+    assert "timed_ops" not in set(p.receipt.notes["key"])
 
 
 def test_spans_of_ops_that_include_others_are_no_kernels_beside_them(tmp_path):
@@ -94,7 +94,7 @@ def test_spans_of_ops_that_include_others_are_no_kernels_beside_them(tmp_path):
         "cudnn_convolution": 1400,
         "relu": 200,
     }
-    assert "timed ops on the device, not kernels" in str(p.receipt)
+    assert "timed_ops" in set(p.receipt.notes["key"])
     # They stay in the timeline.
     assert (p.trace.events()["name"] == "conv2d").sum() == 10
 

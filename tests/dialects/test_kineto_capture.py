@@ -41,10 +41,8 @@ CAPTURED = "41 calls that launch, copy or fill were captured into a graph and no
 @pytest.mark.parametrize("ends_on", [MAIN, BACKWARD])
 def test_captured_launches_are_no_loss(tmp_path, prefix, ends_on):
     p = profile(tmp_path, capturing(prefix, ends_on))
-    receipt = str(p.receipt)
-    assert CAPTURED in receipt
-    assert "launches" not in receipt.replace(CAPTURED, "")
-    assert "left nothing on the device" not in receipt
+    assert CAPTURED in str(p.receipt)
+    assert not {"lost_launches", "copies_without_work"} & set(p.receipt.notes["key"])
     assert (p.run.activity.launches.frame()["target"] >= 0).all()
 
 
@@ -85,5 +83,5 @@ def test_a_real_capture():
         "544 calls that launch, copy or fill were captured into a graph and not run (1 capture of 30.61 ms)"
         in str(p.receipt)
     )
-    assert "no work on the device" not in str(p.receipt)
+    assert "copies_without_work" not in set(p.receipt.notes["key"])
     assert p.advice.empty

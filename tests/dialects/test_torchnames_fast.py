@@ -26,7 +26,7 @@ NAMES = [
 def test_the_patterns_say_the_same(name):
     assert torchnames.is_input(name) == bool(torchnames.INPUT.match(name))
     assert torchnames.call_kind(name) == next(
-        (kind for kind, p in torchnames._CALLS if p.match(name)), torchnames.OTHER_CALL
+        (kind for kind, p in torchnames._CALLS.items() if p.match(name)), torchnames.OTHER_CALL
     )
     assert torchnames.transfer_kind(name) == next(
         (kind for p, kind in copies.KINDS if p.match(name.lower())), "other"

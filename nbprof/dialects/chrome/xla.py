@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.receipt import Note
+from nbprof.core.receipt import info
 from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Events, Trace
 from nbprof.dialects.xplane import xplane
 
@@ -137,7 +137,7 @@ def interpret(trace: Trace) -> act.Activity:
     trace.args = Typed(trace.args, trace.strings)
     activity = xplane.interpret(trace)
     make_notes = activity.maker("notes")
-    activity.later("notes", lambda: [Note("info", LEFT_OUT), *make_notes()])
+    activity.later("notes", lambda: [info("xla_export", LEFT_OUT), *make_notes()])
     return activity
 
 

@@ -9,20 +9,20 @@ unknown; the profiler found no GPU.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
 from nbprof.activity import activity as act
 from nbprof.core.receipt import Note
-from nbprof.dialects import torchnames
+from nbprof.dialects import notes, torchnames
+from nbprof.dialects.gpu import notes as gpu_notes
 from nbprof.dialects.gpu.hosts import Hosts
 from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, MEMORY, OP, PYTHON
 from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.notes import ACTIVITIES
 from nbprof.dialects.gpu.step_work import call_kinds
 from nbprof.display import wording
 
-ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _HOST_MEMORY = (0, 2)
 """Device types of PyTorch: CPU and MKLDNN."""
 _GPU_OPS = re.compile(
@@ -32,8 +32,8 @@ _GPU_OPS = re.compile(
 """Ops that run on a GPU alone."""
 _WAIT_PS = 50_000_000
 """A wait for a device that does nothing takes some µs."""
-_LAUNCHES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.LAUNCH, torchnames.GRAPH)]
-_COPIES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.COPY, torchnames.FILL)]
+_LAUNCHES = list(map(torchnames.CALL_KINDS.index, (torchnames.LAUNCH, torchnames.GRAPH)))
+_COPIES = list(map(torchnames.CALL_KINDS.index, (torchnames.COPY, torchnames.FILL)))
 LOST = (
     "the kernels were lost. Record fewer steps, in a fresh process and with no other profiler"
     " running. If that does not help, the process may lack the permission to trace the GPU (CUPTI"
@@ -49,7 +49,9 @@ def launches(links: Links) -> int:
 
 def lost_kernels(links: Links) -> int:
     """Number of launches if no kernel was recorded; 0 if any was."""
-    return 0 if len(links.rows(KERNEL)) else launches(links)
+    if len(links.rows(KERNEL)):
+        return 0
+    return launches(links)
 
 
 def lost_note(links: Links, reason: str) -> list[Note]:
@@ -57,24 +59,15 @@ def lost_note(links: Links, reason: str) -> list[Note]:
     count = lost_kernels(links)
     if not count:
         return []
-    launched = f"{wording.plural(count, 'launch was', 'launches were')} recorded, but no kernel"
-    return [Note("warning", f"{launched}, so what the device did is unknown: {reason}")]
+    return [notes.lost_kernels(count, reason)]
 
 
 def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     """The note that a GPU may have worked unseen."""
     if proof := _unseen_proof(links, hosts):
-        return [
-            Note("warning", f"The program {proof}, but {_unseen(links, 'what it did is unknown')}")
-        ]
-    if not (count := _unseen_gpus(links, hosts)):
-        return []
-    text = (
-        f"The machine has {'a GPU' if count == 1 else f'{count:,} GPUs'}, but no call into the"
-        f" runtime was recorded: if the program used {'it' if count == 1 else 'them'}, what was"
-        f" done there is unknown. Record with {ACTIVITIES}."
-    )
-    return [Note("warning", text)]
+        return [gpu_notes.unrecorded_gpu(proof, _unseen(links, "what it did is unknown"))]
+    count = _unseen_gpus(links, hosts)
+    return [gpu_notes.unknown_gpu_use(count)] if count else []
 
 
 def kernels(links: Links, hosts: Hosts) -> str:
@@ -89,7 +82,9 @@ def kernels(links: Links, hosts: Hosts) -> str:
             " allocation on a GPU, so the run used only the CPU."
         )
     if count := _unseen_gpus(links, hosts):
-        gpus, used = ("a GPU", "it was") if count == 1 else (f"{count:,} GPUs", "they were")
+        gpus, used = f"{count:,} GPUs", "they were"
+        if count == 1:
+            gpus, used = "a GPU", "it was"
         return (
             "This profile has no GPU kernels and no calls into the GPU's runtime, on a machine"
             f" with {gpus}: whether {used} used is unknown. Record with {ACTIVITIES}."
@@ -194,10 +189,8 @@ def _only_host_memory(links: Links) -> bool:
     """True if there are allocations, all of the host: ops on a device allocate there."""
     if len(links.work) or len(links.calls):
         return False
-    rows = links.rows(MEMORY)
-    return bool(len(rows)) and bool(
-        np.isin(links.trace.arg("Device Type", 0)[rows], _HOST_MEMORY).all()
-    )
+    device_types = links.trace.arg("Device Type", 0)[links.rows(MEMORY)]
+    return len(device_types) > 0 and bool(np.isin(device_types, _HOST_MEMORY).all())
 
 
 def _unseen_proof(links: Links, hosts: Hosts) -> str:
@@ -240,11 +233,13 @@ def _used_gpu(links: Links, hosts: Hosts) -> str:
     allocated = links.trace.arg("Device Type", 0)[links.rows(MEMORY)]
     if not np.isin(allocated, _HOST_MEMORY).all():
         return "allocated memory of a device"
-    backends: list[Any] = [facts.get("distributedInfo") for facts in hosts.facts]
-    if any(isinstance(info, dict) and info.get("backend") == "nccl" for info in backends):
-        return "communicates by NCCL"
+    for facts in hosts.facts:
+        info = facts.get("distributedInfo")
+        if isinstance(info, dict) and info.get("backend") == "nccl":
+            return "communicates by NCCL"
     names = list(map(str, links.trace.names))
     if any("_mps_" in name for name in names):
         return "ran ops on MPS"
-    ran = next((name for name in names if _GPU_OPS.match(name)), "")
-    return f"ran {ran}, which runs on GPUs only" if ran else ""
+    for name in filter(_GPU_OPS.match, names):
+        return f"ran {name}, which runs on GPUs only"
+    return ""

@@ -47,9 +47,12 @@ class Capture:
 
     def fits(self, kinds: list[int], kernels: list[str]) -> bool:
         """True if nodes of these kinds and kernels can be the captured calls."""
-        return self.kinds == kinds and all(
-            recorded in ("", name) for recorded, name in zip(self.kernels, kernels, strict=True)
-        )
+        if self.kinds != kinds:
+            return False
+        for recorded, name in zip(self.kernels, kernels, strict=True):
+            if recorded not in ("", name):
+                return False
+        return True
 
 
 Originate = Callable[[Any, Int64s], list[Origin]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -32,13 +33,13 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
     names = nest.trace.names
     code = nest.trace.events.name[nest.rows]
     plain = {name_code: _plain(str(names[name_code])) for name_code in np.unique(code).tolist()}
-    listed = [_plain_names(program) for program in programs]
+    listed = list(map(_plain_names, programs))
     matched: dict[tuple[str, ...], list[Kernel | None]] = {}
     run = names_that(_RUN.match, names)[code]
     in_run = np.flatnonzero(nest.parent >= 0)
     in_run = in_run[run[nest.parent[in_run]]]
     for rows in np.split(in_run, np.flatnonzero(np.diff(nest.parent[in_run])) + 1):
-        called = tuple(plain[name_code] for name_code in code[rows].tolist())
+        called = tuple(map(plain.__getitem__, code[rows].tolist()))
         if called not in matched:
             matched[called] = _match(called, programs, listed)
         for row, kernel in zip(rows.tolist(), matched[called], strict=True):
@@ -52,7 +53,9 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
 def _plain(name: str) -> str:
     """Common name of a kernel or op: `addmm` for `extern_kernels.addmm` and `aten::addmm`."""
     match = _FUSED.match(name) or _LIBRARY.match(name)
-    return match[1] if match else name
+    if match is None:
+        return name
+    return match[1]
 
 
 def _plain_names(program: Program) -> list[str]:
@@ -71,7 +74,7 @@ def _match(
             fitting.append([next(following) if name in listed_names else None for name in called])
     if not fitting:
         return [None] * len(called)
-    return [_shared(several) for several in zip(*fitting, strict=True)]
+    return list(map(_shared, zip(*fitting, strict=True)))
 
 
 def _shared(several: Sequence[Kernel | None]) -> Kernel | None:
@@ -79,12 +82,12 @@ def _shared(several: Sequence[Kernel | None]) -> Kernel | None:
     described = [kernel for kernel in several if kernel is not None]
     if len(described) < len(several):
         return None
-    ops, lines = ({kernel.ops for kernel in described}, {kernel.lines for kernel in described})
-    return Kernel(
-        described[0].name,
-        described[0].ops if len(ops) == 1 else (),
-        described[0].lines if len(lines) == 1 else (),
-    )
+    shared = described[0]
+    if any(kernel.ops != shared.ops for kernel in described):
+        shared = shared._replace(ops=())
+    if any(kernel.lines != described[0].lines for kernel in described):
+        shared = shared._replace(lines=())
+    return shared
 
 
 def _by_name(
@@ -96,9 +99,7 @@ def _by_name(
 ) -> None:
     """Finds kernels outside of matched runs by name, where a name means one thing."""
     named: dict[str, list[Kernel]] = {}
-    for kernel in (
-        kernel for program in programs for kernel in program if _FUSED.match(kernel.name)
-    ):
+    for kernel in filter(is_fused, chain(*programs)):
         named.setdefault(_plain(kernel.name), []).append(kernel)
     for name_code, name in plain.items():
         if name in named and (shared := _shared(named[name])) is not None:

@@ -10,7 +10,7 @@ from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.corrupt import Mender
-from nbprof.dialects.gpu import ranges
+from nbprof.dialects.gpu import notes, ranges
 from nbprof.dialects.gpu.lanes import (
     ANNOTATION,
     CALL,
@@ -59,16 +59,16 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
         mender.steps(host)
         mender.device(host)
         mender.device_notes(host)
-    notes = [*mender.about_misplaced(), *mender.notes()]
+    warnings = [*mender.about_misplaced(), *mender.notes()]
     kind[mender.misplaced] = UNKNOWN
     for host in hosts:
         mender.first_waits(host)
     waits = np.zeros(0, np.int64)
     if mender.start is not trace.events.start:
         waits = np.flatnonzero(mender.start != trace.events.start)
-    notes += mender.about_waits(waits)
+    warnings += mender.about_waits(waits)
     mender.apply()
-    return Mended(notes, waits)
+    return Mended(warnings, waits)
 
 
 class _Mender(Mender):
@@ -140,18 +140,7 @@ class _Mender(Mender):
         events = self.trace.events
         waited = events.duration[rows] - self.duration[rows]
         name = wording.kernel(str(self.trace.names[events.name[rows[waited.argmax()]]]))
-        single = len(rows) == 1
-        if single:
-            named = "The first collective"
-        else:
-            named = f"{len(rows):,} first collectives of their streams"
-        longest, total = (
-            wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum())
-        )
-        text = (
-            f"{named} ({name}; {self.places(rows)}) waited {'' if single else 'up to '}{longest} at"
-            " the start of the recording for ranks that came later, as when their profilers start"
-            f" apart: that is warm-up. {'It counts' if single else 'Each counts'} with what later"
-            f" calls take, and {total} are left out of all figures."
-        )
-        return [Note("warning", text)]
+        longest = wording.millis(int(waited.max()) / 1e9)
+        total = wording.millis(int(waited.sum()) / 1e9)
+        events_named = f"{name}; {self.places(rows)}"
+        return [notes.first_collectives(len(rows), events_named, longest, total)]

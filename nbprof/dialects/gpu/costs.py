@@ -23,7 +23,7 @@ from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torch_costs, torchnames
 from nbprof.dialects.gpu.device import Work
 from nbprof.dialects.gpu.links import Links
-from nbprof.dialects.lookups import names_that
+from nbprof.dialects.lookups import names_that, text_of
 
 Flags = npt.NDArray[np.bool_]
 ARGS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
@@ -116,9 +116,8 @@ class Costs:
         also happens for gradients of gradients.
         """
         trace, parent = self.links.trace, self.ops.parent
-        number, thread = (
-            trace.arg(name, rows=self.ops.rows) for name in ("Sequence number", "Fwd thread id")
-        )
+        number = trace.arg("Sequence number", rows=self.ops.rows)
+        thread = trace.arg("Fwd thread id", rows=self.ops.rows)
         back = (number >= 0) & (thread > 0)
         forward = (number >= 0) & ~back
         within = back.copy()
@@ -205,12 +204,11 @@ class Costs:
         """By device work: whether it is a copy from or to another memory than the device's."""
         work = self.work
         first, code = unique_rows(np.where(work.is_kernel, -1, work.name), work.direction)
-        kinds = [
-            copies.D2D if work.is_kernel[row] else work.transfer_kind(row) for row in first.tolist()
-        ]
-        return np.isin(np.array(kinds, object), [copies.H2D, copies.D2H, copies.P2P, copies.H2H])[
-            code
-        ]
+        elsewhere = (copies.H2D, copies.D2H, copies.P2P, copies.H2H)
+        leaves = np.zeros(len(first), np.bool_)
+        for i, row in enumerate(first.tolist()):
+            leaves[i] = not work.is_kernel[row] and work.transfer_kind(row) in elsewhere
+        return leaves[code]
 
     def _on_host(self, kind: Int64s, inner: Flags) -> pd.DataFrame:
         """A run per op, with the self time of inner ops without a formula; wrappers do no work."""
@@ -255,8 +253,9 @@ class Costs:
         for i, row in enumerate(first.tolist()):
             if category[row] >= _CODE[TRANSFER] or free[i]:
                 continue
-            inputs = (trace.strings[codes[row]] if codes[row] >= 0 else "" for codes in text)
-            if (cost := torch_costs.cost(str(trace.names[label[row]]), *inputs)) is not None:
+            inputs = [text_of(trace.strings, codes[row]) for codes in text]
+            cost = torch_costs.cost(str(trace.names[label[row]]), *inputs)
+            if cost is not None:
                 flops[i], moved[i], dtypes[i] = cost
         has_cost = ~np.isnan(flops)
         matrix = runs["matrix"].to_numpy(np.bool_)
@@ -269,18 +268,12 @@ class Costs:
             matrix.astype(np.int64),
             runs["host"].to_numpy(np.int64),
         )
-        names = [*map(str, self.names)]
-        precision = [
-            _precision(str(dtypes[i]), on)
-            for i, on in zip(call[fits].tolist(), matrix[fits].tolist(), strict=True)
-        ]
+        names = self.names[label[fits] % len(self.names)]
         parts = CostParts(
-            name=[names[code % len(names)] for code in label[fits].tolist()],
-            category=[_KINDS[code] for code in category[fits].tolist()],
-            shapes=[
-                _shapes(trace.strings[code]) if code >= 0 else "" for code in text[0][fits].tolist()
-            ],
-            precision=precision,
+            name=list(map(str, names)),
+            category=list(map(_KINDS.__getitem__, category[fits].tolist())),
+            shapes=list(map(_shapes, trace.texts(text[0][fits]))),
+            precision=list(map(_precision, dtypes[call[fits]], matrix[fits].tolist())),
             product=np.isin(category[fits], _PRODUCTS),
             host=runs["host"].to_numpy(np.int32)[fits],
         )

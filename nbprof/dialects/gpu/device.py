@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from nbprof.dialects.gpu.hosts import UNDESCRIBED
 from nbprof.dialects.gpu.lanes import FILL, KERNEL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.origins import Origins
-from nbprof.dialects.lookups import names_that
+from nbprof.dialects.lookups import names_that, text_of
 
 Flags = npt.NDArray[np.bool_]
 
@@ -93,11 +94,10 @@ class Work:
 
     def transfer_kind(self, position: int) -> str:
         """The direction of a copy."""
-        direction = self.direction[position]
-        kind = torchnames.transfer_kind(
-            str(self.links.trace.names[self.name[position]]),
-            self.links.trace.strings[direction] if direction >= 0 else "",
-        )
+        direction = int(self.direction[position])
+        trace = self.links.trace
+        name = str(trace.names[self.name[position]])
+        kind = torchnames.transfer_kind(name, text_of(trace.strings, direction))
         if kind == copies.OTHER and self.links.kind[self.rows[position]] == FILL:
             return copies.FILL
         return kind
@@ -111,13 +111,12 @@ class Work:
         )
         table = np.zeros(len(first), np.int64)
         for i, row in enumerate(first.tolist()):
-            name = str(trace.names[self.name[row]])
-            types = trace.strings[self.input_type[row]] if self.input_type[row] >= 0 else ""
             if self.is_kernel[row]:
-                table[i] = _kernel_class(name, types)
+                name = str(trace.names[self.name[row]])
+                table[i] = _kernel_class(name, text_of(trace.strings, self.input_type[row]))
             else:
                 table[i] = copies.CLASS[self.transfer_kind(row)]
-        classes = table[code] if len(first) else np.zeros(0, np.int64)
+        classes = table[code]
         classes[self.collective] = act.DEVICE_COLLECTIVES
         return classes
 
@@ -143,7 +142,7 @@ class Work:
             name = str(trace.names[self.name[positions[row]]])
             kernel[i] = activity.kernel_names.code(name)
             label = links.work_name[positions[row]]
-            op[i] = activity.ops.code(str(links.names[label]) if label >= 0 else "")
+            op[i] = activity.ops.code(text_of(links.names, label))
             uses[i] = tensorcores.uses_tensor_core(name, self.amd[int(host[row])])
             types = self.input_type[positions[row]]
             integers[i] = types >= 0 and torchnames.whole_numbers(trace.strings[types])
@@ -175,7 +174,8 @@ class Work:
         trace = self.links.trace
         registers = trace.arg("registers per thread")[rows]
         shared = _or_launch(trace.arg("shared memory"), rows, launch)
-        block, grid = (_or_launch(trace.text_arg(key), rows, launch) for key in ("block", "grid"))
+        block = _or_launch(trace.text_arg("block"), rows, launch)
+        grid = _or_launch(trace.text_arg("grid"), rows, launch)
         first, shape = unique_rows(registers, shared, block, grid)
         shapes: list[dict[str, object]] = []
         for i in first.tolist():
@@ -196,27 +196,17 @@ class Work:
         links, graphs, events = self.links, self.links.graphs, self.links.trace.events
         positions, rows = graphs.positions, self.rows[graphs.positions]
         nodes = graphs.nodes.iloc[graphs.node]
-        kernel, op = (pd.factorize(codes[positions]) for codes in (self.name, links.work_name))
-        kernels = np.array(
-            [
-                activity.kernel_names.code(str(links.trace.names[code]))
-                for code in kernel[1].tolist()
-            ],
-            np.int32,
-        )
-        ops = np.array(
-            [
-                activity.ops.code(str(links.names[code]) if code >= 0 else "")
-                for code in op[1].tolist()
-            ],
-            np.int32,
-        )
+        kernel, kernel_codes = pd.factorize(self.name[positions])
+        kernels = activity.kernel_names.encode(map(str, links.trace.names[kernel_codes]))
+        op, op_codes = pd.factorize(links.work_name[positions])
+        ops = activity.ops.encode(text_of(links.names, code) for code in op_codes.tolist())
         return GraphWork(
             **located(events, rows, links.host[rows], device=links.device[rows]),
-            **{key: nodes[key].to_numpy(np.int64) for key in ("graph", "node")},
+            graph=nodes["graph"].to_numpy(np.int64),
+            node=nodes["node"].to_numpy(np.int64),
             replay=graphs.replay,
-            name=kernels[kernel[0]] if len(positions) else 0,
-            op=ops[op[0]] if len(positions) else 0,
+            name=kernels[kernel],
+            op=ops[op],
             **self.origins.of_work(positions, activity, instances=True),
         )
 
@@ -275,9 +265,13 @@ class Work:
         labels, code = np.unique(label, return_inverse=True)
         op, kind = np.zeros(len(labels), np.int32), np.zeros(len(labels), np.int32)
         for i, value in enumerate(labels.tolist()):
-            name = str(links.names[value if value >= 0 else -2 - value])
+            if value >= 0:
+                name = str(links.names[value])
+                op_type = torchnames.op_type(name)
+            else:
+                name, op_type = str(links.names[-2 - value]), "kernel"
             op[i] = activity.ops.code(name)
-            kind[i] = activity.types.code(torchnames.op_type(name) if value >= 0 else "kernel")
+            kind[i] = activity.types.code(op_type)
         events = trace.events
         eager = np.ones(len(self.rows), np.bool_)
         has_op = links.work_op >= 0
@@ -304,26 +298,18 @@ class Work:
         positions = np.flatnonzero(~self.is_kernel)
         rows = self.rows[positions]
         first, code = unique_rows(self.name[positions], self.direction[positions])
-        kind = np.array(
-            [activity.texts.code(self.transfer_kind(int(positions[i]))) for i in first.tolist()],
-            np.int32,
-        )
-        pageable = np.array(
-            [
-                "pageable" in str(trace.names[self.name[positions[i]]]).lower()
-                for i in first.tolist()
-            ],
-            np.bool_,
-        )
+        kind = activity.texts.encode(map(self.transfer_kind, positions[first].tolist()))
+        names = trace.names[self.name[positions[first]]]
+        pageable = names_that(lambda name: "pageable" in name.lower(), names)
         size = trace.arg("bytes")[rows]
         if (self.direction[positions] >= 0).any():
             size = np.where(self.direction[positions] >= 0, trace.arg("size")[rows], size)
         events = trace.events
         return Transfers(
             **located(events, rows, links.host[rows], device=links.device[rows]),
-            kind=kind[code] if len(first) else np.zeros(0, np.int32),
+            kind=kind[code],
             bytes=size,
-            pageable=pageable[code] if len(first) else np.zeros(0, np.bool_),
+            pageable=pageable[code],
             rate=1e9 * _numbers(links, "memory bandwidth (GB/s)")[rows],
         )
 
@@ -345,13 +331,15 @@ class Work:
         op = links.call_op[np.searchsorted(links.calls, event)]
         came = np.concatenate([links.work_op[has], np.full(len(alone), -1, np.int64)])
         order = np.lexsort((target, event))
-        ops = {
-            column: np.where(positions >= 0, links.ops.rows[positions], -1)
-            if len(links.ops.rows)
-            else np.full(len(event), -1, np.int64)
-            for column, positions in (("op", op), ("came_of", came))
-        }
-        return Launches(event=event, host=links.host[event], target=target, **ops).take(order)
+        # The last one is for calls of no op.
+        op_rows = np.append(links.ops.rows, -1)
+        return Launches(
+            event=event,
+            host=links.host[event],
+            target=target,
+            op=op_rows[op],
+            came_of=op_rows[came],
+        ).take(order)
 
     def collectives(self, activity: act.Activity) -> Collectives:
         """The `collectives` table; each rank puts in `bytes` and gets `out_bytes`.
@@ -373,15 +361,13 @@ class Work:
             name[i] = activity.texts.code(text)
             if dtype[row] >= 0:
                 width[i] = torchnames.DTYPE_BYTES.get(trace.strings[dtype[row]].lower(), 0)
-        size = width[code] if len(first) else np.zeros(0, np.int64)
-        count = {key: trace.arg(f"{key} msg nelems")[rows] for key in ("In", "Out")}
-        moved = {key: np.where((n >= 0) & (size > 0), n * size, -1) for key, n in count.items()}
+        width = width[code]
         return Collectives(
             **located(trace.events, rows, links.host[rows], device=links.device[rows]),
-            name=name[code] if len(first) else np.zeros(0, np.int32),
-            bytes=moved["In"],
+            name=name[code],
+            bytes=_bytes(trace.arg("In msg nelems")[rows], width),
             group_size=trace.arg("Group size")[rows].astype(np.int32),
-            out_bytes=moved["Out"],
+            out_bytes=_bytes(trace.arg("Out msg nelems")[rows], width),
             process_group=self._texts_of("Process Group Name", rows, activity),
             description=self._descriptions(rows, activity),
             members=self._texts_of("Process Group Ranks", rows, activity),
@@ -391,20 +377,19 @@ class Work:
     def _descriptions(self, rows: Int64s, activity: act.Activity) -> Int64s:
         """Description of the process group of each, from the event or the file's list of groups."""
         trace = self.links.trace
-        described, named = (
-            trace.text_arg("Process Group Description")[rows],
-            trace.text_arg("Process Group Name")[rows],
-        )
-        first, code = unique_rows(self.links.host[rows].astype(np.int64), described, named)
+        described = trace.text_arg("Process Group Description")[rows]
+        named = trace.text_arg("Process Group Name")[rows]
+        host = self.links.host[rows].astype(np.int64)
+        first, code = unique_rows(host, described, named)
         descriptions = np.full(len(first), -1, np.int64)
         for i, row in enumerate(first.tolist()):
-            text = str(trace.strings[described[row]]) if described[row] >= 0 else ""
-            if text in ("", UNDESCRIBED) and named[row] >= 0:
-                text = self.process_groups[int(self.links.host[rows[row]])].get(
-                    str(trace.strings[named[row]]), ""
-                )
-            descriptions[i] = activity.texts.code(text) if text not in ("", UNDESCRIBED) else -1
-        return descriptions[code] if len(first) else np.zeros(0, np.int64)
+            text = text_of(trace.strings, described[row])
+            if text in ("", UNDESCRIBED):
+                group = text_of(trace.strings, named[row])
+                text = self.process_groups[host[row]].get(group, "")
+            if text not in ("", UNDESCRIBED):
+                descriptions[i] = activity.texts.code(text)
+        return descriptions[code]
 
     def _texts_of(self, key: str, rows: Int64s, activity: act.Activity) -> Int64s:
         """An arg as codes into the texts of the activity, -1 for none."""
@@ -431,9 +416,13 @@ def _kernel_class(name: str, types: str) -> int:
     """
     if copies.blit(name):
         return act.DEVICE_TO_DEVICE
-    return act.COMPUTE_OF_BITS[
-        torchnames.input_precision(types) or tensorcores.kernel_precision(name)
-    ]
+    bits = torchnames.input_precision(types) or tensorcores.kernel_precision(name)
+    return act.COMPUTE_OF_BITS[bits]
+
+
+def _bytes(elements: Int64s, width: Int64s) -> Int64s:
+    """Size of elements; -1 if number or width are unknown."""
+    return np.where((elements >= 0) & (width > 0), elements * width, -1)
 
 
 def _or_launch(values: Int64s, rows: Int64s, launch: Int64s) -> Int64s:
@@ -456,7 +445,7 @@ def _dimensions(strings: Sequence[str], code: np.int64) -> str:
         return ""
     if not isinstance(value, list) or not all(isinstance(v, int) for v in value):
         return ""
-    return ",".join(str(int(v)) for v in value)
+    return ",".join(map(str, map(int, value)))
 
 
 def _occupancy(links: Links, rows: Int64s) -> npt.NDArray[np.float64]:
@@ -493,10 +482,8 @@ def devices(links: Links, properties: Sequence[Sequence[dict[str, object]]]) -> 
             if isinstance(ident, int):
                 facts[ident] = described
         host_lanes = used[used["host"] == name]
-        worked = {
-            int(d): str(p).partition(" ")[0]
-            for d, p in zip(host_lanes["device"], host_lanes["process"], strict=True)
-        }
+        families = [str(process).partition(" ")[0] for process in host_lanes["process"]]
+        worked = dict(zip(host_lanes["device"].tolist(), families, strict=True))
         for device in sorted(worked or facts):
             rows.append(_device(name, device, worked.get(device, "GPU"), facts.get(device, {})))
     return pd.DataFrame(rows, columns=act.DEVICES)
@@ -510,18 +497,23 @@ def _device(host: str, device: int, kind: str, facts: dict[str, object]) -> dict
     capability = None
     if isinstance(major, int) and isinstance(minor, int) and not amd:
         capability = f"{major}.{minor}"
-    memory, clock, cores = (facts.get(k) for k in ("totalGlobalMem", "clockRate", "numSms"))
+    clock = _int(facts.get("clockRate"))
     return {
         "host": host,
         "device": device,
         "kind": kind,
         "name": name,
         "compute_capability": capability,
-        "memory_bytes": memory if isinstance(memory, int) else None,
+        "memory_bytes": _int(facts.get("totalGlobalMem")),
         # Nsight Systems states it; for Kineto it is looked up by the name of the device.
         "memory_bytes_per_second": facts.get("memoryBandwidth") or peaks.get("memory", np.nan),
         # Kineto states none.
-        "clock_khz": clock // 1000 if isinstance(clock, int) else None,
+        "clock_khz": None if clock is None else clock // 1000,
         "peak_flops_per_second": peaks.get("float16", np.nan),
-        "cores": cores if isinstance(cores, int) else facts.get("maxComputeUnits"),
+        "cores": _int(facts.get("numSms"), facts.get("maxComputeUnits")),
     }
+
+
+def _int(value: object, otherwise: Any = None) -> Any:
+    """A stated number; something else if it is not a number."""
+    return value if isinstance(value, int) else otherwise

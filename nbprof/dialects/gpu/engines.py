@@ -82,7 +82,9 @@ def annotated(name: str) -> Iteration | None:
     """The iteration that an annotation's name describes; None for another name."""
     if name.startswith("execute_"):
         return _of_vllm(name)
-    return _of_sglang(name) if name.startswith("step[") else None
+    if name.startswith("step["):
+        return _of_sglang(name)
+    return None
 
 
 def _of_vllm(name: str) -> Iteration | None:
@@ -96,7 +98,9 @@ def _of_vllm(name: str) -> Iteration | None:
         new, cached = map(int, match.groups())
         if cached:
             return Iteration("", new + cached)
-        return Iteration(PREFILL if new else IDLE, new, new, -1 if new else 0, 0, 0)
+        if new:
+            return Iteration(PREFILL, new, new, -1, 0, 0)
+        return Iteration(IDLE, 0, 0, 0, 0, 0)
     return None
 
 
@@ -113,12 +117,20 @@ def _of_sglang(name: str) -> Iteration | None:
         return Iteration(kind, requests, requests, counts.get("toks", counts.get("c_sq", -1)), 0, 0)
     if kind == DECODE:
         # Verification computes the tokens of a draft; a decoding sequence computes one.
-        return Iteration(kind, requests, 0, 0, requests, requests if match[1] == "DECODE" else -1)
+        tokens = requests if match[1] == "DECODE" else -1
+        return Iteration(kind, requests, 0, 0, requests, tokens)
     if kind == MIXED:
         return Iteration(
-            kind, requests, *(counts.get(key, -1) for key in ("c", "c_sq", "g", "g_sq"))
+            kind,
+            requests,
+            prefill_requests=counts.get("c", -1),
+            prefill_tokens=counts.get("c_sq", -1),
+            decode_requests=counts.get("g", -1),
+            decode_tokens=counts.get("g_sq", -1),
         )
-    return Iteration(kind, requests) if kind != IDLE else Iteration(kind, requests, 0, 0, 0, 0)
+    if kind == IDLE:
+        return Iteration(kind, requests, 0, 0, 0, 0)
+    return Iteration(kind, requests)
 
 
 def labels(iterations: list[Iteration]) -> list[str]:

@@ -10,7 +10,7 @@ the step before the first, which begins when that work ends, and counts for none
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from nbprof.core.intervals import ends_before, one_at_a_time
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
-from nbprof.dialects.gpu import engines, lost_work, serving
+from nbprof.dialects.gpu import engines, lost_work, notes, serving
 from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
@@ -36,29 +36,31 @@ def find(links: Links, *, batches: bool = True) -> Steps:
     A host uses the first kind of these that it has; batches only with `batches`, since something
     better may be known of the loop that asked for them.
 
-    Without `batches` these are no steps: something better is known of the loop that asked for them.
     """
-    parts = [_of_host(links, host, batches=batches) for host in range(len(links.trace.hosts))]
-    return Steps.joined([part for part in parts if part is not None])
+    return _of_hosts(links, range(len(links.trace.hosts)), batches=batches)
 
 
 def with_batches(links: Links, steps: Steps) -> Steps:
     """The steps, and the batches that hosts without any asked for."""
-    done = set(steps.host.tolist())
-    rest = [
-        _of_host(links, host, batches=True)
-        for host in range(len(links.trace.hosts))
-        if host not in done
-    ]
-    return Steps.joined([steps, *(part for part in rest if part is not None)])
+    return Steps.joined([steps, _of_hosts(links, without_steps(links, steps), batches=True)])
+
+
+def without_steps(links: Links, steps: Steps) -> list[int]:
+    """The hosts that have none of these steps."""
+    return sorted(set(range(len(links.trace.hosts))) - set(steps.host.tolist()))
+
+
+def _of_hosts(links: Links, hosts: Iterable[int], *, batches: bool) -> Steps:
+    parts = [_of_host(links, host, batches=batches) for host in hosts]
+    return Steps.joined([part for part in parts if part is not None])
 
 
 def of_iterations(links: Links, iterations: Placed) -> Steps:
     """The iterations of a loop as steps, with the device work that each launched."""
     rows = np.sort(np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work]))
-    marks = first_events(
-        links.trace, rows if len(rows) else np.arange(len(links.trace.events)), iterations.start
-    )
+    if not len(rows):
+        rows = np.arange(len(links.trace.events))
+    marks = first_events(links.trace, rows, iterations.start)
     start, end, matched = _with_device(links, 0, iterations.start, iterations.end)
     none = np.zeros(len(start), np.int64)
     steps = Steps(
@@ -84,17 +86,14 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     suffix = of_host(trace, host)
     engine = serving.find(links, host)
     if engine is not None:
-        text = (
-            f"Steps{suffix} are the {len(engine.marks):,} iterations of an inference engine, by"
-            f" its {engine.noun}."
-        )
+        note = notes.steps_by_engine(suffix, len(engine.marks), engine.noun)
         labels = engines.labels(engine.iterations)
         marks = Marks(engine.marks, engine.begun, engine.done, labels, engine.iterations)
-        return of_marks(links, host, marks, [Note("info", text)])
+        return of_marks(links, host, marks, [note])
     steps = rows[names_that(torchnames.STEP.match, names)]
     if len(steps):
         steps = one_thread(links, steps)
-        labels = [_label(str(trace.names[c])) for c in events.name[steps].tolist()]
+        labels = list(map(_label, map(str, trace.names[events.name[steps]])))
         marks = Marks(steps, events.start[steps], events.end[steps], labels)
         return of_marks(links, host, marks, [])
     turns = rows[names_that(torchnames.OPTIMIZER.match, names)]
@@ -102,7 +101,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     if len(turns) >= 2:
         end = events.end[turns]
         start = np.append(_first_work(links, turns[0]), end[:-1])
-        noun, text = "step", f"the {len(turns)} optimizer steps"
+        noun, note = "step", notes.steps_by_optimizer(suffix, len(turns))
     elif not batches:
         return None
     else:
@@ -112,14 +111,9 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
             return None
         start = events.start[turns]
         end = np.append(start[1:], _last_work(links, turns[-1]))
-        noun = "batch"
-        text = f"the {len(turns)} batches that the loop requested from its DataLoader"
-    text = (
-        f"The profile has no ProfilerStep{suffix}: steps are taken from {text}. prof.step()"
-        " marks them exactly."
-    )
+        noun, note = "batch", notes.steps_by_batches(suffix, len(turns))
     labels = [f"{noun} {i}" for i in range(len(turns))]
-    return of_marks(links, host, Marks(turns, start, end, labels), [Note("info", text)])
+    return of_marks(links, host, Marks(turns, start, end, labels), [note])
 
 
 def _label(name: str) -> str:
@@ -150,7 +144,7 @@ class Marks:
     iterations: Sequence[engines.Iteration] = ()
 
 
-def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
+def of_marks(links: Links, host: int, marks: Marks, about_marks: list[Note]) -> Steps:
     """The steps of a host by its marks, with the device work that each launched.
 
     Parameters
@@ -158,60 +152,35 @@ def of_marks(links: Links, host: int, marks: Marks, notes: list[Note]) -> Steps:
     links : Links
     host : int
     marks : Marks
-    notes : list of Note
+    about_marks : list of Note
         Lines for the receipt, to which those about the steps are added.
     """
     suffix = of_host(links.trace, host)
     start, end, matched = _with_device(links, host, marks.start, marks.end)
     group = np.arange(len(start))
-    hidden = [label for label, length in zip(marks.labels, end - start, strict=True) if length <= 0]
+    hidden = [marks.labels[i] for i in np.flatnonzero(end <= start).tolist()]
     if hidden:
-        notes.append(_hidden_note(links, host, suffix, hidden))
+        device_work = bool((links.host[links.work] == host).any())
+        about_marks.append(notes.steps_without_time(suffix, hidden, device_work=device_work))
     truncated, evidence = _truncated(links, host, marks, matched)
     if truncated:
-        text = f"The last step{suffix} was"
-        if truncated > 1:
-            text = f"The last {truncated} steps{suffix} were"
-        text += f" cut off by the end of the recording ({evidence}): shown, but not averaged."
-        notes.append(Note("warning", text))
+        about_marks.append(notes.truncated_steps(suffix, truncated, evidence))
     steps = Steps(
-        np.full(len(start), host),
-        group,
-        marks.event,
-        start,
-        end,
-        marks.start,
-        marks.end,
-        marks.labels,
-        {(host, int(g)) for g in group[len(group) - truncated :]},
-        set(),
-        notes,
-        {(host, i): iteration for i, iteration in enumerate(marks.iterations)},
+        host=np.full(len(start), host),
+        group=group,
+        event=marks.event,
+        start=start,
+        end=end,
+        begun=marks.start,
+        done=marks.end,
+        names=marks.labels,
+        notes=about_marks,
     )
+    if truncated:
+        steps.truncated.update(steps.keys[-truncated:])
+    steps.iterations.update(zip(steps.keys, marks.iterations, strict=False))
     lost_work.mark(links, host, steps, matched)
     return steps
-
-
-def _hidden_note(links: Links, host: int, suffix: str, hidden: list[str]) -> Note:
-    """The warning on steps without any time; `hidden` are their names."""
-    listed = ", ".join(hidden[:4])
-    if len(hidden) > 4:
-        listed += f" and {len(hidden) - 4:,} more"
-    ended = (
-        "ended while the device was still running the previous one, and launched nothing that"
-        " ran later"
-    )
-    if not (links.host[links.work] == host).any():
-        # Without device work only the marks themselves can hide a step.
-        ended = "ended no later than the previous one, or as soon as it began"
-    if len(hidden) == 1:
-        text = f"A step{suffix} {ended}: it has no time of its own and is not listed ({listed})."
-    else:
-        text = (
-            f"{len(hidden):,} steps{suffix} {ended}: they have no time of their own and are not"
-            f" listed ({listed})."
-        )
-    return Note("warning", text)
 
 
 def _truncated(links: Links, host: int, marks: Marks, matched: Int64s) -> tuple[int, str]:
@@ -342,9 +311,6 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
 
     A step that equals any step before is complete: some loops run a check after every few steps.
 
-    That holds for a step as well that follows two with a check behind their training, so it must
-    not equal any step before.
-
     Parameters
     ----------
     marks : int64[n]
@@ -364,14 +330,17 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
     count = high - low
     seen = names[low[-1] : high[-1]]
     n = len(seen)
-    if not n or any(
-        np.array_equal(names[low[i] : high[i]], seen)
-        for i in np.flatnonzero(count[:-1] == n).tolist()
-    ):
+    if not n:
+        return ""
+
+    def begins_alike(step: int) -> bool:
+        return np.array_equal(names[low[step] : low[step] + n], seen)
+
+    if any(map(begins_alike, np.flatnonzero(count[:-1] == n).tolist())):
         return ""
     # Two steps before it are evidence; of a single one at least a fifth must be missing.
     before = range(max(0, len(marks) - 3), len(marks) - 1)
-    if any(count[i] <= n or not np.array_equal(names[low[i] : low[i] + n], seen) for i in before):
+    if (count[before] <= n).any() or not all(map(begins_alike, before)):
         return ""
     if len(before) == 1 and n >= WHOLE_STEP * count[-2]:
         return ""

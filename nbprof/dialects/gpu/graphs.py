@@ -90,9 +90,8 @@ def captures(links: Launched) -> list[Capture]:
         return []
     is_end = names_that(_ends_capture, trace.names)[events.name]
     complete = ~is_end[rows] & np.isin(end, events.end[links.calls[is_end[links.calls]]])
-    kinds = np.array(
-        [_KIND.get(torchnames.call_kind(str(name)), 0) for name in trace.names], np.int64
-    )
+    call_kinds = map(torchnames.call_kind, map(str, trace.names))
+    kinds = np.array([_KIND.get(kind, 0) for kind in call_kinds], np.int64)
     taken = links.calls[links.captured]
     op = links.call_op[links.captured]
     stated_kernel = trace.text_arg("kernel", taken)
@@ -112,30 +111,16 @@ def captures(links: Launched) -> list[Capture]:
         # A nested graph has separate nodes, and simultaneous calls have no order.
         if not len(calls) or at_once.any() or (kinds[events.name[calls]] == 0).any():
             continue
-        ops = [
-            "" if position < 0 else str(trace.names[events.name[links.ops.rows[position]]])
-            for position in op[in_capture].tolist()
-        ]
         kinds_of_calls = kinds[events.name[calls]].tolist()
-        kernels = []
-        for code, op_name, kind in zip(
-            stated_kernel[in_capture].tolist(), ops, kinds_of_calls, strict=True
-        ):
-            if code >= 0:
-                kernels.append(trace.strings[code])
-            elif op_name.startswith("triton_") and kind == KERNEL:
-                kernels.append(op_name)
-            else:
-                kernels.append("")
-        result.append(
-            Capture(
-                kinds_of_calls,
-                kernels,
-                host=int(links.host[row]),
-                end_ps=last,
-                calls=calls,
-            )
-        )
+        kernels = trace.texts(stated_kernel[in_capture])
+        for i, position in enumerate(op[in_capture].tolist()):
+            # Triton's kernels are called as their ops.
+            if not kernels[i] and position >= 0 and kinds_of_calls[i] == KERNEL:
+                op_name = str(trace.names[events.name[links.ops.rows[position]]])
+                if op_name.startswith("triton_"):
+                    kernels[i] = op_name
+        host = int(links.host[row])
+        result.append(Capture(kinds_of_calls, kernels, host=host, end_ps=last, calls=calls))
     return result
 
 
@@ -278,34 +263,29 @@ class Graphs:
         for rows in self._rows_of_graphs():
             host = int(nodes["host"].iloc[rows[0]])
             work = links.work[nodes["first"].to_numpy()[rows]]
-            kernels = [str(name) for name in names[events.name[work]]]
-            kinds = [
-                _captured_kind(kind, name)
-                for kind, name in zip(links.kind[work].tolist(), kernels, strict=True)
-            ]
+            kernels = list(map(str, names[events.name[work]]))
+            kinds = list(map(_captured_kind, links.kind[work].tolist(), kernels))
             begun = begins[rows].min()
-            fitting = [
-                capture
-                for capture in trace_captures
-                if capture.host == host and capture.end_ps <= begun and capture.fits(kinds, kernels)
-            ]
+            earlier = [c for c in trace_captures if c.host == host and c.end_ps <= begun]
+            fitting = _fitting(earlier, kinds, kernels)
             if not fitting:
-                fitting = [c for c in self._other_captures if c.fits(kinds, kernels)]
+                fitting = _fitting(self._other_captures, kinds, kernels)
             if not fitting:
                 counts["unknown"] += 1
                 continue
             origins_of_captures = self._origins_of(fitting)
-            if not fitting[-1].origins and all(
-                origin == origins_of_captures[-1] for origin in origins_of_captures
-            ):
+            agree = all(origin == origins_of_captures[-1] for origin in origins_of_captures)
+            if agree and not fitting[-1].origins:
                 call[rows] = fitting[-1].calls
                 counts["captured"] += 1
                 continue
-            for row, candidates in zip(
-                rows.tolist(), zip(*origins_of_captures, strict=True), strict=True
-            ):
+            outcome = "several"
+            candidates_of_rows = zip(*origins_of_captures, strict=True)
+            for row, candidates in zip(rows.tolist(), candidates_of_rows, strict=True):
                 origins[row] = _common_origin(candidates)
-            counts["captured" if any(origins[row].op for row in rows.tolist()) else "several"] += 1
+                if origins[row].op:
+                    outcome = "captured"
+            counts[outcome] += 1
         return call, origins, counts
 
     def _rows_of_graphs(self) -> list[Int64s]:
@@ -318,9 +298,10 @@ class Graphs:
         """Origins of the calls of each capture; empty for a single one of this trace."""
         if len(fitting) == 1:
             return [fitting[0].origins]
-        return [
-            capture.origins or self._originate(self.links, capture.calls) for capture in fitting
-        ]
+        origins = []
+        for capture in fitting:
+            origins.append(capture.origins or self._originate(self.links, capture.calls))
+        return origins
 
     @cached_property
     def call(self) -> Int64s:
@@ -360,11 +341,15 @@ class Graphs:
         numbers = {Said(): 0}
         number_of_case = []
         for node, *codes in cases.T.tolist():
-            texts = {
-                key: trace.strings[code] for key, code in zip(keys, codes, strict=True) if code >= 0
-            }
-            name = next((texts[key] for key in NAMES if key in texts), of_node[node].name)
-            module = next((texts[key] for key in MODULES if key in texts), of_node[node].module)
+            name, module = of_node[node].name, of_node[node].module
+            # The first key that is stated counts.
+            for key, code in reversed(list(zip(keys, codes, strict=True))):
+                if code < 0:
+                    continue
+                if key in NAMES:
+                    name = trace.strings[code]
+                else:
+                    module = trace.strings[code]
             number_of_case.append(numbers.setdefault(Said(name, module), len(numbers)))
         return np.array(number_of_case, np.int64)[case.reshape(-1)], list(numbers)
 
@@ -379,8 +364,7 @@ class Graphs:
     @cached_property
     def _from_sidecars(self) -> tuple[list[Said], int]:
         """Annotations of each of `nodes` in files next to the trace, and `unmatched_graphs`."""
-        keys = [self.nodes[column].tolist() for column in ("host", "node", "stated")]
-        nodes = list(zip(*keys, strict=True))
+        nodes = list(self.nodes[["host", "node", "stated"]].itertuples(index=False, name=None))
         replayed = {(host, node) for host, node, has_id in nodes if has_id}
         graphs = {(host, node >> 32) for host, node in replayed}
         unmatched: set[tuple[int, int]] = set()
@@ -390,8 +374,9 @@ class Graphs:
                     unmatched.add((host, node >> 32))
         result = []
         for host, node, has_id in nodes:
-            usable = has_id and (host, node >> 32) not in unmatched
-            annotation = self._annotations.get(host, {}).get(node) if usable else None
+            annotation = None
+            if has_id and (host, node >> 32) not in unmatched:
+                annotation = self._annotations.get(host, {}).get(node)
             result.append(annotation or Said())
         return result, len(unmatched)
 
@@ -403,7 +388,14 @@ def _captured_kind(kind: int, kernel: str) -> int:
     return FILL if "fill" in kernel else COPY
 
 
+def _fitting(captures: Sequence[Capture], kinds: list[int], kernels: list[str]) -> list[Capture]:
+    """The captures whose calls may have become these kinds of work and kernels."""
+    return [capture for capture in captures if capture.fits(kinds, kernels)]
+
+
 def _common_origin(origins: Sequence[Origin]) -> Origin:
     """The texts in which all origins agree; "" for the others."""
-    columns = zip(*origins, strict=True)
-    return Origin(*(texts[0] if len(set(texts)) == 1 else "" for texts in columns))
+    common = []
+    for texts in zip(*origins, strict=True):
+        common.append(texts[0] if len(set(texts)) == 1 else "")
+    return Origin(*common)

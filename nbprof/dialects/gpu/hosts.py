@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 
 import numpy as np
@@ -30,24 +31,27 @@ class Hosts:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        several = trace.metadata.get("hosts")
-        by_host = several if isinstance(several, dict) else {}
-        self.facts: list[Facts] = [
-            _mapping(by_host[name]) if name in by_host else trace.metadata for name in trace.hosts
-        ]
+        by_host = _mapping(trace.metadata.get("hosts"))
+        self.facts: list[Facts] = []
+        for name in trace.hosts:
+            self.facts.append(_mapping(by_host.get(name, trace.metadata)))
         self.files = list(trace.hosts)
         self._rename()
 
     @cached_property
     def ranks(self) -> list[int | None]:
         """The rank of each file, None where it states none."""
-        return [_integer(_mapping(f.get("distributedInfo")).get("rank")) for f in self.facts]
+        return self._of_job("rank")
 
     @cached_property
     def world_size(self) -> int | None:
         """Number of ranks in the job, None if no file states it."""
-        sizes = [_integer(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
-        return max((s for s in sizes if s is not None), default=None)
+        sizes = self._of_job("world_size")
+        return max((size for size in sizes if size is not None), default=None)
+
+    def _of_job(self, key: str) -> list[int | None]:
+        """A number that each file states on its distributed job."""
+        return [_integer(_mapping(facts.get("distributedInfo")).get(key)) for facts in self.facts]
 
     @cached_property
     def process_groups(self) -> list[dict[str, str]]:
@@ -120,20 +124,20 @@ class Hosts:
     def _rename(self) -> None:
         trace = self.trace
         ranks = self.ranks
-        names = [
-            f"rank {r}" if r is not None and ranks.count(r) == 1 else h
-            for h, r in zip(trace.hosts, ranks, strict=True)
-        ]
-        # A rank that several files claim keeps the names of the files to tell them apart.
-        names = [
-            f"rank {r}, {h}" if r is not None and ranks.count(r) > 1 else n
-            for n, h, r in zip(names, trace.hosts, ranks, strict=True)
-        ]
+        names = []
+        for host, rank in zip(trace.hosts, ranks, strict=True):
+            if rank is None:
+                names.append(host)
+            elif ranks.count(rank) == 1:
+                names.append(f"rank {rank}")
+            else:
+                # The names of the files tell those apart that state the same rank.
+                names.append(f"rank {rank}, {host}")
         # A file may be named like the rank of another: two hosts of one name would be one host.
-        names = [
-            f"{n}, {h}" if names.count(n) > 1 and n != h else n
-            for n, h in zip(names, trace.hosts, strict=True)
-        ]
+        count = Counter(names)
+        for i, host in enumerate(trace.hosts):
+            if count[names[i]] > 1 and names[i] != host:
+                names[i] = f"{names[i]}, {host}"
         table = dict(zip(trace.hosts, names, strict=True))
         trace.lanes["host"] = trace.lanes["host"].map(table)
         for plane in trace.planes:
@@ -146,10 +150,14 @@ def _mapping(value: object) -> Facts:
 
 
 def _mappings(value: object) -> list[Facts]:
-    return [_mapping(item) for item in value] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return list(map(_mapping, value))
 
 
 def _integer(value: object) -> int | None:
     if isinstance(value, str) and value.isdigit():
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from nbprof.core import nesting
 from nbprof.core.trace import Events, Int32s, Int64s, Trace
 from nbprof.dialects import around, sides, torchnames
 from nbprof.dialects.lookups import names_that
+from nbprof.dialects.named_lanes import Lane, fill
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -85,7 +85,9 @@ SLACK_PS = 1_000_000
 def category(cat: str) -> int:
     """The kind of event of a category; UNKNOWN for one that PyTorch does not write."""
     low = cat.lower()
-    return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
+    if _RUNTIME.match(low):
+        return CALL
+    return _CATEGORY.get(low, UNKNOWN)
 
 
 def kinds(trace: Trace) -> Kinds:
@@ -93,8 +95,8 @@ def kinds(trace: Trace) -> Kinds:
     codes = trace.text_arg("cat")
     seen = pd.unique(codes)
     table = np.zeros(int(seen.max(initial=-1)) + 2, np.uint8)
-    for code in seen.tolist():
-        table[code] = category(trace.strings[code]) if code >= 0 else UNKNOWN
+    for code in seen[seen >= 0].tolist():
+        table[code] = category(trace.strings[code])
     kind = table[codes]
     by_name = names_that(torchnames.is_annotation, trace.names)
     if by_name.any():
@@ -124,18 +126,25 @@ def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
     )
     for code in pd.unique(codes[rows]).tolist():
         of_category = rows[codes[rows] == code]
-        cat = trace.strings[code].lower()
-        kinds_of_category = [work for pattern, work in _OTHER_VENDORS if pattern.search(cat)]
+        kind_of_category = _kind_of_category(trace.strings[code].lower())
         for name in pd.unique(trace.events.name[of_category]).tolist():
             named = of_category[trace.events.name[of_category] == name]
-            if kinds_of_category:
-                kind[named] = kinds_of_category[0]
-                continue
-            moves = copies.kind(str(trace.names[name]))
-            if moves == copies.FILL:
-                kind[named] = FILL
-            else:
-                kind[named] = COPY if moves else KERNEL
+            kind[named] = kind_of_category or _kind_of_name(str(trace.names[name]))
+
+
+def _kind_of_category(cat: str) -> int:
+    """The kind of device work that the end of a category states; UNKNOWN for none."""
+    for pattern, kind in _OTHER_VENDORS:
+        if pattern.search(cat):
+            return kind
+    return UNKNOWN
+
+
+def _kind_of_name(name: str) -> int:
+    moves = copies.kind(name)
+    if moves == copies.FILL:
+        return FILL
+    return COPY if moves else KERNEL
 
 
 class Nested(Events):
@@ -182,17 +191,6 @@ def _main_kind(trace: Trace, kind: Kinds) -> Int64s:
     return np.where(counts.sum(axis=1) > 0, counts.argmax(axis=1), -1)
 
 
-class _Lane(NamedTuple):
-    """The columns of a lane; lanes are drawn in ascending `order`."""
-
-    kind: str
-    device: int
-    process: str
-    thread: str
-    note: str
-    order: tuple[int, ...]
-
-
 class _Naming:
     """Kinds and names of the lanes of a trace."""
 
@@ -211,45 +209,43 @@ class _Naming:
         working = (lanes["side"] == HOST).to_numpy() & np.isin(self.main, (OP, ANNOTATION, CALL))
         self.programs = {(self.host[i], self.pid[i]) for i in np.flatnonzero(working).tolist()}
 
-    def lane(self, i: int) -> _Lane:
+    def lane(self, i: int) -> Lane:
         """The columns of the lane with a number."""
         if self.side[i] == AROUND:
             name, _ = _thread(self.pid[i], self.tid[i], self.thread[i])
-            return _Lane("derived", -1, self.pid[i], name, around.NOTE, _host_order(name, i))
+            return Lane("derived", -1, self.pid[i], name, around.NOTE, _host_order(name, i))
         if self.side[i] != HOST:
             return self._of_device(i)
-        return self._sampled(i) if self.main[i] == SAMPLED else self._of_host(i)
+        if self.main[i] == SAMPLED:
+            return self._sampled(i)
+        return self._of_host(i)
 
     def _in_program(self, i: int) -> bool:
         return not self.programs or (self.host[i], self.pid[i]) in self.programs
 
-    def _sampled(self, i: int) -> _Lane:
+    def _sampled(self, i: int) -> Lane:
         """Samples of a thread are not work besides the thread's own events."""
         name = self.tid[i]
         is_main = name.startswith("main thread") and self._in_program(i)
         if not is_main:
             name = name.replace("main thread", f"thread {self.pid[i]}")
-        return _Lane("derived", -1, self.pid[i], name, "", (1, 0, 0 if is_main else 1, i))
+        return Lane("derived", -1, self.pid[i], name, "", (1, 0, int(not is_main), i))
 
-    def _of_host(self, i: int) -> _Lane:
+    def _of_host(self, i: int) -> Lane:
         pid, main = self.pid[i], int(self.main[i])
         program = main in (OP, ANNOTATION, PYTHON, CALL, MEMORY)
         if main in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
-            return _Lane("host", -1, "Profiler", _profiler(main), "", (2, 0, 0, i))
+            return Lane("host", -1, "Profiler", _profiler(main), "", (2, 0, 0, i))
         name, note = _thread(pid if self._in_program(i) else "", self.tid[i], self.thread[i])
-        return _Lane("host", -1, pid, name, note, _host_order(name, i))
+        return Lane("host", -1, pid, name, note, _host_order(name, i))
 
-    def _of_device(self, i: int) -> _Lane:
+    def _of_device(self, i: int) -> Lane:
         side, first = self.side[i], self.first[i]
         has_events = first < len(self.device)
         device = _number(self.pid[i])
         if has_events and self.device[first] >= 0:
             device = int(self.device[first])
-        match = _DEVICE.match(self.label[i])
-        if match:
-            family = match.group(1)
-        else:
-            family = "GPU" if category(_text_at(self.trace, "cat", first)) else "Device"
+        family = self._family(i)
         stream = _number(re.sub(r"\D", "", self.tid[i]))
         name = {
             STREAM: f"Stream {stream}",
@@ -258,47 +254,53 @@ class _Naming:
         }[side]
         # Threads of an MTIA are not streams by number: "Stream 1 FW", "DMA_REQUEST". Recorders
         # below HIP know queues.
-        named = bool(match and family == "MTIA") or self.thread[i].startswith(_NO_STREAMS)
+        named = family == "MTIA" or self.thread[i].startswith(_NO_STREAMS)
         if side == STREAM and named:
             name = self.thread[i] or name
-        note = self._work(i) if side == STREAM and has_events else ""
         order = (0, device, stream, (NOTES, STREAM, SYNCS).index(side), i)
-        kind = "device" if side == STREAM else "derived"
-        return _Lane(kind, device, f"{family} {device}", name, note, order)
+        process = f"{family} {device}"
+        if side != STREAM:
+            return Lane("derived", device, process, name, "", order)
+        note = self._work(i) if has_events else ""
+        return Lane("device", device, process, name, note, order)
+
+    def _family(self, i: int) -> str:
+        """The name of a kind of device: GPU, MTIA, ..., or Device."""
+        match = _DEVICE.match(self.label[i])
+        if match:
+            return match.group(1)
+        if category(_text_at(self.trace, "cat", self.first[i])):
+            return "GPU"
+        return "Device"
 
     def _work(self, i: int) -> str:
         """The note on the work of a stream."""
         if self.main[i] != KERNEL:
             return "copies"
         first = str(self.trace.names[self.trace.events.name[self.first[i]]])
-        return "collectives" if torchnames.is_collective(first) else "compute"
+        if torchnames.is_collective(first):
+            return "collectives"
+        return "compute"
 
 
 def _host_order(thread: str, i: int) -> tuple[int, ...]:
-    return 1, 0, 0 if thread == "main thread" else 1, i
+    return 1, 0, int(thread != "main thread"), i
 
 
 def name_lanes(trace: Trace, kind: Kinds) -> None:
     """Fills `kind device process thread note order` of the lanes: GPUs first, then threads."""
     lanes = trace.lanes
     naming = _Naming(trace, kind)
-    rows = [naming.lane(i) for i in range(len(lanes))]
+    rows = list(map(naming.lane, range(len(lanes))))
     pids = {pid for _, pid in naming.programs}
     several = len(pids) > 1 and len(naming.programs) > len(trace.hosts)
 
-    def process(row: _Lane) -> str:
+    def process(row: Lane) -> str:
         if row.device >= 0 or row.process == "Profiler":
             return row.process
         return f"Process {row.process}" if several else "Host"
 
-    lanes["kind"] = [row.kind for row in rows]
-    lanes["device"] = np.array([row.device for row in rows], np.int64)
-    lanes["process"] = [process(row) for row in rows]
-    lanes["thread"] = [row.thread for row in rows]
-    lanes["note"] = [row.note for row in rows]
-    position = np.empty(len(rows), np.int64)
-    position[sorted(range(len(rows)), key=lambda i: rows[i].order)] = np.arange(len(rows))
-    lanes["order"] = position.tolist()
+    fill(lanes, [row._replace(process=process(row)) for row in rows])
 
 
 def _texts(lanes: pd.DataFrame, column: str) -> list[str]:
@@ -324,7 +326,9 @@ def _thread(pid: str, tid: str, thread: str) -> tuple[str, str]:
     note = match.group(1) if match else ""
     if pid == tid:
         return "main thread", note
-    return f"thread {tid}" if tid.lstrip("-").isdigit() else tid, note
+    if tid.lstrip("-").isdigit():
+        return f"thread {tid}", note
+    return tid, note
 
 
 def _profiler(main: int) -> str:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.core.trace import Flows, Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.gpu import engines
 from nbprof.dialects.gpu.captures import Capture, Originate
@@ -148,8 +148,9 @@ class Links:
     def external(self) -> Int64s:
         """int64[events]: `External id`, as files of any age write it, -1."""
         ids = self.trace.arg("External id")
-        old = self.trace.arg("external id") if "external id" in self.trace.args else None
-        return ids if old is None else np.where(ids < 0, old, ids)
+        if "external id" not in self.trace.args:
+            return ids
+        return np.where(ids < 0, self.trace.arg("external id"), ids)
 
     @cached_property
     def launch(self) -> Int64s:
@@ -184,14 +185,12 @@ class Links:
             idents = self.correlation[host_calls]
             # Ids by which nothing is linked may count something else.
             linked = bool((self.launch[on_host] >= 0).any())
-            lowest = int(idents[idents >= 0].min()) if linked else -1
-            before = (
-                events.start[self.work]
-                < events.start[host_events[self.host[host_events] == host]].min()
-            )
-            result |= (
-                on_host & (self.launch < 0) & np.where((ids >= 0) & linked, ids < lowest, before)
-            )
+            begun = events.start[host_events[self.host[host_events] == host]].min()
+            before = events.start[self.work] < begun
+            if linked:
+                lowest = int(idents[idents >= 0].min())
+                before = np.where(ids >= 0, ids < lowest, before)
+            result |= on_host & (self.launch < 0) & before
         return result & ~self._after_launched
 
     @property
@@ -212,9 +211,9 @@ class Links:
         ends lasts to the end of the host's calls.
         """
         events = self.trace.events
-        sign = np.array([_capture_sign(str(name)) for name in self.trace.names], np.int64)
+        sign = np.array(list(map(_capture_sign, map(str, self.trace.names))), np.int64)
         rows = self.calls[sign[events.name[self.calls]] != 0]
-        spans: list[tuple[int, int, int]] = []
+        spans = [np.zeros((3, 0), np.int64)]
         for host in np.unique(self.host[rows]).tolist():
             host_calls = self.calls[self.host[self.calls] == host]
             capture_calls = rows[self.host[rows] == host]
@@ -223,17 +222,17 @@ class Links:
             # Open captures after each call; a first end belongs to one begun before the recording.
             before = max(0, -int(np.cumsum(steps).min()))
             opened = before + np.cumsum(steps)
-            begins = np.flatnonzero((opened > 0) & (np.append(before, opened[:-1]) == 0)).tolist()
-            ends = np.flatnonzero(opened == 0).tolist()
-            low = [(int(capture_calls[i]), int(events.start[capture_calls[i]])) for i in begins]
+            begins = capture_calls[(opened > 0) & (np.append(before, opened[:-1]) == 0)]
+            start = events.start[begins]
             if before:
-                low.insert(0, (int(capture_calls[0]), int(events.start[host_calls].min())))
-            high = [int(events.end[capture_calls[i]]) for i in ends]
+                begins = np.append(capture_calls[0], begins)
+                start = np.append(events.start[host_calls].min(), start)
+            end = events.end[capture_calls[opened == 0]]
             if opened[-1]:
-                high.append(int(events.end[host_calls].max()))
-            spans += [(row, start, end) for (row, start), end in zip(low, high, strict=True)]
-        columns = np.array(spans, np.int64).reshape(-1, 3)
-        return columns[:, 0], columns[:, 1], columns[:, 2]
+                end = np.append(end, events.end[host_calls].max())
+            spans.append(np.stack([begins, start, end]))
+        begins, start, end = np.concatenate(spans, axis=1)
+        return begins, start, end
 
     @cached_property
     def captured(self) -> Flags:
@@ -259,9 +258,8 @@ class Links:
         value = ident[rows]
         if len(self.trace.hosts) == 1:
             return value
-        return np.where(
-            (value >= 0) & (value < 1 << 48), value + (self.host[rows].astype(np.int64) << 48), -1
-        )
+        of_host = value + (self.host[rows].astype(np.int64) << 48)
+        return np.where((value >= 0) & (value < 1 << 48), of_host, -1)
 
     @cached_property
     def call_op(self) -> Int64s:
@@ -331,38 +329,37 @@ class Links:
         """The op around the start of the arrow that ends in device work without a launch."""
         flows = self.trace.flows
         result = np.full(len(work), -1, np.int64)
-        if flows is None or not len(flows.phase):
+        if flows is None:
             return result
-        names = [
-            c
-            for c in np.unique(flows.category).tolist()
-            if c >= 0 and self.trace.strings[c] in _LAUNCH_FLOWS
-        ]
-        # Ids that are not numbers are not correlation ids.
-        begins = np.flatnonzero(
-            (flows.phase == 0)
-            & np.isin(flows.category, names)
-            & (flows.id >= 0)
-            & (flows.id < 1 << 48)
-        )
+        begins, lane = self._launch_arrows(flows)
         if not len(begins):
             return result
-        lanes = self.trace.lanes
-        # A flow knows its row; the first lane of a row is its host side, where there is one.
-        lane_of_row = {
-            int(r): i
-            for i, (r, s) in enumerate(zip(lanes["row"], lanes["side"], strict=True))
-            if s == HOST
-        }
-        lane = np.array([lane_of_row.get(r, -1) for r in flows.lane[begins].tolist()], np.int32)
-        begins, lane = begins[lane >= 0], lane[lane >= 0]
-        several = len(self.trace.hosts) > 1
-        key = flows.id[begins] + (self.lane_host[lane].astype(np.int64) << 48 if several else 0)
+        key = flows.id[begins]
+        if len(self.trace.hosts) > 1:
+            key = key + (self.lane_host[lane].astype(np.int64) << 48)
         position = _look_up(key, self._key(self.correlation, self.work[work]))
         linked = np.flatnonzero(position >= 0)
-        begin = position[linked]
-        result[linked] = self.ops.around_times(lane[begin], flows.time[begins][begin])
+        arrow = position[linked]
+        result[linked] = self.ops.around_times(lane[arrow], flows.time[begins[arrow]])
         return result
+
+    def _launch_arrows(self, flows: Flows) -> tuple[Int64s, Int32s]:
+        """Starts of the arrows from calls or ops to device work, and their lanes."""
+        categories = np.unique(flows.category).astype(np.int64)
+        of_launch = names_that(_LAUNCH_FLOWS.__contains__, self.trace.texts(categories))
+        # Ids that are not numbers are not correlation ids.
+        is_id = (flows.id >= 0) & (flows.id < 1 << 48)
+        starts = (flows.phase == 0) & np.isin(flows.category, categories[of_launch]) & is_id
+        begins = np.flatnonzero(starts)
+        # A flow knows its row; the host side of a row is a lane, if there is one.
+        lanes = self.trace.lanes
+        row = lanes["row"].to_numpy(np.int64)
+        on_host = np.flatnonzero((lanes["side"] == HOST).to_numpy(np.bool_))
+        count = max(row.max(initial=-1), flows.lane.max(initial=-1)) + 1
+        lane_of_row = np.full(count + 1, -1, np.int32)
+        lane_of_row[row[on_host]] = on_host
+        lane = lane_of_row[flows.lane[begins]]
+        return begins[lane >= 0], lane[lane >= 0]
 
     @cached_property
     def work_name(self) -> Int64s:
@@ -397,22 +394,22 @@ class Links:
         It is the op of a capture in another trace, else PyTorch's annotation.
         """
         graphs, trace = self.graphs, self.trace
-        codes: dict[str, int] = {}
+        codes = {"": -1}
         added: list[str] = []
 
         def code(text: str) -> int:
             if text not in codes:
                 rows = np.flatnonzero(trace.names == text)
-                codes[text] = int(rows[0]) if len(rows) else len(trace.names) + len(added)
-                added.extend([] if len(rows) else [text])
+                if len(rows):
+                    codes[text] = int(rows[0])
+                else:
+                    codes[text] = len(trace.names) + len(added)
+                    added.append(text)
             return codes[text]
 
-        of_node = np.array(
-            [code(origin.op) if origin.op else -1 for origin in graphs.origin], np.int64
-        )
-        op_codes = of_node[graphs.node] if len(graphs.positions) else np.zeros(0, np.int64)
+        op_codes = np.array([code(origin.op) for origin in graphs.origin], np.int64)[graphs.node]
         annotation, texts = graphs.annotated
-        noted = np.array([code(text.name) if text.name else -1 for text in texts], np.int64)
+        noted = np.array([code(text.name) for text in texts], np.int64)
         unnamed = (op_codes < 0) & (graphs.call[graphs.positions] < 0)
         return np.where(unnamed, noted[annotation], op_codes), added
 
@@ -432,13 +429,12 @@ class Links:
         result = np.full(len(work), -1, np.int64)
         if not len(notes.rows):
             return result
-        stream = lanes[lanes["side"] == STREAM]
-        note_lanes = lanes[lanes["side"] == NOTES]
-        by_row = {int(r): i for i, r in zip(note_lanes.index, note_lanes["row"], strict=True)}
-        to = np.full(len(lanes), -1, np.int32)
-        for i, row in zip(stream.index, stream["row"], strict=True):
-            to[i] = by_row.get(int(row), -1)
-        lane = to[events.lane[self.work[work]]]
+        side, row = lanes["side"].to_numpy(), lanes["row"].to_numpy(np.int64)
+        note_lanes = np.flatnonzero(side == NOTES)
+        note_lane_of_row = np.full(int(row.max(initial=-1)) + 1, -1, np.int32)
+        note_lane_of_row[row[note_lanes]] = note_lanes
+        note_lane = np.where(side == STREAM, note_lane_of_row[row], -1)
+        lane = note_lane[events.lane[self.work[work]]]
         position = notes.around_times(lane, events.start[self.work[work]])
         result[position >= 0] = events.name[notes.rows[position[position >= 0]]]
         return result

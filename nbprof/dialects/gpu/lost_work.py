@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
+from nbprof.dialects.gpu import notes
 from nbprof.dialects.gpu.lanes import KERNEL
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
-from nbprof.dialects.lookups import of_host
-from nbprof.display import wording
+from nbprof.dialects.lookups import names_that, of_host
 
 Flags = npt.NDArray[np.bool_]
 
@@ -21,7 +22,6 @@ _SERIOUS = 0.05
 # So many last steps without any launch, of a program that launched work in as many before, are no
 # chance.
 _SILENT = 2
-_MOST_NAMED = 4
 
 
 def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
@@ -41,7 +41,7 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     if len(matched) < 2 or not (links.host[kernels] == host).any():
         return
     launched, lost = _launches(links, host, steps)
-    truncated = np.array([(host, int(group)) in steps.truncated for group in steps.group], np.bool_)
+    truncated = np.array([step in steps.truncated for step in steps.keys], np.bool_)
     listed = (steps.end > steps.start) & ~truncated
     lacking = listed & (lost > 0) & (lost >= _SERIOUS * launched)
     silent = listed & _silent(launched, matched)
@@ -50,45 +50,22 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
     complete = listed & ~missing
     # If all steps lost a little, none is more reliable than the others.
     if complete.any() or 2 * lost.sum() > launched.sum():
-        steps.lost |= {(host, int(group)) for group in steps.group[missing]}
+        steps.lost.update(compress(steps.keys, missing.tolist()))
     suffix = of_host(links.trace, host)
-    averaged = "no step is complete, so averages are of these"
-    if complete.any():
-        averaged = "shown, but not averaged"
     if lacking.any():
-        text = (
-            f"{wording.plural(int(lacking.sum()), 'step')}{suffix} lost device work,"
-            f" {lost[lacking].sum():,} of {launched[lacking].sum():,} launches have none"
-            f" ({_named(steps, lacking)}): {averaged}."
-        )
-        if after.any():
-            verb = "is" if after.sum() == 1 else "are"
-            text += (
-                f" Nor {verb} {_named(steps, after)}: it is unknown when the previous work ended."
-            )
-        steps.notes.append(Note("warning", text))
+        lossy = notes.LostWork(suffix, _names(steps, lacking), bool(complete.any()))
+        lost_count, launched_count = int(lost[lacking].sum()), int(launched[lacking].sum())
+        steps.notes.append(notes.lost_work(lossy, lost_count, launched_count, _names(steps, after)))
     if silent.any():
-        text = (
-            f"{wording.plural(int(silent.sum()), 'step')} at the end{suffix} have neither launches"
-            " nor device work, unlike those before: the device was apparently no longer recorded"
-            f" ({_named(steps, silent)}): {averaged}."
-        )
-        steps.notes.append(Note("warning", text))
+        unrecorded = notes.LostWork(suffix, _names(steps, silent), bool(complete.any()))
+        steps.notes.append(notes.unrecorded_steps(unrecorded))
 
 
 def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
     """By step: the number of launches of kernels and graphs, and of those without device work."""
     events, calls = links.trace.events, links.calls
-    kinds = [
-        torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH)
-        for name in links.trace.names
-    ]
-    chosen = (
-        np.array(kinds, np.bool_)[events.name[calls]]
-        & ~links.captured
-        & (links.host[calls] == host)
-    )
-    calls = calls[chosen]
+    launching = names_that(torchnames.launches_work, links.trace.names)[events.name[calls]]
+    calls = calls[launching & ~links.captured & (links.host[calls] == host)]
     step = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
     within = (step >= 0) & (events.start[calls] < steps.done[step])
     step, calls = step[within], calls[within]
@@ -117,8 +94,5 @@ def _after(steps: Steps, lacking: Flags) -> Flags:
     return follows
 
 
-def _named(steps: Steps, chosen: Flags) -> str:
-    """Some names of steps."""
-    names = [steps.names[i] for i in np.flatnonzero(chosen).tolist()]
-    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+def _names(steps: Steps, chosen: Flags) -> list[str]:
+    return list(compress(steps.names, chosen.tolist()))

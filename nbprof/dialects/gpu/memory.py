@@ -12,7 +12,7 @@ from nbprof.dialects.allocators import added_up, allocation_table, or_na
 from nbprof.dialects.gpu.lanes import MEMORY
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
-from nbprof.dialects.lookups import names_that
+from nbprof.dialects.lookups import names_that, text_of
 
 # c10::DeviceType, as far as allocators report.
 _DEVICE_TYPES = {
@@ -58,17 +58,13 @@ def allocations(
     if len(links.ops.rows):
         code = np.where(around >= 0, events.name[links.ops.rows[around]], -1)
     for name_code in pd.unique(code).tolist():
-        op_names[name_code] = activity.ops.code(
-            str(trace.names[name_code]) if name_code >= 0 else ""
-        )
+        op_names[name_code] = activity.ops.code(text_of(trace.names, name_code))
     # PyTorch counts on the CPU only while it records, so its total grows with each recording of a
     # process.
     total_of_all = np.where(kind == 0, -1, total)
     heap = added_up(memory, size, total_of_all, address)
-    summed = {
-        str(activity.texts.values[memory_code])
-        for memory_code in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()
-    }
+    without_total = np.setdiff1d(memory, memory[total_of_all >= 0])
+    summed = set(map(str, activity.texts.values[without_total]))
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write addresses that are not numbers, or beyond int64; equal addresses
     # still mean the same block.
@@ -100,9 +96,8 @@ def without_totals(links: Links) -> bool:
 def capacities(devices: pd.DataFrame, hosts: list[str]) -> dict[str, int]:
     """Bytes of each device by the name that its memory has in `allocations`."""
     capacity = {}
-    for host, device, kind, size in zip(
-        *(devices[c] for c in ("host", "device", "kind", "memory_bytes")), strict=True
-    ):
+    columns = devices[["host", "device", "kind", "memory_bytes"]]
+    for host, device, kind, size in columns.itertuples(index=False):
         if pd.notna(size) and size > 0:
             capacity[_label(f"{kind} {device}", str(host), len(hosts) > 1)] = int(size)
     return capacity
@@ -122,9 +117,11 @@ def _memory(
     first, code = unique_rows(kind, ordinal, host.astype(np.int64))
     codes = np.zeros(len(first), np.int32)
     for i, row in enumerate(first.tolist()):
-        family = _DEVICE_TYPES.get(
-            int(kind[row]), "NPU" if kind[row] == 20 and other in ("GPU", "device") else other
-        )
-        text = family if family == "CPU" else f"{family} {max(int(ordinal[row]), 0)}"
+        family = _DEVICE_TYPES.get(int(kind[row]), other)
+        if kind[row] == 20 and other in ("GPU", "device"):
+            family = "NPU"
+        text = family
+        if family != "CPU":
+            text = f"{family} {max(int(ordinal[row]), 0)}"
         codes[i] = activity.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
     return codes[code]

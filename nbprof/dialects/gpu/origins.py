@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,8 @@ _PRIM = re.compile(
 
 
 def _spaced(op: str) -> str:
-    return f"{'prims' if _PRIM.match(op) else 'aten'}::{op}"
+    space = "prims" if _PRIM.match(op) else "aten"
+    return f"{space}::{op}"
 
 
 class _Texts:
@@ -47,9 +49,10 @@ class _Texts:
     def codes(self, texts: npt.NDArray[np.object_]) -> Int64s:
         """The codes of some texts, and -1 behind them."""
         index, seen = pd.factorize(texts)
-        table = np.array(
-            [*(self._names.code(text) if text else -1 for text in seen.tolist()), -1], np.int64
-        )
+        table = np.full(len(seen) + 1, -1, np.int64)
+        for position, text in enumerate(seen.tolist()):
+            if text:
+                table[position] = self._names.code(text)
         result: Int64s = table[np.append(index, -1)]
         return result
 
@@ -69,9 +72,9 @@ class _Texts:
         used = np.unique(codes[codes >= 0])
         table = np.full(len(self._names.codes) + 1, -1, np.int32)
         for code, text in zip(used.tolist(), self.text(used), strict=True):
-            table[code] = activity.texts.code(
-                without.sub("", text) if without and text not in but else text
-            )
+            if without and text not in but:
+                text = without.sub("", text)
+            table[code] = activity.texts.code(text)
         return table[codes]
 
 
@@ -123,15 +126,13 @@ class Origins:
         The ops are those of its nodes. The kernel's name has the ops before their decomposition
         (`native_layer_norm`), and if several graphs share the code, only those of the first.
         """
-        kernels = self._kernels[0]
-        ops = [
-            BETWEEN.join(map(_spaced, kernel.ops)) if compiled.is_fused(kernel) else ""
-            for kernel in kernels
-        ]
-        lines = [BETWEEN.join(map(self._as_called, kernel.lines)) for kernel in kernels]
-        return self.lines.codes(np.array(lines, object)), self.fused_ops.codes(
-            np.array(ops, object)
-        )
+        lines, ops = [], []
+        for kernel in self._kernels[0]:
+            lines.append(BETWEEN.join(map(self._as_called, kernel.lines)))
+            fused = kernel.ops if compiled.is_fused(kernel) else ()
+            ops.append(BETWEEN.join(map(_spaced, fused)))
+        line_codes = self.lines.codes(np.array(lines, object))
+        return line_codes, self.fused_ops.codes(np.array(ops, object))
 
     def of_events(self, events: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Codes of module, line and ATen ops (if compiled) of ops or calls, -1 if unknown."""
@@ -149,33 +150,28 @@ class Origins:
 
     def texts(self, events: Int64s) -> list[tuple[str, str, str]]:
         """Module, line and ATen ops of ops or calls as texts, empty if unknown."""
-        columns = [
-            table.text(codes)
-            for table, codes in zip(
-                (self.modules, self.lines, self.fused_ops), self.of_events(events), strict=True
-            )
-        ]
+        module, line, ops = self.of_events(events)
+        columns = (self.modules.text(module), self.lines.text(line), self.fused_ops.text(ops))
         return list(zip(*columns, strict=True))
 
     @cached_property
     def _of_work(self) -> tuple[Int64s, Int64s, Int64s]:
         """Module, line and ATen ops of each piece of device work, in codes."""
         links = self.links
-        module, line, ops = (np.full(len(links.work), -1, np.int64) for _ in range(3))
+        module, line, ops = np.full((3, len(links.work)), -1, np.int64)
         event = links.origin_call.copy()
         has_op = (event < 0) & (links.work_op >= 0)
         event[has_op] = links.ops.rows[links.work_op[has_op]]
         rows = np.flatnonzero(event >= 0)
         if len(rows):
-            for column, codes in zip((module, line, ops), self.of_events(event[rows]), strict=True):
-                column[rows] = codes
+            module[rows], line[rows], ops[rows] = self.of_events(event[rows])
         graphs = links.graphs
         for column, table, field in (
-            (module, self.modules, 1),
-            (line, self.lines, 2),
-            (ops, self.fused_ops, 3),
+            (module, self.modules, "module"),
+            (line, self.lines, "line"),
+            (ops, self.fused_ops, "aten_ops"),
         ):
-            texts_of_nodes = [origin[field] for origin in graphs.origin]
+            texts_of_nodes = list(map(attrgetter(field), graphs.origin))
             codes = table.codes(np.array(texts_of_nodes, object))[graphs.node]
             column[graphs.positions[codes >= 0]] = codes[codes >= 0]
         annotation, texts = graphs.annotated
@@ -198,10 +194,9 @@ class Origins:
         With `instances`, modules keep the numbers of their instances.
         """
         module, line, ops = (codes[positions] for codes in self._of_work)
+        without = None if instances else _INSTANCE
         return {
-            "module": self.modules.into(
-                activity, module, None if instances else _INSTANCE, self._named
-            ),
+            "module": self.modules.into(activity, module, without, self._named),
             "source": self.lines.into(activity, line),
             "aten_ops": self.fused_ops.into(activity, ops),
         }
@@ -238,8 +233,9 @@ def originated(links: Links, calls: Int64s, programs: Sequence[Program] = ()) ->
     """Origins of some calls."""
     op_position = links.call_op[np.searchsorted(links.calls, calls)]
     names = links.trace.names[links.trace.events.name]
-    ops = ["" if op < 0 else str(names[links.ops.rows[op]]) for op in op_position.tolist()]
-    return [
-        Origin(op, *texts)
-        for op, texts in zip(ops, Origins(links, programs).texts(calls), strict=True)
-    ]
+    origins = []
+    texts_of_calls = Origins(links, programs).texts(calls)
+    for position, texts in zip(op_position.tolist(), texts_of_calls, strict=True):
+        op = "" if position < 0 else str(names[links.ops.rows[position]])
+        origins.append(Origin(op, *texts))
+    return origins

@@ -15,14 +15,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import torchnames
-from nbprof.dialects.gpu import find_steps
+from nbprof.dialects.gpu import find_steps, notes
 from nbprof.dialects.gpu.lanes import ANNOTATION
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.steps import Steps
-from nbprof.dialects.lookups import of_host
+from nbprof.dialects.lookups import names_that, of_host
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
@@ -34,6 +33,7 @@ _STEP = re.compile(
     r"of)\s*\d+)?)?"
 )
 _BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s_\-:=.,()\[\]|*]+")
+_COUNTER = re.compile(r"\d+(?:\s*(?:/|of)\s*\d+)?")
 _TORCH = re.compile(r"at::native::|void at::|at_cuda_detail::|c10::|aten::")
 _JAX = re.compile(r"XlaModule:.*\bjit_|^jit_|TfrtCpu|PjRt")
 _LIKELY = re.compile(r"step|iter|batch", re.IGNORECASE)
@@ -48,19 +48,13 @@ def counted(name: str) -> tuple[str, tuple[int, ...]] | None:
     match = _STEP.fullmatch(plain)
     if match is None:
         return None
-    numbers = tuple(
-        int(number) for number in (match["epoch"], match["number"]) if number is not None
-    )
-    return re.sub(r"\d+(?:\s*(?:/|of)\s*\d+)?", "N", plain), numbers
+    numbers = tuple(map(int, filter(None, (match["epoch"], match["number"]))))
+    return _COUNTER.sub("N", plain), numbers
 
 
 def named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
     """bool[names]: names that mark steps."""
-    return np.fromiter(
-        (bool(torchnames.STEP.match(n)) or counted(str(n)) is not None for n in names),
-        np.bool_,
-        len(names),
-    )
+    return names_that(lambda name: torchnames.STEP.match(name) or counted(name), names)
 
 
 def framework(trace: Trace) -> Framework:
@@ -68,7 +62,9 @@ def framework(trace: Trace) -> Framework:
     names = list(map(str, trace.names))
     if any(map(_TORCH.search, names)):
         return PYTORCH
-    return JAX if any(map(_JAX.search, names)) else UNKNOWN
+    if any(map(_JAX.search, names)):
+        return JAX
+    return UNKNOWN
 
 
 def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) -> Steps:
@@ -84,11 +80,13 @@ def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) 
         then.
     """
     marked = find_steps.find(links, batches=names is None)
-    done = set(marked.host.tolist())
-    hosts = [host for host in range(len(links.trace.hosts)) if host not in done]
     step_names = links.step_names if names is None else names
-    parts = [_of_host(links, host, ranges, step_names) for host in hosts]
-    return Steps.joined([marked, *(part for part in parts if part is not None)])
+    parts = [marked]
+    for host in find_steps.without_steps(links, marked):
+        part = _of_host(links, host, ranges, step_names)
+        if part is not None:
+            parts.append(part)
+    return Steps.joined(parts)
 
 
 def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_]) -> Steps | None:
@@ -104,25 +102,22 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
     good = []
     for family, codes in families.items():
         marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
-        if (
-            len(marks) >= _FEWEST
-            and _rising([numbers[code] for code in events.name[marks].tolist()])
-            and _launching(links, host, marks)
-        ):
+        numbers_of_marks = list(map(numbers.__getitem__, events.name[marks].tolist()))
+        is_counter = len(marks) >= _FEWEST and _rising(numbers_of_marks)
+        if is_counter and _launching(links, host, marks):
             good.append((int(events.duration[marks].sum()), family, marks))
     if not good:
         return None
     good.sort(key=lambda candidate: candidate[0], reverse=True)
     _, family, marks = good[0]
     suffix = of_host(trace, host)
-    text = f"Steps{suffix} are the {len(marks):,} {ranges} called {family!r}"
-    alternatives = ", ".join(repr(name) for _, name, _ in good[1:4])
-    text += f"; {alternatives} could mark steps too." if alternatives else "."
-    labels = [str(trace.names[code]) for code in events.name[marks].tolist()]
+    alternatives = [name for _, name, _ in good[1:4]]
+    note = notes.steps_by_ranges(suffix, len(marks), ranges, family, alternatives)
+    labels = list(map(str, trace.names[events.name[marks]]))
     if len(set(labels)) == 1:
         labels = [f"{labels[0]} {i}" for i in range(len(labels))]
     spans = find_steps.Marks(marks, events.start[marks], events.end[marks], labels)
-    return find_steps.of_marks(links, host, spans, [Note("info", text)])
+    return find_steps.of_marks(links, host, spans, [note])
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:

@@ -7,13 +7,15 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from nbprof.core.files import join_some, printable
+from nbprof.core.files import printable
 from nbprof.core.intervals import ends_before
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
+from nbprof.dialects import notes as shared_notes
 from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.gpu import absent
 from nbprof.dialects.gpu import memory as gpu_memory
+from nbprof.dialects.gpu import notes as gpu_notes
 from nbprof.dialects.gpu.hosts import Hosts
 from nbprof.dialects.gpu.lanes import (
     ANNOTATION,
@@ -50,8 +52,6 @@ def notes(
     """Notes for the receipt, in order of importance.
 
     `launches` is the table of the activity, `lost` the reason and remedy if all kernels are lost.
-
-    `lost` says why all kernels may be lost, and what helps.
     """
     return [
         *steps.notes,
@@ -67,14 +67,6 @@ def notes(
         *_recorder(links, hosts),
         *_memory(links),
     ]
-
-
-def _info(text: str) -> Note:
-    return Note("info", text)
-
-
-def _warning(text: str) -> Note:
-    return Note("warning", text)
 
 
 def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
@@ -98,9 +90,7 @@ def _batches(links: Links, steps: Steps) -> list[Note]:
     count = int(taken.mode().iloc[0])
     if count < 2 or (taken == count).sum() < _SAME * len(steps.host):
         return []
-    return [
-        _info(f"each step takes {count:,} batches from DataLoaders, as with gradient accumulation")
-    ]
+    return [gpu_notes.batches_per_step(count)]
 
 
 def _ranks(hosts: Hosts) -> list[Note]:
@@ -108,28 +98,9 @@ def _ranks(hosts: Hosts) -> list[Note]:
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
-        result.append(
-            _warning(
-                f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a"
-                " separate host."
-            )
-        )
+        result.append(gpu_notes.equal_ranks(rank, files))
     for first, copies in hosts.identical().items():
-        if len(copies) == 1:
-            result.append(
-                _warning(
-                    f"{copies[0]} has the same events as {first}: it is a copy, and its events are"
-                    " counted twice."
-                )
-            )
-        else:
-            count = f"{len(copies):,} files have the same events as {first}"
-            result.append(
-                _warning(
-                    f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are"
-                    " counted."
-                )
-            )
+        result.append(gpu_notes.copied_files(first, copies))
     return result
 
 
@@ -146,42 +117,19 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     moves = names_that(torchnames.copies_or_fills, trace.names)[name]
     moves &= (launches["target"] < 0).to_numpy()
     if moves.any():
-        calls = plural(
-            int(moves.sum()), "call that copies or fills has", "calls that copy or fill have"
-        )
-        result.append(
-            _info(
-                f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."
-            )
-        )
+        result.append(gpu_notes.copies_without_work(int(moves.sum())))
     # The runtime of MTIA records no calls that copy.
     copied = names_that(torchnames.MTIA_COPY.__eq__, trace.names)[trace.events.name[work]]
     if copied.any():
-        counted = plural(
-            int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state"
-        )
-        result.append(_info(f"{counted} no launch: each belongs to the step in which it started."))
-    alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
-    if alone and not len(links.calls):
-        result.append(
-            _info(
-                "The profile has no runtime calls: launch times are unknown, and device work"
-                " belongs to steps by its own time."
-            )
-        )
-    else:
-        result += sanity.unlaunched(alone, len(work))
+        result.append(gpu_notes.mtia_copies(int(copied.sum())))
+    unlaunched = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
+    if unlaunched and not len(links.calls):
+        result.append(gpu_notes.no_runtime_calls())
+    elif unlaunched:
+        result.append(shared_notes.unlaunched_work(unlaunched, len(work)))
     nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
-        text = (
-            f"{plural(nameless, 'device event')} of {len(work):,}"
-            f" ({100 * nameless / len(work):.3g} %)"
-        )
-        result.append(
-            _info(
-                f"{text} could not be linked to an op; the tables list them under their own names."
-            )
-        )
+        result.append(gpu_notes.work_without_op(nameless, len(work)))
     return result
 
 
@@ -190,14 +138,11 @@ def _other_vendors(links: Links) -> list[Note]:
     trace = links.trace
     codes = trace.text_arg("cat")[links.work]
     result = []
-    for code in pd.unique(codes).tolist():
-        if code >= 0 and category(trace.strings[code]) == UNKNOWN:
-            count = plural(int((codes == code).sum()), "event")
-            text = (
-                f"{count} of category {printable(trace.strings[code])} are on device lanes: they"
-                " count as device work"
-            )
-            result.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
+    for code in pd.unique(codes[codes >= 0]).tolist():
+        name = trace.strings[code]
+        if category(name) == UNKNOWN:
+            count = int((codes == code).sum())
+            result.append(gpu_notes.unknown_category(printable(name), count))
     return result
 
 
@@ -211,19 +156,10 @@ def _images(links: Links) -> list[Note]:
         return []
     codes = pd.unique(events.name[rows])
     lanes = trace.lanes.iloc[pd.unique(events.lane[rows])[:_MOST_LANES]]
-    places = [
-        f"{process}, {thread}"
-        for process, thread in zip(lanes["process"], lanes["thread"], strict=True)
-    ]
-    count = plural(len(rows), "device event is", "device events are")
+    places = (lanes["process"] + ", " + lanes["thread"]).tolist()
     took = wording.millis(int(events.duration[rows].sum()) / 1e9)
     names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
-    text = (
-        f"{count} named as the call that launches ({names}; {took} on {'; '.join(places)}): it"
-        " stands for all that was launched, idle time included, and counts as no device work. Only"
-        " kernels recorded by themselves count."
-    )
-    return [_warning(text)]
+    return [gpu_notes.launch_spans(len(rows), names, took, "; ".join(places))]
 
 
 def _captured(links: Links) -> list[Note]:
@@ -231,18 +167,8 @@ def _captured(links: Links) -> list[Note]:
     rows, start, end = links.captures
     if not len(rows):
         return []
-    calls = plural(
-        int(links.captured.sum()),
-        "call that launches, copies or fills was",
-        "calls that launch, copy or fill were",
-    )
-    took = f"{plural(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
-    return [
-        _info(
-            f"{calls} captured into a graph and not run ({took}): that time counts as compilation;"
-            " no work is missing."
-        )
-    ]
+    took_ms = int((end - start).sum()) / 1e9
+    return [gpu_notes.captured_calls(int(links.captured.sum()), len(rows), took_ms)]
 
 
 def _graphs(links: Links) -> list[Note]:
@@ -251,31 +177,27 @@ def _graphs(links: Links) -> list[Note]:
     nodes = len(graphs.nodes)
     if not nodes:
         return []
-    replays = plural(int(np.unique(graphs.replay).size), "replay")
-    text = (
-        f"{replays} of {plural(sum(graphs.counts.values()), 'graph')} with {plural(nodes, 'node')}"
-    )
     remedy = ""
     if _of_pytorch(links):
         remedy = ": give a trace of it, nbprof.load(..., graph_capture=PATH)"
-    lacks = [
-        (graphs.counts["unknown"], f"no matching capture was found{remedy}"),
-        (graphs.counts["several"], "several captures match, of different ops"),
-    ]
-    matched = graphs.counts["captured"]
+    counts = graphs.counts
     facts = []
-    if matched:
-        facts = [f"the nodes of {plural(matched, 'graph')} are attributed to the captured ops"]
-    facts += [f"for {plural(count, 'graph')} {why}" for count, why in lacks if count]
-    noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
-    facts += [f"{plural(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
-    result = [_info(f"{text}: {'; '.join(facts)}.")]
+    if counts["captured"]:
+        matched = plural(counts["captured"], "graph")
+        facts.append(f"the nodes of {matched} are attributed to the captured ops")
+    if counts["unknown"]:
+        unknown = plural(counts["unknown"], "graph")
+        facts.append(f"for {unknown} no matching capture was found{remedy}")
+    if counts["several"]:
+        ambiguous = plural(counts["several"], "graph")
+        facts.append(f"for {ambiguous} several captures match, of different ops")
+    annotated = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
+    if annotated:
+        facts.append(f"{plural(annotated, 'node has', 'nodes have')} annotations of PyTorch")
+    replays = int(np.unique(graphs.replay).size)
+    result = [gpu_notes.graph_replays(replays, sum(counts.values()), nodes, facts)]
     if graphs.unmatched_graphs:
-        warning = (
-            "kernel_annotations_rank*.pkl next to the trace annotates"
-            f" {plural(graphs.unmatched_graphs, 'graph')} that no replay here has"
-        )
-        result.append(_warning(f"{warning}: it is from another recording and is ignored there."))
+        result.append(gpu_notes.unmatched_annotations(graphs.unmatched_graphs))
     return result
 
 
@@ -284,13 +206,13 @@ def _attributed(origins: Origins) -> list[Note]:
     shares = origins.shares() if _of_pytorch(origins.links) else None
     if shares is None:
         return []
-    words = {"op": "an op", "module": "an nn.Module", "line": "a line of code"}
-    parts = [f"{_part(shares[key])} to {phrase}" for key, phrase in words.items() if key in shares]
+    origins_of = {"op": "an op", "module": "an nn.Module", "line": "a line of code"}
+    shares_by_origin = {origins_of[key]: shares[key] for key in origins_of if key in shares}
     subject = "Kernel time" if "op" in shares else "Op time"
-    how = " Modules and lines are recorded with with_stack=True."
+    remedy = " Modules and lines are recorded with with_stack=True."
     if shares["module"] or shares["line"]:
-        how = ""
-    return [_info(f"{subject} is attributed: {', '.join(parts)}.{how}")]
+        remedy = ""
+    return [gpu_notes.attributed_time(subject, shares_by_origin, remedy)]
 
 
 def _of_pytorch(links: Links) -> bool:
@@ -298,13 +220,6 @@ def _of_pytorch(links: Links) -> bool:
     several = links.trace.metadata.get("hosts")
     metadata = [links.trace.metadata, *(several.values() if isinstance(several, dict) else [])]
     return any(isinstance(facts, dict) and "schemaVersion" in facts for facts in metadata)
-
-
-def _part(share: float) -> str:
-    """Percent; 100 only if nothing is left out, 0 only for nothing."""
-    if share in (0, 1):
-        return f"{100 * share:.0f} %"
-    return f"{min(max(100 * share, 0.1), 99.9):.1f} %"
 
 
 def _overlaps(links: Links) -> list[Note]:
@@ -319,28 +234,15 @@ def _overlaps(links: Links) -> list[Note]:
         busy_until = ends_before(events.end[work], events.lane[work])
         early = np.flatnonzero(start < busy_until)
         if len(early):
-            by = wording.micros(int((busy_until[early] - start[early]).max()) / 1e6)
-            result.append(
-                _info(
-                    f"{plural(len(early), 'device event starts', 'device events start')} before the"
-                    f" previous one on the same stream ends, by up to {by}. Programmatic dependent"
-                    " launch causes this; so do profiler errors. All are kept; busy time counts"
-                    " each instant once."
-                )
-            )
+            longest_us = int((busy_until[early] - start[early]).max()) / 1e6
+            result.append(gpu_notes.overlapping_work(len(early), longest_us))
     ops = links.ops
     if len(ops.rows):
         past = events.end[ops.rows] - ops.end
         count = int((past > 0).sum())
         if count:
-            late = f"{int(past.max()) / 1000:,.0f} ns"
-            text = f"{plural(count, 'op ends', 'ops end')} up to {late} after the enclosing op"
-            result.append(
-                _info(
-                    f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as"
-                    " ending with it."
-                )
-            )
+            longest_ns = int(past.max()) / 1000
+            result.append(gpu_notes.clipped_ops(count, longest_ns, SLACK_PS // 1_000_000))
     return result
 
 
@@ -350,36 +252,18 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
     messages = list(dict.fromkeys(hosts.messages()))
     several = len(links.trace.hosts) > 1
     for host, text in messages[:_MOST_MESSAGES]:
-        line = " ".join(text.split())
-        result.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
+        result.append(gpu_notes.profiler_message(text, host if several else ""))
     if len(messages) > _MOST_MESSAGES:
-        result.append(
-            _warning(
-                f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the"
-                " file's metadata."
-            )
-        )
+        result.append(gpu_notes.more_profiler_messages(len(messages) - _MOST_MESSAGES))
     rows = links.rows(OVERHEAD)
     if len(rows):
         events = links.trace.events
-        total: dict[str, tuple[int, int]] = {}
+        overheads = []
         for code in np.unique(events.name[rows]).tolist():
-            of_name = rows[events.name[rows] == code]
-            total[str(links.trace.names[code])] = (
-                len(of_name),
-                int(events.duration[of_name].sum()),
-            )
-        listed = ", ".join(
-            f"{n} {wording.millis(t / 1e9)} in {c:,}"
-            for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4]
-        )
-        total_ps = sum(t for _, t in total.values())
-        level = _warning if total_ps > 0.02 * _span(links) else _info
-        result.append(
-            level(
-                f"Profiler overhead took {wording.millis(total_ps / 1e9)} of the profile: {listed}."
-            )
-        )
+            duration = events.duration[rows[events.name[rows] == code]]
+            name = str(links.trace.names[code])
+            overheads.append(gpu_notes.Overhead(name, len(duration), int(duration.sum())))
+        result.append(gpu_notes.profiler_overhead(overheads, _span(links)))
     return result
 
 
@@ -392,18 +276,9 @@ def _span(links: Links) -> int:
 def _memory(links: Links) -> list[Note]:
     result = []
     if gpu_memory.without_totals(links):
-        result.append(
-            _info(
-                "The allocator events state no totals (PyTorch before 1.11): memory in use is"
-                " summed from the events, so what was allocated before the recording is missing."
-            )
-        )
-    failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]
-    if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
-        result.append(
-            _warning(
-                f"The allocator ran out of memory {plural(count, 'time')} while the profile was"
-                " recorded."
-            )
-        )
+        result.append(gpu_notes.memory_without_totals())
+    failed = np.flatnonzero(links.trace.names == "[OutOfMemory]")
+    count = int(np.isin(links.trace.events.name, failed).sum())
+    if count:
+        result.append(gpu_notes.out_of_memory(count))
     return result

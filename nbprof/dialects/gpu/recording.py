@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import (
@@ -46,9 +45,9 @@ from nbprof.dialects.gpu.lanes import ANNOTATION, OP, PYTHON
 from nbprof.dialects.gpu.links import Links
 from nbprof.dialects.gpu.nest import Nest
 from nbprof.dialects.gpu.origins import Origins, originated
-from nbprof.dialects.gpu.steps import Steps, markers, spread, waits
+from nbprof.dialects.gpu.steps import Steps, markers, spread_all, waits
 from nbprof.dialects.iterations import Placed, placed
-from nbprof.dialects.lookups import names_that
+from nbprof.dialects.lookups import codes_by_name, names_that
 from nbprof.formats.chrome.graph_annotations import Annotations, Said
 from nbprof.formats.chrome.inductor import Program
 from nbprof.frameworks.framework import Framework
@@ -60,11 +59,11 @@ def _by_host(
     """Annotations by host instead of rank; a single trace without a rank has the only ones."""
     if list(ranks) == [None] and len(annotations) == 1:
         return dict(enumerate(annotations.values()))
-    return {
-        host: annotations[rank]
-        for host, rank in enumerate(ranks)
-        if rank is not None and rank in annotations
-    }
+    by_host = {}
+    for host, rank in enumerate(ranks):
+        if rank is not None and rank in annotations:
+            by_host[host] = annotations[rank]
+    return by_host
 
 
 class GpuRecording(ABC):
@@ -145,7 +144,7 @@ class GpuRecording(ABC):
         tables.later("traits", self._traits)
         tables.later("optimizer_calls", self._optimizer_calls)
         tables.later("ranges", self._ranges)
-        tables.later("notes", lambda: [*units.notes(self.unit), *self.mended.notes, *self.notes()])
+        tables.later("notes", lambda: [*self.unit.notes, *self.mended.notes, *self.notes()])
         return activity
 
     @cached_property
@@ -174,7 +173,8 @@ class GpuRecording(ABC):
         launched = self.trace.events.start[np.where(launch >= 0, launch, rows)]
         host = links.host[rows]
         group = self.steps.group_at(host, launched)
-        return {(int(h), int(g)) for h, g in zip(host, group, strict=True) if g >= 0}
+        in_step = group >= 0
+        return set(zip(host[in_step].tolist(), group[in_step].tolist(), strict=True))
 
     @abstractmethod
     def find_steps(self) -> Steps:
@@ -247,13 +247,10 @@ class GpuRecording(ABC):
             eager = np.concatenate([eager, np.ones(len(batches), np.bool_)])[order]
             in_batch = np.concatenate([in_batch, np.ones(len(batches), np.bool_)])[order]
         code = trace.events.name[rows]
-        op, kind = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
-        for name_code in pd.unique(code).tolist():
-            name = str(trace.names[name_code])
-            op[name_code], kind[name_code] = (
-                activity.ops.code(name),
-                activity.types.code(torchnames.op_type(name)),
-            )
+        op = codes_by_name(trace, code, activity.ops.code)
+        kind = codes_by_name(
+            trace, code, lambda name: activity.types.code(torchnames.op_type(name))
+        )
         return HostOps(
             event=rows,
             host=links.host[rows],
@@ -271,36 +268,32 @@ class GpuRecording(ABC):
         links, trace, activity = self.links, self.trace, self.tables
         rows = links.calls
         events = trace.events
-        span, group, start, end = spread(
-            self.steps, links.host[rows], events.start[rows], events.end[rows]
-        )
-        outside = np.ones(len(rows), np.bool_)
-        outside[span] = False
-        alone = np.flatnonzero(outside)
-        rows_of_spans = np.concatenate([span, alone])
-        kinds_ = np.array([activity.texts.code(k) for k in torchnames.CALL_KINDS], np.int32)
-        name = np.zeros(len(trace.names), np.int32)
-        for name_code in pd.unique(events.name[rows]).tolist():
-            name[name_code] = activity.texts.code(str(trace.names[name_code]))
+        pieces = spread_all(self.steps, links.host[rows], events.start[rows], events.end[rows])
+        kinds = activity.texts.encode(torchnames.CALL_KINDS)
+        name = codes_by_name(trace, events.name[rows], activity.texts.code)
+        event = rows[pieces.span]
         return Calls(
-            event=rows[rows_of_spans],
-            host=links.host[rows[rows_of_spans]],
-            group=np.concatenate([group, np.full(len(alone), -1)]),
-            start=np.concatenate([start, events.start[rows[alone]]]),
-            end=np.concatenate([end, events.end[rows[alone]]]),
-            kind=kinds_[step_work.call_kinds(links)[rows_of_spans]],
-            name=name[events.name[rows[rows_of_spans]]],
+            event=event,
+            host=links.host[event],
+            group=pieces.group,
+            start=pieces.start,
+            end=pieces.end,
+            kind=kinds[step_work.call_kinds(links)[pieces.span]],
+            name=name[events.name[event]],
         )
 
     def _traits(self) -> set[str]:
         """Facts for advice: modules that ran, and counts of Gloo calls and out-of-memory errors."""
-        names = [str(name) for name in self.trace.names]
-        traits = {"DataParallel"} & {name.removesuffix(".forward") for name in names}
-        for trait, codes in (
-            ("gloo", [code for code, name in enumerate(names) if name.startswith("gloo:")]),
-            ("out of memory", [code for code, name in enumerate(names) if name == "[OutOfMemory]"]),
+        traits = set()
+        if not {"DataParallel", "DataParallel.forward"}.isdisjoint(map(str, self.trace.names)):
+            traits.add("DataParallel")
+        for trait, test in (
+            ("gloo", lambda name: name.startswith("gloo:")),
+            ("out of memory", "[OutOfMemory]".__eq__),
         ):
-            if codes and (count := int(np.isin(self.trace.events.name, codes).sum())):
+            named = names_that(test, self.trace.names)
+            count = int(named[self.trace.events.name].sum()) if named.any() else 0
+            if count:
                 traits.add(f"{trait}: {count}")
         if costs.recorded(self.links) and self.tables.has_host_ops:
             traits.add(act.SHAPES)
@@ -331,28 +324,23 @@ class GpuRecording(ABC):
             return Ranges.empty()
         if self.unit == MARKED:
             ranges = named_ranges.without_marks(trace, ranges, self.tables.markers.event)
+        if not len(ranges):
+            return Ranges.empty()
         steps = named_ranges.chosen(
             trace, rows, lambda name: torchnames.OPTIMIZER.match(name) is not None
         )
         both = np.sort(np.concatenate([ranges, steps]))
-        kind = np.where(np.isin(both, steps), named_ranges.OPTIMIZER, self.sets_ranges).astype(
-            object
-        )
-        if len(ranges):
-            return named_ranges.table(trace, both, links.host, kind, self.tables)
-        return Ranges.empty()
+        kind = np.full(len(both), self.sets_ranges, object)
+        kind[np.isin(both, steps)] = named_ranges.OPTIMIZER
+        return named_ranges.table(trace, both, links.host, kind, self.tables)
 
     def _optimizer_calls(self) -> OptimizerCalls:
         """Updates of parameters by optimizers: `Optimizer.step#Adam.step`."""
         trace = self.trace
-        codes = [
-            code for code, name in enumerate(trace.names) if str(name).startswith("Optimizer.step#")
-        ]
+        updates = names_that(lambda name: name.startswith("Optimizer.step#"), trace.names)
         rows = self.links.rows(ANNOTATION, OP)
-        rows = rows[np.isin(trace.events.name[rows], codes)]
-        name = np.zeros(len(trace.names), np.int32)
-        for code in codes:
-            name[code] = self.tables.texts.code(str(trace.names[code]))
+        rows = rows[updates[trace.events.name[rows]]]
+        name = codes_by_name(trace, np.flatnonzero(updates), self.tables.texts.code)
         return OptimizerCalls(
             event=rows,
             host=self.links.host[rows],
@@ -363,7 +351,7 @@ class GpuRecording(ABC):
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
         """By name code: the step-time category whose colour its slices have (0: none)."""
-        index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
+        index = act.NUMBER_OF_CATEGORY
         of_transfer = {
             "H2D": "input",
             "D2H": "output",
@@ -388,22 +376,18 @@ class GpuRecording(ABC):
 
 def _engine_iterations(links: Links, steps: Steps, activity: act.Activity) -> EngineIterations:
     """The `engine_iterations` table of the activity, for steps that are iterations."""
-    rows = [
-        i
-        for i, step in enumerate(zip(steps.host.tolist(), steps.group.tolist(), strict=True))
-        if step in steps.iterations
-    ]
-    iterations = [steps.iterations[int(steps.host[i]), int(steps.group[i])] for i in rows]
-    names = [
-        str(links.trace.names[code]) for code in links.trace.events.name[steps.event[rows]].tolist()
-    ]
-    columns: dict[str, npt.ArrayLike] = {
-        key: getattr(steps, key)[rows]
-        for key in ("event", "host", "group", "start", "end", "begun", "done")
-    }
+    rows = [i for i, step in enumerate(steps.keys) if step in steps.iterations]
+    iterations = [steps.iterations[steps.keys[i]] for i in rows]
+    columns: dict[str, npt.ArrayLike] = {}
+    for key in ("event", "host", "group", "start", "end", "begun", "done"):
+        columns[key] = getattr(steps, key)[rows]
     for key in engines.COUNTS:
         columns[key] = [getattr(iteration, key) for iteration in iterations]
-    kinds = [iteration.kind for iteration in iterations]
-    columns["name"] = [activity.texts.code(name) for name in names]
-    columns["kind"] = [activity.texts.code(kind) if kind else -1 for kind in kinds]
+    names = links.trace.names[links.trace.events.name[steps.event[rows]]]
+    columns["name"] = activity.texts.encode(map(str, names))
+    kinds = np.full(len(rows), -1, np.int32)
+    for i, iteration in enumerate(iterations):
+        if iteration.kind:
+            kinds[i] = activity.texts.code(iteration.kind)
+    columns["kind"] = kinds
     return EngineIterations(**columns)

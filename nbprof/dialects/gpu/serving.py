@@ -13,6 +13,7 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.gpu.engines import DECODE, IDLE, PREFILL, Iteration, annotated
 from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP, PYTHON
 from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.lookups import names_that
 
 _RUN_BATCH = re.compile(r"(?:.*\bscheduler\.py\(\d+\): |scheduler\.)?run_batch\Z")
 _FORWARD = re.compile(r"(?:.*\bmodel_runner\.py\(\d+\): )?forward_(extend|decode|idle)\Z")
@@ -33,7 +34,7 @@ class Found(NamedTuple):
 def find(links: Links, host: int) -> Found | None:
     """The iterations of a host in time order; None without marks or for a program that trains."""
     trace, events = links.trace, links.trace.events
-    names = [str(name) for name in trace.names]
+    names = list(map(str, trace.names))
     by_code: dict[int, Iteration] = {}
     batches: set[int] = set()
     scopes: set[int] = set()
@@ -84,12 +85,9 @@ def _training(links: Links, host: int, marks: Int64s) -> bool:
     trace, events = links.trace, links.trace.events
     rows = links.rows(ANNOTATION)
     rows = rows[links.host[rows] == host]
-    names = [str(name) for name in trace.names]
-    optimizers = [code for code, name in enumerate(names) if torchnames.OPTIMIZER.match(name)]
-    profiled = [code for code, name in enumerate(names) if torchnames.STEP.match(name)]
-    if np.isin(events.name[rows], optimizers).any():
+    if names_that(torchnames.OPTIMIZER.match, trace.names)[events.name[rows]].any():
         return True
-    steps = rows[np.isin(events.name[rows], profiled)]
+    steps = rows[names_that(torchnames.STEP.match, trace.names)[events.name[rows]]]
     begun = events.start[marks]
     inner = np.searchsorted(begun, events.end[steps]) - np.searchsorted(begun, events.start[steps])
     # vLLM calls the profiler's step() once an iteration.
@@ -144,8 +142,7 @@ def _bounds(links: Links, host: int, marks: Int64s, ahead: bool) -> tuple[Int64s
             if last < int(high[i]):
                 begun[i + 1] = start[last]
         if first < last:
-            done[i] = min(
-                int(end[first:last].max()),
-                int(begun[i + 1]) if i + 1 < len(marks) else np.iinfo(np.int64).max,
-            )
+            done[i] = end[first:last].max()
+            if i + 1 < len(marks):
+                done[i] = min(done[i], begun[i + 1])
     return begun, done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,19 +46,22 @@ class Steps:
         """The steps of several hosts."""
         none = np.zeros(0, np.int64)
         keys = ("host", "group", "event", "start", "end", "begun", "done")
-        columns = {}
+        columns: dict[str, Any] = {}
         for key in keys:
             columns[key] = np.concatenate([none, *(getattr(part, key) for part in parts)])
-        return cls(
-            **columns,
-            names=[name for part in parts for name in part.names],
-            truncated={step for part in parts for step in part.truncated},
-            lost={step for part in parts for step in part.lost},
-            notes=[note for part in parts for note in part.notes],
-            iterations={
-                step: iteration for part in parts for step, iteration in part.iterations.items()
-            },
-        )
+        steps = cls(**columns, names=[])
+        for part in parts:
+            steps.names += part.names
+            steps.truncated |= part.truncated
+            steps.lost |= part.lost
+            steps.notes += part.notes
+            steps.iterations |= part.iterations
+        return steps
+
+    @property
+    def keys(self) -> list[tuple[int, int]]:
+        """Host and group of each step."""
+        return list(zip(self.host.tolist(), self.group.tolist(), strict=True))
 
     def group_at(self, host: npt.NDArray[np.integer], time: Int64s) -> Int64s:
         """The step in which a host was at each moment, -1 for none."""
@@ -82,18 +86,23 @@ def markers(
         start=steps.start,
         end=steps.end,
     )
-    names = {
-        (h, g): n
-        for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)
-    }
+    names = dict(zip(steps.keys, steps.names, strict=True))
     return frame, names, steps.truncated, steps.lost
 
 
-def spread(
-    steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Spans split at the borders of steps, without those outside: span, group, start, end (ps)."""
-    parts: list[tuple[Int64s, ...]] = []
+class StepPieces(NamedTuple):
+    """Pieces of spans: the span of each, its step in its host, start and end (ps)."""
+
+    span: Int64s
+    group: Int64s
+    start: Int64s
+    end: Int64s
+
+
+def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> StepPieces:
+    """Spans split at the borders of steps, without those outside."""
+    nothing = np.zeros(0, np.int64)
+    parts = [StepPieces(nothing, nothing, nothing, nothing)]
     for host_index in np.unique(steps.host).tolist():
         host_steps = np.flatnonzero(steps.host == host_index)
         of_host = Intervals(steps.start[host_steps], steps.end[host_steps])
@@ -101,18 +110,26 @@ def spread(
         span, step = of_host.overlapping(start[rows], end[rows])
         span = rows[span]
         parts.append(
-            (
+            StepPieces(
                 span,
                 steps.group[host_steps][step],
                 np.maximum(start[span], of_host.start[step]),
                 np.minimum(end[span], of_host.end[step]),
             )
         )
-    if not parts:
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing, nothing, nothing
-    span, group, first, last = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return span, group, first, last
+    return StepPieces(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def spread_all(
+    steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s
+) -> StepPieces:
+    """Spans split at the borders of steps; those outside are complete, in group -1."""
+    within = spread(steps, host, start, end)
+    outside = np.ones(len(start), np.bool_)
+    outside[within.span] = False
+    rows = np.flatnonzero(outside)
+    rest = StepPieces(rows, np.full(len(rows), -1), start[rows], end[rows])
+    return StepPieces(*map(np.concatenate, zip(within, rest, strict=True)))
 
 
 def waits(steps: Steps, iterations: Placed) -> Work:

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
-from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
 from nbprof.dialects import repeats
 from nbprof.dialects.gpu import find_steps
@@ -193,7 +192,9 @@ def _by_ops(links: Links, host: int) -> Found | None:
 
 
 def _sequence(length: int, noun: str) -> str:
-    return f"a single {noun}" if length == 1 else f"the sequence of {length:,} {noun}s"
+    if length == 1:
+        return f"a single {noun}"
+    return f"the sequence of {length:,} {noun}s"
 
 
 def _by_ranges(links: Links, host: int) -> Found | None:
@@ -261,8 +262,3 @@ def _times_of_work(links: Links, host: int) -> Int64s:
         return time
     outer = links.ops.rows[links.ops.parent < 0]
     return np.sort(links.trace.events.start[outer[links.host[outer] == host]])
-
-
-def notes(unit: Unit) -> list[Note]:
-    """Notes on the unit."""
-    return [Note("info", unit.how)] if unit.how else []

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.core.receipt import Note
+from nbprof.core.receipt import Note, info
 from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Trace
 
 HOST = "CPU functions"
@@ -45,21 +45,14 @@ def adapt(trace: Trace) -> list[Note]:
     work = np.flatnonzero(of_device[events.lane])
     ops = np.flatnonzero(on_host)
     outer = _around_others(trace, work, ops)
-    codes = {
-        text: len(trace.strings) + i
-        for i, text in enumerate(("cpu_op", "kernel", "gpu_user_annotation"))
-    }
-    trace.strings = [*trace.strings, *codes]
+    first = len(trace.strings)
+    trace.strings = [*trace.strings, "cpu_op", "kernel", "gpu_user_annotation"]
     category = np.full(len(events), -1, np.int64)
-    category[ops] = codes["cpu_op"]
-    category[work] = codes["kernel"]
-    category[work[outer]] = codes["gpu_user_annotation"]
+    category[ops] = first
+    category[work] = first + 1
+    category[work[outer]] = first + 2
     with_category = np.flatnonzero(category >= 0).astype(np.int32)
-    device = (
-        lanes["tid"]
-        .astype(str)
-        .map(lambda tid: int(tid) if tid.isdecimal() and len(tid) < 5 else 0)
-    )
+    device = lanes["tid"].astype(str).map(_device_number)
     number = device.to_numpy(np.int64)[events.lane]
     # CUDA is also what ROCm is called; the others are those of their makers.
     other_lanes = of_device & (process != "CUDA functions").to_numpy(np.bool_)
@@ -73,7 +66,16 @@ def adapt(trace: Trace) -> list[Note]:
         "device": ArgColumn(work.astype(np.int32), INT, number[work]),
         **_correlations(trace, work),
     }
-    return [Note("info", _SPANS)] if outer.any() else []
+    if not outer.any():
+        return []
+    return [info("timed_ops", _SPANS)]
+
+
+def _device_number(tid: str) -> int:
+    """Number of a device, which is the thread of its work; 0 for other threads."""
+    if tid.isdecimal() and len(tid) < 5:
+        return int(tid)
+    return 0
 
 
 def _around_others(trace: Trace, work: Int64s, ops: Int64s) -> npt.NDArray[np.bool_]:

@@ -73,9 +73,8 @@ def interpret(
     kind = kinds(trace)
     seen = np.bincount(kind, minlength=16)
     # A recording in which nothing of PyTorch ran has nothing but the profiler's own marks.
-    if not seen[list(_OURS)].any() and not any(
-        str(name).startswith(_OF_PROFILER) for name in trace.names
-    ):
+    marked = names_that(lambda name: name.startswith(_OF_PROFILER), trace.names)
+    if not seen[list(_OURS)].any() and not marked.any():
         return None
     activity = _Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
     if adapted:

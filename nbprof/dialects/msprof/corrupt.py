@@ -13,8 +13,8 @@ from nbprof.dialects import durations
 from nbprof.dialects.corrupt import Mender
 from nbprof.dialects.durations import Spans
 from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof import notes
 from nbprof.dialects.msprof.work import COLLECTIVE, NO_WORK, Work, plain
-from nbprof.display import wording
 
 _NO_ID = 4294967295
 """How msprof writes an id that is none."""
@@ -32,7 +32,7 @@ def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
     mender = _Mender(trace, work)
     for host in range(len(trace.hosts)):
         mender.device(host)
-    notes = [*mender.about_misplaced(), *mender.notes()]
+    warnings = [*mender.about_misplaced(), *mender.notes()]
     recorded = trace.events.duration
     mender.apply()
     misplaced = np.sort(np.array(mender.misplaced, np.int64))
@@ -45,8 +45,8 @@ def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
                 changed += count
     trace.tables = tables
     if changed:
-        notes.append(_about_tables(changed))
-    return misplaced, notes
+        warnings.append(notes.contradicted_tables(changed))
+    return misplaced, warnings
 
 
 class _Mender(Mender):
@@ -138,14 +138,3 @@ def _as_events(
     return replace(table, frame=frame), int(
         (larger & (now == recorded[event[rows]]) & ~wrong).sum()
     )
-
-
-def _about_tables(count: int) -> Note:
-    """Notes on rows of tables that the timeline contradicts."""
-    rows = wording.plural(count, "row")
-    verb, each = ("states", "It counts") if count == 1 else ("state", "Each counts")
-    text = (
-        f"{rows} of the tables of tasks {verb} another duration than the timeline, by far: that"
-        f" cannot be. {each} with the timeline's."
-    )
-    return Note("warning", text)

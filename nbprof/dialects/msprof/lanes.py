@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.trace import Trace
+from nbprof.dialects.named_lanes import Lane, fill
 from nbprof.formats.msprof.iterations import STEPS as OF_STEPS
 
 Kinds = npt.NDArray[np.uint8]
@@ -26,7 +27,11 @@ _KINDS = {
     OVERLAP: "derived",
     STEPS: "steps",
 }
+_NOUNS = {STREAM: "Stream", CANN: "Thread", PYTHON: "Thread"}
+"""Names of lanes that have only a number."""
 _ON_DEVICE = (STREAM, COMMUNICATION, PLANE, OVERLAP, MARKS)
+_PROCESSES = frozenset(("Ascend Hardware", "CANN"))
+"""Names of processes that every export has one of."""
 _NPU = re.compile(r"NPU\s*(\d+)")
 _LAYERS = re.compile(
     r"AI Core Freq|HBM|LLC|DDR|NPU MEM|Acc"
@@ -38,11 +43,9 @@ def is_ascend(trace: Trace) -> bool:
     """True if one of Ascend's profilers wrote a trace."""
     if trace.tables:
         return True
-    processes = {str(p) for p in trace.lanes["process"].unique()} if len(trace.lanes) else set()
-    return bool(processes & {"Ascend Hardware", "CANN"}) and bool(
-        processes
-        & {"Ascend Hardware", "Overlap Analysis", "HCCL", "Communication", "COMMUNICATION", "CANN"}
-    )
+    if not len(trace.lanes):
+        return False
+    return not _PROCESSES.isdisjoint(map(str, trace.lanes["process"].unique()))
 
 
 def _device(label: str, pid: str) -> int:
@@ -59,51 +62,45 @@ def name_lanes(trace: Trace) -> Kinds:
     """Fills the columns of the lanes; returns uint8[lanes], the kind of each (`STREAM`, `CANN`)."""
     lanes = trace.lanes
     kinds = np.zeros(len(lanes), np.uint8)
-    devices = np.full(len(lanes), -1, np.int64)
-    rows = []
-    columns = zip(
-        *(lanes[c].astype(str).tolist() for c in ("process", "thread", "labels", "pid")),
-        strict=True,
-    )
-    for i, (process, thread, label, pid) in enumerate(columns):
+    named = []
+    texts = lanes[["process", "thread", "labels", "pid"]].astype(str)
+    for i, (process, thread, label, pid) in enumerate(texts.itertuples(index=False, name=None)):
         lane_kind = _lane_kind(process, thread)
         kinds[i] = lane_kind
         device = _device(label, pid)
         on_device = lane_kind in _ON_DEVICE or (lane_kind == COUNTERS and label.startswith("NPU"))
-        if on_device:
-            devices[i] = device
-        group = {STEPS: "Steps", CANN: "CANN", OTHER: process}.get(lane_kind, "Host")
-        if on_device:
-            group = f"NPU {device}"
-        number = re.findall(r"\d+", thread)
-        if thread.isdigit() and lane_kind in (STREAM, CANN, PYTHON):
-            thread = f"{'Stream' if lane_kind == STREAM else 'Thread'} {thread}"
-        name = f"{process}: {thread}" if lane_kind in (OVERLAP, PLANE, COUNTERS) else thread
-        order = (
-            not on_device,
-            device,
-            (*_ON_DEVICE, COUNTERS).index(lane_kind) if on_device else 0,
-            lane_kind,
-            int(number[-1]) if number and len(number[-1]) < 12 else -1,
-            i,
-        )
+        number = _last_number(thread)
+        if thread.isdigit():
+            thread = f"{_NOUNS.get(lane_kind, '')} {thread}".strip()
+        if lane_kind in (OVERLAP, PLANE, COUNTERS):
+            thread = f"{process}: {thread}"
         note = "collectives" if lane_kind == COMMUNICATION else ""
-        rows.append((_KINDS.get(lane_kind, "host"), group, name, note, order))
-    lanes["kind"] = [row[0] for row in rows]
-    lanes["device"] = devices
-    lanes["process"] = [row[1] for row in rows]
-    lanes["thread"] = [row[2] for row in rows]
-    lanes["note"] = [row[3] for row in rows]
-    position = np.empty(len(rows), np.int64)
-    position[sorted(range(len(rows)), key=lambda i: rows[i][4])] = np.arange(len(rows))
-    lanes["order"] = position.tolist()
+        if on_device:
+            rank = (*_ON_DEVICE, COUNTERS).index(lane_kind)
+            group, order = f"NPU {device}", (0, device, rank, lane_kind, number, i)
+        else:
+            group = {STEPS: "Steps", CANN: "CANN", OTHER: process}.get(lane_kind, "Host")
+            order = (1, device, 0, lane_kind, number, i)
+            device = -1
+        named.append(Lane(_KINDS.get(lane_kind, "host"), device, group, thread, note, order))
+    fill(lanes, named)
     lanes["lane"] = np.arange(len(lanes))
     return kinds
 
 
+def _last_number(thread: str) -> int:
+    """The last number in the name of a thread, by which lanes are ordered; -1 without one."""
+    numbers = re.findall(r"\d+", thread)
+    if not numbers or len(numbers[-1]) >= 12:
+        return -1
+    return int(numbers[-1])
+
+
 def _lane_kind(process: str, thread: str) -> int:
     if process in ("Ascend Hardware", "Step Trace"):
-        return MARKS if "Model ID" in thread or "Step Trace" in thread else STREAM
+        if "Model ID" in thread or "Step Trace" in thread:
+            return MARKS
+        return STREAM
     if process in ("HCCL", "Communication", "COMMUNICATION"):
         return PLANE if thread.startswith("Plane") else COMMUNICATION
     if process == OF_STEPS:
@@ -114,4 +111,6 @@ def _lane_kind(process: str, thread: str) -> int:
         return PYTHON
     if process == "Overlap Analysis":
         return OVERLAP
-    return COUNTERS if thread == "counters" or _LAYERS.match(process) else OTHER
+    if thread == "counters" or _LAYERS.match(process):
+        return COUNTERS
+    return OTHER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from nbprof.core.receipt import Note
 from nbprof.core.trace import Table, Trace
 from nbprof.dialects.allocators import allocation_table, or_na
 from nbprof.dialects.gpu.steps import Steps
+from nbprof.dialects.msprof import notes
 
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
 _RECORDS = (
@@ -23,16 +25,16 @@ _RECORDS = (
 
 _NEAR_BYTES = 1024.0
 """Files state whole or rounded KB."""
-_HELD = "This profile has no allocations per op, only samples of the memory held by each component."
 
 
 def recorded(trace: Trace) -> bool:
     """True if any table has memory over time."""
-    return any(
-        len(t)
-        for kind in ("operator_memory", "memory_record", "npu_mem")
-        for t in trace.tables.get(kind, [])
-    )
+    return any(_tables(trace, kind) for kind in ("operator_memory", "memory_record", "npu_mem"))
+
+
+def _tables(trace: Trace, kind: str) -> list[Table]:
+    """The tables of a kind that are not empty."""
+    return list(filter(len, trace.tables.get(kind, [])))
 
 
 def allocations(
@@ -45,37 +47,27 @@ def allocations(
     reserved beyond that is `free`.
     """
     parts: list[pd.DataFrame] = []
-    notes: list[Note] = []
-    blocks = [t for t in trace.tables.get("operator_memory", []) if len(t)]
+    lines: list[Note] = []
     number = 0
-    for table in blocks:
+    for table in _tables(trace, "operator_memory"):
         part, strange = _blocks(trace, table, activity, number)
         number += len(table)
-        parts.append(part)
+        if len(part):
+            parts.append(part)
         if strange:
-            counted = "a row" if strange == 1 else f"{strange:,} rows"
-            text = (
-                f"{table.source}: {counted} with a negative size or without a time, freed but"
-                " allocated before the recording, ignored."
-            )
-            notes.append(Note("info", text))
-    if not any(len(part) for part in parts):
-        for kind, who, used, held in _RECORDS:
-            tables = [t for t in trace.tables.get(kind, []) if len(t)]
-            parts = [_records(trace, table, activity, who, used, held) for table in tables]
-            if any(len(part) for part in parts):
-                notes.append(Note("info", _HELD))
-                break
-    if not any(len(part) for part in parts):
-        return Allocations.empty().frame(), notes
-    frame = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values(
-        "time", kind="stable", ignore_index=True
-    )
+            lines.append(notes.ignored_allocations(table.source, strange))
+    if not parts:
+        parts = _first_records(trace, activity)
+        if not parts:
+            return Allocations.empty().frame(), lines
+        lines.append(notes.memory_samples_only())
+    frame = pd.concat(parts, ignore_index=True)
+    frame = frame.sort_values("time", kind="stable", ignore_index=True)
     frame["event"] = np.arange(len(frame))
     frame["group"] = steps.group_at(
         frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64)
     )
-    return frame[list(Allocations.columns)], notes
+    return frame[list(Allocations.columns)], lines
 
 
 def _blocks(
@@ -84,7 +76,9 @@ def _blocks(
     frame = table.frame
     count = len(frame)
     size = frame["size_bytes"].to_numpy(np.float64)
-    begin = frame["allocation_ps"] if "allocation_ps" in frame else _nothing(count)
+    begin = _nothing(count)
+    if "allocation_ps" in frame:
+        begin = frame["allocation_ps"]
     if "release_ps" in frame:
         release = frame["release_ps"]
     else:
@@ -92,21 +86,14 @@ def _blocks(
         release = begin + length.astype("Int64")
     good = np.isfinite(size) & (size >= 0)
     strange = int((~good | (begin.isna() & release.isna()).to_numpy(np.bool_)).sum())
-    names = frame["name"].array if "name" in frame else None
+    names = _categorical(frame, "name")
     op = np.full(count, activity.ops.code(""), np.int32)
-    if isinstance(names, pd.Categorical):
-        op = np.array(
-            [*(activity.ops.code(str(n)) for n in names.categories), activity.ops.code("")],
-            np.int32,
-        )[names.codes]
+    if names is not None:
+        op = activity.ops.encode([*map(str, names.categories), ""])[names.codes]
     memory = _memory(trace, table, activity, "device_type")
     halves = []
     for moment, prefix, sign in ((begin, "allocation", True), (release, "release", False)):
         has_time = good & moment.notna().to_numpy(np.bool_)
-        used, held = (
-            _column(frame, f"{prefix}_{amount}_bytes")[has_time]
-            for amount in ("allocated", "reserved")
-        )
         halves.append(
             _rows(
                 activity,
@@ -119,8 +106,8 @@ def _blocks(
                 address=pd.arrays.IntegerArray(
                     2 * (first + np.flatnonzero(has_time)), np.zeros(int(has_time.sum()), np.bool_)
                 ),
-                used=used,
-                held=held,
+                used=_column(frame, f"{prefix}_allocated_bytes")[has_time],
+                held=_column(frame, f"{prefix}_reserved_bytes")[has_time],
                 op=op[has_time],
             )
         )
@@ -137,15 +124,10 @@ def _before_release(rows: pd.DataFrame) -> bool:
 
     The totals of the next event show it: the total after an event is that before the next one, and
     an allocation states it with its own size added.
-
-    What is held after a moment is what the next one finds: an allocation states it with its own
-    size on top.
     """
     rows = rows.sort_values(["memory", "time"], kind="stable")
-    used, size = (
-        rows[name].astype("Float64").to_numpy(np.float64, na_value=np.nan)
-        for name in ("heap", "allocated")
-    )
+    used = rows["heap"].astype("Float64").to_numpy(np.float64, na_value=np.nan)
+    size = rows["allocated"].to_numpy(np.float64)
     taken, memory = rows["allocation"].to_numpy(np.bool_), rows["memory"].to_numpy(np.int64)
     index = np.flatnonzero(~taken[:-1] & (memory[:-1] == memory[1:]))
     after = np.where(
@@ -158,6 +140,19 @@ def _before_release(rows: pd.DataFrame) -> bool:
     return int(as_before.sum()) > int(as_after.sum())
 
 
+def _first_records(trace: Trace, activity: act.Activity) -> list[pd.DataFrame]:
+    """Samples of memory from the best kind of tables that has any."""
+    for kind, who, used, held in _RECORDS:
+        parts = []
+        for table in _tables(trace, kind):
+            part = _records(trace, table, activity, who, used, held)
+            if len(part):
+                parts.append(part)
+        if parts:
+            return parts
+    return []
+
+
 def _records(
     trace: Trace, table: Table, activity: act.Activity, who: str, used: str, held: str
 ) -> pd.DataFrame:
@@ -166,7 +161,7 @@ def _records(
     has_time = frame["timestamp_ps"].notna().to_numpy(np.bool_)
     frame = frame[has_time].reset_index(drop=True)
     total = _column(frame, used)
-    reserved = _column(frame, held) if held else np.full(len(frame), np.nan)
+    reserved = _column(frame, held)
     # Of the whole process only what is reserved is stated.
     value = np.where(np.isnan(total) | ((total == 0) & (reserved > 0)), reserved, total)
     memory = _memory(
@@ -225,7 +220,17 @@ def _nothing(count: int) -> pd.Series:
 
 
 def _column(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
-    return frame[name].to_numpy(np.float64) if name in frame else np.full(len(frame), np.nan)
+    if name not in frame:
+        return np.full(len(frame), np.nan)
+    return frame[name].to_numpy(np.float64)
+
+
+def _categorical(frame: pd.DataFrame, name: str) -> pd.Categorical | None:
+    """A column of texts; None without one."""
+    if name not in frame:
+        return None
+    values = frame[name].array
+    return values if isinstance(values, pd.Categorical) else None
 
 
 def _memory(
@@ -235,32 +240,29 @@ def _memory(
     frame = table.frame
     host = f"{trace.hosts[table.host]} " if len(trace.hosts) > 1 else ""
     other = f"NPU {table.device or 0}"
-    devices = frame[column].array if column in frame else None
+    devices = _categorical(frame, column)
     labels = ["", other]
     code = np.ones(len(frame), np.int64)
-    if isinstance(devices, pd.Categorical):
-        labels = [_npu_name(str(text)) for text in devices.categories]
-        labels.append(other)
+    if devices is not None:
+        labels = [*map(_npu_name, map(str, devices.categories)), other]
         code = np.where(devices.codes >= 0, devices.codes, len(labels) - 1).astype(np.int64)
     elif "device_id" in frame:
         ids = frame["device_id"].fillna(0).to_numpy(np.int64)
         device_ids, code = np.unique(ids, return_inverse=True)
         labels = [f"NPU {n}" for n in device_ids.tolist()]
-    parts = frame[who].array if who and who in frame else None
-    if isinstance(parts, pd.Categorical):
-        components = [*map(str, parts.categories), "other"]
-        texts = [
-            activity.texts.code(f"{host}{label} {component}")
-            for label in labels
-            for component in components
-        ]
-        of_pair = np.array(texts, np.int32).reshape(len(labels), len(components))
-        return np.asarray(of_pair[code, parts.codes], np.int32)
-    codes = np.array([activity.texts.code(host + label) for label in labels], np.int32)
-    return np.asarray(codes[code], np.int32)
+    labels = [host + label for label in labels]
+    parts = _categorical(frame, who)
+    if parts is None:
+        return np.asarray(activity.texts.encode(labels)[code], np.int32)
+    components = [*map(str, parts.categories), "other"]
+    texts = [" ".join(pair) for pair in product(labels, components)]
+    of_pair = activity.texts.encode(texts).reshape(len(labels), len(components))
+    return np.asarray(of_pair[code, parts.codes], np.int32)
 
 
 def _npu_name(device: str) -> str:
     """`NPU 0` for a device type such as `NPU:0`; other devices keep their name."""
     match = _NPU.search(device)
-    return f"NPU {match[1]}" if match else device
+    if match is None:
+        return device
+    return f"NPU {match[1]}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import weakref
+from collections.abc import Collection
 from functools import cached_property
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,25 +21,25 @@ from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
-from nbprof.dialects.gpu.steps import Steps, markers, spread
-from nbprof.dialects.msprof import corrupt
+from nbprof.dialects.gpu.steps import Steps, markers, spread, spread_all
+from nbprof.dialects.lookups import codes_by_name, names_that
+from nbprof.dialects.msprof import corrupt, notes
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import memory as msprof_memory
 from nbprof.dialects.msprof import steps as msprof_steps
 from nbprof.dialects.msprof.work import COLLECTIVE, COMPUTE, COPY, Work
-from nbprof.display import wording
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import MINDSPORE, PYTORCH, UNKNOWN
 
-_LAUNCH, _SYNC, _ALLOCATE, _COPY_CALL = (
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
+_CALLS = {
+    "launch": re.compile(
         r"@launch|launchkernel|KernelLaunch|aclopExecute|ModelExecute|aclrtLaunch|(?:En|De)queue@",
-        r"synchronize|WaitEvent|WaitStream",
-        r"Malloc|aclrtFree|MemAlloc|FreePhysical|rtFree",
-        r"Memcpy|Memset",
-    )
-)
+        re.IGNORECASE,
+    ),
+    "sync": re.compile(r"synchronize|WaitEvent|WaitStream", re.IGNORECASE),
+    "copy": re.compile(r"Memcpy|Memset", re.IGNORECASE),
+    "allocate": re.compile(r"Malloc|aclrtFree|MemAlloc|FreePhysical|rtFree", re.IGNORECASE),
+}
 _COMPILE = re.compile(r"aclopCompile|CompileOp|_Tiling\b|OpCompile", re.IGNORECASE)
 _CLASS_OF_CALL = {
     "launch": act.HOST_PREPARE,
@@ -59,12 +62,7 @@ def interpret(trace: Trace) -> act.Activity:
 
 def call_kind(name: str) -> str:
     """The kind of a call into CANN: launch, copy, sync, allocate, other."""
-    for kind, pattern in (
-        ("launch", _LAUNCH),
-        ("sync", _SYNC),
-        ("copy", _COPY_CALL),
-        ("allocate", _ALLOCATE),
-    ):
+    for kind, pattern in _CALLS.items():
         if pattern.search(name):
             return kind
     return "other"
@@ -72,8 +70,12 @@ def call_kind(name: str) -> str:
 
 def _number(value: object) -> int | None:
     """A stated integer of at most six digits, as a number or a text; None for everything else."""
-    text = str(value) if isinstance(value, (int, str)) else ""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
+    if not isinstance(value, (int, str)):
+        return None
+    text = str(value)
+    if text.isascii() and text.isdecimal() and len(text) <= 6:
+        return int(text)
+    return None
 
 
 class _Ascend:
@@ -123,21 +125,23 @@ class _Ascend:
     def framework(self) -> Framework:
         """The framework that the files show; `UNKNOWN` if they show none."""
         trace = self.trace
-        facts = trace.metadata.get("ascend")
-        paths = []
-        if isinstance(facts, list):
-            paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)]
-        if any(path.endswith("_ascend_ms") for path in paths) or any(
-            str(n).startswith("Default/network") for n in trace.names[:20_000]
-        ):
+        paths = [str(facts.get("path", "")) for facts in self._facts]
+        if any(path.endswith("_ascend_ms") for path in paths):
             return MINDSPORE
-        if (self.lane_kinds == on.PYTHON).any() or any(
-            path.endswith("_ascend_pt") for path in paths
-        ):
-            return PYTORCH
-        if "operator_details" in trace.tables or "step_trace_time" in trace.tables:
-            return PYTORCH
-        return UNKNOWN
+        if any(str(name).startswith("Default/network") for name in trace.names[:20_000]):
+            return MINDSPORE
+        of_torch = (self.lane_kinds == on.PYTHON).any()
+        of_torch |= any(path.endswith("_ascend_pt") for path in paths)
+        of_torch |= not {"operator_details", "step_trace_time"}.isdisjoint(trace.tables)
+        return PYTORCH if of_torch else UNKNOWN
+
+    @property
+    def _facts(self) -> list[dict[str, Any]]:
+        """Facts on each host that its files state."""
+        facts = self.trace.metadata.get("ascend")
+        if not isinstance(facts, list):
+            return []
+        return [of_host if isinstance(of_host, dict) else {} for of_host in facts]
 
     @cached_property
     def _allocations(self) -> tuple[pd.DataFrame, list[Note]]:
@@ -156,7 +160,8 @@ class _Ascend:
         """Events of some categories on lanes of a kind, ascending."""
         trace = self.trace
         cat = trace.text_arg("cat")
-        codes = [i for i in pd.unique(cat).tolist() if i >= 0 and trace.strings[i] in categories]
+        used = pd.unique(cat)
+        codes = used[names_that(categories.__contains__, trace.texts(used))]
         return np.flatnonzero(
             np.isin(cat, codes) & (self.lane_kinds[trace.events.lane] == lane_kind)
         )
@@ -206,9 +211,9 @@ class _Ascend:
         """The `work` table: work of NPUs by class, of the host, and waits for the input."""
         events, work = self.trace.events, self.work
         ops, calls = self._rows(on.PYTHON, ("cpu_op",)), self._call_rows
-        of_call = np.zeros(len(self.trace.names) + 1, np.int64)
-        for code in np.unique(events.name[calls]).tolist():
-            of_call[code] = _CLASS_OF_CALL[call_kind(str(self.trace.names[code]))]
+        of_call = codes_by_name(
+            self.trace, events.name[calls], lambda name: _CLASS_OF_CALL[call_kind(name)]
+        )
         gap, gap_host, gap_start, gap_end = msprof_steps.gaps(self.trace, self.steps)
         rows = np.concatenate([work.rows, ops, calls, gap])
         host = np.concatenate([work.host(np.concatenate([work.rows, ops, calls])), gap_host])
@@ -239,19 +244,13 @@ class _Ascend:
         trace, activity = self.trace, self.tables
         rows = self._rows(on.PYTHON, ("cpu_op",))
         code = trace.events.name[rows]
-        op, kind = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
-        loads = np.zeros(len(trace.names), np.bool_)
-        for name_code in pd.unique(code).tolist():
-            name = str(trace.names[name_code])
-            op[name_code], kind[name_code] = (
-                activity.ops.code(name),
-                activity.types.code(torchnames.op_type(name)),
-            )
-            loads[name_code] = torchnames.is_input(name)
-        # Marks of steps are not ops.
-        marks = np.array(
-            [msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_
+        op = codes_by_name(trace, code, activity.ops.code)
+        kind = codes_by_name(
+            trace, code, lambda name: activity.types.code(torchnames.op_type(name))
         )
+        loads = codes_by_name(trace, code, torchnames.is_input) > 0
+        # Marks of steps are not ops.
+        marks = names_that(msprof_steps.MARK.match, trace.names)
         rows = rows[~marks[code]]
         code = trace.events.name[rows]
         return HostOps(
@@ -277,12 +276,11 @@ class _Ascend:
     def _ranges(self) -> Ranges:
         """Ranges of mstx or msproftx, on the lanes of their threads' calls into CANN."""
         trace, host = self.trace, self.work.host(np.arange(len(self.trace.events)))
-        marked = np.isin(
-            trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"]
-        )
-        marked |= (trace.text_arg("event_type") >= 0) & (
-            self.lane_kinds[trace.events.lane] == on.OTHER
-        )
+        categories = trace.text_arg("cat")
+        used = pd.unique(categories)
+        marked = np.isin(categories, used[names_that("mstx".__eq__, trace.texts(used))])
+        of_program = self.lane_kinds[trace.events.lane] == on.OTHER
+        marked |= (trace.text_arg("event_type") >= 0) & of_program
         rows = np.flatnonzero(marked & (trace.events.duration > 0))
         if not len(rows):
             return Ranges.empty()
@@ -292,71 +290,37 @@ class _Ascend:
     def _calling_lanes(self, lane: Int64s) -> Int64s:
         """The lane of calls into CANN of the thread of each lane."""
         lanes = self.trace.lanes
-        thread = lanes["host"].astype(str) + "\0" + lanes["tid"].astype(str)
-        calling = {thread.iat[i]: i for i in np.flatnonzero(self.lane_kinds == on.CANN).tolist()}
-        other = [calling.get(thread.iat[i], i) for i in range(len(lanes))]
-        return np.array(other, np.int64)[lane]
+        threads = (lanes["host"].astype(str) + "\0" + lanes["tid"].astype(str)).tolist()
+        calling = {threads[i]: i for i in np.flatnonzero(self.lane_kinds == on.CANN).tolist()}
+        lane_of_calls = [calling.get(thread, i) for i, thread in enumerate(threads)]
+        return np.array(lane_of_calls, np.int64)[lane]
 
     def _calls(self) -> Calls:
         """Calls into CANN, split at the borders of steps; group -1 outside of steps."""
         trace, activity, rows = self.trace, self.tables, self._call_rows
         events = trace.events
-        span, group, start, end = spread(
-            self.steps, self.work.host(rows), events.start[rows], events.end[rows]
-        )
-        outside = np.ones(len(rows), np.bool_)
-        outside[span] = False
-        alone = np.flatnonzero(outside)
-        rows_of_spans = np.concatenate([span, alone])
-        kind, name = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
-        for name_code in pd.unique(events.name[rows]).tolist():
-            text = str(trace.names[name_code])
-            kind[name_code], name[name_code] = (
-                activity.texts.code(call_kind(text)),
-                activity.texts.code(text),
-            )
+        pieces = spread_all(self.steps, self.work.host(rows), events.start[rows], events.end[rows])
+        called = events.name[rows]
+        kind = codes_by_name(trace, called, lambda name: activity.texts.code(call_kind(name)))
+        name = codes_by_name(trace, called, activity.texts.code)
+        event = rows[pieces.span]
         return Calls(
-            event=rows[rows_of_spans],
-            host=self.work.host(rows[rows_of_spans]),
-            group=np.concatenate([group, np.full(len(alone), -1)]),
-            start=np.concatenate([start, events.start[rows[alone]]]),
-            end=np.concatenate([end, events.end[rows[alone]]]),
-            kind=kind[events.name[rows[rows_of_spans]]],
-            name=name[events.name[rows[rows_of_spans]]],
+            event=event,
+            host=self.work.host(event),
+            group=pieces.group,
+            start=pieces.start,
+            end=pieces.end,
+            kind=kind[events.name[event]],
+            name=name[events.name[event]],
         )
 
     def _devices(self) -> pd.DataFrame:
         """One row an NPU that worked, else one that is named."""
-        trace = self.trace
-        metadata = trace.metadata.get("ascend")
-        facts = metadata if isinstance(metadata, list) else []
         rows = []
-        for host, name in enumerate(trace.hosts):
-            host_work = self.work.rows[self.work.host(self.work.rows) == host]
-            by_ident = {}
-            for fact in facts[host].get("facts", []) if host < len(facts) else []:
-                for device in (
-                    fact.get("DeviceInfo", []) if isinstance(fact.get("DeviceInfo"), list) else []
-                ):
-                    if (
-                        isinstance(device, dict)
-                        and (ident := _number(device.get("id"))) is not None
-                    ):
-                        by_ident[ident] = device
-            tables = {
-                int(t.device)
-                for items in trace.tables.values()
-                for t in items
-                if t.host == host and t.device is not None
-            }
-            # Tables without a device number belong to the only device, or the first.
-            some = set()
-            if any(t.host == host for items in trace.tables.values() for t in items):
-                some = {0}
-            for device in sorted(
-                set(self.work.device(host_work).tolist()) or tables or set(by_ident) or some
-            ):
-                info = by_ident.get(device, {})
+        for host, name in enumerate(self.trace.hosts):
+            described = self._described_devices(host)
+            for device in sorted(self._used_devices(host, described)):
+                info = described.get(device, {})
                 clock = _number(info.get("aic_frequency"))
                 rows.append(
                     {
@@ -370,9 +334,32 @@ class _Ascend:
                 )
         return pd.DataFrame(rows, columns=act.DEVICES)
 
+    def _described_devices(self, host: int) -> dict[int, dict[str, object]]:
+        """Facts on the NPUs of a host, by number."""
+        described = {}
+        for facts in self._facts[host : host + 1]:
+            for fact in facts.get("facts", []):
+                devices = fact.get("DeviceInfo")
+                for device in devices if isinstance(devices, list) else []:
+                    ident = _number(device.get("id")) if isinstance(device, dict) else None
+                    if ident is not None:
+                        described[ident] = device
+        return described
+
+    def _used_devices(self, host: int, described: Collection[int]) -> Collection[int]:
+        """NPUs of a host that worked, else those of its tables, else those that are described."""
+        host_work = self.work.rows[self.work.host(self.work.rows) == host]
+        tables = [table for table in chain(*self.trace.tables.values()) if table.host == host]
+        of_tables = {int(table.device) for table in tables if table.device is not None}
+        used = set(self.work.device(host_work).tolist()) or of_tables or described
+        if tables and not used:
+            # Tables without a device number belong to the only device, or the first.
+            return {0}
+        return used
+
     def _name_categories(self) -> npt.NDArray[np.uint8]:
         """By name code: the step-time category whose colour its slices have (0: none)."""
-        index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
+        index = act.NUMBER_OF_CATEGORY
         names, work = self.trace.events.name, self.work
         category_of_name = np.zeros(len(self.trace.names), np.uint8)
         for kind, category in (
@@ -391,12 +378,12 @@ class _Ascend:
 
     def _traits(self) -> set[str]:
         # Tasks do not say whether an op or a graph launched them.
-        traits = {act.UNKNOWN_EAGER} | (set() if self.work.typed else {act.UNKNOWN_PRECISION})
-        if any(
-            msprof_steps.iterations(self.trace, host) is not None
-            for host in range(len(self.trace.hosts))
-        ):
-            traits.add(act.ITERATIONS)
+        traits = {act.UNKNOWN_EAGER}
+        if not self.work.typed:
+            traits.add(act.UNKNOWN_PRECISION)
+        for host in range(len(self.trace.hosts)):
+            if msprof_steps.iterations(self.trace, host) is not None:
+                traits.add(act.ITERATIONS)
         return traits
 
     def _missing(self) -> dict[str, str]:
@@ -427,30 +414,15 @@ class _Ascend:
         return missing
 
     def _notes(self) -> list[Note]:
-        how = [Note("info", self.unit.how)] if self.unit.how else []
-        notes = [*how, *self.mended, *self.steps.notes, *self._allocations[1]]
-        alone = int((self.launch < 0).sum())
-        if alone and alone < len(self.launch):
-            share = 100 * alone / len(self.launch)
-            text = (
-                f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked"
-                " to a call on the host."
-            )
-            notes.append(Note("info", text))
+        lines = [*self.unit.notes, *self.mended, *self.steps.notes, *self._allocations[1]]
+        unlaunched = int((self.launch < 0).sum())
+        if unlaunched and unlaunched < len(self.launch):
+            lines.append(notes.tasks_without_call(unlaunched, len(self.launch)))
         carriers = self.work.carriers
         if len(carriers):
-            length = wording.millis(float(self.trace.events.duration[carriers].sum()) / 1e9)
-            text = (
-                f"{wording.plural(len(carriers), 'task')} with the type of a kernel ({length} in"
-                " total) only carry "
-            )
-            text += (
-                "collectives or parts of operators, which are recorded separately; these tasks are"
-                " not counted."
-            )
-            notes.append(Note("info", text))
-        unknown = self.work.rows_of(COPY)
-        if len(unknown) and (count := self.work.directions(unknown).count("copy")):
-            text = f"{count:,} copies have no direction; they count as device-to-device copies."
-            notes.append(Note("info", text))
-        return notes
+            took_ms = float(self.trace.events.duration[carriers].sum()) / 1e9
+            lines.append(notes.carrier_tasks(len(carriers), took_ms))
+        without_direction = self.work.directions(self.work.rows_of(COPY)).count("copy")
+        if without_direction:
+            lines.append(notes.copies_without_direction(without_direction))
+        return lines

@@ -2,26 +2,24 @@
 
 An iteration lasts from the end of the previous one to the end of its work, so it includes the wait
 for its input; the first has no recorded wait, and is not averaged.
-
-An iteration lasts from the end of the one before to its own end, so that the wait for its input
-counts for it; of the first that wait is not recorded, and it is not averaged.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import ANY, ITERATION, MARKED, NONE, RECORDING, Unit
 from nbprof.core.intervals import one_at_a_time
-from nbprof.core.receipt import Note
-from nbprof.core.trace import Int64s, Trace
+from nbprof.core.trace import Int64s, Table, Trace
 from nbprof.dialects import repeats
 from nbprof.dialects.gpu.steps import Steps
-from nbprof.dialects.lookups import of_host
+from nbprof.dialects.lookups import names_that, of_host
 from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof import notes
 from nbprof.dialects.msprof.work import Work
 from nbprof.formats.msprof.iterations import spans as spans_of
 
@@ -39,8 +37,10 @@ def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
     parts = []
     for host in range(len(trace.hosts)):
         part = _iterations(trace, host)
-        part = _marked(trace, work, launch, host) if part is None else part
-        part = _numbered(trace, host) if part is None else part
+        if part is None:
+            part = _marked(trace, work, launch, host)
+        if part is None:
+            part = _numbered(trace, host)
         if part is not None:
             parts.append(part)
     return Steps.joined(parts)
@@ -50,31 +50,22 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
     """The steps of all hosts, else repeats of the kernels of a stream, else the recordings.
 
     `launch` is the call that started each piece of `work`, -1 if unknown.
-
-    `launch` is the call that started each piece of `work`, -1 where it is not known.
     """
     steps = find(trace, work, launch)
     if len(steps.host) or trace.units == NONE:
         return steps, MARKED
-    of_host = work.host(work.rows)
-    hosts = [(host, work.rows[of_host == host]) for host in range(len(trace.hosts))]
-    hosts = [(host, rows) for host, rows in hosts if len(rows)]
-    repeats_found = _repeats(trace, *hosts[0]) if len(hosts) == 1 and trace.units == ANY else None
-    if repeats_found is not None:
-        repeated, agreement = repeats_found
-        share = f"an estimate that fits {100 * agreement:.0f}% of the events"
-        how = (
-            "No steps are marked. Iterations are repeats of the sequence of kernels on the busiest"
-            f" stream: {share}."
-        )
-        return repeated, Unit(ITERATION, how, agreement)
+    host_of_work = work.host(work.rows)
+    hosts = np.unique(host_of_work).tolist()
+    if len(hosts) == 1 and trace.units == ANY:
+        estimated = _repeats(trace, hosts[0], work.rows)
+        if estimated is not None:
+            return estimated
     how = "No steps are marked and nothing repeats, so figures are for the whole recording."
-    return Steps.joined([_recording(trace, host, rows) for host, rows in hosts]), Unit(
-        RECORDING, how
-    )
+    parts = [_recording(trace, host, work.rows[host_of_work == host]) for host in hosts]
+    return Steps.joined(parts), Unit(RECORDING, how)
 
 
-def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | None:
+def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, Unit] | None:
     events = trace.events
     kernels = repeats.on_busiest_lane(events, rows)
     repeated = repeats.find(np.unique(events.name[kernels], return_inverse=True)[1].reshape(-1))
@@ -86,10 +77,12 @@ def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | Non
     recorded = events.end[rows].max() - events.start[rows].min()
     if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * recorded:
         return None
-    return (
-        _steps(host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]),
-        repeated.agreement,
+    names = [f"{ITERATION} {number}" for number in range(len(first))]
+    how = (
+        "No steps are marked. Iterations are repeats of the sequence of kernels on the busiest"
+        f" stream: an estimate that fits {100 * repeated.agreement:.0f}% of the events."
     )
+    return _steps(host, first, start, end, names), Unit(ITERATION, how, repeated.agreement)
 
 
 def _recording(trace: Trace, host: int, rows: Int64s) -> Steps:
@@ -117,21 +110,31 @@ def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str
 
 def iterations(trace: Trace, host: int) -> pd.DataFrame | None:
     """Iterations of the graph with most of them (then most time) on a host, in order; or None."""
-    candidates = []
-    for table in trace.tables.get("step_trace", []):
-        if table.host == host and len(table):
-            frame = table.frame[(table.frame["event"] >= 0).to_numpy(np.bool_)]
-            keys = [
-                frame[c].fillna(-1).to_numpy(np.int64) if c in frame else np.full(len(frame), -1)
-                for c in ("model_id", "device_id")
-            ]
-            for _, part in frame.groupby(keys, sort=True):
-                events = part["event"].to_numpy(np.int64)
-                candidates.append((len(part), int(trace.events.duration[events].sum()), part))
-    if not candidates:
+    best: pd.DataFrame | None = None
+    best_size = (0, 0)
+    for table in _step_traces(trace, host):
+        frame = table.frame[(table.frame["event"] >= 0).to_numpy(np.bool_)]
+        keys = [_numbers(frame, "model_id"), _numbers(frame, "device_id")]
+        for _, part in frame.groupby(keys, sort=True):
+            events = part["event"].to_numpy(np.int64)
+            size = (len(part), int(trace.events.duration[events].sum()))
+            if size > best_size:
+                best, best_size = part, size
+    if best is None:
         return None
-    best: pd.DataFrame = max(candidates, key=lambda candidate: candidate[:2])[2]
     return best.sort_values("iteration_end_ps", kind="stable")
+
+
+def _step_traces(trace: Trace, host: int) -> list[Table]:
+    tables = trace.tables.get("step_trace", [])
+    return [table for table in tables if table.host == host and len(table)]
+
+
+def _numbers(frame: pd.DataFrame, column: str) -> Int64s:
+    """A column of numbers; -1 where none is stated."""
+    if column not in frame:
+        return np.full(len(frame), -1)
+    return frame[column].fillna(-1).to_numpy(np.int64)
 
 
 def _iterations(trace: Trace, host: int) -> Steps | None:
@@ -140,42 +143,33 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
         return None
     events = frame["event"].to_numpy(np.int64)
     start = trace.events.start[events]
-    names = [str(trace.names[c]) for c in trace.events.name[events].tolist()]
+    names = list(map(str, trace.names[trace.events.name[events]]))
     steps = _steps(host, events, start, trace.events.end[events], names)
     suffix = of_host(trace, host)
     if len(events) > 1:
         steps.truncated = {(host, 0)}
-        text = (
-            f"The first iteration{suffix} is shown, but not averaged: its input wait is not"
-            " recorded, and it is startup."
-        )
-        if len(events) >= 4:
-            text = (
-                f"The first two iterations{suffix} are shown, but not averaged: the input wait of"
-                " the first is not recorded, and both are startup."
-            )
-        steps.notes.append(Note("info", text))
-    other_rows = sum(
-        len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host
-    ) - len(events)
+        steps.notes.append(notes.startup_iterations(suffix, len(events)))
+    other_rows = sum(map(len, _step_traces(trace, host))) - len(events)
     if other_rows > 0:
-        model = frame["model_id"].iloc[0] if "model_id" in frame else None
-        source = "one device" if model is None or pd.isna(model) else f"model {model}"
-        text = (
-            f"Steps{suffix} are the iterations of {source}; {other_rows:,} of other graphs or"
-            " devices are in the table of iterations."
-        )
-        steps.notes.append(Note("info", text))
+        source = "one device"
+        if "model_id" in frame and not pd.isna(frame["model_id"].iloc[0]):
+            source = f"model {frame['model_id'].iloc[0]}"
+        steps.notes.append(notes.other_iterations(suffix, source, other_rows))
     return steps
 
 
-def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Waits for input, from the previous iteration to the first forward op.
+class Gaps(NamedTuple):
+    """Waits for input: the event of the iteration that waits, its host, start and end (ps)."""
 
-    Returns event, host, start and end (ps).
-    """
-    event: list[Int64s] = []
-    spans: list[tuple[Int64s, Int64s, Int64s]] = []
+    event: Int64s
+    host: Int64s
+    start: Int64s
+    end: Int64s
+
+
+def gaps(trace: Trace, steps: Steps) -> Gaps:
+    """Waits for input, from the previous iteration to the first forward op."""
+    parts = [np.zeros((4, 0), np.int64)]
     for host in np.unique(steps.host).tolist():
         frame = iterations(trace, host)
         if frame is None or not {"fp_start_ps", "data_aug_bound_us"} & set(frame.columns):
@@ -186,44 +180,40 @@ def gaps(trace: Trace, steps: Steps) -> tuple[Int64s, Int64s, Int64s, Int64s]:
             # Files without a mark of the forward pass state the wait.
             wait = frame["data_aug_bound_us"].to_numpy(np.float64)
             is_stated = (wait > 0) & (wait * 1e6 <= end - begin)
-            first = np.where(
-                is_stated, begin + np.rint(np.where(is_stated, wait, 0) * 1e6).astype(np.int64), -1
-            )
+            wait_ps = np.rint(wait[is_stated] * 1e6).astype(np.int64)
+            first[is_stated] = begin[is_stated] + wait_ps
         if "fp_start_ps" in frame:
-            first = np.where(
-                frame["fp_start_ps"].notna().to_numpy(np.bool_),
-                frame["fp_start_ps"].fillna(-1).to_numpy(np.int64),
-                first,
-            )
+            forward = _numbers(frame, "fp_start_ps")
+            has_forward = frame["fp_start_ps"].notna().to_numpy(np.bool_)
+            first[has_forward] = forward[has_forward]
         good = (first > begin) & (begin >= 0) & (np.arange(len(frame)) > 0)
-        event.append(frame["event"].to_numpy(np.int64)[good])
-        spans.append((np.full(int(good.sum()), host), begin[good], first[good]))
-    nothing = np.zeros(0, np.int64)
-    if not event:
-        return nothing, nothing, nothing, nothing
-    hosts, start, end = (np.concatenate(column) for column in zip(*spans, strict=True))
-    return np.concatenate(event), hosts, start, end
+        event = frame["event"].to_numpy(np.int64)
+        columns = np.stack([event, np.full(len(event), host), begin, first])
+        parts.append(columns[:, good])
+    return Gaps(*np.concatenate(parts, axis=1))
 
 
 def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None:
     """Steps that the program marked, extended over the device work launched in them."""
     events = trace.events
-    codes = np.flatnonzero([MARK.match(str(name)) is not None for name in trace.names])
-    rows = np.flatnonzero(np.isin(events.name, codes)) if len(codes) else np.zeros(0, np.int64)
+    marks = names_that(MARK.match, trace.names)
+    if not marks.any():
+        return None
+    rows = np.flatnonzero(marks[events.name])
     rows = rows[(work.host(rows) == host) & (work.lane_kinds[events.lane[rows]] == on.PYTHON)]
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     if not len(rows):
         return None
     start, last = events.start[rows], events.end[rows].copy()
     host_work = np.flatnonzero(work.host(work.rows) == host)
-    begun = np.where(
-        launch[host_work] >= 0, events.start[launch[host_work]], events.start[work.rows[host_work]]
-    )
+    # Work without a launch counts from its own start.
+    begun_by = np.where(launch >= 0, launch, work.rows)[host_work]
+    begun = events.start[begun_by]
     step = np.searchsorted(start, begun, side="right") - 1
     within = (step >= 0) & (begun < events.end[rows][step])
     np.maximum.at(last, step[within], events.end[work.rows[host_work[within]]])
     first, last = one_at_a_time(start, last)
-    names = [str(trace.names[c]) for c in events.name[rows].tolist()]
+    names = list(map(str, trace.names[events.name[rows]]))
     return _steps(host, rows, first, last, names)
 
 
@@ -262,10 +252,6 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
             end,
             [f"step {n}" for n in steps.index.tolist()],
         )
-        text = (
-            "No steps are marked in the timeline: each lasts from its first kernel to the first"
-            " kernel of the next one."
-        )
-        result.notes.append(Note("info", text))
+        result.notes.append(notes.steps_by_kernels())
         return result
     return None

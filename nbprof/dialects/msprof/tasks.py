@@ -30,13 +30,13 @@ def tasks(trace: Trace) -> pd.DataFrame:
     if "Task Type" in trace.args:
         arg = trace.text_arg("Task Type")
     texts = trace.strings[: int(arg.max(initial=-1)) + 1]
-    kind = np.array([NO_WORK, *(kind_of(str(text)) for text in texts)])[arg + 1]
+    kind = np.array([NO_WORK, *map(kind_of, map(str, texts))])[arg + 1]
     collective = (lanes["note"].astype(str) == "collectives").to_numpy(np.bool_)
     on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[events.lane]
     of_collective = (collective[events.lane] & on_device) | (kind == COLLECTIVE)
     rows = np.flatnonzero(on_device & (of_collective | (kind == COMPUTE)))
     lane, of_collective = events.lane[rows], of_collective[rows]
-    streams = np.array([_stream_number(name) for name in lanes["thread"].astype(str)], np.int64)
+    streams = lanes["thread"].astype(str).map(_stream_number).to_numpy(np.int64)
     stream = pd.Series(np.where(of_collective, -1, streams[lane]), dtype="Int64")
     names = pd.Series(trace.names[events.name[rows]], dtype=object)
     types = {name: op_type(str(name)) for name in names.unique()}

@@ -25,7 +25,7 @@ from nbprof.activity.tables import (
 )
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
-from nbprof.dialects.lookups import host_of_lanes
+from nbprof.dialects.lookups import host_of_lanes, names_that
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.carriers import Spans, carriers
 
@@ -47,8 +47,10 @@ _NAMED_COLLECTIVE = re.compile(
 _CUBE = re.compile(
     r"matmul|conv\d?d|convolution|gemm|flash_?attention|attentionscore|mmv\d|linear", re.IGNORECASE
 )
+_NO_CUBE = re.compile(r"(KERNEL_)?(AI_?VECTOR_?CORE|AI_?CPU|MIX_AIV|AIVEC)")
 _NEXT = re.compile(r"(?:.*/)?[a-z_]*GetNext[^/]*\Z", re.IGNORECASE)
 _NARROW = re.compile(r"(FLOAT16|BF16|BFLOAT16|INT8|UINT8|FLOAT8\w*|HIFLOAT8|DT_BF16)\Z")
+_FLOATING = re.compile(r"FLOAT|BF16|DOUBLE")
 _DIRECTION = {
     "host to device": "H2D",
     "device to host": "D2H",
@@ -64,7 +66,9 @@ def kind_of(task_type: str) -> int:
         return COMPUTE
     if _COLLECTIVE.fullmatch(task_type):
         return COLLECTIVE
-    return COPY if _COPY.fullmatch(task_type) else NO_WORK
+    if _COPY.fullmatch(task_type):
+        return COPY
+    return NO_WORK
 
 
 def _has_text(frame: pd.DataFrame, name: str) -> Flags:
@@ -92,7 +96,9 @@ class Work:
     ) -> None:
         self.trace = trace
         self.lane_kinds = lane_kinds
-        self._misplaced = np.zeros(0, np.int64) if misplaced is None else misplaced
+        self._misplaced = np.zeros(0, np.int64)
+        if misplaced is not None:
+            self._misplaced = misplaced
         lanes = trace.lanes
         self.lane_host: Int32s = host_of_lanes(trace)
         self.lane_device: Int32s = lanes["device"].to_numpy(np.int32)
@@ -105,46 +111,36 @@ class Work:
         `listed` is whether the event is in a table of operators.
         """
         parts = []
-        for kind, names in (
-            ("op_summary", {}),
-            ("task_time", {"kernel_name": "op_name", "kernel_type": "task_type"}),
-        ):
-            for table in self.trace.tables.get(kind, []):
-                frame = table.frame.rename(columns=names)
-                rows = np.flatnonzero(frame["event"].to_numpy(np.int64) >= 0)
-                part: dict[str, object] = {"event": frame["event"].to_numpy(np.int64)[rows]}
-                for name in _COLUMNS:
-                    part[name] = self._coded(frame, name, rows)
-                # Of the op it is enough to know that it has a name: there may be a million of them.
-                part["named"] = _has_text(frame, "op_name")[rows]
-                part["listed"] = np.full(len(rows), kind == "op_summary")
-                for name, source in (("grid", "block_num"), ("mixed", "mix_block_num")):
-                    numbers = np.full(len(rows), -1)
-                    if source in frame:
-                        numbers = frame[source].fillna(-1).to_numpy(np.int64)[rows]
-                    part[name] = numbers
-                ratio = next(
-                    (
-                        frame[c]
-                        for c in ("aic_mac_ratio", "mac_ratio")
-                        if c in frame and frame[c].dtype.kind == "f"
-                    ),
-                    None,
-                )
-                if ratio is None:
-                    part["mac"] = np.full(len(rows), np.nan)
-                else:
-                    part["mac"] = ratio.to_numpy(np.float64)[rows]
-                parts.append(pd.DataFrame(part))
+        for table in self.trace.tables.get("op_summary", []):
+            parts.append(self._facts(table.frame, listed=True))
+        names = {"kernel_name": "op_name", "kernel_type": "task_type"}
+        for table in self.trace.tables.get("task_time", []):
+            parts.append(self._facts(table.frame.rename(columns=names), listed=False))
         if not parts:
-            return pd.DataFrame(
-                {
-                    name: np.zeros(0, np.int64)
-                    for name in ("event", "named", "listed", *_COLUMNS, "grid", "mixed", "mac")
-                }
-            )
+            columns = ("event", "named", "listed", *_COLUMNS, "grid", "mixed", "mac")
+            return pd.DataFrame(columns=columns, dtype=np.int64)
         # Of two rows that tell of one event the first table says more.
         return pd.concat(parts, ignore_index=True).drop_duplicates("event")
+
+    def _facts(self, frame: pd.DataFrame, *, listed: bool) -> pd.DataFrame:
+        event = frame["event"].to_numpy(np.int64)
+        rows = np.flatnonzero(event >= 0)
+        facts: dict[str, object] = {"event": event[rows]}
+        for name in _COLUMNS:
+            facts[name] = self._coded(frame, name, rows)
+        # Of the op it is enough to know that it has a name: there may be a million of them.
+        facts["named"] = _has_text(frame, "op_name")[rows]
+        facts["listed"] = np.full(len(rows), listed)
+        for name, source in (("grid", "block_num"), ("mixed", "mix_block_num")):
+            numbers = np.full(len(rows), -1)
+            if source in frame:
+                numbers = frame[source].fillna(-1).to_numpy(np.int64)[rows]
+            facts[name] = numbers
+        facts["mac"] = np.full(len(rows), np.nan)
+        for name in ("mac_ratio", "aic_mac_ratio"):
+            if name in frame and frame[name].dtype.kind == "f":
+                facts["mac"] = frame[name].to_numpy(np.float64)[rows]
+        return pd.DataFrame(facts)
 
     @cached_property
     def texts(self) -> list[str]:
@@ -157,9 +153,9 @@ class Work:
         if name not in frame or not isinstance(frame[name].dtype, pd.CategoricalDtype):
             return np.zeros(len(rows), np.int64)
         array = frame[name].array
-        code_of_category = np.array(
-            [codes.setdefault(str(text), len(codes)) for text in array.categories] + [0], np.int64
-        )
+        code_of_category = np.zeros(len(array.categories) + 1, np.int64)
+        for category, text in enumerate(map(str, array.categories)):
+            code_of_category[category] = codes.setdefault(text, len(codes))
         return np.asarray(code_of_category[array.codes[rows]], np.int64)
 
     def _of_table(self, column: str, missing: int) -> Int64s:
@@ -173,11 +169,12 @@ class Work:
         """uint8[events]: kind of each event by type and lane, including carriers of other work."""
         trace, events = self.trace, self.trace.events
         kind = np.full(len(events), NO_WORK, np.uint8)
-        lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
+        lane = np.zeros(0, np.uint8)
+        if len(events):
+            lane = self.lane_kinds[events.lane]
         stream = lane == on.STREAM
-        texts = self.texts
         task_type = self._of_table("task_type", -1)
-        by_table = np.array([*(kind_of(text) for text in texts), NO_WORK], np.uint8)[task_type]
+        by_table = np.array([*map(kind_of, self.texts), NO_WORK], np.uint8)[task_type]
         arg = trace.text_arg("Task Type")
         used = pd.unique(arg)
         of_arg = np.full(int(used.max(initial=-1)) + 2, NO_WORK, np.uint8)
@@ -191,11 +188,8 @@ class Work:
         named, listed = self._of_table("named", 0) > 0, self._of_table("listed", 0) > 0
         untyped = stream & (task_type == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
         kind[untyped] = COMPUTE
-        collective = [
-            code
-            for code in np.unique(events.name[untyped]).tolist()
-            if _NAMED_COLLECTIVE.match(str(trace.names[code]))
-        ]
+        names = np.unique(events.name[untyped])
+        collective = names[names_that(_NAMED_COLLECTIVE.match, trace.names[names])]
         kind[untyped & np.isin(events.name, collective)] = COLLECTIVE
         kind[lane == on.COMMUNICATION] = COLLECTIVE
         kind[self._misplaced] = NO_WORK
@@ -220,7 +214,8 @@ class Work:
         compute = np.flatnonzero(kind == COMPUTE)
         unlisted = self._of_table("listed", 0)[compute] == 0
         names, device = trace.events.name[compute], self._device_key(compute)
-        of_type = [i for i in pd.unique(names).tolist() if kind_of(str(trace.names[i])) == COMPUTE]
+        used = pd.unique(names)
+        of_type = used[names_that(lambda name: kind_of(name) == COMPUTE, trace.names[used])]
         no_operator = unlisted & (np.isin(names, of_type) | np.isin(device, device[~unlisted]))
         tasks: Int64s = compute[no_operator]
         collectives = np.flatnonzero(kind == COLLECTIVE)
@@ -274,11 +269,10 @@ class Work:
         """Notes the work of each stream: "compute", "copies", or "waits" if it has none."""
         trace = self.trace
         lane = trace.events.lane
-        has = {
-            kind: np.bincount(lane[self.rows_of(kind)], minlength=len(trace.lanes)) > 0
-            for kind in (COMPUTE, COPY)
-        }
-        notes = np.where(has[COMPUTE], "compute", np.where(has[COPY], "copies", "waits"))
+        count = len(trace.lanes)
+        notes = np.full(count, "waits", object)
+        notes[np.bincount(lane[self.rows_of(COPY)], minlength=count) > 0] = "copies"
+        notes[np.bincount(lane[self.rows_of(COMPUTE)], minlength=count) > 0] = "compute"
         streams = (self.lane_kinds == on.STREAM) & (trace.lanes["events"].to_numpy() > 0)
         trace.lanes["note"] = np.where(streams, notes, trace.lanes["note"].to_numpy(object))
 
@@ -298,12 +292,7 @@ class Work:
     @cached_property
     def cls(self) -> Int64s:
         """Step class of each piece of work."""
-        types = self.texts
-        narrow = np.zeros(len(types) + 1, np.bool_)
-        for i, text in enumerate(types):
-            parts = [part for part in re.split(r"[;,]", text) if part]
-            floating = [part for part in parts if re.search(r"FLOAT|BF16|DOUBLE", part)] or parts
-            narrow[i] = bool(floating) and all(_NARROW.search(part) for part in floating)
+        narrow = np.append(names_that(_is_narrow, self.texts), False)
         kind = self.kind[self.rows]
         step_classes = np.where(
             narrow[self._of_table("input_data_types", -1)[self.rows]],
@@ -321,10 +310,10 @@ class Work:
     @cached_property
     def _takes_batch(self) -> Flags:
         """True for work that takes the next batch from the queue: the AI CPU only waits there."""
-        names = np.zeros(len(self.trace.names), np.bool_)
-        for code, name in enumerate(map(str, self.trace.names)):
-            names[code] = "getnext" in name.lower() and _NEXT.match(name) is not None
-        types = np.array([_NEXT.match(text) is not None for text in self.texts])
+        names = names_that(
+            lambda name: "getnext" in name.lower() and _NEXT.match(name), self.trace.names
+        )
+        types = names_that(_NEXT.match, self.texts)
         takes_batch: Flags = (
             names[self.trace.events.name[self.rows]]
             | types[self._of_table("op_type", 0)[self.rows]]
@@ -333,12 +322,8 @@ class Work:
 
     def directions(self, rows: Int64s) -> list[str]:
         """`H2D`, `D2H`, `D2D`, ... of copies, `copy` where the direction is not stated."""
-        codes = self.trace.text_arg("operation")[rows]
-        strings = self.trace.strings
-        return [
-            _DIRECTION.get(str(strings[c]).lower(), "copy") if c >= 0 else "copy"
-            for c in codes.tolist()
-        ]
+        operations = self.trace.texts(self.trace.text_arg("operation")[rows])
+        return [_DIRECTION.get(operation.lower(), "copy") for operation in operations]
 
     def named(self, rows: Int64s) -> tuple[list[str], list[str], Int64s]:
         """Unique pairs of op and type of events, and the pair of each event.
@@ -352,11 +337,11 @@ class Work:
         ops, types = [], []
         for i in first.tolist():
             op = str(trace.names[name[i]])
-            work_kind = self.kind[rows[i]]
+            type_of_name = op_type
+            if self.kind[rows[i]] == COLLECTIVE:
+                type_of_name = plain
             ops.append(op)
-            types.append(
-                self.texts[kind[i]] or (plain(op) if work_kind == COLLECTIVE else op_type(op))
-            )
+            types.append(self.texts[kind[i]] or type_of_name(op))
         return ops, types, code
 
     def kernels(self, activity: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
@@ -364,38 +349,30 @@ class Work:
         rows = self.rows_of(COMPUTE)
         grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
         first, details = unique_rows(grid, mixed)
-        shapes: list[dict[str, object]] = [
-            {
-                "registers": None,
-                "static_shared_bytes": None,
-                "dynamic_shared_bytes": None,
-                "block": "",
-                "grid": _blocks(int(grid[i]), int(mixed[i])),
-            }
-            for i in first.tolist()
-        ]
+        shapes: list[dict[str, object]] = []
+        for row in first.tolist():
+            shapes.append(
+                {
+                    "registers": None,
+                    "static_shared_bytes": None,
+                    "dynamic_shared_bytes": None,
+                    "block": "",
+                    "grid": _blocks(int(grid[row]), int(mixed[row])),
+                }
+            )
         ops, types, pair = self.named(rows)
-        kernel = np.array([activity.kernel_names.code(kind) for kind in types], np.int32)
-        op = np.array([activity.ops.code(op) for op in ops], np.int32)
-        cube = np.array(
-            [
-                bool(_CUBE.search(kind) or _CUBE.search(op))
-                for op, kind in zip(ops, types, strict=True)
-            ],
-            np.bool_,
-        )
+        kernel, op = activity.kernel_names.encode(types), activity.ops.encode(ops)
+        cube = names_that(_CUBE.search, types) | names_that(_CUBE.search, ops)
         uses = self._uses_cube(rows)
         frame = Kernels(
             event=rows,
             host=self.host(rows),
             device=self.device(rows),
             duration=self.trace.events.duration[rows],
-            kernel=kernel[pair] if len(rows) else np.zeros(0, np.int32),
-            op=op[pair] if len(rows) else np.zeros(0, np.int32),
+            kernel=kernel[pair],
+            op=op[pair],
             details=details.astype(np.int32),
-            eligible=(
-                (cube[pair] | (uses == 1)).astype(np.int8) if len(rows) else np.zeros(0, np.int8)
-            ),
+            eligible=(cube[pair] | (uses == 1)).astype(np.int8),
             tensor_core=uses,
             occupancy=np.full(len(rows), np.nan),
         )
@@ -408,13 +385,7 @@ class Work:
         mac = np.full(len(self.trace.events), np.nan)
         mac[self.table["event"].to_numpy(np.int64)] = self.table["mac"].to_numpy(np.float64)
         mac = mac[rows]
-        never = np.array(
-            [
-                re.fullmatch(r"(KERNEL_)?(AI_?VECTOR_?CORE|AI_?CPU|MIX_AIV|AIVEC)", t) is not None
-                for t in self.texts
-            ]
-            + [False]
-        )
+        never = np.append(names_that(_NO_CUBE.fullmatch, self.texts), False)
         without = never[self._of_table("task_type", -1)[rows]]
         with np.errstate(invalid="ignore"):
             return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
@@ -423,8 +394,7 @@ class Work:
         """The `device_ops` table: each piece of work counts for its node of the graph."""
         rows, events = self.rows, self.trace.events
         ops, types, pair = self.named(rows)
-        op = np.array([activity.ops.code(text) for text in ops] or [0], np.int32)
-        kind = np.array([activity.types.code(text) for text in types] or [0], np.int32)
+        op, kind = activity.ops.encode(ops), activity.types.encode(types)
         return DeviceOps(
             **located(events, rows, self.host(rows), device=self.device(rows)),
             op=op[pair],
@@ -440,7 +410,7 @@ class Work:
         rows, events = self.rows_of(COPY), self.trace.events
         return Transfers(
             **located(events, rows, self.host(rows), device=self.device(rows)),
-            kind=np.array([activity.texts.code(text) for text in self.directions(rows)], np.int32),
+            kind=activity.texts.encode(self.directions(rows)),
             bytes=self.trace.arg("size(B)")[rows],
         )
 
@@ -448,14 +418,8 @@ class Work:
         """The `collectives` table."""
         rows, events = self.rows_of(COLLECTIVE), self.trace.events
         first, code = unique_rows(events.name[rows].astype(np.int64))
-        name = np.array(
-            [
-                activity.texts.code(plain(str(self.trace.names[events.name[rows[i]]])))
-                for i in first.tolist()
-            ]
-            or [0],
-            np.int32,
-        )
+        names = map(str, self.trace.names[events.name[rows[first]]])
+        name = activity.texts.encode(map(plain, names))
         return Collectives(
             **located(events, rows, self.host(rows), device=self.device(rows)),
             name=name[code],
@@ -478,11 +442,9 @@ class Work:
             "INT32": 4,
         }
         widths |= {"UINT16": 2, "UINT32": 4, "INT64": 8, "UINT64": 8, "FP64": 8, "DOUBLE": 8}
-        kind, count = self.trace.text_arg("data_type")[rows], self.trace.arg("count")[rows]
-        strings = self.trace.strings
-        width = np.array(
-            [widths.get(str(strings[c]), 0) if c >= 0 else 0 for c in kind.tolist()], np.int64
-        )
+        types = self.trace.texts(self.trace.text_arg("data_type")[rows])
+        width = np.array([widths.get(name, 0) for name in types], np.int64)
+        count = self.trace.arg("count")[rows]
         return np.where((width > 0) & (count >= 0), width * count, -1)
 
     def extents(self) -> Extents:
@@ -499,7 +461,16 @@ class Work:
 def _blocks(grid: int, mixed: int) -> str:
     if grid < 0:
         return ""
-    return f"{grid} + {mixed}" if mixed > 0 else str(grid)
+    if mixed <= 0:
+        return str(grid)
+    return f"{grid} + {mixed}"
+
+
+def _is_narrow(types: str) -> bool:
+    """True for inputs of 16 bits or less: of floats, if there are any."""
+    names = list(filter(None, re.split(r"[;,]", types)))
+    names = list(filter(_FLOATING.search, names)) or names
+    return bool(names) and all(map(_NARROW.search, names))
 
 
 def op_type(name: str) -> str:

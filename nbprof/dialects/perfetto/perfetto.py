@@ -21,7 +21,7 @@ from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import tensorcores
 from nbprof.dialects.chrome import chrome
 from nbprof.dialects.environment import environment
-from nbprof.dialects.lookups import host_of_lanes
+from nbprof.dialects.lookups import codes_by_name, host_of_lanes, names_that, text_of
 
 _GPU = re.compile(r"GPU (-?\d+)\Z")
 _STAGES = "This trace has GPU queue activity but does not identify kernels. See the trace view."
@@ -34,18 +34,18 @@ def interpret(trace: Trace) -> act.Activity:
         return activity
     activity.environment = environment(trace)
     lanes = trace.lanes
-    gpus = [_GPU.match(label) for label in lanes["labels"]]
-    lanes["kind"] = [
-        "device" if gpu else kind for gpu, kind in zip(gpus, lanes["kind"], strict=True)
-    ]
-    lanes["device"] = [int(gpu.group(1)) if gpu else -1 for gpu in gpus]
+    kinds, devices = lanes["kind"].tolist(), [-1] * len(lanes)
+    for lane, gpu in enumerate(map(_GPU.match, lanes["labels"])):
+        if gpu is not None:
+            kinds[lane], devices[lane] = "device", int(gpu.group(1))
+    lanes["kind"], lanes["device"] = kinds, devices
     used = lanes[(lanes["kind"] == "device") & (lanes["events"] > 0)]
     if len(used):
         activity.has_device = True
         activity.missing = {**activity.missing, "kernels": _STAGES}
-        devices = used[["host", "device"]].drop_duplicates().sort_values(["host", "device"])
+        gpus = used[["host", "device"]].drop_duplicates().sort_values(["host", "device"])
         activity.devices = (
-            devices.assign(kind="GPU", name="GPU")
+            gpus.assign(kind="GPU", name="GPU")
             .reindex(columns=act.DEVICES)
             .astype(object)
             .reset_index(drop=True)
@@ -54,9 +54,7 @@ def interpret(trace: Trace) -> act.Activity:
         rows = _compute(trace)
         if len(rows):
             _kernels(trace, rows, activity)
-            activity.missing = {
-                view: text for view, text in activity.missing.items() if view != "kernels"
-            }
+            del activity.missing["kernels"]
     return activity
 
 
@@ -64,7 +62,8 @@ def _compute(trace: Trace) -> Int64s:
     """Stages that the driver calls compute, ascending."""
     lanes = trace.lanes
     category = trace.text_arg("stage category")
-    codes = [code for code, text in enumerate(trace.strings) if text == "compute"]
+    used = pd.unique(category)
+    codes = used[names_that("compute".__eq__, trace.texts(used))]
     on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[trace.events.lane]
     return np.flatnonzero(np.isin(category, codes) & on_device)
 
@@ -75,22 +74,17 @@ def _kernels(trace: Trace, rows: Int64s, activity: act.Activity) -> None:
     host = host_of_lanes(trace)[events.lane[rows]]
     device: Int32s = lanes["device"].to_numpy(np.int32)[events.lane[rows]]
     code = events.name[rows]
-    seen = pd.unique(code).tolist()
-    kernel, op = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
-    for name_code in seen:
-        kernel[name_code], op[name_code] = (
-            activity.kernel_names.code(str(trace.names[name_code])),
-            activity.ops.code(str(trace.names[name_code])),
-        )
+    kernel = codes_by_name(trace, code, activity.kernel_names.code)
+    op = codes_by_name(trace, code, activity.ops.code)
     grid, block = trace.text_arg("grid")[rows], trace.text_arg("block")[rows]
     first, details = unique_rows(grid, block)
     none: dict[str, object] = dict.fromkeys(
         ("registers", "static_shared_bytes", "dynamic_shared_bytes")
     )
-    activity.launch_shapes = [
-        {**none, "block": _sides(trace, block[i]), "grid": _sides(trace, grid[i])}
-        for i in first.tolist()
-    ]
+    activity.launch_shapes = []
+    for row in first.tolist():
+        sides = {"block": _sides(trace, block[row]), "grid": _sides(trace, grid[row])}
+        activity.launch_shapes.append({**none, **sides})
     # Nothing says whose GPU it is, so the name does not tell whether a kernel uses Tensor Cores.
     duration = events.duration[rows]
     activity.kernels = Kernels(
@@ -120,4 +114,4 @@ def _kernels(trace: Trace, rows: Int64s, activity: act.Activity) -> None:
 
 def _sides(trace: Trace, code: int) -> str:
     """`128,1,1` out of "[128, 1, 1]"; empty where none is stated."""
-    return re.sub(r"[\[\] ]", "", str(trace.strings[code])) if code >= 0 else ""
+    return re.sub(r"[\[\] ]", "", text_of(trace.strings, code))

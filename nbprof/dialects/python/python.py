@@ -13,7 +13,6 @@ import numpy.typing as npt
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Markers, Work
 from nbprof.activity.unit import MARKED, RECORDING, Unit
-from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, first_events, placed
@@ -66,8 +65,7 @@ def interpret(trace: Trace) -> act.Activity:
     else:
         activity.later("work", lambda: _waiting(trace, host, waits, units))
     activity.missing = _missing(units, waits, framework.words)
-    if units.unit.how:
-        activity.notes = [Note("info", units.unit.how)]
+    activity.notes = units.unit.notes
     return activity
 
 

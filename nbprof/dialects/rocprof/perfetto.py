@@ -33,9 +33,10 @@ _ARGS = {
     "copy_bytes": "bytes",
     "group_segment_size": "shared memory",
     "private_segment_size": "scratch size",
+    "kernel_id": "kernel id",
 }
-_ARGS |= {"kernel_id": "kernel id"}
-_STREAM, _QUEUE = (re.compile(rf"\b{kind}(?:_ID)?\W*(\d{{1,9}})") for kind in ("STREAM", "QUEUE"))
+_STREAM = re.compile(r"\bSTREAM(?:_ID)?\W*(\d{1,9})")
+_QUEUE = re.compile(r"\bQUEUE(?:_ID)?\W*(\d{1,9})")
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,9})\)")
 _AGENT = re.compile(r"\D*(\d{1,9})")
 
@@ -44,21 +45,18 @@ def is_rocprof(trace: Trace) -> bool:
     """True if rocprofv3 wrote a trace: its slices state their call and their times in its words."""
     if not {"cat", "corr_id", "begin_ns"} <= set(trace.args):
         return False
-    return any(
-        trace.strings[code] in _CATEGORIES
-        for code in pd.unique(trace.args["cat"].of(TEXT)[1]).tolist()
-    )
+    categories = trace.texts(pd.unique(trace.args["cat"].of(TEXT)[1]))
+    return not _CATEGORIES.keys().isdisjoint(categories)
 
 
 def translate(trace: Trace) -> None:
     """Gives events categories and args, and lanes names, as in recordings of the other files."""
-    names = {**{old: old for old in trace.strings}, **_CATEGORIES}
     code = trace.text_arg("cat")
     texts = list(trace.strings)
     numbers = {text: i for i, text in reversed(list(enumerate(texts)))}
     table = np.full(len(texts) + 1, -1, np.int64)
     for old in pd.unique(code[code >= 0]).tolist():
-        new = names[texts[old]]
+        new = _CATEGORIES.get(texts[old], texts[old])
         if new not in numbers:
             numbers[new] = len(texts)
             texts.append(new)
@@ -66,7 +64,8 @@ def translate(trace: Trace) -> None:
     rows = np.flatnonzero(code >= 0).astype(np.int32)
     added = {"cat": ArgColumn(rows, TEXT, table[code[rows]])}
     added |= {new: trace.args[old] for old, new in _ARGS.items() if old in trace.args}
-    kernel, copy = (table[code] == numbers.get(word, -2) for word in ("kernel", "gpu_memcpy"))
+    kernel = table[code] == numbers.get("kernel", -2)
+    copy = table[code] == numbers.get("gpu_memcpy", -2)
     device = np.where(kernel, _agents(trace, "agent"), -1)
     source, target = _agents(trace, "src_agent"), _agents(trace, "dst_agent")
     to_host = names_that(lambda name: "DEVICE_TO_HOST" in name, trace.names)[trace.events.name]
@@ -95,19 +94,19 @@ def _name_lanes(
     lanes = trace.lanes
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     for i, thread in enumerate(lanes["thread"].astype(str).tolist()):
-        if (
-            first[i] < len(trace.events)
-            and trace.events.lane[first[i]] == i
-            and on_device[first[i]]
-        ):
+        has_events = first[i] < len(trace.events) and trace.events.lane[first[i]] == i
+        if has_events and on_device[first[i]]:
             gpu = max(int(device[first[i]]), 0)
-            stream, queue = _STREAM.search(thread), _QUEUE.search(thread)
-            title = "Copies" if thread.startswith("COPY") else "Queue"
-            number = stream or queue
             lanes.loc[i, "labels"] = f"GPU {gpu}"
-            lanes.loc[i, "thread"] = f"{title} {number[1]}" if number else f"{title} of agent {gpu}"
+            stream, queue = _STREAM.search(thread), _QUEUE.search(thread)
+            number = stream or queue
+            title = "Copies" if thread.startswith("COPY") else "Queue"
             if stream and title == "Queue":
                 lanes.loc[i, "thread"] = f"stream {stream[1]}"
                 lanes.loc[i, "tid"] = stream[1]
+            elif number:
+                lanes.loc[i, "thread"] = f"{title} {number[1]}"
+            else:
+                lanes.loc[i, "thread"] = f"{title} of agent {gpu}"
         elif match := _THREAD.search(thread):
             lanes.loc[i, "tid"] = match[1]

@@ -15,6 +15,7 @@ import pandas as pd
 from nbprof.core.factorize import heads, starting
 from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects.xplane import notes
 from nbprof.dialects.xplane.grouping import Groups, nearest
 from nbprof.dialects.xplane.programs import (
     LAUNCH,
@@ -23,11 +24,6 @@ from nbprof.dialects.xplane.programs import (
     function_of,
     plain,
     runs_of_programs,
-)
-
-NOTE = (
-    "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched"
-    " have run"
 )
 
 
@@ -52,7 +48,9 @@ def find(
         return None
     table = pd.concat(parts, ignore_index=True)
     ran = runs.loc[runs["host"].isin(table["host"]), ["host", "module", "start", "end"]]
-    return ProgramSteps(table, [NOTE], runs=ran, marked=frozenset(table["host"].tolist()))
+    return ProgramSteps(
+        table, [notes.steps_dispatched_ahead()], runs=ran, marked=frozenset(table["host"].tolist())
+    )
 
 
 def _calls(trace: Trace) -> Int64s:
@@ -69,15 +67,15 @@ def _of_host(
 ) -> pd.DataFrame | None:
     """The steps of one host in time order; None if they are as marked, or their work is unknown."""
     events = trace.events
-    marks = {
-        group: root
-        for (mark_host, group), root in groups.roots.items()
-        if mark_host == host_index and not groups.names[mark_host, group].isdigit()
-    }
-    group = np.array(sorted(marks, key=lambda number: int(events.start[marks[number]])), np.int64)
-    if not len(group) or not len(runs):
+    marks = []
+    for (mark_host, number), mark in groups.roots.items():
+        if mark_host == host_index and not groups.names[mark_host, number].isdigit():
+            marks.append((number, mark))
+    if not marks or not len(runs):
         return None
-    root = np.array([marks[number] for number in group.tolist()], np.int64)
+    group, root = np.array(marks, np.int64).T
+    order = np.argsort(events.start[root], kind="stable")
+    group, root = group[order], root[order]
     begin, end = events.start[root], events.end[root]
     ran, event = _last_runs(trace, groups, group, runs, launches)
     has_run = ran >= 0

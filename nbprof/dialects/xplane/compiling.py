@@ -16,6 +16,7 @@ from nbprof.activity.tables import Work
 from nbprof.core.factorize import heads, starting
 from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Events, Int64s
+from nbprof.dialects.lookups import text_of
 from nbprof.dialects.xplane.grouping import nearest
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, function_of
@@ -52,15 +53,12 @@ def waited(placed: Placed, work: Work) -> Work:
     called = _functions(placed, piece["event"].to_numpy(np.int64))
     compiled = {host: _of_steps(steps, host) for host in steps.hosts.tolist()}
     kinds = piece["name"].str.rpartition(" ")[0].tolist()
-    by_name = [
-        not name or name in compiled[host][kind]
-        for name, host, kind in zip(called, piece["host"].tolist(), kinds, strict=True)
-    ]
     # Compiling inside a mark belongs to its step.
-    in_mark = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
-    piece = piece[
-        np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))
-    ]
+    waited_for = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
+    for i, host in enumerate(piece["host"].tolist()):
+        if host not in steps.marked:
+            waited_for[i] = not called[i] or called[i] in compiled[host][kinds[i]]
+    piece = piece[waited_for]
     piece = piece.assign(
         start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1)
     )
@@ -83,9 +81,8 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
     # The innermost call: in a function that is being traced, another may be called.
     compilations = np.flatnonzero(placed.named(*COMPILES)[events.name])
     compilations = compilations[np.argsort(events.start[compilations], kind="stable")]
-    of_known, of_row = (
-        _name_of(events, nearest(events.parent, events_, calls)) for events_ in (compilations, rows)
-    )
+    of_known = _name_of(events, nearest(events.parent, compilations, calls))
+    of_row = _name_of(events, nearest(events.parent, rows, calls))
     compilations, of_known = compilations[of_known >= 0], of_known[of_known >= 0]
     for index in np.flatnonzero(of_row < 0).tolist():
         row = rows[index]
@@ -100,7 +97,7 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
         if len(around):
             of_row[index] = of_known[around[-1]]
     # All lambdas share one name, which identifies none.
-    return [str(trace.names[row])[len(LAUNCH) : -1] if row >= 0 else "" for row in of_row.tolist()]
+    return [text_of(trace.names, row)[len(LAUNCH) : -1] for row in of_row.tolist()]
 
 
 def _name_of(events: Events, rows: Int64s) -> Int64s:
@@ -117,16 +114,14 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
     )
     has_step = step < len(host_steps)
     module, names = pd.factorize(runs["module"])
-    function = np.array([function_of(name) for name in names], object)[module[has_step]]
+    function = np.array(list(map(function_of, names)), object)[module[has_step]]
     in_step = pd.DataFrame(
         {"kind": kind[step[has_step]], "function": function, "step": step[has_step]}
     ).drop_duplicates()
     many = pd.Series(kind).value_counts()
     equal_names: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
     ran = in_step.groupby(["kind", "function"], as_index=False).size()
-    for name, function_name, count in zip(
-        *(ran[column].tolist() for column in ("kind", "function", "size")), strict=True
-    ):
+    for name, function_name, count in ran[["kind", "function", "size"]].itertuples(index=False):
         if count >= PART_OF_STEP * many[name]:
             equal_names[name].add(function_name)
     return equal_names

@@ -28,11 +28,10 @@ def mend(placed: Placed) -> list[Note]:
     if placed.gpu_planes:
         notes += _mended(placed, _OfGpus(placed))
     planes = placed.trace.planes
-    cores = [
-        number
-        for number, plane in enumerate(planes)
-        if tpu.CORE.match(plane.name) or SPARSE.match(plane.name)
-    ]
+    cores = []
+    for number, plane in enumerate(planes):
+        if tpu.CORE.match(plane.name) or SPARSE.match(plane.name):
+            cores.append(number)
     if cores and "line" in placed.trace.lanes:
         notes += _mended(placed, _OfCores(placed, cores))
     return notes

@@ -18,6 +18,7 @@ from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
+from nbprof.dialects.lookups import text_of
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.hlo.programs import Programs
@@ -64,7 +65,7 @@ def _programs(placed: Placed, programs: Programs, rows: Int64s) -> _ProgramOfRow
     first, program = unique_rows(host, pd.factorize(ident)[0], module)
     idents, homes = [], []
     for row in first.tolist():
-        name = trace.strings[int(module[row])] if module[row] >= 0 else ""
+        name = text_of(trace.strings, module[row])
         number = find(int(host[row]), name, int(ident[row]))
         idents.append(number)
         homes.append(programs.home(int(host[row]), number))
@@ -117,10 +118,12 @@ def cpu_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpParts]
     op, kind = np.zeros(len(first), np.int32), np.zeros(len(first), np.int32)
     for i, row in enumerate(first.tolist()):
         name = trace.strings[int(hlo_op[row])].rpartition("::")[2]
-        module_name = trace.strings[int(module[row])] if module[row] >= 0 else ""
+        module_name = text_of(trace.strings, module[row])
         facts.append(_facts(programs, int(host[row]), int(program.ident[row]), module_name, name))
         framework_op = facts[-1].framework_op
-        parsed = opnames.parse(framework_op) if framework_op else opnames.OpName("", name, "")
+        parsed = opnames.OpName("", name, "")
+        if framework_op:
+            parsed = opnames.parse(framework_op)
         op[i] = activity.ops.code(parsed.name)
         kind[i] = activity.types.code(parsed.type or "Unknown")
     parts = pd.DataFrame(facts, columns=_Facts._fields)
@@ -162,15 +165,10 @@ def run_rows(placed: Placed) -> Int64s:
         return rows
     stated_op, name = hlo_op[rows], trace.events.name[rows].astype(np.int64)
     first, pair = unique_rows(stated_op, name)
-    seen = zip(stated_op[first].tolist(), name[first].tolist(), strict=True)
-    same = np.array(
-        [
-            trace.strings[text] in (trace.names[called], trace.display[called])
-            for text, called in seen
-        ],
-        np.bool_,
-    )
-    return rows[same[pair]]
+    texts = np.array(trace.texts(stated_op[first]), object)
+    called = name[first]
+    same = (texts == trace.names[called]) | (texts == trace.display[called])
+    return rows[np.asarray(same, np.bool_)[pair]]
 
 
 class _Finder:
@@ -198,4 +196,6 @@ class _Finder:
         if len(named) == 1:
             return next(iter(named))
         alike = self._by_name.get((host, called), set())
-        return next(iter(alike)) if len(alike) == 1 else ident
+        if len(alike) == 1:
+            return next(iter(alike))
+        return ident

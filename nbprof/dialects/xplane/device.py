@@ -14,13 +14,14 @@ from nbprof.activity import copies
 from nbprof.activity.tables import Collectives, Extents, Transfers, extents, located
 from nbprof.core.factorize import used_codes
 from nbprof.core.receipt import Note
-from nbprof.core.trace import Trace
+from nbprof.core.trace import Plane, Trace
 from nbprof.dialects.device_peaks import (
     on_chip_bytes_per_second,
     peak_bytes_per_second,
     peak_flops_per_second,
 )
 from nbprof.dialects.xplane import kernels as xplane_kernels
+from nbprof.dialects.xplane import notes
 from nbprof.dialects.xplane.host_ops import python_calls
 from nbprof.dialects.xplane.ops import OpTexts, device_ops
 from nbprof.dialects.xplane.placed import Placed
@@ -68,75 +69,67 @@ def _extents(placed: Placed) -> Extents:
     )
     if not len(lane_rows):
         return Extents.empty()
-    # Events are sorted by lane and start, so that a lane is a stretch that begins with its first
-    # event.
+    # Events are sorted by lane and start: each lane begins with its first event.
     first = np.searchsorted(events.lane, lane_rows)
-    stop = np.searchsorted(events.lane, lane_rows, side="right")
-    end = [
-        int((events.start[a:b] + events.duration[a:b]).max())
-        for a, b in zip(first.tolist(), stop.tolist(), strict=True)
-    ]
-    return extents(
-        placed.host[first], placed.device[first], events.start[first], np.array(end, np.int64)
-    )
+    rows = np.flatnonzero(np.isin(events.lane, lane_rows))
+    end = np.maximum.reduceat(events.end[rows], np.searchsorted(rows, first))
+    return extents(placed.host[first], placed.device[first], events.start[first], end)
 
 
 def devices(trace: Trace, activity: act.Activity) -> list[int]:
     """Fills `devices` of the activity, one row per device plane; returns the planes of GPUs."""
-    rows: list[dict[str, object]] = []
+    rows: dict[tuple[str, int], dict[str, object]] = {}
     gpus: list[int] = []
     for number, plane in enumerate(trace.planes):
         match = re.match(r"/device:(GPU|TPU):(\d+)\Z", plane.name)
         if not match:
             continue
-        s = plane.stats
-        kind = match.group(1)
+        kind, device = match.group(1), int(match.group(2))
         if kind == "GPU":
             gpus.append(number)
-        if any((row["host"], row["device"]) == (plane.host, int(match.group(2))) for row in rows):
-            trace.receipt.warn(
-                f"{plane.host} has several planes of device {match.group(2)}; its facts are those"
-                " of the first."
-            )
+        if (plane.host, device) in rows:
+            trace.receipt.add(notes.repeated_device(plane.host, match.group(2)))
             continue
-        rows.append(
-            {
-                "host": plane.host,
-                "device": int(match.group(2)),
-                "kind": kind,
-                "name": device_name(kind, s),
-                "compute_capability": (
-                    f"{s['compute_cap_major']}.{s['compute_cap_minor']}"
-                    if {"compute_cap_major", "compute_cap_minor"} <= s.keys()
-                    else None
-                ),
-                "memory_bytes": s.get("memory_size"),
-                "memory_bytes_per_second": peak_bytes_per_second(s),
-                "cores": s.get("core_count"),
-                "clock_khz": s.get("clock_rate"),
-                "peak_flops_per_second": peak_flops_per_second(s),
-                **{
-                    f"{level}_bytes_per_second": peak
-                    for level, peak in on_chip_bytes_per_second(s).items()
-                },
-                "chip": position(s).chip,
-                "chip_core": position(s).core,
-                "megacore": bool(s["has_megacore"]) if "has_megacore" in s else None,
-                "sparse_cores": (
-                    sum(
-                        p.name.startswith(f"{plane.name} SparseCore ") and p.host == plane.host
-                        for p in trace.planes
-                    )
-                    or None
-                ),
-            }
-        )
-    activity.devices = pd.DataFrame(rows, columns=act.DEVICES)
+        rows[plane.host, device] = _device(trace, plane, kind, device)
+    activity.devices = pd.DataFrame(list(rows.values()), columns=act.DEVICES)
     # XProf's peak of main memory: the bandwidth that all GPUs state alike.
     bandwidths = {trace.planes[number].stats.get("memory_bandwidth") for number in gpus} - {None}
     if len(bandwidths) == 1 and isinstance(only := bandwidths.pop(), (int, float)):
         activity.xprof_bytes_per_second = float(only)
     return gpus
+
+
+def _device(trace: Trace, plane: Plane, kind: str, device: int) -> dict[str, object]:
+    """The row of a device by the facts that its plane states."""
+    facts = plane.stats
+    capability = None
+    if {"compute_cap_major", "compute_cap_minor"} <= facts.keys():
+        capability = f"{facts['compute_cap_major']}.{facts['compute_cap_minor']}"
+    sparse_cores = 0
+    for other in trace.planes:
+        if other.host == plane.host and other.name.startswith(f"{plane.name} SparseCore "):
+            sparse_cores += 1
+    row = {
+        "host": plane.host,
+        "device": device,
+        "kind": kind,
+        "name": device_name(kind, facts),
+        "compute_capability": capability,
+        "memory_bytes": facts.get("memory_size"),
+        "memory_bytes_per_second": peak_bytes_per_second(facts),
+        "cores": facts.get("core_count"),
+        "clock_khz": facts.get("clock_rate"),
+        "peak_flops_per_second": peak_flops_per_second(facts),
+        "chip": position(facts).chip,
+        "chip_core": position(facts).core,
+        "megacore": None,
+        "sparse_cores": sparse_cores or None,
+    }
+    if "has_megacore" in facts:
+        row["megacore"] = bool(facts["has_megacore"])
+    for level, peak in on_chip_bytes_per_second(facts).items():
+        row[f"{level}_bytes_per_second"] = peak
+    return row
 
 
 def device_name(kind: str, stats: dict[str, object]) -> str:
@@ -155,7 +148,9 @@ def device_name(kind: str, stats: dict[str, object]) -> str:
         name = "Turing" if minor == 5 else "Volta"
     if major == 8:
         name = "Ada Lovelace" if minor == 9 else "Ampere"
-    return f"{name} GPU (sm_{major}{minor})" if name else "GPU"
+    if not name:
+        return "GPU"
+    return f"{name} GPU (sm_{major}{minor})"
 
 
 def _transfers(placed: Placed, activity: act.Activity) -> Transfers:
@@ -184,16 +179,16 @@ def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     for key in ("memcpy_details", "memset_details"):
         codes = trace.text_arg(key, rows)
         used, back = used_codes(codes, len(trace.strings))
-        sizes = np.array(
-            [_size(trace.strings[c]) if c >= 0 else -1 for c in used.tolist()], np.int64
-        )
+        sizes = np.array(list(map(_size, trace.texts(used))), np.int64)
         sizes_of_rows = np.where(codes >= 0, sizes[back], sizes_of_rows)
     return sizes_of_rows
 
 
 def _size(details: str) -> int:
     match = re.search(r"(?:^|\s)(?:size|num_bytes):(\d+)", details)
-    return int(match.group(1)) if match else -1
+    if match is None:
+        return -1
+    return int(match.group(1))
 
 
 def _collectives(placed: Placed, activity: act.Activity) -> Collectives:
@@ -202,7 +197,7 @@ def _collectives(placed: Placed, activity: act.Activity) -> Collectives:
     rows = np.flatnonzero(placed.named("nccl", "NCCL", "rccl", "RCCL")[events.name] & placed.on_gpu)
     return Collectives(
         **located(events, rows, placed.host[rows], device=placed.device[rows]),
-        name=np.array([activity.texts.code(n) for n in trace.names[events.name[rows]]], np.int32),
+        name=activity.texts.encode(trace.names[events.name[rows]]),
         bytes=np.full(len(rows), -1, np.int64),
         group_size=np.full(len(rows), -1, np.int32),
     )

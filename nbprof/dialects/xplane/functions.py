@@ -8,6 +8,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Functions, HostOps, located
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.dialects.lookups import codes_by_name
 from nbprof.dialects.xplane.placed import Placed
 
 
@@ -19,15 +20,11 @@ def functions(placed: Placed, activity: act.Activity) -> Functions:
     events = trace.events
     rows = np.flatnonzero(trace.above("tf_function_call", -1, text=True) & placed.on_host)
     mode = trace.text_arg("tf_function_call", rows)
-    codes = {code: activity.texts.code(trace.strings[code]) for code in np.unique(mode).tolist()}
-    names = {
-        code: activity.texts.code(str(trace.names[code]))
-        for code in np.unique(events.name[rows]).tolist()
-    }
+    called = events.name[rows]
     return Functions(
         **located(events, rows, placed.host[rows], lane=events.lane[rows]),
-        name=np.array([names[c] for c in events.name[rows].tolist()], np.int32),
-        mode=np.array([codes[c] for c in mode.tolist()], np.int32),
+        name=codes_by_name(trace, called, activity.texts.code)[called],
+        mode=activity.texts.encode(trace.texts(mode)),
         tracings=trace.arg("tracing_count", 0, rows),
     )
 
@@ -58,9 +55,9 @@ def stages(placed: Placed, activity: act.Activity) -> tuple[Int64s, Int32s, Int3
     op, category = [], []
     for name, number, text in seen.tolist():
         label = str(trace.names[name])
-        op.append(
-            activity.ops.code(f"{label} (stage {number})" if len(idents[name]) > 1 else label)
-        )
+        if len(idents[name]) > 1:
+            label = f"{label} (stage {number})"
+        op.append(activity.ops.code(label))
         category.append(activity.types.code(trace.strings[text]))
     return rows, np.array(op, np.int32)[code], np.array(category, np.int32)[code]
 

@@ -8,7 +8,7 @@ an iteration of a loop) gives its group to all that hangs below it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,7 +94,9 @@ def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True
 
     Without `elements`, elements of tf.data are not followed to the events that produced them.
     """
-    links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
+    links = np.zeros((0, 2), np.int64)
+    if elements:
+        links = _iterator_links(trace, names)
     host = host_of_lanes(trace)[trace.events.lane].astype(np.int64)
     groups = Groups(np.full(len(trace.events), -1, np.int32), links)
     open_hosts = np.ones(len(trace.hosts), np.bool_)
@@ -144,13 +146,8 @@ def _fill(trace: Trace, group: Int32s) -> None:
     if not (kind == "device").any():
         return
     derived = set(lanes["plane"][np.isin(kind, ["steps", "derived"])].tolist())
-    gpu = np.array(
-        [
-            p.name.startswith("/device:GPU:") and n not in derived
-            for n, p in enumerate(trace.planes)
-        ],
-        np.bool_,
-    )
+    gpu = np.array([plane.name.startswith("/device:GPU:") for plane in trace.planes], np.bool_)
+    gpu[list(derived)] = False
     plane = lanes["plane"].to_numpy(np.int64)
     rows = np.flatnonzero(((kind == "device") & gpu[plane])[events.lane])
     if not (group[rows] < 0).any() or not (group[rows] >= 0).any():
@@ -219,7 +216,8 @@ def _launched(trace: Trace, host: Int64s) -> tuple[Int64s, Int64s]:
     # Several launches of one id on a host: the last wins.
     up = up[np.lexsort((correlation[up], host[up]))]
     again = (correlation[up][1:] == correlation[up][:-1]) & (host[up][1:] == host[up][:-1])
-    up = up[~np.append(again, False)] if len(up) else up
+    if len(up):
+        up = up[~np.append(again, False)]
     return match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
 
 
@@ -255,10 +253,8 @@ class _Grouping:
             # Steps that the program marked may have loops inside: several batches in one call, or
             # the time steps of an RNN.
             marked = np.intersect1d(_marked(trace, self.host), self.host[loops])
-            loops, again = (
-                loops[~np.isin(self.host[loops], marked)],
-                again[~np.isin(self.host[again[:, 0]], marked)],
-            )
+            loops = loops[~np.isin(self.host[loops], marked)]
+            again = again[~np.isin(self.host[again[:, 0]], marked)]
             groups.over_loops |= frozenset(marked.tolist())
         level = np.maximum(trace.arg("_r", 0), 0)
         named = np.array([_LEVELS.get(str(n), 0) for n in self.names], np.int64)
@@ -353,7 +349,7 @@ class _Grouping:
         pairs.append(self._equal("EnqueueRequestLocked", _REQUESTS, ("request_id", "queue_addr")))
         pairs.append(self._programs())
         pairs.append((self.links[:, 0], self.links[:, 1]))
-        up, down = np.concatenate([p for p, _ in pairs]), np.concatenate([c for _, c in pairs])
+        up, down = map(np.concatenate, zip(*pairs, strict=True))
         if self.stands_for is None:
             return up, down
         node = np.arange(self.count)
@@ -374,12 +370,14 @@ class _Grouping:
 
     def _producers(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
-        (up, makes), (down, takes) = (self._contexts(kind) for kind in ("_pt", "_ct"))
+        up, makes = self._contexts("_pt")
+        down, takes = self._contexts("_ct")
         if not len(up) or not len(down):
             return _no_links()
         produced, taken = trace.arg("_p", rows=up), trace.arg("_c", rows=down)
-        above, below = ([self.host[rows], self._process(rows)] for rows in (up, down))
-        return match(up, [makes, produced, *above], down, [takes, taken, *below], limit=_BUSY_KEY)
+        above = [makes, produced, self.host[up], self._process(up)]
+        below = [takes, taken, self.host[down], self._process(down)]
+        return match(up, above, down, below, limit=_BUSY_KEY)
 
     def _contexts(self, kind: str) -> tuple[Int64s, Int64s]:
         """Events that state a context, but for that of thread pools, and the context."""
@@ -398,14 +396,9 @@ class _Grouping:
         ):
             return _no_links()
         above, below = self._called(parent.__eq__), self._called(children.__contains__)
-        values = [self.trace.arg(key) for key in keys]
-        up, down = (np.flatnonzero(rows & (values[0] != -1)) for rows in (above, below))
-        return match(
-            up,
-            [*(v[up] for v in values), self.host[up]],
-            down,
-            [*(v[down] for v in values), self.host[down]],
-        )
+        values = [*map(self.trace.arg, keys), self.host]
+        has_key = values[0] != -1
+        return _matched(np.flatnonzero(above & has_key), np.flatnonzero(below & has_key), values)
 
     def _programs(self) -> tuple[Int64s, Int64s]:
         """Links from the call that enqueues a program to its run on a TPU core and callbacks."""
@@ -429,8 +422,9 @@ class _Grouping:
             self.host,
         ]
         below = modules | self._called("CompleteCallbacks".__eq__)
-        up, down = (np.flatnonzero(rows & (run != -1)) for rows in (above, below))
-        return match(up, [k[up] for k in keys], down, [k[down] for k in keys], limit=_BUSY_KEY)
+        has_run = run != -1
+        up, down = np.flatnonzero(above & has_run), np.flatnonzero(below & has_run)
+        return _matched(up, down, keys, limit=_BUSY_KEY)
 
     def _names(self, opened: Int64s, ident: Int32s, up: Int64s, down: Int64s) -> list[str]:
         """Name of each group: kind and number of its root, stated there or above."""
@@ -454,18 +448,26 @@ class _Grouping:
         for root, number_in_host, stated_number, text in zip(
             opened.tolist(), ident.tolist(), number.tolist(), graph.tolist(), strict=True
         ):
-            name = str(self.names[trace.events.name[root]])
-            prefix = "" if name in IMPLICIT_ROOTS else name
+            prefix = str(self.names[trace.events.name[root]])
             if text >= 0:
                 prefix = trace.strings[text]
-            names.append(
-                f"{prefix} {stated_number if stated_number >= 0 else number_in_host}".strip()
-            )
+            elif prefix in IMPLICIT_ROOTS:
+                prefix = ""
+            if stated_number >= 0:
+                number_in_host = stated_number
+            names.append(f"{prefix} {number_in_host}".strip())
         return names
 
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and abs(value) < 1 << 62 else 0
+
+
+def _matched(
+    up: Int64s, down: Int64s, keys: Sequence[Int64s], limit: int = 0
+) -> tuple[Int64s, Int64s]:
+    """Links events with equal keys, which are given for all events."""
+    return match(up, [key[up] for key in keys], down, [key[down] for key in keys], limit=limit)
 
 
 def _no_links() -> tuple[Int64s, Int64s]:

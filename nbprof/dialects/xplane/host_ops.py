@@ -17,8 +17,8 @@ from nbprof.activity.tables import HostOps, located
 from nbprof.core.factorize import used_codes
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.dialects.lookups import names_that
-from nbprof.dialects.xplane import opnames
+from nbprof.dialects.lookups import codes_by_name, names_that
+from nbprof.dialects.xplane import notes, opnames
 from nbprof.dialects.xplane.grouping import inherit
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.hlo.category import CALLS_PYTHON
@@ -31,7 +31,7 @@ def host_ops(placed: Placed, activity: act.Activity) -> HostOps:
     events = trace.events
     used = np.zeros(len(trace.names), np.bool_)
     used[events.name[placed.on_host]] = True
-    op_of, type_of = (np.full(len(trace.names), -1, np.int32) for _ in range(2))
+    op_of, type_of = np.full((2, len(trace.names)), -1, np.int32)
     dataset_name = np.zeros(len(trace.names), np.bool_)
     for code in np.flatnonzero(used).tolist():
         parsed = opnames.parse(trace.names[code])
@@ -53,10 +53,11 @@ def tagged_calls(placed: Placed, activity: act.Activity) -> HostOps:
     text = trace.text_arg("tf_op")
     rows = np.flatnonzero((text >= 0) & placed.on_host)
     used, code = used_codes(text[rows], len(trace.strings))
-    parsed = [opnames.parse(trace.strings[c]) for c in used.tolist()]
-    op = np.array([activity.ops.code(p.name) for p in parsed], np.int32)
-    kind = np.array([activity.types.code(p.type) for p in parsed], np.int32)
-    has_text = np.array([bool(trace.strings[c]) for c in used.tolist()], np.bool_)[code]
+    texts = trace.texts(used)
+    parsed = list(map(opnames.parse, texts))
+    op = activity.ops.encode(name.name for name in parsed)
+    kind = activity.types.encode(name.type for name in parsed)
+    has_text = names_that(bool, texts)[code]
     rows, code = rows[has_text], code[has_text]
     no = np.zeros(len(rows), np.bool_)
     return _table(placed, rows, op[code], kind[code], no, no)
@@ -68,30 +69,24 @@ def python_calls(placed: Placed, activity: act.Activity, programs: Programs) -> 
     called: set[str] = set()
     for module in trace.modules:
         # Most programs call none, which need not be read to know.
-        program = programs.program(module.host, module.ident) if b"python" in module.data else None
+        if b"python" not in module.data:
+            continue
+        program = programs.program(module.host, module.ident)
         if program is None:
             continue
-        customs = [
-            name
-            for name, opcode in zip(program.names, program.opcodes, strict=True)
-            if opcode == "custom-call"
-        ]
-        ops = [programs.find(module.host, module.ident, name) for name in customs]
-        called.update(
-            instruction.name
-            for instruction in ops
-            if instruction is not None and CALLS_PYTHON.search(instruction.target)
-        )
-    rows = np.flatnonzero(
-        names_that(called.__contains__, trace.names)[trace.events.name] & placed.on_host
-    )
-    op = np.array(
-        [activity.ops.code(name) if name in called else -1 for name in trace.names], np.int32
-    )[trace.events.name[rows]]
+        for name, opcode in zip(program.names, program.opcodes, strict=True):
+            if opcode != "custom-call":
+                continue
+            instruction = programs.find(module.host, module.ident, name)
+            if instruction is not None and CALLS_PYTHON.search(instruction.target):
+                called.add(instruction.name)
+    calls_python = names_that(called.__contains__, trace.names)[trace.events.name]
+    rows = np.flatnonzero(calls_python & placed.on_host)
+    code = trace.events.name[rows]
+    op = codes_by_name(trace, code, activity.ops.code)[code]
+    kind = np.full(len(rows), activity.types.code("custom-call"), np.int32)
     no = np.zeros(len(rows), np.bool_)
-    return _table(
-        placed, rows, op, np.full(len(rows), activity.types.code("custom-call"), np.int32), no, no
-    )
+    return _table(placed, rows, op, kind, no, no)
 
 
 def _table(
@@ -129,23 +124,29 @@ def eager_calls(placed: Placed, activity: act.Activity) -> tuple[int, int]:
 
 def eager_runs(placed: Placed, activity: act.Activity) -> HostOps:
     """These calls, each as a run of its op."""
-    events, names = placed.trace.events, placed.trace.names
+    events = placed.trace.events
     rows = _bare_calls(placed, activity)
-    code = np.zeros(len(names), np.int32)
-    kind = np.zeros(len(names), np.int32)
-    for name in np.unique(events.name[rows]).tolist():
-        op = names[name][len(_EAGER_CALL) :]
-        code[name], kind[name] = activity.ops.code(op), activity.types.code(op)
-    codes = events.name[rows]
+    called = events.name[rows]
+    op = codes_by_name(placed.trace, called, lambda name: activity.ops.code(_eager_op(name)))
+    kind = codes_by_name(placed.trace, called, lambda name: activity.types.code(_eager_op(name)))
     spans = located(events, rows, placed.host[rows].astype(np.int32), lane=events.lane[rows])
-    return HostOps(**spans, op=code[codes], type=kind[codes], dataset=False, eager=True)
+    return HostOps(**spans, op=op[called], type=kind[called], dataset=False, eager=True)
+
+
+def _eager_op(name: str) -> str:
+    """The op that a call runs: `MatMul` of "EagerLocalExecute: MatMul"."""
+    return name.removeprefix(_EAGER_CALL)
+
+
+def _runs_op(name: str) -> bool:
+    return name.startswith(_EAGER_CALL) and not _NO_OP.match(_eager_op(name))
 
 
 def _bare_calls(placed: Placed, activity: act.Activity) -> Int64s:
     """Events of calls of single ops in which no op was recorded."""
-    events, names = placed.trace.events, placed.trace.names
-    single = [n.startswith(_EAGER_CALL) and not _NO_OP.match(n[len(_EAGER_CALL) :]) for n in names]
-    rows = np.flatnonzero(np.array(single, np.bool_)[events.name] & placed.on_host)
+    events = placed.trace.events
+    single = names_that(_runs_op, placed.trace.names)
+    rows = np.flatnonzero(single[events.name] & placed.on_host)
     if not len(rows):
         return rows
     around = np.zeros(len(events), np.bool_)
@@ -161,13 +162,7 @@ def eager_notes(activity: act.Activity) -> list[Note]:
     count, _ = activity.eager_calls
     if count <= len(activity.host_ops):
         return []
-    single = count == 1
-    text = (
-        f"{'1 op' if single else f'{count:,} ops'} ran eagerly, and only"
-        f" {'its call was' if single else 'their calls were'} recorded: steps and trace include"
-        f" {'it' if single else 'them'}, the ops tables do not."
-    )
-    return [Note("info", text)]
+    return [notes.eager_calls(count)]
 
 
 def _eager(placed: Placed) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,21 @@ from nbprof.activity.tables import Kernels
 from nbprof.core.factorize import unique_rows, used_codes
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import tensorcores
+from nbprof.dialects.lookups import text_of
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
 from nbprof.dialects.xplane.ops import OpTexts
 from nbprof.dialects.xplane.placed import Placed
 
 LAUNCH_SHAPE = ("registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid")
+_MISSING_IN_XPROF = {
+    "registers": 0,
+    "static_shared_bytes": 0,
+    "dynamic_shared_bytes": 0,
+    "occupancy_percent": 0,
+    "block": "1,1,1",
+    "grid": "1,1,1",
+}
 _DIMENSIONS = re.compile(r"[0-9]+,[0-9]+,[0-9]+\Z")
 _WHOLE = re.compile(r"[0-9]{1,18}\Z")
 
@@ -35,7 +44,7 @@ class Ops(Protocol):
         """The op of a code."""
 
 
-def launch_details(text: str) -> dict[str, object]:
+def launch_details(text: str) -> dict[str, Any]:
     """Registers, shared memory, grid, block and occupancy of a `kernel_details` text.
 
     What it does not hold is None or empty. `shm` (TensorFlow 2.3/2.4) and `group_mem` (AMD) are the
@@ -49,6 +58,8 @@ def launch_details(text: str) -> dict[str, object]:
 
     static = number("static_shared", "static_shared_memory", "shm", "shared", "group_mem")
     dynamic = number("dynamic_shared", "dynamic_shared_memory")
+    if dynamic is None and static is not None:
+        dynamic = 0
     try:
         occupancy = float(values.get("occ_pct", "nan"))
     except ValueError:
@@ -56,22 +67,18 @@ def launch_details(text: str) -> dict[str, object]:
     return {
         "registers": number("regs", "registers") or None,
         "static_shared_bytes": static,
-        "dynamic_shared_bytes": 0 if dynamic is None and static is not None else dynamic,
+        "dynamic_shared_bytes": dynamic,
         "block": _dimensions(values.get("block", "")),
         "grid": _dimensions(values.get("grid", "")),
         "occupancy_percent": occupancy if 0 < occupancy < math.inf else None,
     }
 
 
-def launch_details_in_xprof(text: str) -> dict[str, object]:
+def launch_details_in_xprof(text: str) -> dict[str, Any]:
     """The same in XProf 2.24: no `shm` and `group_mem`; missing values are 0 or "1,1,1"."""
     text = re.sub(r"\b(shm|shared|group_mem):", r"not_\1:", text)
     details = launch_details(text)
-    numbers = {
-        k: details[k] or 0
-        for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes", "occupancy_percent")
-    }
-    return {**numbers, "block": details["block"] or "1,1,1", "grid": details["grid"] or "1,1,1"}
+    return {name: details[name] or missing for name, missing in _MISSING_IN_XPROF.items()}
 
 
 def _dimensions(text: str) -> str:
@@ -85,14 +92,17 @@ def kernels(
 
     @cache
     def product(op: int) -> tuple[str, int]:
-        name, kind = (ops.op(op).name, ops.op(op).type) if op >= 0 else ("", "")
-        hlo = ops.hlo(op) if op >= 0 else None
-        eligible = False
+        if op < 0:
+            return "", tensorcores.UNKNOWN
+        parsed, hlo = ops.op(op), ops.hlo(op)
+        eligible = tensorcores.op_is_eligible(parsed.name, parsed.type)
         if hlo is not None and hlo.instruction is not None:
-            eligible = tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
-        if eligible or tensorcores.op_is_eligible(name, kind):
-            return name, tensorcores.YES
-        return name, tensorcores.NO if name or kind or hlo is not None else tensorcores.UNKNOWN
+            eligible |= tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
+        if eligible:
+            return parsed.name, tensorcores.YES
+        if parsed.name or parsed.type or hlo is not None:
+            return parsed.name, tensorcores.NO
+        return "", tensorcores.UNKNOWN
 
     def judge(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
         name, could = product(op)
@@ -123,7 +133,7 @@ def _table(
     placed: Placed,
     ops: Ops,
     activity: act.Activity,
-    details_of: Callable[[str], dict[str, object]],
+    details_of: Callable[[str], dict[str, Any]],
     judge: Callable[[str, int, str, str], tuple[str, int, int]],
     theoretical: bool,
 ) -> tuple[Kernels, list[dict[str, object]]]:
@@ -137,14 +147,15 @@ def _table(
     if not len(rows):
         return Kernels.empty(), []
     used, code = used_codes(details[rows], len(trace.strings))
-    parsed = [details_of(trace.strings[d]) for d in used.tolist()]
-    occupancy = np.array([d["occupancy_percent"] for d in parsed], np.float64)[code]
+    occupancy_of, shape_of = np.zeros(len(used), np.float64), np.zeros(len(used), np.int32)
     # Texts that differ only in the occupancy are one launch shape.
     shapes: dict[tuple[object, ...], int] = {}
-    shape_of = []
-    for described in parsed:
-        shape = tuple(described[key] for key in LAUNCH_SHAPE)
-        shape_of.append(shapes.setdefault(shape, len(shapes)))
+    for i, text in enumerate(trace.texts(used)):
+        described = details_of(text)
+        occupancy_of[i] = described["occupancy_percent"]
+        shape = tuple(map(described.__getitem__, LAUNCH_SHAPE))
+        shape_of[i] = shapes.setdefault(shape, len(shapes))
+    occupancy = occupancy_of[code]
     plane = trace.lanes["plane"].to_numpy()[events.lane[rows]]
     # The facts on a kernel depend on its name, op, vendor (of the plane) and equation.
     columns = (
@@ -154,18 +165,14 @@ def _table(
         trace.text_arg("equation")[rows],
     )
     first, back = unique_rows(*columns)
-    kernel_code, op_code, tensor, eligible = [], [], [], []
-    for name, op, plane_index, formula in zip(
-        *(column[first].tolist() for column in columns), strict=True
-    ):
+    kernel_code, op_code, tensor, eligible = np.zeros((4, len(first)), np.int32)
+    rows_of_facts = np.stack(columns, axis=1)[first].tolist()
+    for i, (name, op, plane_index, formula) in enumerate(rows_of_facts):
         kernel = str(trace.names[name])
         vendor = str(trace.planes[plane_index].stats.get("device_vendor", ""))
-        equation = trace.strings[formula] if formula >= 0 else ""
-        op_name, uses, could = judge(kernel, op, vendor, equation)
-        kernel_code.append(activity.kernel_names.code(kernel))
-        op_code.append(activity.ops.code(op_name))
-        tensor.append(uses)
-        eligible.append(could)
+        op_name, tensor[i], eligible[i] = judge(kernel, op, vendor, text_of(trace.strings, formula))
+        kernel_code[i] = activity.kernel_names.code(kernel)
+        op_code[i] = activity.ops.code(op_name)
     if theoretical:
         occupancy = _theoretical(trace, rows, occupancy)
     table = Kernels(
@@ -173,11 +180,11 @@ def _table(
         host=placed.host[rows],
         device=placed.device[rows],
         duration=events.duration[rows],
-        kernel=np.array(kernel_code, np.int32)[back],
-        op=np.array(op_code, np.int32)[back],
-        details=np.array(shape_of, np.int32)[code],
-        eligible=np.array(eligible, np.int8)[back],
-        tensor_core=np.array(tensor, np.int8)[back],
+        kernel=kernel_code[back],
+        op=op_code[back],
+        details=shape_of[code],
+        eligible=eligible[back].astype(np.int8),
+        tensor_core=tensor[back].astype(np.int8),
         occupancy=occupancy,
     )
     return table, [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
@@ -208,11 +215,10 @@ class XprofOps:
         used, back = np.unique(ops.codes, return_inverse=True)
         in_program = np.zeros(len(used), np.bool_)
         for i, code in enumerate(used.tolist()):
-            hlo = ops.hlo(code) if code >= 0 else None
+            hlo = ops.hlo(code)
             in_program[i] = hlo is not None and hlo.instruction is not None
-        self.codes: Int64s = np.where(
-            in_program[back.reshape(-1)], len(trace.strings) + ops.codes, tf_op
-        )
+        of_hlo = len(trace.strings) + ops.codes
+        self.codes: Int64s = np.where(in_program[back.reshape(-1)], of_hlo, tf_op)
 
     def op(self, code: int) -> OpName:
         """The op of a code."""

@@ -74,9 +74,9 @@ def allocations(placed: Placed, activity: act.Activity) -> pd.DataFrame:
     memory = _memory_ids(args, host[rows])
     size = args.integers("allocation_bytes")
     data_type, types = pd.factorize(args.integers("data_type"))
-    type_codes = [activity.texts.code(_data_type(v)) for v in types.tolist()]
+    type_codes = activity.texts.encode(map(_data_type, types.tolist()))
     tf_op, op_texts = pd.factorize(args.values("tf_op", -1, text=True))
-    op_codes = [activity.ops.code(_op_name(text)) for text in trace.texts(op_texts)]
+    op_codes = activity.ops.encode(map(_op_name, trace.texts(op_texts)))
     return pd.DataFrame(
         {
             "event": rows,
@@ -93,9 +93,9 @@ def allocations(placed: Placed, activity: act.Activity) -> pd.DataFrame:
             "fragmentation": args.floats("fragmentation"),
             "lifetime_peak": args.amounts("peak_bytes_in_use"),
             "group": placed.groups.group[rows].astype(np.int64),
-            "op": np.array(op_codes, np.int32)[tf_op],
+            "op": op_codes[tf_op],
             "region": args.codes("region_type"),
-            "data_type": np.array(type_codes, np.int32)[data_type],
+            "data_type": type_codes[data_type],
             "shape": args.codes("shape"),
         },
         copy=False,
@@ -121,7 +121,9 @@ def _in_use(
 def _data_type(number: int) -> str:
     if number == _ABSENT:
         return ""
-    return DATA_TYPES[number] if 0 <= number < len(DATA_TYPES) else f"type {number}"
+    if 0 <= number < len(DATA_TYPES):
+        return DATA_TYPES[number]
+    return f"type {number}"
 
 
 def _op_name(text: str) -> str:
@@ -184,8 +186,7 @@ class _Args:
         if key not in self.trace.args:
             return np.full(len(self.rows), texts.code(""), np.int32)
         code, used = pd.factorize(self.values(key, -1, text=True))
-        strings = [self.trace.strings[v] if v >= 0 else "" for v in used.tolist()]
-        return np.array([texts.code(string) for string in strings], np.int32)[code]
+        return texts.encode(self.trace.texts(used))[code]
 
 
 def _memory_ids(args: _Args, host: Int32s) -> Int32s:
@@ -208,7 +209,7 @@ def _memory_ids(args: _Args, host: Int32s) -> Int32s:
         return label
     names = texts.values
     back, pairs = pd.factorize(host.astype(np.int64) << 32 | label)
-    return np.array(
-        [texts.code(f"{trace.hosts[p >> 32]} {names[p & 0xFFFFFFFF]}") for p in pairs.tolist()],
-        np.int32,
-    )[back]
+    codes = np.zeros(len(pairs), np.int32)
+    for i, pair in enumerate(pairs.tolist()):
+        codes[i] = texts.code(f"{trace.hosts[pair >> 32]} {names[pair & 0xFFFFFFFF]}")
+    return codes[back]

@@ -23,25 +23,22 @@ _KIND = "TraceAnnotation"
 def ranges(placed: Placed, activity: act.Activity) -> Ranges:
     """The table `ranges`."""
     trace = placed.trace
-    of_lane = (placed.lane_kind == "host") & trace.lanes["thread"].astype(str).str.startswith(
-        "python"
-    ).to_numpy(np.bool_)
+    of_python = trace.lanes["thread"].astype(str).str.startswith("python").to_numpy(np.bool_)
+    of_lane = (placed.lane_kind == "host") & of_python
     rows = np.flatnonzero(of_lane[trace.events.lane])
     # Functions of Python are around and in ranges alike.
     rows = rows[~starting(heads(trace.names), "$")[trace.events.name[rows]]]
     marks = activity.markers.event
     marks = marks[marks >= 0]
-    marked = {
-        str(trace.names[code])
-        for code in np.unique(trace.events.name[marks[placed.on_host[marks]]]).tolist()
-    }
-    chosen_rows = chosen(
-        trace,
-        rows,
-        lambda name: (
-            personal_in_xspace(name) and name not in marked and not opnames.parse(name).category
-        ),
-    )
+    marks = marks[placed.on_host[marks]]
+    marked = set(map(str, trace.names[np.unique(trace.events.name[marks])]))
+
+    def is_personal(name: str) -> bool:
+        if name in marked or not personal_in_xspace(name):
+            return False
+        return not opnames.parse(name).category
+
+    chosen_rows = chosen(trace, rows, is_personal)
     chosen_rows = np.setdiff1d(
         chosen_rows[trace.events.duration[chosen_rows] > 0],
         activity.functions.event,

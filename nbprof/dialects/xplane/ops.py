@@ -9,6 +9,7 @@ the host around the launching call.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,14 +22,16 @@ from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.core.factorize import unique_rows, used_codes
 from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores
+from nbprof.dialects.lookups import names_that
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
 from nbprof.dialects.xplane.placed import Placed
-from nbprof.hlo.hlo import Instruction
+from nbprof.hlo.hlo import Instruction, Program
 from nbprof.hlo.programs import Programs
 
 _GRAPH = "command_buffer"
 _SIGN = re.compile(r"[.-]")
+_COSTS = ("flops", "normalized_flops", "xprof_flops", "bytes", "memory_bytes")
 _FILLS = re.compile(r"memcpy|memset", re.IGNORECASE)
 
 
@@ -44,13 +47,19 @@ class HloOp:
     @property
     def text(self) -> str:
         """The framework's op as `scope/name:Type`, else the name in the program."""
-        return (self.instruction and self.instruction.framework_op) or self.name
+        return self.framework_op or self.name
+
+    @property
+    def framework_op(self) -> str:
+        """The framework's op that the program states; '' if it is not in the file."""
+        return self.instruction.framework_op if self.instruction else ""
 
     @property
     def op(self) -> OpName:
         """The framework's op taken apart."""
-        framework_op = self.instruction.framework_op if self.instruction else ""
-        return opnames.parse(framework_op) if framework_op else OpName("", self.name, "")
+        if not self.framework_op:
+            return OpName("", self.name, "")
+        return opnames.parse(self.framework_op)
 
 
 class OpTexts:
@@ -118,14 +127,18 @@ class OpTexts:
 
     def hlo(self, code: int) -> HloOp | None:
         """The HLO op of a code; None where the event is of no compiled program."""
-        return self._hlo[code - self._first_hlo] if code >= self._first_hlo else None
+        if code < self._first_hlo:
+            return None
+        return self._hlo[code - self._first_hlo]
 
     def text(self, code: int) -> str:
         """The text of a code."""
         if code >= self._first_hlo:
             return self._hlo[code - self._first_hlo].text
         count = len(self._trace.strings)
-        return self._trace.strings[code] if code < count else str(self._trace.names[code - count])
+        if code < count:
+            return self._trace.strings[code]
+        return str(self._trace.names[code - count])
 
     def op(self, code: int) -> OpName:
         """The op of a code."""
@@ -146,39 +159,54 @@ def _within_graphs(
     ops in another order than the program lists them.
     """
     trace = placed.trace
-    of_graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
+    of_graph = names_that(lambda text: text.startswith(_GRAPH), texts)[name]
     in_graph = np.flatnonzero(of_graph)
     program = trace.arg("program_id", 0, rows)
-    kernel, host = (codes[rows].astype(np.int64) for codes in (trace.events.name, placed.host))
+    kernel = trace.events.name[rows].astype(np.int64)
+    host = placed.host[rows].astype(np.int64)
     first, pair = unique_rows(host[in_graph], program[in_graph], kernel[in_graph])
-    op_of_pair, places = name[in_graph[first]], {text: index for index, text in enumerate(texts)}
-    by_program: dict[tuple[int, int], tuple[dict[str, str], list[str]]] = {}
+    op_of_pair = name[in_graph[first]]
+    index_of_text = {text: index for index, text in enumerate(texts)}
+    by_program: dict[tuple[int, int], _GraphOps] = {}
     for i, row in enumerate(in_graph[first].tolist()):
         key = int(host[row]), int(program[row])
         if key not in by_program:
-            compiled = programs.program(*key)
             # Those outside of graphs state their op.
             outside = (host == key[0]) & (program == key[1]) & ~of_graph
             outside_ops = {texts[code] for code in np.unique(name[outside]).tolist()}
-            if compiled is None:
-                ops = []
-            else:
-                ops = list(zip(compiled.names, compiled.opcodes, strict=True))
-            calls = [
-                text for text, opcode in ops if opcode == "custom-call" and text not in outside_ops
-            ]
-            by_program[key] = {_SIGN.sub("_", text): text for text, _ in ops}, calls
-        by_kernel, calls = by_program[key]
+            by_program[key] = _graph_ops(programs.program(*key), outside_ops)
+        by_kernel, library_call = by_program[key]
         called = str(trace.names[kernel[row]])
         if by_kernel and not _FILLS.match(called):
-            op = by_kernel.get(called) or (calls[0] if len(calls) == 1 else called)
-            if op not in places:
-                places[op] = len(texts)
+            op = by_kernel.get(called) or library_call or called
+            if op not in index_of_text:
+                index_of_text[op] = len(texts)
                 texts.append(op)
-            op_of_pair[i] = places[op]
+            op_of_pair[i] = index_of_text[op]
     result = name.copy()
     result[in_graph] = op_of_pair[pair]
     return result
+
+
+class _GraphOps(NamedTuple):
+    """Ops of a program by the names of their kernels, and its only library call; '' for none."""
+
+    by_kernel: dict[str, str]
+    library_call: str
+
+
+def _graph_ops(program: Program | None, outside: Collection[str]) -> _GraphOps:
+    """Ops that may run in a CUDA graph; library calls without those `outside` of graphs."""
+    if program is None:
+        return _GraphOps({}, "")
+    by_kernel, calls = {}, []
+    for name, opcode in zip(program.names, program.opcodes, strict=True):
+        by_kernel[_SIGN.sub("_", name)] = name
+        if opcode == "custom-call" and name not in outside:
+            calls.append(name)
+    if len(calls) != 1:
+        return _GraphOps(by_kernel, "")
+    return _GraphOps(by_kernel, calls[0])
 
 
 def _not_empty(placed: Placed, key: str) -> Int64s:
@@ -222,24 +250,23 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
+    code, name = np.divmod(seen, width)
+    parsed = list(map(ops.op, code.tolist()))
+    op = activity.ops.encode(named.name for named in parsed)
+    kind = activity.types.encode(named.type or "Unknown" for named in parsed)
+    hlo_ops = list(map(ops.hlo, code.tolist()))
     # XProf counts kernels that state their op as `tf_op`, or one of a program in the file.
-    tf_op, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
+    is_tf_op = trace.text_arg("tf_op", first) == code
     module = trace.text_arg("hlo_module", first)
-    op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
+    hlo_op = trace.texts(trace.text_arg("hlo_op", first))
     facts: list[_Facts] = []
-    hlo_ops: list[HloOp | None] = []
-    for i, key in enumerate(seen.tolist()):
-        code, name = divmod(key, width)
-        parsed, hlo = ops.op(code), ops.hlo(code)
-        hlo_ops.append(hlo)
-        op[i] = activity.ops.code(parsed.name)
-        kind[i] = activity.types.code(parsed.type or "Unknown")
+    for i, hlo in enumerate(hlo_ops):
         if hlo is None:
-            kernel = str(trace.names[name - 1])
-            facts.append(_Facts(0, kernel, parsed.type, xprof=bool(tf_op[i] == code)))
+            kernel = str(trace.names[name[i] - 1])
+            facts.append(_Facts(0, kernel, parsed[i].type, xprof=bool(is_tf_op[i])))
         else:
-            names = (trace.strings[c] if c >= 0 else None for c in (int(module[i]), int(hlo_op[i])))
-            facts.append(_facts(ops.programs, hlo, *names))
+            of_module = trace.strings[module[i]] if module[i] >= 0 else None
+            facts.append(_facts(ops.programs, hlo, of_module, hlo_op[i]))
     duration = events.duration[rows]
     table = DeviceOps(
         event=rows,
@@ -254,7 +281,8 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
         part=part.astype(np.int32),
         tensor_core=_tensor_cores(placed, rows),
     )
-    flops, moved = (_sums(placed, s, rows, part, len(seen)) for s in ("flops", "bytes_accessed"))
+    flops = _sums(placed, "flops", rows, part, len(seen))
+    moved = _sums(placed, "bytes_accessed", rows, part, len(seen))
     parts = pd.DataFrame(facts, columns=_Facts._fields).assign(
         expression="",
         flops=flops,
@@ -270,7 +298,7 @@ def device_ops(placed: Placed, activity: act.Activity, ops: OpTexts) -> tuple[De
     return table, OpParts.of(parts)
 
 
-def _facts(programs: Programs, hlo: HloOp, module: str | None, stated: str | None) -> _Facts:
+def _facts(programs: Programs, hlo: HloOp, module: str | None, hlo_op: str) -> _Facts:
     """Facts on an HLO op, whose event states a module and an op."""
     instruction = hlo.instruction
     if instruction is None:
@@ -284,9 +312,9 @@ def _facts(programs: Programs, hlo: HloOp, module: str | None, stated: str | Non
         programs.category(hlo.host, hlo.program, hlo.name),
         source,
         instruction.duplicate,
-        module is not None and not str(stated).startswith(_GRAPH),
+        module is not None and not hlo_op.startswith(_GRAPH),
         module or "",
-        hlo.text if instruction.framework_op else "",
+        instruction.framework_op,
         hlo=True,
     )
 
@@ -318,36 +346,19 @@ def _count(
     )
     runs = most_runs.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
     events = np.bincount(part, minlength=len(parts))
-    filled = (
-        "flops",
-        "bytes",
-        "normalized_flops",
-        "memory_bytes",
-        "runs",
-        "xprof_runs",
-        "xprof_flops",
-    )
-    columns = {name: parts[name].to_numpy(np.float64, copy=True) for name in filled}
+    is_hlo = np.array([hlo is not None for hlo in hlo_ops], np.bool_)
+    parts["runs"] = parts["runs"].where(~is_hlo, runs)
+    costs = parts[list(_COSTS)].to_numpy(np.float64, copy=True)
+    xprof_runs = parts["xprof_runs"].to_numpy(np.float64, copy=True)
     for i, hlo in enumerate(hlo_ops):
-        if hlo is not None:
-            columns["runs"][i] = runs[i]
-        if hlo is None or not np.isnan(columns["flops"][i]):
+        if hlo is None or not np.isnan(costs[i, 0]):
             continue
         cost = ops.programs.cost(hlo.host, hlo.program, hlo.name)
-        if cost is None:
-            continue
-        columns["flops"][i], columns["normalized_flops"][i] = (
-            cost.flops * runs[i],
-            cost.normalized_flops * runs[i],
-        )
-        columns["xprof_flops"][i] = cost.xprof_flops * runs[i]
-        columns["bytes"][i], columns["memory_bytes"][i] = (
-            cost.bytes * runs[i],
-            cost.memory_bytes * runs[i],
-        )
-        columns["xprof_runs"][i] = events[i] / runs[i] if cost.in_xprof else 0.0
-    for name, values in columns.items():
-        parts[name] = values
+        if cost is not None:
+            costs[i] = [getattr(cost, name) * runs[i] for name in _COSTS]
+            xprof_runs[i] = events[i] / runs[i] if cost.in_xprof else 0.0
+    parts[list(_COSTS)] = costs
+    parts["xprof_runs"] = xprof_runs
 
 
 def _sums(
@@ -373,8 +384,7 @@ def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
     uses = np.zeros(len(seen), np.int8)
     for i, key in enumerate(seen.tolist()):
         name, plane = divmod(key, planes)
-        uses[i] = tensorcores.uses_tensor_core(
-            str(trace.names[name]), trace.planes[plane].stats.get("device_vendor") == "AMD"
-        )
+        is_amd = trace.planes[plane].stats.get("device_vendor") == "AMD"
+        uses[i] = tensorcores.uses_tensor_core(str(trace.names[name]), is_amd)
     result[kernels] = uses[code]
     return result

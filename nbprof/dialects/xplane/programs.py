@@ -12,9 +12,10 @@ XProf has no steps for such files. A program that marks any step itself has only
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,17 @@ import pandas as pd
 from nbprof.activity.tables import Markers, Work
 from nbprof.core.factorize import heads, starting, unique_rows
 from nbprof.core.intervals import Intervals
+from nbprof.core.receipt import Note
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects.xplane import notes
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.event_links import match
 from nbprof.dialects.xplane.grouping import Groups, inherit
 
 _RUN = ["host", "module", "run"]
+_RAN = ["host", "module", "start", "end"]
+_FINGERPRINT = re.compile(r"\(\d+\)\Z")
+"""The end of a program's name in a file of TPUs: `jit_f(12190760917235803885)`."""
 LEAST_RUNS = 2
 LEAST_SHARE = 0.2
 """Least share of the time of all programs that the program whose runs are steps takes."""
@@ -70,7 +76,7 @@ EAGER_OP = "EagerKernelExecute "
 # Calls that run one program on one device; kernels are launched inside.
 _EXECUTES = (
     "PjRtStreamExecutorLoadedExecutab",
-    "CommonPjRtLoadedExecutable::Execu",
+    "CommonPjRtLoadedExecutable::Exec",
     "GpuExecutable::ExecuteThunks",
 )
 LAUNCH = "PjitFunction("
@@ -87,8 +93,8 @@ class ProgramSteps:
     table : DataFrame
         ``host group event begin end name``: begin and end in ps, the first event of the run, and
         the name of the step.
-    notes : list of str
-        Sentences on how the steps were found.
+    notes : list of Note
+        How the steps were found.
     on_device : frozenset of int
         Hosts whose runs were recorded on GPUs.
     of_cores : DataFrame
@@ -106,18 +112,10 @@ class ProgramSteps:
     """
 
     table: pd.DataFrame
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     on_device: frozenset[int] = frozenset()
-    of_cores: pd.DataFrame = field(
-        default_factory=lambda: pd.DataFrame(
-            {name: np.zeros(0, np.int64) for name in Markers.columns}
-        )
-    )
-    runs: pd.DataFrame = field(
-        default_factory=lambda: pd.DataFrame(
-            {name: [] for name in ("host", "module", "start", "end")}
-        )
-    )
+    of_cores: pd.DataFrame = field(default_factory=lambda: _no_rows(Markers.columns))
+    runs: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_RAN))
     marked: frozenset[int] = frozenset()
     taken_over: frozenset[tuple[int, int]] = frozenset()
     complete: bool = False
@@ -155,10 +153,8 @@ class ProgramSteps:
         if other is None:
             return self
         return ProgramSteps(
-            *(
-                pd.concat([self.table, other.table], ignore_index=True),
-                list(dict.fromkeys([*self.notes, *other.notes])),
-            ),
+            table=pd.concat([self.table, other.table], ignore_index=True),
+            notes=_unique([*self.notes, *other.notes]),
             on_device=self.on_device | other.on_device,
             of_cores=pd.concat([self.of_cores, other.of_cores], ignore_index=True),
             runs=pd.concat([self.runs, other.runs], ignore_index=True),
@@ -181,7 +177,9 @@ class ProgramSteps:
         The host runs ahead of the device: its work belongs to each step in whose time it is done.
         """
         elsewhere = ~np.isin(work.host, self.hosts)
-        parts = [work.take(elsewhere)] if elsewhere.any() else []
+        parts = []
+        if elsewhere.any():
+            parts.append(work.take(elsewhere))
         for host in self.hosts.tolist():
             begin, end, group = self._spans(host)
             rows = np.flatnonzero(work.host == host)
@@ -211,13 +209,13 @@ def find(
         return None
     cores = _runs_of_cores(trace, host, lanes)
     of_cores = _of_all_cores(cores)
-    other_hosts = sorted(set(open_) - set(of_cores["host"].tolist()))
     runs = of_cores.iloc[:0]
+    other_hosts = sorted(set(open_) - set(of_cores["host"].tolist()))
     on_device: set[int] = set()
     if "hlo_module" in trace.args and other_hosts:
         runs, on_device = runs_of_programs(trace, host, lane_kind, other_hosts)
     runs = pd.concat([runs, of_cores], ignore_index=True)
-    parts, notes = [], []
+    parts, lines = [], []
     taken_over: set[tuple[int, int]] = set()
     for host_index in open_:
         host_runs = runs[runs["host"] == host_index]
@@ -225,7 +223,7 @@ def find(
             continue
         # Groups of eager ops (TensorFlow's, that feed the program) keep their numbers.
         above = int(groups.group[host == host_index].max(initial=-1)) + 1
-        steps, how, again = _steps(
+        steps = _steps(
             host_runs.reset_index(drop=True),
             _first_call(trace, host, host_index),
             above,
@@ -233,22 +231,31 @@ def find(
         )
         if steps is None:
             continue
-        parts.append(steps)
-        taken_over |= {(host_index, group) for group in again}
-        notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[host_index]}: {how}")
+        parts.append(steps.table)
+        taken_over.update((host_index, group) for group in steps.taken_over)
+        host_name = trace.hosts[host_index] if len(trace.hosts) > 1 else ""
+        lines.append(notes.steps_by_programs(steps.explanation, host_name))
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)
-    ran = runs.loc[runs["host"].isin(table["host"]), ["host", "module", "start", "end"]]
+    ran = runs.loc[runs["host"].isin(table["host"]), _RAN]
     of_cores = _steps_of_cores(table, cores)
     return ProgramSteps(
         table,
-        list(dict.fromkeys(notes)),
+        _unique(lines),
         frozenset(on_device),
         of_cores,
         ran,
         taken_over=frozenset(taken_over),
     )
+
+
+def _no_rows(columns: Iterable[str]) -> pd.DataFrame:
+    return pd.DataFrame(columns=list(columns), dtype=np.int64)
+
+
+def _unique(lines: list[Note]) -> list[Note]:
+    return [note for i, note in enumerate(lines) if note not in lines[:i]]
 
 
 def marked_hosts(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
@@ -317,15 +324,13 @@ def runs_of_programs(
     if not len(table):
         return table.assign(run=0, turns=0), with_device
     number = _run_numbers(trace, host, table)
-    of_host, module, device, op, end = (
-        table[name].to_numpy() for name in ("host", "module", "device", "op", "end")
-    )
-    first, run = unique_rows(of_host, module, pd.factorize(number)[0])
+    module = table["module"].to_numpy()
+    first, run = unique_rows(table["host"].to_numpy(), module, pd.factorize(number)[0])
     last = np.full(len(first), np.iinfo(np.int64).min)
-    np.maximum.at(last, run, end)
-    on_device, part = unique_rows(run, device)
+    np.maximum.at(last, run, table["end"].to_numpy())
+    on_device, part = unique_rows(run, table["device"].to_numpy())
     turns = np.ones(len(first), np.int64)
-    np.maximum.at(turns, run[on_device], _second_most(part, op))
+    np.maximum.at(turns, run[on_device], _second_most(part, table["op"].to_numpy()))
     result = table.iloc[first][["host", "module", "event", "start", "program"]].assign(
         run=number[first], end=last, turns=turns
     )
@@ -353,16 +358,13 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
     """
     events = trace.events
     rows = np.flatnonzero(np.isin(events.lane, lanes) & (events.duration > 0))
-    # The name ends in the program's fingerprint: "jit_f(12190760917235803885)".
     code, seen = pd.factorize(events.name[rows])
-    called = np.array(
-        [re.sub(r"\(\d+\)\Z", "", str(trace.names[name])) for name in seen.tolist()], object
-    )
+    called = np.array([_FINGERPRINT.sub("", str(name)) for name in trace.names[seen]], object)
     table = pd.DataFrame(
         {
             "host": host[rows].astype(np.int64),
             "device": trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]],
-            "module": called[code] if len(seen) else np.zeros(0, object),
+            "module": called[code],
             "event": rows,
             "start": events.start[rows],
             "end": events.start[rows] + events.duration[rows],
@@ -398,7 +400,7 @@ def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
     The first step begins with that of the host.
     """
     if not len(cores):
-        return pd.DataFrame({name: np.zeros(0, np.int64) for name in Markers.columns})
+        return _no_rows(Markers.columns)
     keys = cores.merge(steps[["event", "group"]], on="event")[[*_RUN, "group"]]
     core_runs = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
     before = core_runs.groupby(["host", "device"])["end"].shift()
@@ -438,7 +440,7 @@ def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFram
 def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) -> Int64s:
     """int64[rows]: the call that executed the program of each kernel; -1 if unknown."""
     events, correlation, machine = trace.events, trace.arg("correlation_id"), host.astype(np.int64)
-    table = starting(heads(trace.names), *(text[:32] for text in _EXECUTES))
+    table = starting(heads(trace.names), *_EXECUTES)
     executes = np.flatnonzero(table[events.name])
     if not len(executes):
         return np.full(len(rows), -1, np.int64)
@@ -464,18 +466,22 @@ def _first_call(trace: Trace, host: npt.NDArray[np.integer], host_index: int) ->
     rows = np.flatnonzero(calls[events.name] & (host == host_index))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     code, first = np.unique(events.name[rows], return_index=True)
-    return {
-        called(str(trace.names[c])): int(events.start[rows[i]])
-        for c, i in zip(code.tolist(), first.tolist(), strict=True)
-    }
+    functions = map(called, map(str, trace.names[code]))
+    return dict(zip(functions, events.start[rows[first]].tolist(), strict=True))
+
+
+class _HostSteps(NamedTuple):
+    """Steps of one host, a sentence on them, and the groups with which another loop begins."""
+
+    table: pd.DataFrame
+    explanation: str
+    taken_over: list[int]
 
 
 def _steps(
     runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Callable[[str], bool]
-) -> tuple[pd.DataFrame | None, str, list[int]]:
-    """Steps of one host, a sentence on them, and the groups with which another loop begins.
-
-    There are none if no program can be that of a loop.
+) -> _HostSteps | None:
+    """Steps of one host; None if no program can be that of a loop.
 
     Parameters
     ----------
@@ -490,7 +496,7 @@ def _steps(
     """
     programs = _programs_of_loop(runs)
     if not programs:
-        return None, "", []
+        return None
     used = runs[runs["module"].isin(programs)].reset_index(drop=True)
     end = used["end"].to_numpy(np.int64)
     started = int(used["start"].iloc[0])
@@ -508,18 +514,19 @@ def _steps(
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
     taken_over = _taken_over(used)
     how = _explanation(used, programs, taken_over, may_loop)
-    return steps, how, [above + row for row in taken_over]
+    return _HostSteps(steps, how, [above + row for row in taken_over])
 
 
 def _programs_of_loop(runs: pd.DataFrame) -> list[str]:
     """Programs whose runs end steps, the main one first; empty if there is none."""
     spans = dict(list((runs["end"] - runs["start"]).groupby(runs["module"])))
-    total = {name: int(durations.sum()) for name, durations in spans.items()}
-    candidates = [
-        name
-        for name, durations in spans.items()
-        if len(durations) >= LEAST_RUNS and not _EAGER_FUNCTION.fullmatch(function_of(name))
-    ]
+    total: dict[str, int] = {}
+    candidates = []
+    for name, durations in spans.items():
+        total[name] = int(durations.sum())
+        is_eager = _EAGER_FUNCTION.fullmatch(function_of(name))
+        if len(durations) >= LEAST_RUNS and not is_eager:
+            candidates.append(name)
     main = max(candidates, key=total.__getitem__, default="")
     if not main or total[main] < LEAST_SHARE * sum(total.values()):
         return []
@@ -570,12 +577,13 @@ def _taken_over(runs: pd.DataFrame) -> list[int]:
 
 def _may_loop(trace: Trace, host: int, name: str) -> bool:
     """True if a program of this name contains a loop, or is not in the file."""
-    alike = [
-        module
-        for module in trace.modules
-        if module.host == host and name in (module.name, module.name.rpartition("(")[0])
-    ]
-    return not alike or any(_LOOP in module.data for module in alike)
+    in_file = False
+    for module in trace.modules:
+        if module.host == host and name in (module.name, module.name.rpartition("(")[0]):
+            in_file = True
+            if _LOOP in module.data:
+                return True
+    return not in_file
 
 
 def _closing(module: pd.Series, main: str, able: list[str]) -> str:

@@ -20,9 +20,11 @@ from nbprof.activity.tables import Markers, Work
 from nbprof.core.receipt import Note
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import TEXT, Int32s, Int64s
+from nbprof.dialects.lookups import names_that, text_of
 from nbprof.dialects.tensorcores import kernel_precision
 from nbprof.dialects.xplane import cpu_copies, unmade
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
+from nbprof.dialects.xplane import notes as xplane_notes
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane import units as xplane_units
 from nbprof.dialects.xplane.compiling import COMPILES, waited
@@ -61,7 +63,9 @@ def markers(
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     names: dict[tuple[int, int], str] = {}
-    parts = [_device_markers(placed, placed.marked_group, names)] if activity.has_device else []
+    parts = []
+    if activity.has_device:
+        parts.append(_device_markers(placed, placed.marked_group, names))
     in_group = placed.on_host & (groups.group >= 0)
     marks = placed.named("train", "test", "TraceContext")
     for code in np.flatnonzero(marks).tolist():
@@ -87,28 +91,18 @@ def markers(
     # XProf makes markers for the files alone that it groups itself.
     derived = table["event"].to_numpy(np.int64)[table["device"].to_numpy() >= 0]
     derived = derived[(placed.lane_kind != "steps")[events.lane[derived]]]
-    by_us = {host_index for host_index, _ in groups.roots}
-    derived = derived[~np.isin(host[derived], list(by_us))]
-    over = table["event"].to_numpy(np.int64)[
-        np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))
-    ]
+    hosts_with_roots = [host_index for host_index, _ in groups.roots]
+    derived = derived[~np.isin(host[derived], hosts_with_roots)]
+    has_loop = np.isin(table["host"].to_numpy(np.int64), list(groups.over_loops))
+    over_loops = table["event"].to_numpy(np.int64)[has_loop]
+    truncated = set()
     if placed.program_steps is not None:
         steps = placed.program_steps.table
-        names.update(
-            zip(
-                zip(steps["host"].tolist(), steps["group"].tolist(), strict=True),
-                steps["name"].tolist(),
-                strict=True,
-            )
-        )
-    truncated = placed.program_steps.first if placed.program_steps is not None else set()
-    table = _until_run(placed, table)
-    return (
-        Markers.of(table),
-        names,
-        truncated,
-        np.concatenate([derived, over, of_programs["event"].to_numpy(np.int64)]),
-    )
+        for host_index, ident, name in steps[["host", "group", "name"]].itertuples(index=False):
+            names[host_index, ident] = name
+        truncated = placed.program_steps.first
+    derived = np.concatenate([derived, over_loops, of_programs["event"].to_numpy(np.int64)])
+    return Markers.of(_until_run(placed, table)), names, truncated, derived
 
 
 def marks(placed: Placed, activity: act.Activity) -> Markers:
@@ -146,21 +140,15 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
     steps = placed.program_steps
     if steps is None:
         return Markers.empty().frame()
-    table = steps.table[~steps.table["host"].isin(list(steps.marked))].rename(
-        columns={"begin": "start"}
-    )
-    if not len(steps.of_cores):
-        return Markers.of(
-            table.assign(device=np.where(table["host"].isin(list(steps.on_device)), 0, -1))
-        ).frame()
+    table = steps.table[~steps.table["host"].isin(list(steps.marked))]
+    table = table.rename(columns={"begin": "start"})
     # Each core has the steps of its host, to tell its work in them from that of the others.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
-    other_hosts = table[~table["host"].isin(cores["host"])]
-    parts = [
-        table.merge(cores, on="host"),
-        other_hosts.assign(device=np.where(other_hosts["host"].isin(list(steps.on_device)), 0, -1)),
-    ]
-    return Markers.of(*parts).frame()
+    of_host = table[~table["host"].isin(cores["host"])]
+    of_host = of_host.assign(device=np.where(of_host["host"].isin(list(steps.on_device)), 0, -1))
+    if not len(cores):
+        return Markers.of(of_host).frame()
+    return Markers.of(table.merge(cores, on="host"), of_host).frame()
 
 
 def core_markers(placed: Placed) -> Markers:
@@ -225,13 +213,14 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
 def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     """Notes on steps: how unmarked ones were found, and which markers are empty."""
     markers = activity.markers.frame()
-    how = []
+    lines: list[Note] = []
     if placed.program_steps is not None:
-        how = [Note("info", text) for text in placed.program_steps.notes]
+        lines += placed.program_steps.notes
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
-    count = "1 marked step has" if empty == 1 else f"{empty:,} marked steps have"
-    return how + ([Note("warning", f"{count} no time: not shown.")] if empty else [])
+    if empty:
+        lines.append(xplane_notes.steps_without_time(empty))
+    return lines
 
 
 def classify(name: str, shape: str) -> int:
@@ -264,8 +253,9 @@ def classify_as_xprof(name: str, shape: str) -> int:
             return cls
     if upper.startswith("NCCL"):
         return act.DEVICE_COLLECTIVES
-    half = "half" in shape if shape else "half" in name or "fp16" in name
-    return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
+    if "half" in (shape or name) or (not shape and "fp16" in name):
+        return act.DEVICE_COMPUTE_16
+    return act.DEVICE_COMPUTE_32
 
 
 def work(placed: Placed, activity: act.Activity) -> Work:
@@ -283,7 +273,9 @@ def work(placed: Placed, activity: act.Activity) -> Work:
     if activity.has_device:
         return waiting(placed, spans)
     spans = cpu_copies.waited(placed, spans)
-    return spans if steps is not None else unmade.waited(placed, activity, spans)
+    if steps is not None:
+        return spans
+    return unmade.waited(placed, activity, spans)
 
 
 def _work(
@@ -372,7 +364,7 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
     classes = np.empty(len(seen), np.int16)
     for i, key in enumerate(seen.tolist()):
         name, text = divmod(key, len(trace.strings) + 1)
-        classes[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
+        classes[i] = of_event(trace.names[name], text_of(trace.strings, text - 1))
     spans = tables.marked(events, rows, placed.host, group, placed.device)
     return classified(spans, classes[code])
 
@@ -391,16 +383,16 @@ def _host_work(placed: Placed, activity: act.Activity, group: Int32s, *, compili
         # The first op of a run is the event of its step, but not a marker.
         marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
     marker[marks] = True
-    enclosing = (*_ENCLOSING, _AFTER_WAIT) if compiling else _ENCLOSING
+    enclosing = list(_ENCLOSING)
+    if compiling:
+        enclosing.append(_AFTER_WAIT)
     rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*enclosing)[code] & ~marker)
     # Few names begin like one that is asked for, in whatever case.
-    upper = {
-        code: trace.names[code][:24].upper()
-        for code in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()
-    }
+    likely = np.flatnonzero(placed.named("I", "i", "M", "m"))
+    upper = [name[:24].upper() for name in trace.names[likely]]
 
-    def starts(*texts: str) -> list[int]:
-        return [code for code, name in upper.items() if name.startswith(texts)]
+    def starts(*texts: str) -> Int64s:
+        return likely[names_that(lambda name: name.startswith(texts), upper)]
 
     # From the last rule to the first.
     by_name = np.full(len(trace.names), act.HOST_COMPUTE, np.int16)
@@ -413,14 +405,11 @@ def _host_work(placed: Placed, activity: act.Activity, group: Int32s, *, compili
     busy = (trace.lanes["device"].to_numpy() >= 0) & (trace.lanes["events"].to_numpy() > 0)
     if busy.any():
         # On a host whose devices recorded nothing, nothing was launched.
-        on_device_host = np.isin(
-            np.array(trace.hosts, object), trace.lanes["host"].to_numpy(object)[busy]
-        )[host[rows]]
-        launches = (
-            placed.named("ExecutorState::Process")[code[rows]]
-            | trace.above("correlation_id", -1)[rows]
-        )
-        cls[launches & on_device_host] = act.HOST_PREPARE
+        busy_hosts = trace.lanes["host"].to_numpy(object)[busy]
+        is_busy = np.isin(np.array(trace.hosts, object), busy_hosts)[host[rows]]
+        launches = placed.named("ExecutorState::Process")[code[rows]]
+        launches |= trace.above("correlation_id", -1)[rows]
+        cls[launches & is_busy] = act.HOST_PREPARE
     copies = np.zeros(len(trace.names), np.int16)
     copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
     copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
@@ -452,7 +441,6 @@ def _root_stages(placed: Placed) -> Flags:
 def _stage_links(placed: Placed, makers: Int64s, takers: Int64s) -> tuple[Int64s, Int64s]:
     trace, host = placed.trace, placed.host.astype(np.int64)
     makers, takers = makers[trace.arg("_p")[makers] != -1], takers[trace.arg("_c")[takers] != -1]
-    keys = [
-        [trace.arg(kind), trace.arg(ident), host] for kind, ident in (("_pt", "_p"), ("_ct", "_c"))
-    ]
-    return match(makers, [k[makers] for k in keys[0]], takers, [k[takers] for k in keys[1]])
+    produced = [trace.arg("_pt")[makers], trace.arg("_p")[makers], host[makers]]
+    taken = [trace.arg("_ct")[takers], trace.arg("_c")[takers], host[takers]]
+    return match(makers, produced, takers, taken)

@@ -39,12 +39,12 @@ def cores(trace: Trace) -> Int64s:
 def sparse_cores(trace: Trace) -> pd.DataFrame:
     """The SparseCores that recorded: ``host device core``, in order."""
     number = cores(trace)
-    lane_cores = [
-        (plane.host, int(re.findall(r"TPU:(\d+)", plane.name)[0]), int(number[plane_number]))
-        for plane_number, plane in enumerate(trace.planes)
-        if number[plane_number] >= 0
-    ]
-    table = pd.DataFrame(lane_cores, columns=["host", "device", "core"]).drop_duplicates()
+    sparse = []
+    for plane, core in zip(trace.planes, number.tolist(), strict=True):
+        if core >= 0:
+            device = int(re.findall(r"TPU:(\d+)", plane.name)[0])
+            sparse.append((plane.host, device, core))
+    table = pd.DataFrame(sparse, columns=["host", "device", "core"]).drop_duplicates()
     return table.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
 
 
@@ -64,11 +64,10 @@ def position(stats: dict[str, object]) -> Position:
     details = stats.get("core_details")
     if not isinstance(details, bytes) or not details:
         return Position()
-    fields = {
-        number: value
-        for number, kind, value, _ in wire.fields(details, 0, len(details))
-        if kind == wire.VARINT
-    }
+    fields: dict[int, int] = {}
+    for number, kind, value, _ in wire.fields(details, 0, len(details)):
+        if kind == wire.VARINT:
+            fields[number] = value
     return Position(int(fields.get(4, 0)), int(fields.get(3, 0)))
 
 
@@ -85,7 +84,7 @@ def core_spans(placed: Placed) -> CoreSpans:
     code, seen = pd.factorize(events.name[owner])
     kind = np.array([_kind(trace, int(name)) for name in seen.tolist()], np.int8)
     # The same program has other name codes on each core.
-    op, _ = pd.factorize(np.array([str(trace.names[name]) for name in seen.tolist()], object))
+    op, _ = pd.factorize(trace.names[seen])
     return CoreSpans(
         event=owner,
         host=placed.host[owner],
@@ -93,8 +92,8 @@ def core_spans(placed: Placed) -> CoreSpans:
         core=of_event[owner],
         start=start,
         end=end,
-        kind=kind[code] if len(seen) else np.zeros(0, np.int8),
-        op=op[code] if len(seen) else np.zeros(0, np.int64),
+        kind=kind[code],
+        op=op[code],
     )
 
 
@@ -138,10 +137,13 @@ def _kind(trace: Trace, code: int) -> int:
     name = "compute"
     if is_a(*COLLECTIVES):
         name = "all_reduce"
-    elif any(kind in COPIES for kind in kinds):
-        name = "compute" if copied(full) == act.DEVICE_TO_DEVICE else "host_transfer"
+    elif not set(kinds).isdisjoint(COPIES):
+        if copied(full) != act.DEVICE_TO_DEVICE:
+            name = "host_transfer"
     else:
         for start in ("infeed", "outfeed", "send", "recv"):
             if is_a(start):
-                name = "host_transfer" if of_host and start in ("send", "recv") else start
+                name = start
+        if of_host and name in ("send", "recv"):
+            name = "host_transfer"
     return act.CORE_KINDS.index(name)

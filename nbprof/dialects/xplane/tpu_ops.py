@@ -42,18 +42,15 @@ def _rows(placed: Placed, *lines: str) -> Int64s:
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
     """Start and duration of events, ps: as the device measured them, else on the host's clock."""
-    offset, lasted = (
-        trace.arg("device_offset_ps", rows=rows),
-        trace.arg("device_duration_ps", rows=rows),
-    )
-    # If the duration is impossible, so is the measurement of the device.
+    offset = trace.arg("device_offset_ps", rows=rows)
+    lasted = trace.arg("device_duration_ps", rows=rows)
+    measured = (offset >= 0) & (lasted >= 0)
     replaced = trace.args.get(RECORDED)
-    measured = (
-        (offset >= 0) & (lasted >= 0) & ~np.isin(rows, () if replaced is None else replaced.event)
-    )
-    return np.where(measured, offset, trace.events.start[rows]), np.where(
-        measured, lasted, trace.events.duration[rows]
-    )
+    if replaced is not None:
+        # If the duration is impossible, so is the measurement of the device.
+        measured &= ~np.isin(rows, replaced.event)
+    start = np.where(measured, offset, trace.events.start[rows])
+    return start, np.where(measured, lasted, trace.events.duration[rows])
 
 
 def extents(placed: Placed) -> Extents:
@@ -93,7 +90,7 @@ def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpPar
     name, seen = pd.factorize(events.name[rows].astype(np.int64))
     parts: dict[tuple[object, ...], int] = {}
     facts: list[_Facts] = []
-    part, op, kind = (np.zeros(len(seen), np.int32) for _ in range(3))
+    part, op, kind = np.zeros((3, len(seen)), np.int32)
     for i, code in enumerate(seen.tolist()):
         program, symbol = _number(trace, "program_id", code), _number(trace, "symbol_id", code)
         hlo = _hlo_name(trace, code)
@@ -119,7 +116,7 @@ def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpPar
         tensor_core=np.full(len(rows), -1, np.int8),
     )
     frame = pd.DataFrame(facts, columns=_Facts._fields).assign(module="")
-    frame["program"] = [_signed(p) for p in frame["program"].tolist()]
+    frame["program"] = list(map(_signed, frame["program"].tolist()))
     frame["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
     _add_costs(trace, frame, rows, name, seen, part)
     _count_custom_calls(frame, activity)
@@ -128,19 +125,20 @@ def device_ops(placed: Placed, activity: act.Activity) -> tuple[DeviceOps, OpPar
 
 
 def _facts(trace: Trace, code: int, program: int | None, hlo: str) -> _Facts:
-    category, source, framework_op, duplicate = (
-        str(_fact(trace, key, code) or "")
-        for key in ("hlo_category", "source", "tf_op", "deduplicated_name")
-    )
-    text = str(trace.names[code])
+    def text(key: str) -> str:
+        return str(_fact(trace, key, code) or "")
+
+    expression = str(trace.names[code])
+    if not _EXPRESSION.match(expression):
+        expression = ""
     return _Facts(
-        -1 if program is None else program,
-        hlo,
-        category,
-        source,
-        framework_op,
-        duplicate,
-        text if _EXPRESSION.match(text) else "",
+        program=-1 if program is None else program,
+        name=hlo,
+        category=text("hlo_category"),
+        source=text("source"),
+        framework_op=text("tf_op"),
+        duplicate=text("deduplicated_name"),
+        expression=expression,
         hlo=program is not None,
         xprof=True,
     )
@@ -179,20 +177,15 @@ def _count_custom_calls(parts: pd.DataFrame, activity: act.Activity) -> None:
     """
     rows = np.flatnonzero((parts["category"] == "custom-call") & (parts["bytes"] == 0))
     columns = ("flops", "normalized_flops", "bytes", "memory_bytes")
-    values = {
-        name: parts[name].to_numpy(np.float64, copy=True) for name in (*columns, "xprof_runs")
-    }
-    keys = zip(
-        *(parts[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")),
-        strict=True,
-    )
+    counted = parts[[*columns, "xprof_runs"]].to_numpy(np.float64, copy=True)
+    keys = parts[["host", "program", "name", "runs"]].iloc[rows].itertuples(index=False, name=None)
     for row, (host, program, name, runs) in zip(rows.tolist(), keys, strict=True):
         cost = activity.programs.cost(host, program, name)
-        for column in columns:
-            values[column][row] = np.nan if cost is None else getattr(cost, column) * runs
-        values["xprof_runs"][row] = 0.0
-    for column, counted in values.items():
-        parts[column] = counted
+        counted[row] = np.nan
+        if cost is not None:
+            counted[row, :-1] = [getattr(cost, column) * runs for column in columns]
+        counted[row, -1] = 0.0
+    parts[[*columns, "xprof_runs"]] = counted
 
 
 def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:
@@ -202,10 +195,7 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
     bytes_accessed), the content of `memory_access_breakdown`.
     """
     breakdowns = trace.name_args.get("memory_access_breakdown", {})
-    columns = (
-        "memory_bytes",
-        *(f"{memory}_{way}" for memory in _ON_CHIP.values() for way in ("read", "write")),
-    )
+    columns = ("memory_bytes", "cmem_read", "cmem_write", "vmem_read", "vmem_write")
     bytes_by_column = {column: np.full(len(seen), np.nan) for column in columns}
     for i, code in enumerate(seen.tolist()):
         data = breakdowns.get(code)
@@ -243,8 +233,12 @@ def _per_run(
 ) -> npt.NDArray[np.float64]:
     """A number per run: stated by the event (custom calls), else with its name; else NaN."""
     of_name = trace.name_args.get(stat, {})
-    each = [of_name.get(code) for code in seen.tolist()]
-    values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
+    of_code = np.full(len(seen), np.nan)
+    for i, code in enumerate(seen.tolist()):
+        value = of_name.get(code)
+        if isinstance(value, (int, float)):
+            of_code[i] = float(value)
+    values = of_code[name]
     column = trace.args.get(stat)
     if column is not None and of_events:
         of_event = np.full(len(trace.events), np.nan)
@@ -268,7 +262,9 @@ def _signed(ident: int) -> int:
 
 def _framework_op(trace: Trace, code: int) -> OpName | None:
     text = _fact(trace, "tf_op", code)
-    return opnames.parse(text) if isinstance(text, str) and text else None
+    if not isinstance(text, str) or not text:
+        return None
+    return opnames.parse(text)
 
 
 def _hlo_name(trace: Trace, code: int) -> str:
@@ -277,4 +273,6 @@ def _hlo_name(trace: Trace, code: int) -> str:
     if short and short != full:
         return short
     match = _EXPRESSION.match(full)
-    return match.group(1) if match else full
+    if match is None:
+        return full
+    return match.group(1)

@@ -82,12 +82,11 @@ def self_spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 def kinds_of(trace: Trace, code: int) -> tuple[str, tuple[str, str]]:
     """The expression of an op, and its name and category in lower case."""
-    full, short = str(trace.names[code]), str(trace.display[code])
-    name = (short if short and short != full else full.partition(" = ")[0]).lstrip("%").lower()
-    return full, (
-        _NUMBER.sub("", name),
-        str(trace.name_args.get("hlo_category", {}).get(code) or "").lower(),
-    )
+    full, name = str(trace.names[code]), str(trace.display[code])
+    if name in ("", full):
+        name = full.partition(" = ")[0]
+    category = str(trace.name_args.get("hlo_category", {}).get(code) or "")
+    return full, (_NUMBER.sub("", name.lstrip("%").lower()), category.lower())
 
 
 def classify(trace: Trace, code: int) -> int:
@@ -112,7 +111,9 @@ def classify(trace: Trace, code: int) -> int:
         return act.DEVICE_WAIT_HOST if host_transfer else act.DEVICE_WAIT_DEVICE
     if base in COPIES or category in COPIES:
         return copied(full)
-    return act.DEVICE_COMPUTE_16 if _HALF.search(shape) else act.DEVICE_COMPUTE_32
+    if _HALF.search(shape):
+        return act.DEVICE_COMPUTE_16
+    return act.DEVICE_COMPUTE_32
 
 
 def copied(expression: str) -> int:

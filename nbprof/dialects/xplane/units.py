@@ -68,20 +68,16 @@ def find(
     lane_kind : object[lanes]
     """
     work = _work(trace, lane_kind)
-    by_host = {number: work[host[work] == number] for number in range(len(trace.hosts))}
-    by_host = {number: rows for number, rows in by_host.items() if len(rows)}
-    if not by_host:
+    if not len(work):
         return None, Unit(RECORDING, "The recording contains no work.")
-    searches = {ANY: (_by_functions, _by_kernels, _by_thread), NAMED: (_by_functions,)}.get(
-        trace.units, ()
-    )
-    if len(by_host) == 1:
-        [(number, rows)] = by_host.items()
-        for search in searches:
-            candidate = search(trace, rows, lane_kind)
-            if candidate is not None and _covers(trace, rows, candidate):
-                return _steps(groups, host, {number: candidate}), _unit(candidate)
-    recordings = {number: _recording(trace, rows) for number, rows in by_host.items()}
+    hosts = np.unique(host[work]).tolist()
+    searches = {ANY: (_by_functions, _by_kernels, _by_thread), NAMED: (_by_functions,)}
+    if len(hosts) == 1:
+        for search in searches.get(trace.units, ()):
+            candidate = search(trace, work, lane_kind)
+            if candidate is not None and _covers(trace, work, candidate):
+                return _steps(groups, host, {hosts[0]: candidate}), _unit(candidate)
+    recordings = {number: _recording(trace, work[host[work] == number]) for number in hosts}
     how = (
         f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
     )
@@ -197,7 +193,9 @@ def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]
         trace.above("tf_function_call", -1, text=True)[rows]
         & (lane_kind == "host")[events.lane[rows]]
     ]
-    calls = calls[events.parent[calls] < 0] if (events.parent[calls] < 0).any() else calls
+    outermost = events.parent[calls] < 0
+    if outermost.any():
+        calls = calls[outermost]
     if len(calls) < repeats.FEWEST:
         return None
     took = np.bincount(events.name[calls], events.duration[calls].astype(np.float64))
@@ -236,9 +234,8 @@ def _by_thread(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -
     """The repeating sequence of outermost events of the busiest thread."""
     events = trace.events
     outer = rows[(lane_kind == "host")[events.lane[rows]] & (events.parent[rows] < 0)]
-    python = (
-        trace.lanes["thread"].astype(str).str.startswith("python").to_numpy()[events.lane[outer]]
-    )
+    of_python = trace.lanes["thread"].astype(str).str.startswith("python").to_numpy()
+    python = of_python[events.lane[outer]]
     if int(python.sum()) >= repeats.FEWEST:
         # Calls of the program; threads of a pool run pieces of them.
         outer = outer[python]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import weakref
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,9 @@ from nbprof.core.factorize import heads, starting
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import around, sanity, sides
+from nbprof.dialects import notes as shared_notes
 from nbprof.dialects.environment import environment
+from nbprof.dialects.named_lanes import Lane, fill
 from nbprof.dialects.xplane import corrupt
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import iterators as xplane_iterators
@@ -66,6 +67,16 @@ _DERIVED_NAMES = (
 _DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?(.*)", re.DOTALL)
 
 
+_OF_TENSORFLOW = frozenset(
+    (
+        "ExecutorState::Process",
+        "FunctionRun",
+        "EagerKernelExecute",
+        "SessionRun",
+        "EagerExecute",
+    )
+)
+
 _NO_STEPS = (
     "This profile has no step markers, so step time is unknown. %%nbprof marks the steps of Keras"
     " fit; in your own loop write: for batch in nbprof.steps(dataset)."
@@ -96,30 +107,15 @@ def interpret(trace: Trace) -> act.Activity:
         (trace.lanes["kind"] == "host") & (trace.lanes["events"] > 0), "host"
     ].unique()
     tables.set_hosts_with_ops(trace.hosts.index(str(host)) for host in with_ops)
+    tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
     if gpus:
         device_activity(placed, tables)
     elif xplane_tpu_ops.core_planes(trace):
         tables.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, tables))
-        tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
         tables.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     else:
-        tables.later("programs", lambda: Programs(trace.modules, trace.hosts))
         tables.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, tables))
-    tables.later(
-        ("markers", "group_names", "incomplete", "rebuilt"),
-        lambda: xplane_steps.markers(placed, tables),
-    )
-    tables.later("unit", lambda: placed.unit)
-    tables.later("xprof_markers", lambda: xplane_steps.marks(placed, tables))
-    tables.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
-    tables.later(
-        "reads_infeed",
-        lambda: bool((tables.core_spans.kind == act.CORE_KINDS.index("infeed")).any()),
-    )
-    tables.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
-    tables.later("core_markers", lambda: xplane_steps.core_markers(placed))
-    tables.later("work", lambda: xplane_steps.work(placed, tables))
-    tables.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, tables))
+    _add_steps(placed, tables)
     tables.later("host_ops", lambda: with_stages(placed, tables, host_ops(placed, tables)))
     tables.later("eager_calls", lambda: eager_calls(placed, tables))
     tables.later("eager_runs", lambda: eager_runs(placed, tables))
@@ -140,7 +136,7 @@ def interpret(trace: Trace) -> act.Activity:
     tables.later(
         "notes",
         lambda: [
-            *_unit_notes(placed),
+            *placed.unit.notes,
             *mended,
             *notes(placed, tables),
             *xplane_steps.notes(placed, tables),
@@ -150,8 +146,23 @@ def interpret(trace: Trace) -> act.Activity:
     return activity
 
 
-def _unit_notes(placed: Placed) -> list[Note]:
-    return [Note("info", placed.unit.how)] if placed.unit.how else []
+def _add_steps(placed: Placed, tables: act.Activity) -> None:
+    """States how steps and their work are made, of hosts and of cores."""
+    tables.later(
+        ("markers", "group_names", "incomplete", "rebuilt"),
+        lambda: xplane_steps.markers(placed, tables),
+    )
+    tables.later("unit", lambda: placed.unit)
+    tables.later("xprof_markers", lambda: xplane_steps.marks(placed, tables))
+    tables.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
+    tables.later(
+        "reads_infeed",
+        lambda: bool((tables.core_spans.kind == act.CORE_KINDS.index("infeed")).any()),
+    )
+    tables.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
+    tables.later("core_markers", lambda: xplane_steps.core_markers(placed))
+    tables.later("work", lambda: xplane_steps.work(placed, tables))
+    tables.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, tables))
 
 
 def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
@@ -161,25 +172,16 @@ def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
     return np.asarray(low | high, np.bool_)
 
 
-class _Lane(NamedTuple):
-    """The columns of a lane; lanes are drawn in ascending `order`."""
-
-    kind: str
-    device: int
-    process: str
-    thread: str
-    note: str
-    order: tuple[int, ...]
-
-
 def _name_lanes(trace: Trace) -> None:
     """Fills `kind device process thread note order plane_name` of the lanes."""
     if not len(trace.lanes):
         return
     _split(trace)
     lanes = trace.lanes
-    row = lanes["row"].tolist() if "row" in lanes else list(range(len(lanes)))
-    is_around = [row_index != i for i, row_index in enumerate(row)]
+    row = np.arange(len(lanes))
+    if "row" in lanes:
+        row = lanes["row"].to_numpy(np.int64)
+    is_around = row != np.arange(len(lanes))
     planes = lanes["process"].to_numpy()
     thread = lanes["thread"].astype(str)
     by_id = _is_derived(lanes["line_id"].to_numpy(np.int64))
@@ -191,26 +193,22 @@ def _name_lanes(trace: Trace) -> None:
         if _DEVICE.match(plane) or plane.startswith("#Chip"):
             lane = _device_lane(plane, texts[i], line_ids[i], bool(derived[i]), i)
         else:
-            lane = _host_lane(plane, texts[i], bool(by_id[i]), is_around[i], (row[i], i))
-        # A larger number is not the number of a thread, but a hash.
-        number = line_ids[i]
-        unnamed = f"thread {number}" if 0 <= number < 1 << 31 else "thread"
-        rows.append(lane._replace(thread=lane.thread or unnamed))
-    lanes["kind"] = [lane.kind for lane in rows]
-    lanes["device"] = [lane.device for lane in rows]
-    lanes["note"] = [lane.note for lane in rows]
+            lane = _host_lane(plane, texts[i], bool(by_id[i]), bool(is_around[i]), (int(row[i]), i))
+        rows.append(lane._replace(thread=lane.thread or _unnamed(line_ids[i])))
     lanes["plane_name"] = planes
-    lanes["process"] = [lane.process for lane in rows]
-    recorded = ~np.array(is_around, np.bool_)
-    names = pd.Series([lane.thread for lane in rows])
-    threads = _unique_threads(names[recorded], lanes[recorded])
-    lanes["thread"] = [threads[row_index] for row_index in row]
-    position = np.empty(len(rows), np.int64)
-    position[sorted(range(len(rows)), key=lambda i: rows[i].order)] = np.arange(len(rows))
-    lanes["order"] = position.tolist()
+    fill(lanes, rows)
+    threads = _unique_threads(lanes[~is_around])
+    lanes["thread"] = threads[row].tolist()
 
 
-def _device_lane(plane: str, line: str, line_id: int, derived: bool, i: int) -> _Lane:
+def _unnamed(line_id: int) -> str:
+    """A thread without a name; a large id is not its number, but a hash."""
+    if 0 <= line_id < 1 << 31:
+        return f"thread {line_id}"
+    return "thread"
+
+
+def _device_lane(plane: str, line: str, line_id: int, derived: bool, i: int) -> Lane:
     """The columns of lane `i`, a line of a device plane."""
     match = _DEVICE.match(plane)
     device, process, helper = 0, plane, ""
@@ -227,18 +225,21 @@ def _device_lane(plane: str, line: str, line_id: int, derived: bool, i: int) -> 
     if stream:
         line, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
     order = (0, device, ("steps", "derived", "device").index(kind), i, i)
-    return _Lane(kind, device, process, line, note, order)
+    return Lane(kind, device, process, line, note, order)
 
 
 def _host_lane(
-    plane: str, line: str, derived: bool, is_around: bool, order: tuple[int, int]
-) -> _Lane:
+    plane: str, line: str, derived: bool, is_around: bool, order: tuple[int, ...]
+) -> Lane:
     """The columns of a line of a host plane; derived lines repeat events of others."""
-    kind = "derived" if derived or is_around else "host"
-    process = "Host" if plane == "/host:CPU" else plane
     line = re.sub(r"/-?\d{6,}\Z", "", line)
-    rank = (1 if process == "Host" else 2, 0, 0 if line.startswith("python") else 1)
-    return _Lane(kind, -1, process, line, around.NOTE if is_around else "", (*rank, *order))
+    process, rank = plane, 2
+    if plane == "/host:CPU":
+        process, rank = "Host", 1
+    order = (rank, 0, int(not line.startswith("python")), *order)
+    if is_around:
+        return Lane("derived", -1, process, line, around.NOTE, order)
+    return Lane("derived" if derived else "host", -1, process, line, "", order)
 
 
 def _split(trace: Trace) -> None:
@@ -260,12 +261,12 @@ def _split(trace: Trace) -> None:
     trace.lanes["aside"] = aside
 
 
-def _unique_threads(names: pd.Series, lanes: pd.DataFrame) -> list[str]:
+def _unique_threads(lanes: pd.DataFrame) -> npt.NDArray[np.object_]:
     """Thread names with a number behind those that several threads of one process share."""
-    key = lanes["host"].astype(str) + "\0" + lanes["process"].astype(str) + "\0" + names
-    total = key.map(key.value_counts())
-    rank = key.groupby(key).cumcount() + 1
-    return [f"{n} #{r}" if t > 1 else n for n, t, r in zip(names, total, rank, strict=True)]
+    names = lanes["thread"].astype(object)
+    of_name = names.groupby([lanes["host"].astype(str), lanes["process"].astype(str), names])
+    rank = (of_name.cumcount() + 1).astype(str)
+    return names.where(of_name.transform("size") == 1, names + " #" + rank).to_numpy(object)
 
 
 def _stream_note(kinds: str) -> str:
@@ -282,46 +283,27 @@ def _stream_note(kinds: str) -> str:
 
 def _framework(placed: Placed) -> Framework:
     names = set(map(str, placed.trace.names))
-    if (
-        placed.named("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt").any()
-        and "FunctionRun" not in names
-    ):
+    jax = placed.named("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt").any()
+    if jax and "FunctionRun" not in names:
         return JAX
-    if names & {
-        "ExecutorState::Process",
-        "FunctionRun",
-        "EagerKernelExecute",
-        "SessionRun",
-        "EagerExecute",
-    }:
-        return TENSORFLOW
-    return UNKNOWN
+    return TENSORFLOW if names & _OF_TENSORFLOW else UNKNOWN
 
 
 def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
     """By name code: the step-time category whose colour its slices have in the trace (0: none)."""
-    index = {name: i + 1 for i, name in enumerate(act.CATEGORIES)}
+    index = act.NUMBER_OF_CATEGORY
     category = np.zeros(len(trace.names), np.uint8)
     for code, name in enumerate(trace.names):
         upper = name[:16].upper()
         if upper.startswith("ITERATORGETNEXT") or name in act.WAITS_FOR_ITEMS:
             category[code] = index["input"]
-        elif (copied := copies.CLASS.get(copies.kind(name))) is not None or copies.blit(name):
-            category[code] = index[
-                act.CATEGORY_OF_CLASS[act.DEVICE_TO_DEVICE if copied is None else copied]
-            ]
+        elif (copied := copies.CLASS.get(copies.kind(name))) is not None:
+            category[code] = index[act.CATEGORY_OF_CLASS[copied]]
+        elif copies.blit(name):
+            category[code] = index[act.CATEGORY_OF_CLASS[act.DEVICE_TO_DEVICE]]
         elif upper.startswith(("NCCL", "RCCL")):
             category[code] = index["device_collectives"]
-        elif name.startswith(
-            (
-                "cuLaunch",
-                "cudaLaunch",
-                "KernelLaunch",
-                "hipLaunch",
-                "hipModuleLaunch",
-                "cuGraphLaunch",
-            )
-        ):
+        elif name.startswith(_LAUNCHING):
             category[code] = index["kernel_launch"]
         elif name.startswith(COMPILES):
             category[code] = index["compile"]
@@ -331,34 +313,17 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
 def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
     """A sentence for each kind of data that this profile lacks, by view."""
     missing: dict[str, str] = {}
-    if lost := _lost_kernels(placed):
-        launched = wording.plural(lost, "launch was", "launches were")
-        missing["kernels"] = (
-            f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
-        )
-    elif not (activity.devices["kind"] == "GPU").any():
-        missing["kernels"] = (
-            "This profile has no GPU plane: the run used only the CPU, or the GPU was not traced."
-        )
-        other = ", ".join(sorted(set(activity.devices["kind"].astype(str))))
-        if other:
-            missing["kernels"] = (
-                f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
-            )
-    elif not len(activity.kernels):
-        missing["kernels"] = (
-            "This profile names a device, but no kernels with launch details were recorded on it."
-        )
+    without_kernels = _no_kernels(placed, activity)
+    if without_kernels:
+        missing["kernels"] = without_kernels
     # Runs of eager ops are not steps that a program marked.
-    eager = not (activity.markers.device >= 0).any() and all(
-        name.startswith("EagerKernelExecute ") for name in activity.group_names.values()
-    )
-    if not len(activity.markers) or eager:
-        on_tpu = (activity.devices["kind"] == "TPU").any()
-        if on_tpu:
+    names = activity.group_names.values()
+    only_eager = all(name.startswith("EagerKernelExecute ") for name in names)
+    has_device_steps = (activity.markers.device >= 0).any()
+    if not len(activity.markers) or (only_eager and not has_device_steps):
+        missing["steps"] = activity.framework.words.no_steps or _NO_STEPS
+        if (activity.devices["kind"] == "TPU").any():
             missing["steps"] = _NO_STEPS_OF_TPU
-        else:
-            missing["steps"] = activity.framework.words.no_steps or _NO_STEPS
     # Asked of the events, so that the table need not be made for it.
     if not has_allocations(placed):
         missing["memory"] = (
@@ -368,6 +333,28 @@ def _missing(placed: Placed, activity: act.Activity) -> dict[str, str]:
     if not len(activity.iterators):
         missing["input"] = _no_tf_data(set(map(str, placed.trace.names)))
     return missing
+
+
+def _no_kernels(placed: Placed, activity: act.Activity) -> str:
+    """Why there are no GPU kernels; '' if there are some."""
+    if lost := _lost_kernels(placed):
+        launched = wording.plural(lost, "launch was", "launches were")
+        return f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
+    kinds = sorted(set(activity.devices["kind"].astype(str)))
+    if not kinds:
+        return (
+            "This profile has no GPU plane: the run used only the CPU, or the GPU was not traced."
+        )
+    if "GPU" not in kinds:
+        return (
+            f"The devices of this profile are {', '.join(kinds)}s; GPU kernels are recorded only on"
+            " GPUs."
+        )
+    if not len(activity.kernels):
+        return (
+            "This profile names a device, but no kernels with launch details were recorded on it."
+        )
+    return ""
 
 
 def _no_tf_data(names: set[str]) -> str:
@@ -385,6 +372,14 @@ def _no_tf_data(names: set[str]) -> str:
     )
 
 
+_LAUNCHING = (
+    "cuLaunch",
+    "cudaLaunch",
+    "KernelLaunch",
+    "hipLaunch",
+    "hipModuleLaunch",
+    "cuGraphLaunch",
+)
 _LAUNCHES = re.compile(r"(?:cu|cuda|hip|hipMod)\w*Launch")
 _LOST = (
     "the kernels were lost. Record a shorter time, in a fresh process and with no other profiler"
@@ -403,7 +398,9 @@ def _lost_kernels(placed: Placed) -> int:
 
 
 def _traits(placed: Placed) -> set[str]:
-    traits = {act.PYTHON_CALLS} if "aside" in placed.trace.lanes else set()
+    traits = set()
+    if "aside" in placed.trace.lanes:
+        traits.add(act.PYTHON_CALLS)
     if placed.waits_of_iterations:
         traits.add(act.WAITS)
     if _lost_kernels(placed):
@@ -450,8 +447,7 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
     trace = placed.trace
     lines: list[Note] = []
     if lost := _lost_kernels(placed):
-        launched = f"{wording.plural(lost, 'launch was', 'launches were')} recorded, but no kernel"
-        lines.append(Note("warning", f"{launched}, so what the device did is unknown: {_LOST}"))
+        lines.append(shared_notes.lost_kernels(lost, _LOST))
     elif activity.has_device:
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
@@ -463,6 +459,8 @@ def notes(placed: Placed, activity: act.Activity) -> list[Note]:
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
         is_launched = np.zeros(len(trace.events) + 1, np.bool_)
         is_launched[calls["target"].to_numpy(np.int64)] = True
-        lines += sanity.unlaunched(int((~is_launched[work]).sum()), len(work))
+        unlaunched = int((~is_launched[work]).sum())
+        if unlaunched:
+            lines.append(shared_notes.unlaunched_work(unlaunched, len(work)))
         lines += sanity.overlaps(trace, ("device",), "device event")
     return lines
