@@ -15,7 +15,8 @@ from nbprof.assistant.answer import Bounds, Query, bounded, table
 from nbprof.assistant.explain import explain
 from nbprof.assistant.roots import Roots
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import RunFiles, join_some
+from nbprof.core.files import RunFiles
+from nbprof.core.units import join_some
 from nbprof.display.redact import Redactor
 from nbprof.profiles import named
 from nbprof.profiles.brief import BYTES_PER_TOKEN, brief

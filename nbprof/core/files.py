@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from nbprof.core.confinement import ConfinedError, Confinement, state_of
 from nbprof.core.errors import ReadError
-from nbprof.core.units import size_text
+from nbprof.core.receipt import Note, warning
+from nbprof.core.units import join_some, size_text
 
 # Zero bytes after the data, so that a varint or a word can be read at its very end.
 PADDING = 16
@@ -157,12 +158,6 @@ def printable(name: str) -> str:
     if name.isprintable():
         return name
     return "".join(char if char.isprintable() else "\ufffd" for char in name)
-
-
-def join_some(names: Sequence[str], limit: int = 10) -> str:
-    """The first names of a list as a text, and how many more there are."""
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
 
 
 class SourceFile(Protocol):
@@ -383,23 +378,23 @@ class Missing:
     reason: str
 
 
-def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
-    """Lines of the receipt for files of hosts that cannot be read.
+def about_skipped(unread: Sequence[Missing], *, listed: bool) -> Note:
+    """The note on files of hosts that cannot be read, at least one.
 
     With `listed`, p.pods.missing has them all.
     """
-    if not unread:
-        return []
     first = unread[0]
     if len(unread) == 1:
         text = "A file was skipped, and the figures do not include its host"
-        return [f"{text}: {first.file}: {first.reason}"]
+        return warning("skipped_files", f"{text}: {first.file}: {first.reason}")
     names = join_some([file.file for file in unread], 3)
-    pointer = " All are in p.pods.missing." if listed else ""
     text = (
-        f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}"
+        f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}."
+        f" The first: {first.reason}"
     )
-    return [f"{text}. The first: {first.reason}{pointer}"]
+    if listed:
+        text += " All are in p.pods.missing."
+    return warning("skipped_files", text)
 
 
 @dataclass(frozen=True)
@@ -412,10 +407,8 @@ class RunFiles:
     modified: float
     format: str
     """Name of their `Format`."""
-    notes: tuple[str, ...] = field(default=())
-    """Lines for the receipt, such as files next to these that were not read."""
-    warnings: tuple[str, ...] = field(default=())
-    """Warnings for the receipt: a host that is missing."""
+    notes: tuple[Note, ...] = field(default=())
+    """Notes for the receipt, such as files next to these that were not read."""
     limit_bytes: int = LIMIT_BYTES
     """Limit for decompressing one of the files."""
     sidecar: SourceFile | None = None
@@ -441,7 +434,6 @@ def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
         files,
         files=tuple(files.files[number] for number in numbers),
         notes=(),
-        warnings=(),
         copies=(),
         unread=(),
     )

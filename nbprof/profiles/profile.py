@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import join_some
+from nbprof.core.units import join_some
 from nbprof.profiles.redaction import Redact, redacted
 from nbprof.run.run import Run
 from nbprof.schema.frames import names

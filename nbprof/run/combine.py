@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from nbprof.core.files import join_some
 from nbprof.core.receipt import Level, Note
+from nbprof.core.units import join_some
 from nbprof.run.frame import Combine, Hosts
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ import pandas as pd
 
 from nbprof.core.confinement import Confinement
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, join_some
+from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile
 from nbprof.core.packed import Unpacked
 from nbprof.core.trace import Trace
-from nbprof.core.units import size_text
+from nbprof.core.units import join_some, size_text
 from nbprof.formats.register import by_name
 from nbprof.sources.fingerprint import fingerprint
 

@@ -19,6 +19,7 @@ from nbprof.core import unfinished
 from nbprof.core.confinement import Confinement, real_path, scan, state_of
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
+from nbprof.core.receipt import info
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import SCRATCH
 from nbprof.formats.register import by_name, stem
@@ -270,11 +271,12 @@ class Search:
         names = {printable(file.at): file.at for file in here.listing.files}
         # An exhausted budget is reported once for the search.
         notes = [] if self.budget.reason else list(here.listing.doubts)
-        notes += [text for _, text in here.listing.notes]
-        notes += [text for _, text, called_a_trace in here.listing.refused if called_a_trace]
-        for text in notes:
+        notes += [note for _, note in here.listing.notes]
+        notes += [refused.note for refused in here.listing.refused if refused.named]
+        for note in notes:
             if self._problems > _MOST_PROBLEMS:
                 return
+            text = note.text
             about = next((start for start in _starts(text) if start in names), "")
             path = join(here.path, names.get(about, ""))
             yield from self._problem(path, text[len(about) :].lstrip() if about else text)
@@ -315,7 +317,7 @@ class Search:
                 lambda _: here.real,
             )
         except NbprofError as error:
-            listing.notes.append(("", str(error)))
+            listing.notes.append(("", info("unexamined_files", str(error))))
             return [], False
         if len(runs) == 1 and (
             here.is_run or (len(runs[0].files) > 1 and not by_name(runs[0].format).by_folder)

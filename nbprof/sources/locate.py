@@ -21,17 +21,18 @@ from nbprof.core.files import (
     RunFiles,
     SourceFile,
     could_not_open,
-    join_some,
     no_file,
     printable,
 )
+from nbprof.core.receipt import Note
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import Unfinished
+from nbprof.core.units import join_some
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
-from nbprof.sources import detect
+from nbprof.sources import detect, notes
 from nbprof.sources.budget import Budget
-from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
+from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, Refused, promised
 from nbprof.sources.select_run import choose, kind_of, resolve
 from nbprof.sources.sniff import HEAD, head_of, recognise
 from nbprof.sources.urls import is_url, public_url
@@ -171,13 +172,8 @@ def _newest(candidates: list[RunFiles]) -> RunFiles:
     newest = candidates[0]
     if len(candidates) == 1:
         return newest
-    by = "when they were recorded"
-    if not all(run.dated for run in candidates):
-        by = "when their files were last changed, because not all have a recording time"
-    note = (
-        f"{newest.name} is the newest of {len(candidates):,} runs here, by {by}. nbprof.runs lists"
-        " them, and run= opens another."
-    )
+    dated = all(run.dated for run in candidates)
+    note = notes.newest_run(newest.name, len(candidates), dated=dated)
     return replace(newest, newest_of=len(candidates), notes=(note, *newest.notes))
 
 
@@ -220,8 +216,7 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     runs_here = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
     runs_here = _with_unread(runs_here, folder, listing)
-    notes = _notes(folder, listing)
-    doubts = tuple(listing.doubts)
+    notes_by_folder = _notes_by_folder(folder, listing)
     unexported: list[str] = []
     written = {f.parent: f.file for f in sidecars}
     for recordings, claim in listing.claims.items():
@@ -236,12 +231,10 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
             runs_here.sort(key=lambda run: (run.modified, run.name), reverse=True)
     with_notes = []
     for run in runs_here:
-        if doubts or str(run.folder) in notes:
-            notes_here = tuple(notes.get(str(run.folder), ()))
-            run = replace(run, notes=run.notes + notes_here, warnings=run.warnings + doubts)
-        if listing.unfinished:
-            run = _beside_unfinished(run, listing.unfinished)
-        with_notes.append(run)
+        about_folder = notes_by_folder.get(str(run.folder), [])
+        about_unfinished = _unfinished(run, listing.unfinished)
+        notes_on_run = (*run.notes, *about_folder, *listing.doubts, *about_unfinished)
+        with_notes.append(replace(run, notes=notes_on_run))
     return with_notes, lambda: _nothing(folder, listing, unexported)
 
 
@@ -256,44 +249,46 @@ def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -
     by_folder: dict[str, list[int]] = {}
     for i, run in enumerate(found_runs):
         by_folder.setdefault(str(run.folder), []).append(i)
-    refused_in: dict[str, list[tuple[Found, str, bool]]] = {}
-    for each in listing.refused:
-        refused_in.setdefault(each[0].parent, []).append(each)
+    refused_in: dict[str, list[Refused]] = {}
+    for refused_file in listing.refused:
+        refused_in.setdefault(refused_file.file.parent, []).append(refused_file)
     unread: dict[int, list[Missing]] = {}
     for parent, refused in refused_in.items():
         runs_here = by_folder.get(str(folder.below(parent)), [])
         # Each file is compared with each run of the folder. A job with a few damaged files does not
         # have very many of both.
         compared = len(refused) * len(runs_here) <= _MOST_COMPARED
-        for file, text, named in refused:
+        for file, note, named in refused:
             lacking = []
             if compared:
                 lacking = [i for i in runs_here if detect.lacks(found_runs[i], file.file.name)]
             for i in lacking:
                 unread.setdefault(i, []).append(
-                    Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}")
+                    Missing(
+                        file.file.name, f"It {note.text.removeprefix(printable(file.at)).strip()}"
+                    )
                 )
             if named and not lacking:
-                listing.notes.append((parent, text))
+                listing.notes.append((parent, note))
     return [
         replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run
         for i, run in enumerate(found_runs)
     ]
 
 
-def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
+def _notes_by_folder(folder: Folder, listing: Listing) -> dict[str, list[Note]]:
     """The notes of a listing by their folder, with a limit per folder."""
-    by_folder: dict[str, list[str]] = {}
-    for path, text in listing.notes:
-        by_folder.setdefault(path, []).append(text)
-    notes: dict[str, list[str]] = {}
-    for path, texts in by_folder.items():
-        here = notes.setdefault(str(folder.below(path)), [])
-        here += texts[:_MOST_NOTES]
-        more = len(texts) - _MOST_NOTES
+    by_path: dict[str, list[Note]] = {}
+    for path, note in listing.notes:
+        by_path.setdefault(path, []).append(note)
+    by_folder: dict[str, list[Note]] = {}
+    for path, notes_here in by_path.items():
+        limited = by_folder.setdefault(str(folder.below(path)), [])
+        limited += notes_here[:_MOST_NOTES]
+        more = len(notes_here) - _MOST_NOTES
         if more > 0:
-            here.append(f"{more:,} more files here could not be read, or are not profiles.")
-    return notes
+            limited.append(notes.more_not_read(more))
+    return by_folder
 
 
 def _named(
@@ -341,7 +336,6 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
         max(part.modified for part in parts),
         first.format,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         sidecar=first.sidecar,
         copies=tuple(dict.fromkeys(file for part in parts for file in part.copies)),
         unread=tuple(dict.fromkeys(file for part in parts for file in part.unread)),
@@ -507,15 +501,15 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     )
 
 
-def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
-    """A run with notes on later unfinished recordings in its logdir, and a warning if it is one."""
-    notes, warnings = list(run.notes), list(run.warnings)
-    for recording in unfinished:
+def _unfinished(run: RunFiles, recordings: list[Unfinished]) -> list[Note]:
+    """Notes on later unfinished recordings in the logdir of a run; a warning if it is one."""
+    about: list[Note] = []
+    for recording in recordings:
         if Path(run.folder).is_relative_to(recording.folder):
-            warnings.append(recording.sentence)
+            about.append(notes.unfinished("warning", recording.sentence))
         elif recording.started > run.modified:
-            notes.append(recording.sentence)
-    return replace(run, notes=tuple(notes), warnings=tuple(warnings))
+            about.append(notes.unfinished("info", recording.sentence))
+    return about
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
@@ -544,5 +538,6 @@ def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     else:
         sentences.append(f"It holds {join_some(top, 5)}.")
     sentences[1:1] = [recording.sentence for recording in listing.unfinished]
-    sentences += (listing.doubts + [text for _, text in listing.notes])[:3]
+    about_files = listing.doubts + [note for _, note in listing.notes]
+    sentences += [note.text for note in about_files[:3]]
     return ReadError(" ".join(sentences), path=folder.label)

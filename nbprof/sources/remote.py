@@ -21,6 +21,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, Growing, Stamp, printable
 from nbprof.core.packed import as_file
 from nbprof.core.units import size_text
+from nbprof.sources import notes
 from nbprof.sources.folders import Listing
 from nbprof.sources.urls import public_url, scrubbed
 
@@ -461,6 +462,4 @@ class RemoteFolder:
                 else:
                     listing.take(relative, partial(self._file, link, {}))
         if len(seen) >= _MOST_PAGES:
-            listing.doubts.append(
-                f"There are more than {_MOST_PAGES:,} subfolders; the rest were not examined."
-            )
+            listing.doubts.append(notes.many_subfolders(_MOST_PAGES))

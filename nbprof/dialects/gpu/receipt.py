@@ -7,10 +7,11 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from nbprof.core.files import join_some, printable
+from nbprof.core.files import printable
 from nbprof.core.intervals import ends_before
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
+from nbprof.core.units import join_some
 from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.gpu import absent
 from nbprof.dialects.gpu import memory as gpu_memory

@@ -19,6 +19,7 @@ from pathlib import Path
 from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.receipt import warning
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.format import Claim, Place, within
 
@@ -479,9 +480,12 @@ def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> 
     if (home := location.home(path)) is not None:
         parent, sidecar = home[0], home[2]
         name = printable(home[1])
-    warnings = tuple(
-        f"{printable(path.rpartition('/')[2])} next to it is not exported yet and not included in"
-        f" the figures: {_export(location, path)}"
+    notes = tuple(
+        warning(
+            "not_exported",
+            f"{printable(path.rpartition('/')[2])} next to it is not exported yet and not included"
+            f" in the figures: {_export(location, path)}",
+        )
         for path in raw
         if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
@@ -491,7 +495,7 @@ def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> 
         files,
         max((p.modified for p in files), default=0.0),
         NAME,
-        warnings=warnings,
+        notes=notes,
         sidecar=sidecar,
     )
 

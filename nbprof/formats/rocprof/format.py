@@ -4,8 +4,10 @@ CSV.
 
 from __future__ import annotations
 
-from nbprof.core.files import LocalFile, RunFiles, SourceFile, join_some, printable
+from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.receipt import Note, info
 from nbprof.core.sqlite import tables_named
+from nbprof.core.units import join_some
 from nbprof.formats.format import Format, Head, Here, Kind, Member, is_text
 from nbprof.formats.names import SUFFIXES
 from nbprof.formats.rocprof.headers import kind_of, prefix_of
@@ -91,16 +93,13 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
             groups.append([])
         last = _modified(processes[prefix])
         groups[-1].append(prefix)
-    notes = (
-        (
-            (
-                f"{join_some(left_out, 4)} next to it is the same recording in another format; it"
-                " was not read."
-            ),
+    notes: tuple[Note, ...] = ()
+    if left_out:
+        text = (
+            f"{join_some(left_out, 4)} next to it is the same recording in another format; it was"
+            " not read."
         )
-        if left_out
-        else ()
-    )
+        notes = (info("same_recording", text),)
     result = list(before)
     for group in groups:
         name = (
@@ -126,7 +125,7 @@ def _modified(files: list[SourceFile]) -> float:
     return max(file.modified for file in files)
 
 
-def _notes(member: Member) -> tuple[str, ...]:
+def _notes(member: Member) -> tuple[Note, ...]:
     """Of one table alone: that there are others."""
     if not isinstance(member.file, LocalFile) or not member.file.name.lower().endswith(".csv"):
         return ()
@@ -140,12 +139,11 @@ def _notes(member: Member) -> tuple[str, ...]:
     if not csv_files:
         return ()
     are = "is another table" if len(csv_files) == 1 else "are other tables"
-    return (
-        (
-            f"{join_some([printable(name) for name in csv_files], 3)} next to it {are} of the same"
-            " recording: load the folder to include all."
-        ),
+    text = (
+        f"{join_some([printable(name) for name in csv_files], 3)} next to it {are} of the same"
+        " recording: load the folder to include all."
     )
+    return (info("other_tables", text),)
 
 
 FORMAT = Format(
