@@ -12,6 +12,7 @@ import pandas as pd
 from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
+from nbprof.core.receipt import Receipt
 from nbprof.core.units import join_some
 from nbprof.profiles.redaction import Redact, redacted
 from nbprof.run.run import Run
@@ -309,8 +310,12 @@ class Profile:
         return self.run.devices_and_cores.copy()
 
     @property
-    def receipt(self) -> Any:
-        """Notes on what was read, what was skipped and what looks wrong: `print(p.receipt)`."""
+    def receipt(self) -> Receipt:
+        """Notes on what was read, what was skipped and what looks wrong: `print(p.receipt)`.
+
+        `p.receipt.notes` is a frame, to filter by `key`: the wording of a note may change, its key
+        does not.
+        """
         return self.run.receipt
 
     @property
