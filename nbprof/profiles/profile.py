@@ -473,9 +473,9 @@ class Profile:
         NbprofError
             Fewer than 200 tokens.
         """
-        from nbprof.profiles.brief import brief
+        from nbprof.profiles.claims import brief_of_profile
 
-        return brief(self, tokens, redact=redact)
+        return brief_of_profile(self, tokens, redact)
 
     def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
         """Write the report to one HTML file that needs no network and no kernel. An existing file
