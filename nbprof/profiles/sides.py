@@ -21,7 +21,7 @@ def sides(runs: Sequence[Run]) -> list[Side]:
 
 def _side(run: Run, label: str) -> Side:
     # Only the name of the framework: of recordings by nbprof, the overview has its version too.
-    environment = {**(run.overview.get("environment") or {}), "hosts": _machines(run)}
+    environment = {**_environment(run), "hosts": _machines(run)}
     overview = {
         **run.overview,
         "framework": run.overview_of_files["framework"],
@@ -36,6 +36,7 @@ def _side(run: Run, label: str) -> Side:
             "failed": bool(capture.cell_failed),
             "cores": capture.contention,
         }
+    workers = [use.workers for use in run.loaders if use.workers is not None]
     return Side(
         label,
         run.steps,
@@ -45,20 +46,25 @@ def _side(run: Run, label: str) -> Side:
         overview,
         dropped=run.receipt.dropped,
         advice=run.advice,
-        workers=max((use.workers for use in run.loaders if use.workers is not None), default=None),
+        workers=max(workers, default=None),
         **of_capture,
     )
 
 
+def _environment(run: Run) -> dict[str, Any]:
+    return run.overview.get("environment") or {}
+
+
 def _machines(run: Run) -> list[str]:
     """The hosts of a run, except one that is named after a file, which may have any name."""
-    hosts = [str(host) for host in (run.overview.get("environment") or {}).get("hosts") or []]
+    hosts = list(map(str, _environment(run).get("hosts") or []))
     file = run.source.file
     if len(hosts) != 1 or not file.startswith(f"{hosts[0]}."):
         return hosts
     # The profilers of TensorFlow, JAX and PyTorch name their files after the host.
     in_logdir = "plugins/profile" in Path(run.source.path).as_posix()
-    return hosts if in_logdir or re.search(r"\.\d{10,}\.", file) else []
+    named_by_profiler = in_logdir or re.search(r"\.\d{10,}\.", file)
+    return hosts if named_by_profiler else []
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

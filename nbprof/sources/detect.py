@@ -7,6 +7,7 @@ of each folder.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -88,7 +89,9 @@ def _named(listing: Listing) -> _Named:
     hosts: dict[str, set[str]] = {}
     single_files = []
     for file in listing.files:
-        form = telling(file.file.name) if file.promise == NAMED else None
+        if file.promise != NAMED:
+            continue
+        form = telling(file.file.name)
         if form is None:
             continue
         named.folders.add(file.parent)
@@ -109,10 +112,9 @@ def _named(listing: Listing) -> _Named:
 
 def _other_names(listing: Listing, folders: set[str]) -> list[Found]:
     """Files with other names outside of some folders, the most likely profiles first."""
-    candidates = [
-        f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in folders
-    ]
-    return sorted(candidates, key=lambda f: (f.promise, f.at))
+    others = [file for file in listing.files if file.promise in (MAYBE, NAMELESS)]
+    candidates = [file for file in others if file.parent not in folders]
+    return sorted(candidates, key=lambda file: (file.promise, file.at))
 
 
 def _single_files(members: list[Member]) -> list[Member]:
@@ -122,9 +124,8 @@ def _single_files(members: list[Member]) -> list[Member]:
 
 
 def _note_unexamined(listing: Listing, count: int) -> None:
-    reason = listing.budget.reason if listing.budget is not None else ""
-    if reason:
-        listing.doubts.append(notes.not_examined(reason))
+    if listing.budget is not None and listing.budget.reason:
+        listing.doubts.append(notes.not_examined(listing.budget.reason))
     if count:
         listing.notes.append(("", notes.unknown_names(count)))
 
@@ -166,7 +167,9 @@ def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget 
                 budget.read(len(head))
         except ReadError as error:
             return notes.could_not_examine(file.at, error.reason)
-        return _member(file, kind) if kind.format else notes.no_profile(file.at, kind.what)
+        if not kind.format:
+            return notes.no_profile(file.at, kind.what)
+        return _member(file, kind)
 
     if folder.cheap:
         done = [examine(file) for file in files]
@@ -266,25 +269,22 @@ def lacks(run: RunFiles, name: str) -> bool:
 
 
 def _is_run_folder(folder: Path | str) -> bool:
-    text = folder.absolute().as_posix() if isinstance(folder, Path) else folder
-    return bool(re.search(r"(^|/)plugins/profile/[^/]+$", text))
+    if isinstance(folder, Path):
+        folder = folder.absolute().as_posix()
+    return bool(re.search(r"(^|/)plugins/profile/[^/]+$", folder))
 
 
 def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:
     """Runs with unique names: equal ones get their folder in front, as in TensorBoard:
     `train/2024_05_01` and `eval/2024_05_01`.
     """
-    seen: dict[str, int] = {}
-    for _, _, run in named:
-        seen[run.name] = seen.get(run.name, 0) + 1
+    count_of = Counter(run.name for _, _, run in named)
     distinct: list[RunFiles] = []
     for parent, last, run in named:
-        if seen[run.name] > 1 and parent:
-            folder = re.sub(r"(^|/)plugins/profile(?=/)", "", parent).lstrip("/")
-            if run.name == last:
-                distinct.append(replace(run, name=folder))
-            else:
-                distinct.append(replace(run, name=f"{folder}/{run.name}"))
-        else:
-            distinct.append(run)
+        if count_of[run.name] > 1 and parent:
+            name = re.sub(r"(^|/)plugins/profile(?=/)", "", parent).lstrip("/")
+            if run.name != last:
+                name += f"/{run.name}"
+            run = replace(run, name=name)
+        distinct.append(run)
     return distinct

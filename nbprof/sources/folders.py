@@ -104,14 +104,12 @@ class Listing:
     @classmethod
     def of(cls, parts: Sequence[str] = (), also: str = "") -> Listing:
         """An empty listing of a place, given the names of the folders of its path."""
-        kinds = [form.recordings for form in register.FORMATS if form.recordings is not None]
-        return cls(
-            also=also,
-            claims={
-                recordings: Claim(within=within(recordings.is_folder, parts))
-                for recordings in kinds
-            },
-        )
+        listing = cls(also=also)
+        for form in register.FORMATS:
+            if form.recordings is not None:
+                claim = Claim(within=within(form.recordings.is_folder, parts))
+                listing.claims[form.recordings] = claim
+        return listing
 
     @property
     def within(self) -> bool:
@@ -142,7 +140,10 @@ class Listing:
         if path == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(path, promise, file(), state() if state is not None else None))
+            found = Found(path, promise, file())
+            if state is not None:
+                found.state = state()
+            self.files.append(found)
         elif _ARCHIVE.search(name):
             self.archives.append(path)
         self.note(path)
@@ -175,13 +176,15 @@ class Listing:
         if (entered and not self.within) or path == self.also:
             self.add(path, file)
         for recordings, claim in self.claims.items():
-            ours = bool(claim.within or within(recordings.is_folder, parts))
-            if not ours and not entered:
+            private = False
+            if claim.within or within(recordings.is_folder, parts):
+                for i, part in enumerate(parts):
+                    if recordings.counts(part):
+                        claim.folders.add("/".join(parts[: i + 1]))
+                private = any(map(recordings.is_private, parts))
+            elif not entered:
                 continue
-            for i, part in enumerate(parts if ours else []):
-                if recordings.counts(part):
-                    claim.folders.add("/".join(parts[: i + 1]))
-            if recordings.is_read(name) and not (ours and any(map(recordings.is_private, parts))):
+            if recordings.is_read(name) and not private:
                 claim.files[path] = file()
 
     def walks(self, path: str) -> bool:
@@ -346,11 +349,9 @@ class LocalFolder:
                 if not parent:
                     raise could_not_open(error, self.path) from None
                 listing.notes.append((parent, _unexamined(parent, error)))
-            queue += [
-                path
-                for path in reversed(folders)
-                if listing.enters(path) or self._left(listing, path)
-            ]
+            for path in reversed(folders):
+                if listing.enters(path) or self._left(listing, path):
+                    queue.append(path)
         return links
 
     def _entry(

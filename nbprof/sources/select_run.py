@@ -191,11 +191,8 @@ def _siblings(file: SourceFile, suffix: str) -> list[str]:
     if not isinstance(file, LocalFile):
         return []
     with contextlib.suppress(OSError):
-        return sorted(
-            printable(path.name)
-            for path in file.path.parent.iterdir()
-            if path.name.lower().endswith(suffix)
-        )
+        names = [path.name for path in file.path.parent.iterdir()]
+        return sorted(printable(name) for name in names if name.lower().endswith(suffix))
     return []
 
 
