@@ -15,17 +15,19 @@ from nbprof.assistant.answer import Bounds, Query, bounded, table
 from nbprof.assistant.explain import explain
 from nbprof.assistant.roots import Roots
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import RunFiles, join_some
+from nbprof.core.files import RunFiles
+from nbprof.core.units import join_some
 from nbprof.display.redact import Redactor
 from nbprof.profiles import named
-from nbprof.profiles.brief import BYTES_PER_TOKEN, brief
+from nbprof.profiles.brief import brief
+from nbprof.profiles.claims import BYTES_PER_TOKEN
 from nbprof.profiles.comparison import Comparison
-from nbprof.profiles.load import captured
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import redactor
 from nbprof.run.many import open_run
 from nbprof.run.run import Run
 from nbprof.run.stated import NeedsHostError
+from nbprof.sources.recording import CaptureInfo
 from nbprof.timeline import select_events
 
 MOST_OPEN = 8
@@ -127,7 +129,7 @@ class Reader:
         if profile is None:
             # Not by `nbprof.load`, which would export raw recordings and so write files.
             complete = self._open_profile((stamp, None)) or Profile(
-                open_run(files, captured(files))
+                open_run(files, CaptureInfo.of(files.sidecar))
             )
             profile = complete if host is None else complete.rank(host)
         ident = self._add(key, "p", profile)

@@ -10,8 +10,9 @@ from typing import Any
 
 from nbprof.core.confinement import Confinement, real_path
 from nbprof.core.errors import ReadError
-from nbprof.core.files import RunFiles, could_not_open, join_some, printable
+from nbprof.core.files import RunFiles, could_not_open, printable
 from nbprof.core.packed import Unpacked
+from nbprof.core.units import join_some
 from nbprof.formats.beside import beside
 from nbprof.sources import locate, select_run
 from nbprof.sources.budget import Budget

@@ -145,6 +145,7 @@ def about(profile: Profile) -> dict[str, Any]:
         "dropped": profile.receipt.dropped,
         "warnings": [line.text for line in lines if line.level == "warning"],
         "notes": [line.text for line in lines if line.level != "warning"],
+        "receipt": profile.receipt.notes,
     }
 
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from nbprof.core.confinement import ConfinedError, Confinement, state_of
 from nbprof.core.errors import ReadError
-from nbprof.core.units import size_text
+from nbprof.core.receipt import Note, warning
+from nbprof.core.units import join_some, size_text
 
 # Zero bytes after the data, so that a varint or a word can be read at its very end.
 PADDING = 16
@@ -27,9 +28,9 @@ LIMIT_BYTES = 1 << 34
 """Default limit for a decompressed file: 16 GiB. A file of a few MB can claim any size."""
 
 # Private memory: pages of a shared mapping stay with the kernel when they are released.
-_ANONYMOUS = (
-    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
-)
+_ANONYMOUS: dict[str, int] = {}
+if hasattr(mmap, "MAP_ANONYMOUS"):
+    _ANONYMOUS["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 class Buffer:
@@ -60,7 +61,7 @@ class Buffer:
     def of(cls, data: bytes | bytearray | memoryview) -> Buffer:
         """A copy of some bytes."""
         buffer = cls(len(data))
-        buffer._map[: len(data)] = bytes(data) if not isinstance(data, bytes) else data
+        buffer._map[: len(data)] = bytes(data)
         return buffer
 
     @property
@@ -157,12 +158,6 @@ def printable(name: str) -> str:
     if name.isprintable():
         return name
     return "".join(char if char.isprintable() else "\ufffd" for char in name)
-
-
-def join_some(names: Sequence[str], limit: int = 10) -> str:
-    """The first names of a list as a text, and how many more there are."""
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
 
 
 class SourceFile(Protocol):
@@ -357,7 +352,7 @@ def could_not_open(error: Exception, path: Path) -> ReadError:
         return ReadError(
             f"there is no such file or folder (the working directory is {Path.cwd()}).", path=label
         )
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = getattr(error, "strerror", None) or error
     return ReadError(f"could not be read: {reason}.", path=label)
 
 
@@ -370,8 +365,7 @@ def no_file(mode: int, label: str) -> ReadError:
         (stat.S_ISCHR, "a device"),
         (stat.S_ISBLK, "a device"),
     )
-    names = [name for is_kind, name in kinds if is_kind(mode)]
-    name = names[0] if names else "no ordinary file"
+    name = next((name for is_kind, name in kinds if is_kind(mode)), "no ordinary file")
     return ReadError(f"this is {name}, not a file. Write the profile to a file first.", path=label)
 
 
@@ -383,23 +377,23 @@ class Missing:
     reason: str
 
 
-def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
-    """Lines of the receipt for files of hosts that cannot be read.
+def about_skipped(unread: Sequence[Missing], *, listed: bool) -> Note:
+    """The note on files of hosts that cannot be read, at least one.
 
     With `listed`, p.pods.missing has them all.
     """
-    if not unread:
-        return []
     first = unread[0]
     if len(unread) == 1:
         text = "A file was skipped, and the figures do not include its host"
-        return [f"{text}: {first.file}: {first.reason}"]
+        return warning("skipped_files", f"{text}: {first.file}: {first.reason}")
     names = join_some([file.file for file in unread], 3)
-    pointer = " All are in p.pods.missing." if listed else ""
     text = (
-        f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}"
+        f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}."
+        f" The first: {first.reason}"
     )
-    return [f"{text}. The first: {first.reason}{pointer}"]
+    if listed:
+        text += " All are in p.pods.missing."
+    return warning("skipped_files", text)
 
 
 @dataclass(frozen=True)
@@ -412,10 +406,8 @@ class RunFiles:
     modified: float
     format: str
     """Name of their `Format`."""
-    notes: tuple[str, ...] = field(default=())
-    """Lines for the receipt, such as files next to these that were not read."""
-    warnings: tuple[str, ...] = field(default=())
-    """Warnings for the receipt: a host that is missing."""
+    notes: tuple[Note, ...] = field(default=())
+    """Notes for the receipt, such as files next to these that were not read."""
     limit_bytes: int = LIMIT_BYTES
     """Limit for decompressing one of the files."""
     sidecar: SourceFile | None = None
@@ -432,7 +424,9 @@ class RunFiles:
     @property
     def with_sidecar(self) -> tuple[SourceFile, ...]:
         """The files, and the sidecar if there is one."""
-        return self.files if self.sidecar is None else (*self.files, self.sidecar)
+        if self.sidecar is None:
+            return self.files
+        return (*self.files, self.sidecar)
 
 
 def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
@@ -441,7 +435,6 @@ def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
         files,
         files=tuple(files.files[number] for number in numbers),
         notes=(),
-        warnings=(),
         copies=(),
         unread=(),
     )
@@ -452,23 +445,28 @@ def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
 
     The first `head` bytes distinguish most files.
     """
-    by_size: dict[int, list[SourceFile]] = {}
-    for file in files if len(files) > 1 else []:
-        size = file.size
-        if size is not None:
-            by_size.setdefault(size, []).append(file)
     original: dict[int, SourceFile] = {}
-    for group in by_size.values():
-        heads: dict[bytes, list[SourceFile]] = {}
-        for file in group if len(group) > 1 else []:
-            heads.setdefault(file.head(head), []).append(file)
-        for alike in heads.values():
-            first: dict[bytes, SourceFile] = {}
-            for file in alike if len(alike) > 1 else []:
-                # The head contains times, so hosts rarely have equal ones: few files are read here.
-                digest = hashlib.blake2b(file.read().data).digest()
-                if digest in first:
-                    original[id(file)] = first[digest]
-                else:
-                    first[digest] = file
+    if len(files) < 2:
+        return original
+    of_known_size = [file for file in files if file.size is not None]
+    for same_size in _alike(of_known_size, lambda file: file.size):
+        # The head contains times, so hosts rarely have equal ones: few files are read.
+        for same_head in _alike(same_size, lambda file: file.head(head)):
+            for first, *copies in _alike(same_head, _digest):
+                for copy in copies:
+                    original[id(copy)] = first
     return original
+
+
+def _digest(file: SourceFile) -> bytes:
+    return hashlib.blake2b(file.read().data).digest()
+
+
+def _alike(
+    files: Sequence[SourceFile], feature: Callable[[SourceFile], object]
+) -> list[list[SourceFile]]:
+    """Groups of two or more files with the same feature."""
+    groups: dict[object, list[SourceFile]] = {}
+    for file in files:
+        groups.setdefault(feature(file), []).append(file)
+    return [group for group in groups.values() if len(group) > 1]

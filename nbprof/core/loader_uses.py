@@ -75,12 +75,6 @@ class LoaderUse:
         return self.rest_cpu_s / self.rest_s if self.rest_s > 0 else None
 
 
-_COUNTS = ("workers", "prefetch", "batch_size", "iterations", "batches")
-_FLAGS = ("pin_memory", "persistent_workers", "processes", "shuffle")
-_TIMES = ("wait_s", "wait_cpu_s", "rest_s", "rest_cpu_s")
-_NEEDED = ("iterations", "batches")
-
-
 def packed(uses: Iterable[LoaderUse]) -> dict[str, Any]:
     """As plain values for JSON; empty without loaders."""
     rows = [asdict(use) for use in uses][:MOST]
@@ -89,30 +83,30 @@ def packed(uses: Iterable[LoaderUse]) -> dict[str, Any]:
 
 def unpacked(values: object) -> tuple[LoaderUse, ...]:
     """The loaders that `packed` described; none of another version, and no damaged rows."""
-    if (
-        not isinstance(values, dict)
-        or values.get("version") != VERSION
-        or not isinstance(values.get("loaders"), list)
-    ):
+    if not isinstance(values, dict) or values.get("version") != VERSION:
         return ()
-    rows = [_row(row) for row in values["loaders"][:MOST]]
-    return tuple(row for row in rows if row is not None)
+    rows = values.get("loaders")
+    if not isinstance(rows, list):
+        return ()
+    return tuple(filter(None, map(_row, rows[:MOST])))
 
 
 def _row(values: object) -> LoaderUse | None:
     if not isinstance(values, dict) or values.keys() != {field.name for field in fields(LoaderUse)}:
         return None
-    texts = [values["kind"], values["dataset"]]
-    if not all(isinstance(text, str) and len(text) <= _LONGEST for text in texts):
-        return None
-    counts = [values[name] for name in _COUNTS if values[name] is not None or name in _NEEDED]
-    flags = [values[name] for name in _FLAGS if values[name] is not None]
-    times = [values[name] for name in _TIMES]
-    if not all(map(_is_count, counts)) or not all(map(_is_time, times)):
-        return None
-    if not all(isinstance(flag, bool) for flag in flags):
-        return None
+    for name, value in values.items():
+        unknown = value is None and name in _MAY_BE_UNKNOWN
+        if not unknown and not _CHECKS[name](value):
+            return None
     return LoaderUse(**values)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_count(value: object) -> bool:
@@ -126,6 +120,15 @@ def _is_time(value: object) -> bool:
         and math.isfinite(value)
         and value >= 0
     )
+
+
+_CHECKS = {
+    **dict.fromkeys(("kind", "dataset"), _is_text),
+    **dict.fromkeys(("workers", "prefetch", "batch_size", "iterations", "batches"), _is_count),
+    **dict.fromkeys(("pin_memory", "persistent_workers", "processes", "shuffle"), _is_flag),
+    **dict.fromkeys(("wait_s", "wait_cpu_s", "rest_s", "rest_cpu_s"), _is_time),
+}
+_MAY_BE_UNKNOWN = {field.name for field in fields(LoaderUse) if field.default is None}
 
 
 def short(name: str) -> str:

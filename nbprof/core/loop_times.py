@@ -95,12 +95,12 @@ class Loop:
         parents = [str(index) for index in time_in_parent]
         if not all(index.isascii() and index.isdigit() for index in parents):
             return None
-        for number in (*numbers, *time_in_parent.values(), 0 if count is None else count):
-            if not _is_count(number):
-                return None
+        if not all(map(_is_count, (*numbers, *time_in_parent.values(), count or 0))):
+            return None
         if values["kind"] not in KINDS:
             return None
-        return cls(**{**values, "inside": {int(index): ns for index, ns in time_in_parent.items()}})
+        inside = dict(zip(map(int, parents), time_in_parent.values(), strict=True))
+        return cls(**{**values, "inside": inside})
 
 
 def _is_count(value: object) -> bool:
@@ -143,12 +143,13 @@ class LoopTimes:
             self.ended - self.got,
         )
         rows = b"".join(column.astype("<i8").tobytes() for column in columns)
+        loops = []
+        for loop, count in zip(self.loops, counts, strict=True):
+            loops.append({**loop.packed(), "rows": count})
         return {
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
-            "loops": [
-                {**loop.packed(), "rows": n} for loop, n in zip(self.loops, counts, strict=True)
-            ],
+            "loops": loops,
             "times": base64.b64encode(zlib.compress(rows)).decode("ascii"),
         }
 
@@ -171,9 +172,8 @@ class LoopTimes:
                 return None
             loops.append(loop)
             counts.append(min(each["rows"], MOST + 1))
-        if len(loops) > _MOST_LOOPS or any(
-            max(loop.inside, default=-1) >= len(loops) for loop in loops
-        ):
+        parents = {parent for loop in loops for parent in loop.inside}
+        if len(loops) > _MOST_LOOPS or max(parents, default=-1) >= len(loops):
             return None
         columns = _columns(values.get("times"), sum(counts))
         if columns is None:
@@ -290,7 +290,9 @@ class Iterations:
     @property
     def count(self) -> int:
         """Number of iterations."""
-        return len(self) if self.loop.count is None else self.loop.count
+        if self.loop.count is None:
+            return len(self)
+        return self.loop.count
 
     @property
     def waits(self) -> bool:
@@ -300,13 +302,17 @@ class Iterations:
     @property
     def how(self) -> str:
         """A line for the receipt that names the loop and how to choose another one."""
-        text = self.text if len(self.text) <= _TEXT else f"{self.text[: _TEXT - 1]}…"
+        text = self.text
+        if len(text) > _TEXT:
+            text = f"{text[: _TEXT - 1]}…"
         location = f"line {self.line}"
         if self.loop.number:
             location += f" of cell [{self.loop.number}]"
         elif self.cell.endswith(".py"):
             location += f" of {PurePath(self.cell).name}"
-        noted = f", of which {len(self):,} were timed" if self.sampled else ""
+        noted = ""
+        if self.sampled:
+            noted = f", of which {len(self):,} were timed"
         return (
             f"Steps are the {self.count:,} iterations of the loop in {location}, `{text}`{noted}; "
             "`for … in nbprof.steps(…)` around another loop makes its iterations the steps."
@@ -355,8 +361,9 @@ def _outermost(times: LoopTimes, least_ns: float) -> int | None:
     for index, loop in enumerate(times.loops):
         nested_ns = sum(ns for parent, ns in loop.inside.items() if parent != index)
         if loop.total_ns >= max(least_ns, 1) and 2 * nested_ns <= loop.total_ns:
-            candidates.append((loop.total_ns, -index))
-    return -max(candidates)[1] if candidates else None
+            candidates.append(index)
+    # The first of the longest ones.
+    return max(candidates, key=lambda index: times.loops[index].total_ns, default=None)
 
 
 def _inner(times: LoopTimes, outer: int) -> int | None:
@@ -390,10 +397,13 @@ def _is_unit(times: LoopTimes, index: int) -> bool:
 def _mean_ns(times: LoopTimes, index: int) -> float:
     """Mean duration of the iterations of a loop; infinite without any."""
     loop, rows = times.loops[index], times.rows(index)
-    # Iterations without stored times are short ones.
-    overall = loop.total_ns / loop.count if loop.count else math.inf
-    noted = (times.ended[rows] - times.asked[rows]).mean() if rows.stop > rows.start else math.inf
-    return float(min(noted, overall))
+    means = [math.inf]
+    if loop.count:
+        # Iterations without stored times are short ones.
+        means.append(loop.total_ns / loop.count)
+    if rows.stop > rows.start:
+        means.append(float((times.ended[rows] - times.asked[rows]).mean()))
+    return min(means)
 
 
 def _fewer(inner: Loop, per_iteration: int, outer: Loop) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,20 +51,22 @@ def plain(
     number : callable
         Applied to each finite float, for example to round it.
     """
+    convert = partial(plain, text=text, number=number)
     if isinstance(value, Mapping):
-        return {str(key): plain(item, text=text, number=number) for key, item in value.items()}
+        return {str(key): convert(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, text=text, number=number) for item in value]
+        return list(map(convert, value))
     if hasattr(value, "itertuples"):
-        names = [str(name) for name in value.columns]
         rows = value.itertuples(index=False, name=None)
-        return [plain(dict(zip(names, row, strict=True)), text=text, number=number) for row in rows]
+        return [convert(dict(zip(value.columns, row, strict=True))) for row in rows]
     try:
         result = scalar(value)
     except TypeError:
-        return text(value.isoformat() if hasattr(value, "isoformat") else str(value))
+        result = value.isoformat() if hasattr(value, "isoformat") else str(value)
     if isinstance(result, str):
         return text(result)
-    return number(result) if isinstance(result, float) else result
+    if isinstance(result, float):
+        return number(result)
+    return result

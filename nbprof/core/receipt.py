@@ -7,12 +7,12 @@ from typing import Literal
 
 import pandas as pd
 
-from nbprof.core.files import join_some
+from nbprof.core.units import join_some
 
 Level = Literal["info", "warning"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Note:
     """One line of the receipt.
 

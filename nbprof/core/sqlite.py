@@ -10,6 +10,7 @@ and nothing outside the file is accessed.
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -66,8 +67,13 @@ def stated_bytes(head: bytes) -> int:
     if not head.startswith(MAGIC) or len(head) < 100 or head[24:28] != head[92:96]:
         # The count of pages is only valid if the last writer has updated it.
         return 0
-    page = int.from_bytes(head[16:18], "big")
-    return (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
+    return _page_size(head) * int.from_bytes(head[28:32], "big")
+
+
+def _page_size(head: bytes) -> int:
+    """Bytes of a page; 1 stands for 65,536, which the two bytes cannot hold."""
+    size = int.from_bytes(head[16:18], "big")
+    return 65536 if size == 1 else size
 
 
 def schema(file: BinaryIO) -> bytes:
@@ -76,9 +82,7 @@ def schema(file: BinaryIO) -> bytes:
     They may be anywhere in the file.
     """
     file.seek(0)
-    head = file.read(108)
-    size = int.from_bytes(head[16:18], "big")
-    size = 65536 if size == 1 else size
+    size = _page_size(file.read(108))
     content = b""
     numbers = [1]
     for _ in range(_MOST_PAGES):
@@ -89,12 +93,10 @@ def schema(file: BinaryIO) -> bytes:
         page = file.read(size)
         header = 100 if number == 1 else 0
         if page[header : header + 1] == bytes([_INTERIOR]):
-            cells = (
-                page[header + 12 + 2 * i : header + 14 + 2 * i]
-                for i in range(int.from_bytes(page[header + 3 : header + 5], "big"))
-            )
-            places = [int.from_bytes(cell, "big") for cell in cells][:_MOST_PAGES]
-            numbers += [int.from_bytes(page[offset : offset + 4], "big") or 1 for offset in places]
+            count = int.from_bytes(page[header + 3 : header + 5], "big")
+            cells = page[header + 12 : header + 12 + 2 * min(count, _MOST_PAGES)]
+            for (offset,) in struct.iter_unpack(">H", cells[: len(cells) // 2 * 2]):
+                numbers.append(int.from_bytes(page[offset : offset + 4], "big") or 1)
             numbers.append(int.from_bytes(page[header + 8 : header + 12], "big") or 1)
         elif number > 1:
             content += page
@@ -141,8 +143,7 @@ class Database:
         head = bytes(buffer.data[:100])
         if not head.startswith(MAGIC) or len(head) < 100:
             raise self._damaged("its header is missing")
-        page = int.from_bytes(head[16:18], "big")
-        self._page = 65536 if page == 1 else page
+        self._page = _page_size(head)
         if self._page < 512 or self._page & (self._page - 1):
             raise self._damaged(f"it declares pages of {self._page:,} bytes")
         self._usable = self._page - head[20]
@@ -165,7 +166,9 @@ class Database:
 
     def count(self, table: str) -> int:
         """Number of rows of a table; 0 if there is no table of that name."""
-        return len(self._cells(self.tables[table].root)) if table in self.tables else 0
+        if table not in self.tables:
+            return 0
+        return len(self._cells(self.tables[table].root))
 
     def read(self, table: str, *columns: str) -> dict[str, Column]:
         """Columns of a table by name, all by default; without those that it does not have.
@@ -338,7 +341,8 @@ class Database:
         data = self._buffer.data
         for begin, size in zip(start.tolist(), length.tolist(), strict=True):
             local = least + (size - least) % (usable - 4)
-            local = local if local <= usable - 35 else least
+            if local > usable - 35:
+                local = least
             starts.append(len(joined))
             end = len(joined) + size
             joined += data[begin : begin + local]
@@ -372,10 +376,9 @@ class Database:
             raise self._damaged("the header of a row is damaged")
         width = int(min(last, (head - (first - start)).max(initial=0)))
         # A row has fewer values than the table has columns if columns were added later.
-        types: npt.NDArray[Any] = (
-            _windows(data, first, width).T if width else np.zeros((0, len(start)), np.uint8)
-        )
-        types = np.ascontiguousarray(types)
+        types: npt.NDArray[Any] = np.zeros((0, len(start)), np.uint8)
+        if width:
+            types = np.ascontiguousarray(_windows(data, first, width).T)
         if int(head.min()) - int((first - start).max()) < width:
             types = np.where(first + np.arange(width)[:, None] < start + head, types, np.uint8(0))
         if (types >= 0x80).any():
@@ -402,9 +405,10 @@ class Database:
             if index in ends:
                 stop, low, high = ends[index]
                 # The last byte of a number is the lowest. Texts follow below.
-                numbers = view[
-                    stop - 8 if high < 12 else np.where(types[index] < 12, stop - 8, 0)
-                ].astype(np.int64)
+                begin = stop - 8
+                if high >= 12:
+                    begin = np.where(types[index] < 12, begin, 0)
+                numbers = view[begin].astype(np.int64)
                 parts[name].put(rows, numbers, types[index], low, high)
                 if high >= 12:
                     parts[name].put_texts(rows, data, stop, types[index], self._text)
@@ -475,7 +479,9 @@ class _Values:
             shift = _SHIFTS[types]
         else:
             shift = _SHIFTS[np.minimum(types, 12)]
-        value = (ending << shift) >> shift if low != high or shift else ending
+        value = ending
+        if low != high or shift:
+            value = (ending << shift) >> shift
         if low <= _ONE <= high:
             value += types == _ONE
         self._numbers[rows] = value
@@ -515,15 +521,18 @@ class _Values:
             other = no_value(values)
             if null is not None:
                 other &= ~null
+            is_real = self._flags(self._real)
             for i in np.flatnonzero(other).tolist():
-                values[i] = (
-                    float(reals[i]) if self._real is not None and self._real[i] else int(numbers[i])
-                )
+                values[i] = float(reals[i]) if is_real[i] else int(numbers[i])
             return values
         if self._real is not None:
             combined = np.where(self._real, reals, numbers.astype(np.float64))
-            return combined if null is None else np.where(null, np.nan, combined)
-        return numbers if null is None else np.ma.MaskedArray(numbers, null)
+            if null is not None:
+                combined[null] = np.nan
+            return combined
+        if null is not None:
+            return np.ma.MaskedArray(numbers, null)
+        return numbers
 
 
 def no_value(column: Column) -> npt.NDArray[np.bool_]:
@@ -576,7 +585,8 @@ def _columns(sql: str) -> tuple[tuple[str, ...], int]:
         name = next(group for group in match.groups() if group is not None)
         if match[5] and name.upper() in _CONSTRAINTS:
             single = _PRIMARY_KEY.match(part)
-            key = single[1].lower() if single is not None else key
+            if single is not None:
+                key = single[1].lower()
             continue
         declaration = part[match.end() :]
         if _INTEGER_PRIMARY_KEY.match(declaration):
@@ -588,6 +598,10 @@ def _columns(sql: str) -> tuple[tuple[str, ...], int]:
     return tuple(names), rowid
 
 
+_QUOTES = {'"': '"', "'": "'", "`": "`", "[": "]"}
+"""The end of a quoted name, by its begin."""
+
+
 def _definitions(sql: str) -> list[str]:
     """The column definitions and constraints of a CREATE TABLE statement."""
     text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL)
@@ -595,9 +609,10 @@ def _definitions(sql: str) -> list[str]:
     parts, depth, begin, quote = [], 0, 0, ""
     for index, letter in enumerate(body):
         if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'`[":
-            quote = "]" if letter == "[" else letter
+            if letter == quote:
+                quote = ""
+        elif letter in _QUOTES:
+            quote = _QUOTES[letter]
         elif letter == "(":
             depth += 1
         elif letter == ")" and depth:

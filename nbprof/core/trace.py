@@ -18,6 +18,7 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
 INT, UINT, DOUBLE, TEXT, BYTES = 1, 2, 3, 4, 5
+_INTEGERS, _TEXTS = (INT, UINT), (TEXT,)
 _FEW = 8
 """An arg of at most one in so many events is looked up by binary search."""
 
@@ -73,14 +74,16 @@ class ArgColumn:
     def dense(self, events: int, missing: int = -1, *, text: bool = False) -> Int64s:
         """Integers for all events, or string codes with `text`; `missing` for events without."""
         dense = np.full(events, missing, np.int64)
-        event, values = self._select((TEXT,) if text else (INT, UINT))
-        # An unsigned number becomes its two's complement.
-        dense[event] = values if values.dtype != np.uint64 else values.view(np.int64)
+        event, values = self._select(_TEXTS if text else _INTEGERS)
+        if values.dtype == np.uint64:
+            # As two's complement.
+            values = values.view(np.int64)
+        dense[event] = values
         return dense
 
     def at(self, rows: Int64s, missing: int = -1, *, text: bool = False) -> Int64s:
         """The same for a few events in any order, by binary search."""
-        event, values = self._select((TEXT,) if text else (INT, UINT))
+        event, values = self._select(_TEXTS if text else _INTEGERS)
         index = np.searchsorted(event, rows.astype(event.dtype), side="right") - 1
         looked_up = np.full(len(rows), missing, np.int64)
         present = np.flatnonzero(index >= 0)
@@ -134,7 +137,9 @@ class Module:
 
         TensorFlow on the CPU gives every program that number.
         """
-        return self.name.removesuffix("(0)") if self.ident == 0 else self.name
+        if self.ident:
+            return self.name
+        return self.name.removesuffix("(0)")
 
 
 COUNTER_COLUMNS = {"lane": "i4", "series": "object", "time": "i8", "value": "f8"}
@@ -333,10 +338,12 @@ class Trace:
     def _arg(self, name: str, missing: int, rows: Int64s | None, *, text: bool) -> Int64s:
         column = self.args.get(name)
         count = len(self.events)
-        if column is None:
-            return np.full(count if rows is None else len(rows), missing, np.int64)
         if rows is None:
+            if column is None:
+                return np.full(count, missing, np.int64)
             return column.dense(count, missing, text=text)
+        if column is None:
+            return np.full(len(rows), missing, np.int64)
         # A column of all events costs memory: it only pays for many rows.
         if len(rows) * _FEW < count:
             return column.at(rows, missing, text=text)
@@ -346,7 +353,7 @@ class Trace:
         """bool[events]: events with an integer arg above `low`; with `text`, a string code."""
         is_above = np.zeros(len(self.events), np.bool_)
         if (column := self.args.get(name)) is not None:
-            event, value = column.of(TEXT) if text else column.of(INT, UINT)
+            event, value = column.of(*(_TEXTS if text else _INTEGERS))
             is_above[event] = value > low
         return is_above
 

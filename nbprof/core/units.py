@@ -7,6 +7,8 @@ Measured times of steps, ops and calls are formatted by `nbprof.display.wording.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _KIB = 1024.0
 _UNITS = (("TiB", 4, 2), ("GiB", 3, 2), ("MiB", 2, 2), ("KiB", 1, 1))
 """Unit, power of 1024, digits."""
@@ -39,6 +41,12 @@ def size_text(value: float) -> str:
     scaled, unit, digits = scale_bytes(value)
     text = f"{abs(scaled):,.{digits}f} {unit}"
     return f"−{text}" if scaled < 0 else text
+
+
+def join_some(names: Sequence[str], limit: int = 10) -> str:
+    """The first names of a list as a text, and how many more there are."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 def duration_text(seconds: float, digits: int = 1) -> str:

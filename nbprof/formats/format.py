@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nbprof.core.confinement import Confinement
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, SourceFile
+from nbprof.core.receipt import Note
 from nbprof.core.strings import python_strings
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import UNKNOWN
@@ -258,7 +259,7 @@ def _never(*_: object) -> bool:
     return False
 
 
-def _nothing(*_: object) -> tuple[str, ...]:
+def _nothing(*_: object) -> tuple[Note, ...]:
     return ()
 
 
@@ -339,7 +340,7 @@ class Format:
     across: Callable[[Mapping[str, list[Member]]], list[Beside]] = lambda _folders: []
     is_copy: Callable[[str, set[str]], bool] = _never
     lacks: Callable[[str, Sequence[str]], bool] = _never
-    notes: Callable[[Member], tuple[str, ...]] = _nothing
+    notes: Callable[[Member], tuple[Note, ...]] = _nothing
     recordings: Recordings | None = None
     bounded: bool = False
     unpacks: frozenset[str] = frozenset()

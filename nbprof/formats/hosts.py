@@ -6,7 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from nbprof.core.files import SourceFile, join_some, printable
+from nbprof.core.files import SourceFile, printable
+from nbprof.core.receipt import Note, warning
+from nbprof.core.units import join_some
 
 
 def with_folders(names: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
@@ -51,11 +53,12 @@ def hosts_missing(names: Iterable[str]) -> list[str]:
     return [f"{before}{str(number).zfill(width)}{after}" for number in lacking]
 
 
-def warning(names: Iterable[str]) -> tuple[str, ...]:
+def about_missing(names: Iterable[str]) -> tuple[Note, ...]:
     """The line for the receipt of a run whose hosts have these names; none where none is
     missing.
     """
     gaps = hosts_missing(names)
     if not gaps:
         return ()
-    return (f"Host names suggest that {join_some(gaps, 4)} is missing; its data is not included.",)
+    text = f"Host names suggest that {join_some(gaps, 4)} is missing; its data is not included."
+    return (warning("missing_hosts", text),)

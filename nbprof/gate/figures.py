@@ -140,15 +140,16 @@ def other_units(runs: Sequence[Run], kind: str = "") -> str:
 
 def doubt(run: Run) -> str:
     """Why no figure of a recording is certain: the warnings of its receipt; '' without any."""
-    between_hosts = {note.text for note in run.between_hosts}
-    warnings = []
-    for line in run.receipt.lines:
-        if line.level == "warning" and line.text not in between_hosts:
-            warnings.append(line.text.rstrip("."))
+    between_hosts = set(run.between_hosts)
+    warnings = [
+        note for note in run.receipt.lines if note.level == "warning" and note not in between_hosts
+    ]
     if not warnings:
         return ""
-    more = f" (and {len(warnings) - 1} more in its receipt)" if len(warnings) > 1 else ""
-    return f"the recording is in doubt: {warnings[0]}{more}"
+    reason = f"the recording is in doubt: {warnings[0].text.rstrip('.')}"
+    if len(warnings) > 1:
+        reason += f" (and {len(warnings) - 1} more in its receipt)"
+    return reason
 
 
 def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:

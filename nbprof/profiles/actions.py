@@ -12,7 +12,6 @@ from nbprof.display import codec
 from nbprof.profiles.live import registry
 
 if TYPE_CHECKING:
-    from nbprof.profiles.profile import Profile
     from nbprof.run.run import Run
 
 REPORT, RUNS, COMPARE = "report", "runs", "compare"
@@ -40,8 +39,8 @@ def _report(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG00
 
 
 def _runs(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  they follow from the run
-    from nbprof.profiles.comparison import labels
     from nbprof.profiles.neighbours import neighbours
+    from nbprof.profiles.sides import labels
     from nbprof.tools import header
 
     other_runs = registry.others(run)
@@ -58,25 +57,28 @@ def _runs(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001 
 
 
 def _compare(run: Run, request: dict[str, Any]) -> dict[str, Any]:
-    from nbprof.profiles.comparison import Comparison
-    from nbprof.profiles.profile import Profile
+    from nbprof.profiles.sides import sides
+    from nbprof.tools.compare import payload
+    from nbprof.tools.dashboard import dashboard
 
     key = request.get("with")
-    other = registry.get(key) if isinstance(key, str) else None
-    before = Profile(other) if other is not None else _read(run, key)
-    packed = codec.pack(Comparison([before, Profile(run)]).payload())
+    before = registry.get(key) if isinstance(key, str) else None
+    if before is None:
+        before = _read(run, key)
+    runs = [before, run]
+    packed = codec.pack(payload.attach(dashboard(run), payload.payload(runs, sides(runs), home=1)))
     return {"payload": np.frombuffer(packed, np.uint8)}
 
 
-def _read(run: Run, key: object) -> Profile:
+def _read(run: Run, key: object) -> Run:
     """A run in the folder of this one, by its key: pages never name files of this machine."""
-    from nbprof.profiles.load import read
     from nbprof.profiles.neighbours import neighbours
+    from nbprof.profiles.read import read_run
 
     if isinstance(key, str) and key.startswith("folder-"):
         for neighbour in neighbours(run, registry.others(run)):
             if neighbour.key == key:
-                return read(neighbour.files, read_all=True)
+                return read_run(neighbour.files, read_all=True)
     raise NbprofError(
         "That run is no longer in this kernel or in the folder of this run. Load it with"
         " nbprof.load(...) and try again."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +12,17 @@ import pandas as pd
 from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
-from nbprof.analysis.compare.compare import Side
 from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import Redact, redacted
-from nbprof.tools import header
+from nbprof.profiles.sides import sides
 from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-    from nbprof.run.run import Run
     from nbprof.sources.locate import Source
     from nbprof.tools.compare.parts import Compare
     from nbprof.tools.payloads import Payload
@@ -111,8 +108,8 @@ class Comparison:
             raise NbprofError("a comparison needs two runs")
         self.profiles = list(profiles)
         self.before, self.after = self.profiles[:2]
-        runs = [profile.run for profile in self.profiles]
-        self._sides = [side(run, name) for run, name in zip(runs, labels(runs), strict=True)]
+        self._runs = [profile.run for profile in self.profiles]
+        self._sides = sides(self._runs)
 
     @cached_property
     def _verdict(self) -> compare_verdict.Verdict:
@@ -128,7 +125,7 @@ class Comparison:
         """The tab Compare, from which text, Markdown, picture and page are made."""
         from nbprof.tools.compare import payload as view
 
-        return view.payload([profile.run for profile in self.profiles], self._sides, home=1)
+        return view.payload(self._runs, self._sides, home=1)
 
     @property
     def verdict(self) -> pd.DataFrame:
@@ -204,10 +201,10 @@ class Comparison:
         return view.attach(self.after.payload(events), self._part)
 
     def _redacted_payload(self, events: int | None, redact: Redact) -> Payload:
-        return redacted(self.payload(events), [profile.run for profile in self.profiles], redact)
+        return redacted(self.payload(events), self._runs, redact)
 
     def _redacted_part(self, redact: Redact) -> Compare:
-        return redacted(self._part, [profile.run for profile in self.profiles], redact)
+        return redacted(self._part, self._runs, redact)
 
     def text(self, *, redact: Redact = False) -> str:
         """The comparison as plain text; `redact` as `Profile.save` has it."""
@@ -298,66 +295,3 @@ class Comparison:
 
     def __repr__(self) -> str:
         return self.text()
-
-
-def side(run: Run, label: str) -> Side:
-    """The data of a run for a comparison."""
-    # Only the name of the framework: of recordings by nbprof, the overview has its version too.
-    environment = {**(run.overview.get("environment") or {}), "hosts": _machines(run)}
-    overview = {
-        **run.overview,
-        "framework": run.overview_of_files["framework"],
-        "environment": environment,
-    }
-    of_capture: dict[str, Any] = {}
-    capture = run.capture
-    if capture is not None:
-        of_capture = {
-            "batch": capture.batch,
-            "precision": capture.precision,
-            "failed": bool(capture.cell_failed),
-            "cores": capture.contention,
-        }
-    return Side(
-        label,
-        run.steps,
-        run.ops_in_steps,
-        run.kernels_in_steps,
-        run.input_ops,
-        overview,
-        dropped=run.receipt.dropped,
-        advice=run.advice,
-        workers=max((use.workers for use in run.loaders if use.workers is not None), default=None),
-        **of_capture,
-    )
-
-
-def _machines(run: Run) -> list[str]:
-    """The hosts of a run, except one that is named after a file, which may have any name."""
-    hosts = [str(host) for host in (run.overview.get("environment") or {}).get("hosts") or []]
-    file = run.source.file
-    if len(hosts) != 1 or not file.startswith(f"{hosts[0]}."):
-        return hosts
-    # The profilers of TensorFlow, JAX and PyTorch name their files after the host.
-    in_logdir = "plugins/profile" in Path(run.source.path).as_posix()
-    return hosts if in_logdir or re.search(r"\.\d{10,}\.", file) else []
-
-
-def labels(runs: Sequence[Run]) -> list[str]:
-    """Distinct names of runs: as elsewhere, else by folder or file, else numbered."""
-    names = [header.label(run) for run in runs]
-    for candidates in (names, *_longer_names(runs, names)):
-        if len(set(candidates)) == len(candidates):
-            return candidates
-    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
-
-
-def _longer_names(runs: Sequence[Run], names: Sequence[str]) -> Iterator[list[str]]:
-    """Names with the folder above, of the folder, and of the file."""
-    with_parent, folders, files = [], [], []
-    for run, name in zip(runs, names, strict=True):
-        parts = Path(run.source.path).parts
-        with_parent.append(f"{name} in {parts[-2]}" if len(parts) > 1 else name)
-        folders.append(parts[-1] if parts else name)
-        files.append(run.source.file or name)
-    yield from (with_parent, folders, files)

@@ -5,28 +5,21 @@ from __future__ import annotations
 import shutil
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nbprof.activity.given_peaks import checked
-from nbprof.core.errors import NbprofError, RawError
-from nbprof.core.files import LIMIT_BYTES, RunFiles, printable
-from nbprof.formats.chrome import inductor
-from nbprof.formats.chrome.runs import NAME as CHROME
+from nbprof.core.errors import NbprofError
+from nbprof.core.files import LIMIT_BYTES
 from nbprof.formats.msprof.export import exported
 from nbprof.profiles import live
 from nbprof.profiles.profile import Profile
-from nbprof.run.many import open_run
+from nbprof.profiles.read import read_run
 from nbprof.run.parallel import Workers
 from nbprof.run.run import Run
-from nbprof.run.source import reader
-from nbprof.sources.locate import OpenOptions, Source, find
-from nbprof.sources.recording import CaptureInfo, Recording
+from nbprof.sources.locate import Source, find
+from nbprof.sources.recording import Recording
 from nbprof.sources.runs_table import runs
 
-if TYPE_CHECKING:
-    from nbprof.dialects.gpu.captures import Capture
-
-__all__ = ["captured", "last", "load", "open_recording", "read", "runs", "set_last"]
+__all__ = ["last", "load", "open_recording", "read", "runs", "set_last"]
 
 _last: list[Profile] = []
 
@@ -124,13 +117,15 @@ def load(
     """
     __tracebackhide__ = True
     try:
-        more: dict[str, Any] = {
-            "peaks": peaks,
-            "executor": executor,
-            "graph_capture": graph_capture,
-        }
         profile = read(
-            source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, **more
+            source,
+            run,
+            progress,
+            storage_options=storage_options,
+            limit_bytes=limit_bytes,
+            peaks=peaks,
+            executor=executor,
+            graph_capture=graph_capture,
         )
     except NbprofError as error:
         # Only the message: nobody would see it below seventy lines of traceback.
@@ -143,70 +138,10 @@ def read(
     source: Source,
     run: str | int | None = None,
     progress: Callable[[str], None] | None = None,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    limit_bytes: int = LIMIT_BYTES,
-    peaks: Mapping[str, float] | None = None,
-    executor: Workers | None = None,
-    graph_capture: Source | None = None,
-    read_all: bool = False,
+    **options: Any,
 ) -> Profile:
-    """Like `load`, but `nbprof.last` does not change.
-
-    `read_all` is for callers that draw the dashboard next, see `nbprof.run.many.open_run`.
-    """
-    given_peaks = None if peaks is None else checked(peaks)
-    options = OpenOptions(storage_options or {}, limit_bytes, progress)
-    try:
-        files = exported(lambda: find(source, run, options), progress)
-    except RawError as raw:
-        from nbprof.formats.nsys import export as nsys_export
-
-        database = nsys_export.export(raw, progress)
-        if database is None:
-            raise
-        files = find(database, None, options)
-    capture = captured(files)
-    if graph_capture is not None and files.format != CHROME:
-        raise NbprofError(
-            f"graph_capture is for traces of PyTorch, and {printable(files.name)} is not one."
-        )
-    captures: list[Capture] = []
-    if graph_capture is not None:
-        captures = _graph_captures(graph_capture, options)
-    run_read = open_run(
-        files,
-        capture,
-        progress,
-        workers=executor,
-        given_peaks=given_peaks,
-        graph_captures=captures,
-        read_all=read_all,
-    )
-    return Profile(run_read)
-
-
-def _graph_captures(source: Source, options: OpenOptions) -> list[Capture]:
-    """The graphs that were captured in some traces."""
-    from nbprof.dialects.chrome.chrome import graph_captures
-
-    files = find(source, None, options)
-    captures: list[Capture] = []
-    if files.format == CHROME:
-        trace = reader(files)(files.files, options.progress)
-        programs, _ = inductor.read(inductor.beside(files))
-        captures = graph_captures(trace, programs)
-    if not captures:
-        raise NbprofError(
-            f"{printable(files.name)} has no graph capture: pass graph_capture a trace that PyTorch"
-            " recorded while the graphs were captured, with ProfilerActivity.CUDA."
-        )
-    return captures
-
-
-def captured(files: RunFiles) -> CaptureInfo | None:
-    """How a run was recorded, from the sidecar file that nbprof wrote."""
-    return CaptureInfo.of(files.sidecar)
+    """Like `load`, but `nbprof.last` does not change; `options` are those of `read_run`."""
+    return Profile(read_run(source, run, progress, **options))
 
 
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:

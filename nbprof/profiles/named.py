@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import join_some
+from nbprof.core.units import join_some
 from nbprof.profiles.where import where as rows_where
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN

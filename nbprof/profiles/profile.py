@@ -12,7 +12,8 @@ import pandas as pd
 from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import join_some
+from nbprof.core.receipt import Receipt
+from nbprof.core.units import join_some
 from nbprof.profiles.redaction import Redact, redacted
 from nbprof.run.run import Run
 from nbprof.schema.frames import names
@@ -309,8 +310,12 @@ class Profile:
         return self.run.devices_and_cores.copy()
 
     @property
-    def receipt(self) -> Any:
-        """Notes on what was read, what was skipped and what looks wrong: `print(p.receipt)`."""
+    def receipt(self) -> Receipt:
+        """Notes on what was read, what was skipped and what looks wrong: `print(p.receipt)`.
+
+        `p.receipt.notes` is a frame, to filter by `key`: the wording of a note may change, its key
+        does not.
+        """
         return self.run.receipt
 
     @property
@@ -468,9 +473,9 @@ class Profile:
         NbprofError
             Fewer than 200 tokens.
         """
-        from nbprof.profiles.brief import brief
+        from nbprof.profiles.claims import brief_of_profile
 
-        return brief(self, tokens, redact=redact)
+        return brief_of_profile(self, tokens, redact)
 
     def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
         """Write the report to one HTML file that needs no network and no kernel. An existing file

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import join_some
+from nbprof.core.units import join_some
 
 LONGEST = 1000
 """Limit on the characters of a condition."""

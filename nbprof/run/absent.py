@@ -43,19 +43,23 @@ def rows(
         The number of processes of the job, if it is stated.
     """
     names = _HostNames(hosts, stems)
-    result = [(names.of_stem(stem(file.file)), file.file, file.reason) for file in unread]
+    result: list[tuple[str, str, str]] = []
+    unread_stems = [stem(file.file) for file in unread]
+    for file, file_stem in zip(unread, unread_stems, strict=True):
+        result.append((names.of_stem(file_stem), file.file, file.reason))
     named = {host for host, _, _ in result}
-    ranks = collectives.ranks_missing(hosts, processes)
-    if ranks:
-        lacking = [(f"rank {rank}", _NO_RANK) for rank in ranks]
-    else:
+    reason = _NO_RANK
+    lacking = [f"rank {rank}" for rank in collectives.ranks_missing(hosts, processes)]
+    if not lacking:
+        reason = _NO_HOST
         # The name of the host in an unread file is unknown, so names of files are counted instead.
-        listed = hosts
-        if unread and stems:
-            listed = [*stems, *(stem(file.file) for file in unread)]
-        lacking = [(names.of_stem(name), _NO_HOST) for name in hosts_missing(listed)]
-    result += [(host, "", reason) for host, reason in lacking if host not in named]
-    result += [(host, file.file, file.reason) for host, file in in_part]
+        listed = [*stems, *unread_stems] if unread and stems else hosts
+        lacking = list(map(names.of_stem, hosts_missing(listed)))
+    for host in lacking:
+        if host not in named:
+            result.append((host, "", reason))
+    for host, file in in_part:
+        result.append((host, file.file, file.reason))
     result.sort(key=_natural)
     return pd.DataFrame(result, columns=["host", "file", "reason"], dtype=object)
 
@@ -65,11 +69,11 @@ class _HostNames:
 
     def __init__(self, hosts: list[str], stems: Sequence[str]) -> None:
         self._hosts = hosts
-        self._ranks = [rank_of(host) for host in hosts]
-        self._has_ranks = any(rank is not None for rank in self._ranks)
+        ranks = list(map(rank_of, hosts))
+        self._has_ranks = ranks != [None] * len(ranks)
         # Numbers in the names of files are ranks if they are for all files that state their rank.
         self._numbers_are_ranks = (
-            self._has_ranks and bool(stems) and self._ranks == [number_of(name) for name in stems]
+            self._has_ranks and bool(stems) and ranks == list(map(number_of, stems))
         )
 
     def of_stem(self, file_stem: str) -> str:
@@ -88,5 +92,8 @@ def _natural(row: tuple[str, str, str]) -> list[tuple[int, str]]:
     """Sorts numbers in names by their value."""
     key = []
     for part in re.split(r"(\d+)", row[0]):
-        key.append((int(part), "") if part.isdecimal() else (-1, part))
+        if part.isdecimal():
+            key.append((int(part), ""))
+        else:
+            key.append((-1, part))
     return key

@@ -7,6 +7,7 @@ themselves. A function that only one frame needs is in the module of that frame.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -14,8 +15,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from nbprof.core.files import join_some
-from nbprof.core.receipt import Level, Note
+from nbprof.core.receipt import Note
+from nbprof.core.units import join_some
 from nbprof.run.frame import Combine, Hosts
 
 T = TypeVar("T")
@@ -46,16 +47,13 @@ def stacked(
 
 def before(hosts: Hosts) -> list[int]:
     """How many hosts come before each group."""
-    counts, total = [], 0
-    for names in hosts.groups:
-        counts.append(total)
-        total += len(names)
-    return counts
+    sizes = list(map(len, hosts.groups))
+    return list(itertools.accumulate(sizes, initial=0))[:-1]
 
 
 def chained(values: list[list[Any]], _hosts: Hosts) -> list[Any]:
     """The items of all lists."""
-    return [item for value in values for item in value]
+    return list(itertools.chain.from_iterable(values))
 
 
 def added(values: list[T], combine: Callable[[list[T]], T]) -> T:
@@ -100,33 +98,33 @@ def folded(
     A note that only some hosts have names them. `files` are the names of the files of each group: a
     note that begins with one is about the host of that file.
     """
-    hosts_of_note: dict[tuple[Level, str, str], list[str]] = {}
+    hosts_of_note: dict[Note, list[str]] = {}
     for names, group_notes, file_names in zip(
         groups, notes, files or [()] * len(groups), strict=True
     ):
-        for kind, group_hosts in _hosts_by_note(names, group_notes, file_names).items():
-            hosts_of_note.setdefault(kind, []).extend(group_hosts)
+        for note, group_hosts in _hosts_by_note(names, group_notes, file_names).items():
+            hosts_of_note.setdefault(note, []).extend(group_hosts)
     total = sum(map(len, groups))
     unit = "hosts" if len(groups) == total else "groups of hosts"
     result = []
-    for (level, text, key), hosts in hosts_of_note.items():
-        named = text.replace(_HOST_HERE, hosts[0] if len(hosts) == 1 else "this host")
+    for note, hosts in hosts_of_note.items():
         prefix = ""
         if len(hosts) < total:
-            if _HOST_HERE not in text or len(hosts) > 1:
+            if _HOST_HERE not in note.text or len(hosts) > 1:
                 prefix = f"{join_some(hosts, 3)}: "
-        elif len(groups) > 1 and re.search(r"\d", text):
+        elif len(groups) > 1 and re.search(r"\d", note.text):
             # A figure in it is that of a single group.
             prefix = f"Each of {len(groups):,} {unit}: "
-        result.append(Note(level, prefix + named, key))
+        host = hosts[0] if len(hosts) == 1 else "this host"
+        result.append(replace(note, text=prefix + note.text.replace(_HOST_HERE, host)))
     return result
 
 
 def _hosts_by_note(
     names: Sequence[str], notes: Sequence[Note], files: Sequence[str]
-) -> dict[tuple[Level, str, str], dict[str, None]]:
-    """The hosts of one group that each of its notes is about, by level, text and key."""
-    result: dict[tuple[Level, str, str], dict[str, None]] = {}
+) -> dict[Note, list[str]]:
+    """The hosts of one group that each of its notes is about."""
+    result: dict[Note, list[str]] = {}
     for note in notes:
         text, hosts = note.text, list(names)
         if len(files) == len(names) > 1:
@@ -137,5 +135,6 @@ def _hosts_by_note(
         if len(hosts) == 1:
             # Notes of several hosts that differ only in the name of the host are the same note.
             text = text.replace(hosts[0], _HOST_HERE)
-        result.setdefault((note.level, text, note.key), {}).update(dict.fromkeys(hosts))
+        known = result.setdefault(replace(note, text=text), [])
+        known += [host for host in hosts if host not in known]
     return result

@@ -8,6 +8,7 @@ others.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -21,7 +22,6 @@ from nbprof.core.units import duration_text, size_text
 from nbprof.core.version import __version__
 from nbprof.formats.register import by_name
 from nbprof.run.processes import Processes, WorkerEndedError
-from nbprof.run.progress import shown
 
 Workers = Any
 """A `concurrent.futures.Executor`, a `dask.distributed.Client`, or a number of processes."""
@@ -29,6 +29,8 @@ Workers = Any
 MANY = 8
 """By default, runs of more files than this are read by several processes."""
 
+_PROGRESS_DELAY_S = 1.0
+"""Nothing is shown for what takes less than this."""
 _PROGRESS_S = 0.25
 """Seconds between two messages on progress."""
 _MAX_GROUP_FILES = 16
@@ -38,6 +40,8 @@ _GROUPS_PER_WORKER, _GROUPS_PER_WORKER_IF_SLOW = 2, 4
 """More groups balance the load better; each has a fixed cost, which matters for fast formats."""
 _UNKNOWN_WORKERS = 32
 """Assumed for executors of the caller, whose number of workers is unknown."""
+
+Show = Callable[[str], None]
 
 Group = tuple[int, ...]
 """Numbers of files that are read together, so that their fixed cost is paid once."""
@@ -101,7 +105,7 @@ def read(
     sizes = {number: files.files[number].size or 0 for group in groups for number in group}
     partials: dict[Group, bytes] = {}
     errors: dict[int, Exception] = {}
-    with shown(progress) as show, readers.executor(len(files.files)) as executor:
+    with _shown(progress) as show, readers.executor(len(files.files)) as executor:
         asked = readers.take_prefetched(groups, arguments)
         if asked is None:
             asked = readers.submit(executor, files, groups, arguments)
@@ -315,3 +319,55 @@ def progress_text(done: Sequence[int], sizes: Mapping[int, int], seconds: float)
         left = seconds * (total_bytes - done_bytes) / done_bytes
         text += f", {duration_text(left, 0)} left"
     return text
+
+
+@contextmanager
+def _shown(progress: Show | None) -> Iterator[Show | None]:
+    """A function that shows messages: `progress` if given, else one that overwrites a line.
+
+    None if nobody would see them.
+    """
+    write = None if progress is not None else _writer()
+    if write is None:
+        yield progress
+        return
+    began, width = time.monotonic(), 0
+
+    def show(text: str) -> None:
+        nonlocal width
+        if time.monotonic() - began >= _PROGRESS_DELAY_S:
+            write(text.ljust(width))
+            width = len(text)
+
+    yield show
+
+
+def _writer() -> Show | None:
+    """Overwrites a line in the output of a cell or on a terminal; None elsewhere."""
+    shell = sys.modules.get("IPython")
+    if shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
+        return _notebook_writer()
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+
+    def write(text: str) -> None:
+        sys.stderr.write("\r" + text)
+        sys.stderr.flush()
+
+    return write
+
+
+def _notebook_writer() -> Show:
+    from IPython.display import display
+
+    handle: Any = None
+
+    def write(text: str) -> None:
+        nonlocal handle
+        data = {"text/plain": text.rstrip()}
+        if handle is None:
+            handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            handle.update(data, raw=True)
+
+    return write

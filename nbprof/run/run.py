@@ -19,8 +19,9 @@ import pandas as pd
 from nbprof.activity.unit import ANY, NAMED
 from nbprof.core import trim
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import Missing, RunFiles, skipped, some
+from nbprof.core.files import Missing, RunFiles, about_skipped, some
 from nbprof.core.loop_times import LoopTimes, choose
+from nbprof.core.receipt import Note
 from nbprof.formats.chrome import graph_annotations, inductor
 from nbprof.formats.register import by_name, stem
 from nbprof.formats.torch_snapshot.beside import beside
@@ -124,20 +125,17 @@ class Run(ReceiptFrames, TorchOpFrames):
         run.snapshot_pieces = beside(files)
         run.files = files
         run._add_notes_on_files()
-        for warning in sidecars.warnings:
-            trace.receipt.warn(warning)
+        trace.receipt.add(*sidecars.notes)
         return run
 
     def _add_notes_on_files(self) -> None:
         """Adds to the receipt what was noticed about the files before they were read."""
         receipt = self.as_read.receipt
         if self.files is not None:
-            for note in self.files.notes:
-                receipt.info(note)
-            for warning in self.files.warnings:
-                receipt.warn(warning)
-        for line in skipped(self._unread_files, listed=self._has_file_per_host):
-            receipt.warn(line)
+            # Warnings last.
+            receipt.add(*sorted(self.files.notes, key=lambda note: note.level))
+        if self._unread_files:
+            receipt.add(about_skipped(self._unread_files, listed=self._has_file_per_host))
 
     def host(self, number: int) -> Run:
         """One of several hosts, read completely as if it were the run.
@@ -231,21 +229,21 @@ class _Sidecars(NamedTuple):
         Of their content; None if there are none.
     dialect : callable
         The dialect of the run, which takes them into account.
-    warnings : list of str
+    notes : list of Note
         Sidecar files that could not be read.
     """
 
     digest: str | None
     dialect: Dialect
-    warnings: list[str]
+    notes: list[Note]
 
     @classmethod
     def read(cls, files: RunFiles, graph_captures: Sequence[Capture]) -> _Sidecars:
-        programs, program_warnings = inductor.read(inductor.beside(files))
-        annotations, annotation_warnings = graph_annotations.read(graph_annotations.beside(files))
-        warnings = [*program_warnings, *annotation_warnings]
+        programs, program_notes = inductor.read(inductor.beside(files))
+        annotations, annotation_notes = graph_annotations.read(graph_annotations.beside(files))
+        notes = [*program_notes, *annotation_notes]
         if not (graph_captures or programs or annotations):
-            return cls(None, dialect(files.format), warnings)
+            return cls(None, dialect(files.format), notes)
         from nbprof.dialects.chrome.chrome import interpret
 
         captures = [(capture.kinds, capture.kernels, capture.origins) for capture in graph_captures]
@@ -260,5 +258,5 @@ class _Sidecars(NamedTuple):
                 programs=programs,
                 annotations=annotations,
             ),
-            warnings,
+            notes,
         )

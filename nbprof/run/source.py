@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -14,10 +15,10 @@ import pandas as pd
 
 from nbprof.core.confinement import Confinement
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, join_some
+from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile
 from nbprof.core.packed import Unpacked
 from nbprof.core.trace import Trace
-from nbprof.core.units import size_text
+from nbprof.core.units import join_some, size_text
 from nbprof.formats.register import by_name
 from nbprof.sources.fingerprint import fingerprint
 
@@ -59,20 +60,24 @@ class RunSource:
     @classmethod
     def of(cls, files: RunFiles, analysed_s: float) -> RunSource:
         """The source of the files of one run."""
-        first = files.files[0].name
-        packed = files.files[0].packed if isinstance(files.files[0], Unpacked) else files.files[0]
-        more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
-        sizes = [f.size for f in files.files]
+        first = files.files[0]
+        name = first.name
+        if len(files.files) > 1:
+            name += f" and {len(files.files) - 1} more"
+        size: int | None = 0
+        for file in files.files:
+            if size is not None:
+                size = None if file.size is None else size + file.size
         return cls(
             path=str(files.folder),
             name=files.name,
-            file=f"{first}{more}",
-            bytes=None if None in sizes else sum(s for s in sizes if s is not None),
+            file=name,
+            bytes=size,
             created=_local_time(files.modified),
             analysed_s=analysed_s,
             local=local_files(files.files),
             limit_bytes=files.limit_bytes,
-            confinement=getattr(packed, "confinement", None),
+            confinement=getattr(_stored(first), "confinement", None),
         )
 
     def content_key(self) -> str:
@@ -97,7 +102,7 @@ def local_files(pieces: Sequence[SourceFile]) -> tuple[tuple[Path, int, int], ..
     """
     result = []
     for piece in pieces:
-        file = piece.packed if isinstance(piece, Unpacked) else piece
+        file = _stored(piece)
         if not isinstance(file, LocalFile):
             return ()
         try:
@@ -106,6 +111,11 @@ def local_files(pieces: Sequence[SourceFile]) -> tuple[tuple[Path, int, int], ..
             return ()
         result.append((file.path.absolute(), state.st_size, state.st_mtime_ns))
     return tuple(result)
+
+
+def _stored(piece: SourceFile) -> SourceFile:
+    """The file itself of one that is unpacked while it is read."""
+    return piece.packed if isinstance(piece, Unpacked) else piece
 
 
 def _unchanged(path: Path, size: int, changed_ns: int) -> bool:
@@ -118,10 +128,10 @@ def _unchanged(path: Path, size: int, changed_ns: int) -> bool:
 
 def _local_time(seconds: float) -> str:
     """Local time in ISO form; empty if it is unknown or out of range."""
-    try:
-        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds") if seconds > 0 else ""
-    except (OverflowError, ValueError, OSError):
-        return ""
+    if seconds > 0:
+        with contextlib.suppress(OverflowError, ValueError, OSError):
+            return datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
+    return ""
 
 
 def reader(files: RunFiles) -> Reader:
@@ -166,6 +176,8 @@ def facts(
             result.append(("Recorded", str(started)[:19].replace("T", " ") + " UTC"))
         if source.created:
             result.append(("File written", source.created.replace("T", " ")))
-    size = f", {size_text(source.bytes)}" if source.bytes else ""
-    result.append(("Profile", f"{Path(source.path).name}/{source.file}{size}"))
+    file = f"{Path(source.path).name}/{source.file}"
+    if source.bytes:
+        file += f", {size_text(source.bytes)}"
+    result.append(("Profile", file))
     return result

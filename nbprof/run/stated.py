@@ -22,6 +22,7 @@ from nbprof.frameworks.register import titled
 from nbprof.run.combine import before
 from nbprof.run.frame import Hosts
 
+_FLAGS = ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")
 _COUNTED = re.compile(r"(.*): (\d+)\Z")
 
 
@@ -38,19 +39,20 @@ class NeedsHostError(NbprofError):
 def of(activity: Activity, programs: int) -> dict[str, Any]:
     """The facts of one host; `programs` is the number of compiled programs in its file."""
     extents = activity.device_extents
+    hosts_without_ops = set(range(len(activity.hosts)))
+    if activity.has_host_ops:
+        hosts_without_ops = activity.hosts_without_ops
     return {
         "framework": activity.framework.title,
         "unit": activity.unit.to_dict(),
         "has_device": bool(activity.has_device),
         "has_host_ops": bool(activity.has_host_ops),
-        "hosts_without_ops": sorted(
-            activity.hosts_without_ops if activity.has_host_ops else range(len(activity.hosts))
-        ),
+        "hosts_without_ops": sorted(hosts_without_ops),
         "reads_infeed": bool(activity.reads_infeed),
         "traits": sorted(activity.traits),
         "missing": dict(activity.missing),
         "environment": dict(activity.environment),
-        "eager_calls": tuple(int(value) for value in activity.eager_calls),
+        "eager_calls": tuple(map(int, activity.eager_calls)),
         "extents": np.stack([extents.device, extents.start, extents.end], axis=1).tolist(),
         "host_of_extents": extents.host.tolist(),
         "captures": captures(activity),
@@ -64,8 +66,8 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
 
 def captures(activity: Activity) -> bool:
     """Launches were captured into a graph."""
-    calls = activity.calls.kind
-    return bool((activity.texts.values[calls] == "captured").any()) if len(calls) else False
+    kinds = activity.texts.values[np.unique(activity.calls.kind)]
+    return "captured" in kinds.tolist()
 
 
 def works_ahead(activity: Activity) -> bool:
@@ -76,37 +78,34 @@ def works_ahead(activity: Activity) -> bool:
 
 def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     """The facts of a run from those of its hosts."""
-    frameworks = [value["framework"] for value in values if value["framework"]]
-    peaks = {value["xprof_bytes_per_second"] for value in values}
-    flags = ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")
-    has_device = any(value["has_device"] for value in values)
-    eager_calls = [value["eager_calls"] for value in values]
+    of_hosts = {name: [value[name] for value in values] for name in values[0]}
+    facts: dict[str, Any] = {name: any(of_hosts[name]) for name in _FLAGS}
+    # Ops on CPUs are left out if there are devices.
+    relevant = [value for value in values if value["has_device"] == facts["has_device"]]
+    peaks = set(of_hosts["xprof_bytes_per_second"])
     return {
-        "framework": frameworks[0] if frameworks else "",
-        "unit": best([Unit.from_dict(value["unit"]) for value in values]).to_dict(),
-        **{flag: any(value[flag] for value in values) for flag in flags},
-        "hosts_without_ops": _host_numbers(values, "hosts_without_ops", hosts),
-        # Ops on CPUs are left out if there are devices.
-        "ops_of_programs": any(
-            value["ops_of_programs"] for value in values if value["has_device"] == has_device
-        ),
-        "programs": sum(value["programs"] for value in values),
-        "tables": sorted(set().union(*(value["tables"] for value in values))),
-        "traits": _traits([value["traits"] for value in values]),
-        "missing": _missing([value["missing"] for value in values]),
-        "environment": _environment([value["environment"] for value in values]),
-        "eager_calls": tuple(sum(calls) for calls in zip(*eager_calls, strict=True)),
-        "extents": _extents([value["extents"] for value in values], hosts),
-        "host_of_extents": _host_numbers(values, "host_of_extents", hosts),
+        **facts,
+        "framework": next(filter(None, of_hosts["framework"]), ""),
+        "unit": best(list(map(Unit.from_dict, of_hosts["unit"]))).to_dict(),
+        "hosts_without_ops": _host_numbers(of_hosts["hosts_without_ops"], hosts),
+        "ops_of_programs": any(value["ops_of_programs"] for value in relevant),
+        "programs": sum(of_hosts["programs"]),
+        "tables": sorted(set(itertools.chain.from_iterable(of_hosts["tables"]))),
+        "traits": _traits(of_hosts["traits"]),
+        "missing": _missing(of_hosts["missing"]),
+        "environment": _environment(of_hosts["environment"]),
+        "eager_calls": tuple(map(sum, zip(*of_hosts["eager_calls"], strict=True))),
+        "extents": _extents(of_hosts["extents"], hosts),
+        "host_of_extents": _host_numbers(of_hosts["host_of_extents"], hosts),
         "xprof_bytes_per_second": peaks.pop() if len(peaks) == 1 else float("nan"),
     }
 
 
-def _host_numbers(values: list[dict[str, Any]], name: str, hosts: Hosts) -> list[int]:
+def _host_numbers(values: list[list[int]], hosts: Hosts) -> list[int]:
     """The numbers that hosts have in the run, from lists of their numbers in each group."""
     numbers = []
-    for first, value in zip(before(hosts), values, strict=True):
-        numbers += [first + host for host in value[name]]
+    for first, group_numbers in zip(before(hosts), values, strict=True):
+        numbers += [first + host for host in group_numbers]
     return numbers
 
 
@@ -128,15 +127,12 @@ def _extents(values: list[list[list[int]]], hosts: Hosts) -> list[list[int]]:
 def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) -> Activity:
     """An Activity without events; its tables of events raise `NeedsHostError` when read."""
     result = _StatedActivity(hosts)
-    for name in (
-        "has_device",
-        "reads_infeed",
-        "missing",
-        "environment",
-        "eager_calls",
-        "xprof_bytes_per_second",
-    ):
-        setattr(result, name, stated[name])
+    result.has_device = stated["has_device"]
+    result.reads_infeed = stated["reads_infeed"]
+    result.missing = stated["missing"]
+    result.environment = stated["environment"]
+    result.eager_calls = stated["eager_calls"]
+    result.xprof_bytes_per_second = stated["xprof_bytes_per_second"]
     result.framework = titled(stated["framework"])
     result.unit = Unit.from_dict(stated["unit"])
     result.set_hosts_with_ops(set(range(len(hosts))) - set(stated["hosts_without_ops"]))
@@ -167,7 +163,8 @@ def _traits(values: list[list[str]]) -> list[str]:
             plain_traits.add(trait)
         else:
             counts[counted[1]] = counts.get(counted[1], 0) + int(counted[2])
-    return sorted([*plain_traits, *(f"{trait}: {count}" for trait, count in counts.items())])
+    plain_traits.update(f"{trait}: {count}" for trait, count in counts.items())
+    return sorted(plain_traits)
 
 
 def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:
@@ -184,12 +181,10 @@ def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:
                 result[name] = {**fact, **first}
             elif first is None:
                 result[name] = fact
-    starts = [value["start_time"] for value in values if value.get("start_time")]
-    if starts:
-        result["start_time"] = min(starts)
-    lengths = [value["duration_s"] for value in values if value.get("duration_s")]
-    if lengths:
-        result["duration_s"] = max(lengths)
+    for name, choose in (("start_time", min), ("duration_s", max)):
+        known = [value[name] for value in values if value.get(name)]
+        if known:
+            result[name] = choose(known)
     if "counters" in result:
         shares: dict[str, list[float]] = {}
         for value in values:

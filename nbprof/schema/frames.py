@@ -32,6 +32,7 @@ from nbprof.schema import (
     overview,
     pods,
     python,
+    receipt,
     serving,
     steps,
     torch_ops,
@@ -41,6 +42,7 @@ from nbprof.schema.columns import Col
 
 SCHEMA: dict[str, list[Col]] = {
     **overview.SCHEMA,
+    **receipt.SCHEMA,
     **steps.SCHEMA,
     **serving.SCHEMA,
     **pods.SCHEMA,

@@ -11,11 +11,12 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool, Float, Integer, default
 
-from nbprof.server.capture import CaptureHandler, Recordings
+from nbprof.server.capture import CaptureHandler
 from nbprof.server.files import DeleteHandler, DownloadHandler, RenameHandler
 from nbprof.server.handlers import AskHandler, CompareHandler, OpenHandler, ReadyHandler
 from nbprof.server.listing import RunsHandler
 from nbprof.server.pool import Limits, Pool
+from nbprof.server.recordings import Recordings
 from nbprof.server.summaries import Summaries
 from nbprof.server.threads import Threads
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
@@ -20,10 +20,11 @@ from tornado.iostream import StreamClosedError
 from nbprof.core.errors import NbprofError, RawError
 from nbprof.server.folders import placed
 from nbprof.server.paths import Place, RefusedError, resolve
+from nbprof.server.pool import Pool
 from nbprof.server.process import BusyError, EndedError, Progress, Tell
-
-if TYPE_CHECKING:
-    from nbprof.server.extension import NbprofServer
+from nbprof.server.recordings import Recordings
+from nbprof.server.summaries import Summaries
+from nbprof.server.threads import Threads
 
 T = TypeVar("T")
 
@@ -35,12 +36,24 @@ _BEAT_S = 1.0
 """How often progress is sent, so that no proxy closes the connection as idle."""
 
 
+class Extension(Protocol):
+    """The parts of `NbprofServer` that handlers use."""
+
+    pool: Pool
+    threads: Threads
+    summaries: Summaries
+    recordings: Recordings
+    capture: Any
+    follow_links: Any
+    largest: Any
+
+
 class Handler(APIHandler):
     """Base class of the handlers: requests and errors as JSON, and cancelling abandoned work."""
 
     auth_resource = "contents"
 
-    def initialize(self, app: NbprofServer) -> None:
+    def initialize(self, app: Extension) -> None:
         """Store the extension, with its options and its processes."""
         self.app = app
         self._work: asyncio.Task[Any] | None = None
@@ -230,7 +243,7 @@ class OpenHandler(Handler):
     paths: tuple[str, ...] = ("path",)
     """Keys of a request that are paths."""
 
-    def initialize(self, app: NbprofServer) -> None:
+    def initialize(self, app: Extension) -> None:
         """Store the extension; no run was chosen yet."""
         super().initialize(app)
         self._run_choice: dict[str, Any] = {}

@@ -7,19 +7,16 @@ import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 from tornado.iostream import StreamClosedError
 
 from nbprof.core.errors import NbprofError
-from nbprof.server.handlers import Handler
+from nbprof.server.handlers import Extension, Handler
 from nbprof.server.on_disk import OnDisk, Problem
 from nbprof.server.paths import RefusedError, locate
-
-if TYPE_CHECKING:
-    from nbprof.server.extension import NbprofServer
 
 DEPTH, MOST_DEPTH = 8, 32
 """Levels of folders below the requested one that are searched, and the most that can be
@@ -121,7 +118,7 @@ class _Walk:
     """
 
     def __init__(
-        self, root: str, folders: list[str], depth: int, app: NbprofServer, *, hidden: bool
+        self, root: str, folders: list[str], depth: int, app: Extension, *, hidden: bool
     ) -> None:
         self._asked = root, folders, depth, app.follow_links, hidden
         self._summaries = app.summaries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,6 +13,15 @@ from nbprof.formats.register import by_name
 
 if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
+
+
+State = tuple[int, ...]
+"""Device, inode, size and time of a file."""
+
+
+def state_key(state: os.stat_result) -> State:
+    """The parts of the state of a file that change when the file changes, not when it is moved."""
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -32,9 +42,8 @@ class OnDisk:
         Name of its `Format`.
     files : tuple of Path
         Files of its hosts or ranks.
-    state : tuple
-        Device, inode, size and time of each file and of the sidecar; changes when the run changes,
-        but not when it is moved.
+    state : tuple of State
+        Of each file and of the sidecar.
     sidecar : Path or None
         The file that nbprof wrote next to it.
     capture : CaptureInfo or None
@@ -48,7 +57,7 @@ class OnDisk:
     bytes: int
     format: str
     files: tuple[Path, ...]
-    state: tuple[tuple[int, ...], ...]
+    state: tuple[State, ...]
     sidecar: Path | None = None
     capture: CaptureInfo | None = None
     hosts: int | None = None
@@ -80,7 +89,7 @@ class OnDisk:
             "format": self.format,
             "hosts": self.hosts or len(self.files),
             "framework": framework,
-            "steps": facts["steps"] if facts else capture.steps_marked or None,
+            "steps": facts.get("steps", capture.steps_marked or None),
             "unit": facts.get("unit", STEP),
             "step_ms": facts.get("step_ms"),
             "verdict": facts.get("verdict"),

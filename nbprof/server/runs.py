@@ -7,6 +7,7 @@ stops when the client is gone. It waits for disks, so it runs on a thread.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -19,11 +20,12 @@ from nbprof.core import unfinished
 from nbprof.core.confinement import Confinement, real_path, scan, state_of
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
+from nbprof.core.receipt import info
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import SCRATCH
 from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
-from nbprof.server.on_disk import OnDisk, Problem
+from nbprof.server.on_disk import OnDisk, Problem, state_key
 from nbprof.server.paths import confinement_of, could_not, is_within, join, reaches
 from nbprof.sources import detect, locate
 from nbprof.sources.budget import Budget
@@ -37,6 +39,10 @@ MOST_FILES = 200_000
 MOST_RUNS = 5_000
 MOST_BYTES, MOST_S = 256 << 20, 60.0
 """Bytes of beginnings of files that are read, and seconds, per request."""
+_LINK_OUTSIDE = (
+    "is a link that points outside the folder that Jupyter serves. Replace the link with a copy of"
+    " the file."
+)
 _MOST_LOOKS = 500
 """Files with ambiguous names, such as `rank0.json`, whose heads are read per request."""
 _MOST_PROBLEMS = 50
@@ -120,7 +126,8 @@ class Search:
     @property
     def confinement(self) -> Confinement | None:
         """The confinement of opened files to the top; None if links may lead out of it."""
-        return confinement_of(None if self.follow_links else self.top, hidden=self.hidden)
+        top = None if self.follow_links else self.top
+        return confinement_of(top, hidden=self.hidden)
 
     @property
     def complete(self) -> bool:
@@ -164,10 +171,14 @@ class Search:
             yield from self._problem(join(path, name), message)
         for sentence in here.unfinished:
             yield from self._problem(path, sentence)
-        for names in _alike(here.folders):
-            below = self._folders(here, names if depth > 0 else [], depth - 1, links)
-            yield from self._joined(here, list(below)) if len(names) > 1 and path else below
-        links += [(join(path, name), target, depth - 1) for name, target in here.links if depth > 0]
+        if depth > 0:
+            for names in _alike(here.folders):
+                below = self._folders(here, names, depth - 1, links)
+                if len(names) > 1 and path:
+                    below = iter(self._joined(here, list(below)))
+                yield from below
+            for name, target in here.links:
+                links.append((join(path, name), target, depth - 1))
         if not self._full and not self.stop():
             unknown = bool(here.links) or (depth == 0 and bool(here.folders)) or self.budget.over
             yield from self._runs_of_files(here, folder_may_stand=bool(path) and not unknown)
@@ -186,19 +197,15 @@ class Search:
         the folder around them opens as that run.
         """
         runs = [result for result in results if isinstance(result, OnDisk)]
-        of_folders = {run.files[0].parent for run in runs}
-        above = str(here.real) + os.sep
-        elsewhere = any(
-            folder.startswith(above) and Path(folder) not in of_folders
-            for folder in self._with_runs
-        )
-        if (
-            len(runs) < 2
-            or len(of_folders) < len(runs)
-            or elsewhere
-            or {folder.parent for folder in of_folders} != {here.real}
-        ):
+        folders = {run.files[0].parent for run in runs}
+        if len(runs) < 2 or len(folders) < len(runs):
             return results
+        if {folder.parent for folder in folders} != {here.real}:
+            return results
+        above = str(here.real) + os.sep
+        for folder in self._with_runs:
+            if folder.startswith(above) and Path(folder) not in folders:
+                return results
         try:
             (joined,) = locate.runs(
                 here.real, locate.OpenOptions(confinement=self.confinement, budget=Budget)
@@ -206,13 +213,10 @@ class Search:
         except (NbprofError, ValueError):
             return results
         by_file = {run.files[0]: run for run in runs}
-        parts = [
-            by_file[file.path]
-            for file in joined.files
-            if isinstance(file, LocalFile) and file.path in by_file
-        ]
-        if len(parts) < len(runs) or len(joined.files) > len(parts):
+        paths = [file.path for file in joined.files if isinstance(file, LocalFile)]
+        if len(paths) < len(joined.files) or set(paths) != set(by_file):
             return results
+        parts = [by_file[path] for path in paths]
         self._with_runs.add(str(here.real))
         self._seen.add(here.path)
         joined_run = OnDisk(
@@ -223,9 +227,10 @@ class Search:
             bytes=sum(part.bytes for part in parts),
             format=joined.format,
             files=tuple(part.files[0] for part in parts),
-            state=tuple(state for part in parts for state in part.state),
+            state=tuple(itertools.chain.from_iterable(part.state for part in parts)),
         )
-        return [*(each for each in results if not isinstance(each, OnDisk)), joined_run]
+        problems = [result for result in results if isinstance(result, Problem)]
+        return [*problems, joined_run]
 
     def _used_up(self, path: str) -> Iterator[Problem]:
         reason = self.budget.reason
@@ -270,14 +275,15 @@ class Search:
         names = {printable(file.at): file.at for file in here.listing.files}
         # An exhausted budget is reported once for the search.
         notes = [] if self.budget.reason else list(here.listing.doubts)
-        notes += [text for _, text in here.listing.notes]
-        notes += [text for _, text, called_a_trace in here.listing.refused if called_a_trace]
-        for text in notes:
+        notes += [note for _, note in here.listing.notes]
+        notes += [refused.note for refused in here.listing.refused if refused.named]
+        for note in notes:
             if self._problems > _MOST_PROBLEMS:
                 return
+            text = note.text
             about = next((start for start in _starts(text) if start in names), "")
             path = join(here.path, names.get(about, ""))
-            yield from self._problem(path, text[len(about) :].lstrip() if about else text)
+            yield from self._problem(path, text.removeprefix(about).lstrip())
 
     def _of_folders(self, here: _Here) -> Iterator[OnDisk | Problem]:
         """The runs in this folder whose recordings are folders."""
@@ -315,7 +321,7 @@ class Search:
                 lambda _: here.real,
             )
         except NbprofError as error:
-            listing.notes.append(("", str(error)))
+            listing.notes.append(("", info("unexamined_files", str(error))))
             return [], False
         if len(runs) == 1 and (
             here.is_run or (len(runs[0].files) > 1 and not by_name(runs[0].format).by_folder)
@@ -328,11 +334,9 @@ class Search:
         single: list[RunFiles] = []
         for run in runs:
             for piece in run.files:
-                modified = piece.modified if len(run.files) > 1 else run.modified
-                name = stem(piece.name)
-                file_run = replace(
-                    run, name=name, files=(piece,), modified=modified, sidecar=sidecar
-                )
+                file_run = replace(run, name=stem(piece.name), files=(piece,), sidecar=sidecar)
+                if len(run.files) > 1:
+                    file_run = replace(file_run, modified=piece.modified)
                 single.append(file_run)
         return single, False
 
@@ -385,9 +389,9 @@ class _Here:
                 if search.stop():
                     return
                 if entry.name.startswith(SCRATCH) and entry.is_dir(follow_symlinks=False):
-                    self.unfinished += filter(
-                        None, [unfinished.look(self.real / entry.name).listed]
-                    )
+                    sentence = unfinished.look(self.real / entry.name).listed
+                    if sentence:
+                        self.unfinished.append(sentence)
                 if entry.name.startswith(".") and not search.hidden:
                     continue
                 try:
@@ -405,15 +409,7 @@ class _Here:
                 target, search.top, follow_links=search.follow_links, hidden=search.hidden
             ):
                 if promised(entry.name) == NAMED and not is_within(target, search.top):
-                    self.refused.append(
-                        (
-                            entry.name,
-                            (
-                                "is a link that points outside the folder that Jupyter serves."
-                                " Replace the link with a copy of the file."
-                            ),
-                        )
-                    )
+                    self.refused.append((entry.name, _LINK_OUTSIDE))
                 return
         if entry.is_dir():
             if self.listing.enters(entry.name):
@@ -452,22 +448,28 @@ class _Here:
         files = [piece for piece in run.files if isinstance(piece, LocalFile)]
         states = [piece.stat() for piece in files]
         bytes_of_all = sum(state.st_size for state in states)
-        sidecar = run.sidecar if isinstance(run.sidecar, LocalFile) else None
-        if sidecar is not None:
-            states.append(sidecar.stat())
-        return OnDisk(
-            path=self.path if folder else join(self.path, files[0].path.name),
-            real=self.real if folder else files[0].path,
+        path, real = self.path, self.real
+        if not folder:
+            real = files[0].path
+            path = join(path, real.name)
+        on_disk = OnDisk(
+            path=path,
+            real=real,
             name=run.name,
             modified=run.modified,
             bytes=bytes_of_all,
             format=run.format,
             files=tuple(piece.path for piece in files),
-            state=tuple(
-                (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states
-            ),
-            sidecar=sidecar.path if sidecar is not None else None,
-            capture=_capture(sidecar) if sidecar is not None else None,
+            state=tuple(map(state_key, states)),
+        )
+        sidecar = run.sidecar
+        if not isinstance(sidecar, LocalFile):
+            return on_disk
+        return replace(
+            on_disk,
+            state=(*on_disk.state, state_key(sidecar.stat())),
+            sidecar=sidecar.path,
+            capture=_capture(sidecar),
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.format import Recordings
-from nbprof.server.on_disk import OnDisk, Problem
+from nbprof.server.on_disk import OnDisk, Problem, state_key
 from nbprof.server.paths import join
 from nbprof.sources.folders import LocalFolder
 
@@ -31,38 +32,33 @@ def runs_in_folder(
     runs, raw = recordings.runs_in(folder.path, near=True, confinement=folder.confinement)
     results: list[OnDisk | Problem] = []
     for run in runs:
+        parts = [run]
+        folders = _folders(recordings, run)
         alone = len(runs) == 1 and bool(browser_path)
-        for part in (
-            [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, folder)
-        ):
-            try:
+        if len(folders) > 1 and not alone:
+            parts = _parts(recordings, folders, folder)
+        for part in parts:
+            # A file may have been removed.
+            with contextlib.suppress(NbprofError):
                 results.append(_on_disk(recordings, part, browser_path, folder.path))
-            except NbprofError:
-                # A file was removed.
-                continue
-    return results + [
-        Problem(join(browser_path, path), recordings.not_yet(join(browser_path, path)))
-        for path in raw
-    ]
+    for name in raw:
+        path = join(browser_path, name)
+        results.append(Problem(path, recordings.not_yet(path)))
+    return results
 
 
-def _count(recordings: Recordings, run: RunFiles) -> int:
-    return len(
-        {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
-    )
+def _folders(recordings: Recordings, run: RunFiles) -> list[Path]:
+    """The folders of the recordings of a run."""
+    folders = set()
+    for piece in run.files:
+        if isinstance(piece, LocalFile):
+            parts = piece.path.parent.parts
+            folders.add(Path(*parts[: recordings.recording_of(parts)]))
+    return sorted(folders)
 
 
-def _folder(recordings: Recordings, path: Path) -> Path:
-    """The folder of the recording of a file."""
-    parts = path.parent.parts
-    return Path(*parts[: recordings.recording_of(parts)])
-
-
-def _parts(recordings: Recordings, run: RunFiles, around: LocalFolder) -> list[RunFiles]:
-    """The recordings of a run as separate runs."""
-    folders = sorted(
-        {_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)}
-    )
+def _parts(recordings: Recordings, folders: list[Path], around: LocalFolder) -> list[RunFiles]:
+    """The recordings in some folders as separate runs."""
     parts: list[RunFiles] = []
     for folder in folders:
         if folder != around.path:
@@ -85,8 +81,6 @@ def _on_disk(recordings: Recordings, run: RunFiles, path: str, real: Path) -> On
         bytes=sum(state.st_size for state in states),
         format=run.format,
         files=tuple(piece.path for piece in files),
-        state=tuple(
-            (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in states
-        ),
-        hosts=_count(recordings, run),
+        state=tuple(map(state_key, states)),
+        hosts=len(_folders(recordings, run)),
     )

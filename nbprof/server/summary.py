@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from nbprof.analysis.steps import step_count
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.core.version import __version__
 from nbprof.run.cache.folder import Folder, enabled, location
+from nbprof.server.on_disk import State, state_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,9 +33,6 @@ LAYOUT = 4
 """Increased when the facts or their rules change."""
 
 _MOST_TIMES = 24
-
-State = tuple[int, ...]
-"""Device, inode, size and time of a file."""
 
 
 def state_of(files: RunFiles) -> list[State] | None:
@@ -50,8 +48,7 @@ def state_of(files: RunFiles) -> list[State] | None:
         inner = getattr(piece, "packed", piece)
         if not isinstance(inner, LocalFile):
             return None
-        now = inner.stat()
-        states.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+        states.append(state_key(inner.stat()))
     return states
 
 
@@ -64,7 +61,9 @@ def key(state: Iterable[State]) -> str:
 def noted(name: str) -> dict[str, Any] | None:
     """The facts stored under a name, if any."""
     folder = _folder()
-    facts = folder.noted(name) if folder is not None else None
+    if folder is None:
+        return None
+    facts = folder.noted(name)
     return facts if isinstance(facts, dict) else None
 
 
@@ -87,26 +86,33 @@ def _folder() -> Folder | None:
 def facts_of(run: Run) -> dict[str, Any]:
     """The facts of a run: framework, device, steps and their times, and the verdict."""
     overview = run.overview
-    word, text = overview.get("verdict") or "", overview.get("verdict_text") or ""
-    step = overview.get("step_time_ms")
-    started = overview["environment"].get("start_time")
+    verdict = [overview.get("verdict"), overview.get("verdict_text")]
+    step, step_ms = overview.get("step_time_ms"), None
+    if step is not None and math.isfinite(step):
+        step_ms = float(step)
     return {
-        "framework": str(overview.get("framework") or "") or None,
-        "device": str(overview.get("device_kind") or "") or None,
-        "recorded": str(started) if started else None,
+        "framework": _text(overview.get("framework")),
+        "device": _text(overview.get("device_kind")),
+        "recorded": _text(overview["environment"].get("start_time")),
         "steps": step_count.longest(run.steps),
         "unit": Unit.of(overview).kind,
-        "step_ms": float(step) if step is not None and math.isfinite(step) else None,
+        "step_ms": step_ms,
         "times_ms": course(run.steps),
         "spread": spread(run.steps),
-        "verdict": (f"{word}: {text}" if text else word) or None,
+        "verdict": _text(": ".join(filter(None, verdict))),
     }
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value else None
 
 
 def course(steps: pd.DataFrame) -> list[float]:
     """Step times of all hosts in ms in time order, at most 24: means of consecutive steps."""
     times = by_step(steps)[STEP]
-    parts = np.array_split(times, min(len(times), _MOST_TIMES)) if len(times) else []
+    if not len(times):
+        return []
+    parts = np.array_split(times, min(len(times), _MOST_TIMES))
     return [round(float(part.mean()), 4) for part in parts]
 
 
@@ -124,15 +130,15 @@ def spread(steps: pd.DataFrame) -> list[float]:
 
 def fits(facts: dict[str, Any]) -> bool:
     """True if stored facts have the expected form."""
-    texts: Sequence[str] = ("framework", "device", "recorded", "verdict")
+    texts = [facts.get(name) for name in ("framework", "device", "recorded", "verdict")]
+    times, deviation = facts.get("times_ms"), facts.get("spread")
+    if not isinstance(times, list) or not isinstance(deviation, list):
+        return False
     return (
-        all(isinstance(facts.get(name), (str, type(None))) for name in texts)
+        all(isinstance(text, (str, type(None))) for text in texts)
         and isinstance(facts.get("steps"), int)
         and facts.get("unit") in KINDS
         and isinstance(facts.get("step_ms"), (int, float, type(None)))
-        and isinstance(times := facts.get("times_ms"), list)
-        and all(isinstance(time, (int, float)) for time in times)
-        and isinstance(deviation := facts.get("spread"), list)
         and len(deviation) in (0, 3)
-        and all(isinstance(value, (int, float)) for value in deviation)
+        and all(isinstance(value, (int, float)) for value in (*times, *deviation))
     )

@@ -147,13 +147,14 @@ class Desk:
 
     def summary(self, head: dict[str, Any]) -> bytes:
         """The facts of a profile for the list of runs; the profile is closed at once."""
-        from nbprof.profiles.load import captured
         from nbprof.run.many import open_run
         from nbprof.server import summary
+        from nbprof.sources.recording import CaptureInfo
 
         files = self._find(head)
         # The user has not opened it: the cache is used, but not filled.
-        return json.dumps(summary.facts_of(open_run(files, captured(files), write=False))).encode()
+        run = open_run(files, CaptureInfo.of(files.sidecar), write=False)
+        return json.dumps(summary.facts_of(run)).encode()
 
     def _find(self, head: dict[str, Any]) -> RunFiles:
         from nbprof.sources.budget import Budget

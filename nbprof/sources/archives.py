@@ -29,6 +29,7 @@ from nbprof.core.files import (
 )
 from nbprof.core.packed import DAMAGED, allowed, as_file, encrypted, in_archive, opened, read_all
 from nbprof.core.units import size_text
+from nbprof.sources import notes
 from nbprof.sources.folders import NAMED, Listing, promised
 from nbprof.sources.sniff import HEAD
 
@@ -244,17 +245,15 @@ class TarArchive(_Archive):
                     continue
                 if not info.isreg():
                     if promised(path.rpartition("/")[2]) == NAMED:
-                        text = f"{printable(path)} in the archive is a link, and was not followed."
-                        listing.notes.append((path.rpartition("/")[0], text))
+                        note = notes.link_in_archive(path)
+                        listing.notes.append((path.rpartition("/")[0], note))
                     continue
                 before = len(listing.files)
                 listing.take(path, partial(self._member, info, path))
                 if self.packing and len(listing.files) > before:
                     self._heads[info.offset] = self._extracted(archive, info).read(HEAD)
             if not archive.has_end_marker:
-                listing.doubts.append(
-                    "The archive has no end marker: it may be truncated, and files may be missing."
-                )
+                listing.doubts.append(notes.no_end_marker())
         return listing
 
     def _member(self, info: tarfile.TarInfo, path: str) -> Member:

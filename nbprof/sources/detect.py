@@ -7,6 +7,7 @@ of each folder.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import RunFiles, printable
+from nbprof.core.files import RunFiles
+from nbprof.core.receipt import Note
 from nbprof.formats import register
 from nbprof.formats.format import Here, Kind, Member
 from nbprof.formats.register import stem, telling
+from nbprof.sources import notes
 from nbprof.sources.budget import Budget
-from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listing
+from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listing, Refused
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
@@ -41,10 +44,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     named = _named(listing)
     members, traces = named.members, named.traces
     if listing.budget is not None and len(traces) > _MOST_TRACES:
-        listing.doubts.append(
-            f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the"
-            " folder of a run."
-        )
+        listing.doubts.append(notes.newest_traces(len(traces), _MOST_TRACES))
         traces = sorted(traces, key=lambda f: f.modified, reverse=True)[:_MOST_TRACES]
     looks = CHEAP_LOOKS if folder.cheap else DEAR_LOOKS
     several = {id(f) for f in _unclear(traces)}
@@ -54,21 +54,21 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
         unclear.sort(key=lambda f: f.modified, reverse=True)
     looked = _look(folder, unclear[:looks], several, listing.budget)
     members += _single_files(looked.members)
-    listing.refused += [(f, text, True) for f, text in looked.refused]
+    listing.refused += [Refused(file, note, named=True) for file, note in looked.refused]
     examined = {id(f) for f in unclear[:looks]} - {id(f) for f in looked.left_out}
     for trace in traces:
         if id(trace) in examined:
             continue
         if folder.cheap and _is_empty(trace):
             # Known without reading the head.
-            listing.refused.append((trace, _no_profile(trace, "empty"), True))
+            listing.refused.append(Refused(trace, notes.no_profile(trace.at, "empty"), named=True))
         else:
             members.append(_member(trace, Kind(named.format_of[id(trace)], sure=False)))
     left = looks - min(len(unclear), looks)
     other_files = _other_names(listing, named.folders)
     by_content = _look(folder, other_files[:left], set(), listing.budget)
     members += _single_files(by_content.members)
-    listing.refused += [(f, text, False) for f, text in by_content.refused]
+    listing.refused += [Refused(file, note, named=False) for file, note in by_content.refused]
     _note_unexamined(listing, max(len(other_files) - left, 0) + len(by_content.left_out))
     return members
 
@@ -89,7 +89,9 @@ def _named(listing: Listing) -> _Named:
     hosts: dict[str, set[str]] = {}
     single_files = []
     for file in listing.files:
-        form = telling(file.file.name) if file.promise == NAMED else None
+        if file.promise != NAMED:
+            continue
+        form = telling(file.file.name)
         if form is None:
             continue
         named.folders.add(file.parent)
@@ -110,10 +112,9 @@ def _named(listing: Listing) -> _Named:
 
 def _other_names(listing: Listing, folders: set[str]) -> list[Found]:
     """Files with other names outside of some folders, the most likely profiles first."""
-    candidates = [
-        f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in folders
-    ]
-    return sorted(candidates, key=lambda f: (f.promise, f.at))
+    others = [file for file in listing.files if file.promise in (MAYBE, NAMELESS)]
+    candidates = [file for file in others if file.parent not in folders]
+    return sorted(candidates, key=lambda file: (file.promise, file.at))
 
 
 def _single_files(members: list[Member]) -> list[Member]:
@@ -123,14 +124,10 @@ def _single_files(members: list[Member]) -> list[Member]:
 
 
 def _note_unexamined(listing: Listing, count: int) -> None:
-    reason = listing.budget.reason if listing.budget is not None else ""
-    if reason:
-        listing.doubts.append(
-            f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a"
-            " run."
-        )
+    if listing.budget is not None and listing.budget.reason:
+        listing.doubts.append(notes.not_examined(listing.budget.reason))
     if count:
-        listing.notes.append(("", f"{count:,} more files with unknown names were not examined."))
+        listing.notes.append(("", notes.unknown_names(count)))
 
 
 def _member(file: Found, kind: Kind) -> Member:
@@ -145,19 +142,19 @@ def _unclear(traces: list[Found]) -> list[Found]:
 
 
 class _Looked(NamedTuple):
-    """Files that are profiles by their heads, other files with a message, and files that were not
+    """Files that are profiles by their heads, other files with a note, and files that were not
     examined because the budget was exhausted.
     """
 
     members: list[Member]
-    refused: list[tuple[Found, str]]
+    refused: list[tuple[Found, Note]]
     left_out: list[Found]
 
 
 def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget | None) -> _Looked:
     """Examine the heads of files; those in `several` completely, because the rank may come late."""
 
-    def examine(file: Found) -> Member | str | None:
+    def examine(file: Found) -> Member | Note | None:
         if budget is not None and budget.over:
             return None
         try:
@@ -169,23 +166,25 @@ def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget 
             if budget is not None:
                 budget.read(len(head))
         except ReadError as error:
-            return f"{printable(file.at)} could not be examined: {error.reason}"
-        return _member(file, kind) if kind.format else _no_profile(file, kind.what)
+            return notes.could_not_examine(file.at, error.reason)
+        if not kind.format:
+            return notes.no_profile(file.at, kind.what)
+        return _member(file, kind)
 
     if folder.cheap:
         done = [examine(file) for file in files]
     else:
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(examine, files))
-    refused = [
-        (file, text) for file, text in zip(files, done, strict=True) if isinstance(text, str)
-    ]
-    left_out = [file for file, text in zip(files, done, strict=True) if text is None]
-    return _Looked([c for c in done if isinstance(c, Member)], refused, left_out)
-
-
-def _no_profile(file: Found, kind: str) -> str:
-    return f"{printable(file.at)} is {kind}, not a profile."
+    looked = _Looked([], [], [])
+    for file, result in zip(files, done, strict=True):
+        if isinstance(result, Member):
+            looked.members.append(result)
+        elif result is None:
+            looked.left_out.append(file)
+        else:
+            looked.refused.append((file, result))
+    return looked
 
 
 def _is_empty(file: Found) -> bool:
@@ -270,25 +269,22 @@ def lacks(run: RunFiles, name: str) -> bool:
 
 
 def _is_run_folder(folder: Path | str) -> bool:
-    text = folder.absolute().as_posix() if isinstance(folder, Path) else folder
-    return bool(re.search(r"(^|/)plugins/profile/[^/]+$", text))
+    if isinstance(folder, Path):
+        folder = folder.absolute().as_posix()
+    return bool(re.search(r"(^|/)plugins/profile/[^/]+$", folder))
 
 
 def _distinct(named: list[tuple[str, str, RunFiles]]) -> list[RunFiles]:
     """Runs with unique names: equal ones get their folder in front, as in TensorBoard:
     `train/2024_05_01` and `eval/2024_05_01`.
     """
-    seen: dict[str, int] = {}
-    for _, _, run in named:
-        seen[run.name] = seen.get(run.name, 0) + 1
+    count_of = Counter(run.name for _, _, run in named)
     distinct: list[RunFiles] = []
     for parent, last, run in named:
-        if seen[run.name] > 1 and parent:
-            folder = re.sub(r"(^|/)plugins/profile(?=/)", "", parent).lstrip("/")
-            if run.name == last:
-                distinct.append(replace(run, name=folder))
-            else:
-                distinct.append(replace(run, name=f"{folder}/{run.name}"))
-        else:
-            distinct.append(run)
+        if count_of[run.name] > 1 and parent:
+            name = re.sub(r"(^|/)plugins/profile(?=/)", "", parent).lstrip("/")
+            if run.name != last:
+                name += f"/{run.name}"
+            run = replace(run, name=name)
+        distinct.append(run)
     return distinct

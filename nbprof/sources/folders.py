@@ -7,15 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
+from nbprof.core.receipt import Note
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import SCRATCH, Unfinished, look
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
+from nbprof.sources import notes
 from nbprof.sources.budget import Budget
 
 MOST_FILES = 1_000_000
@@ -68,6 +70,14 @@ class Found:
         return self.at.rpartition("/")[0]
 
 
+class Refused(NamedTuple):
+    """A file that is not a profile, and True if its name is that of a trace."""
+
+    file: Found
+    note: Note
+    named: bool
+
+
 @dataclass
 class Listing:
     """The files of a place."""
@@ -78,12 +88,11 @@ class Listing:
     archives: list[str] = field(default_factory=list)
     claims: dict[Recordings, Claim] = field(default_factory=dict)
     """Recordings that are folders, by the `Recordings` of their format."""
-    notes: list[tuple[str, str]] = field(default_factory=list)
-    """Sentences about files that were not read, each with its folder."""
-    refused: list[tuple[Found, str, bool]] = field(default_factory=list)
-    """Files that are not profiles, each with a message, and True if its name is that of a trace."""
-    doubts: list[str] = field(default_factory=list)
-    """Sentences about the place as a whole, such as a truncated archive."""
+    notes: list[tuple[str, Note]] = field(default_factory=list)
+    """Notes on files that were not read, each with its folder."""
+    refused: list[Refused] = field(default_factory=list)
+    doubts: list[Note] = field(default_factory=list)
+    """Warnings about the place as a whole, such as a truncated archive."""
     budget: Budget | None = None
     """Limits of the search; None if there is only `MOST_FILES`."""
     unfinished: list[Unfinished] = field(default_factory=list)
@@ -95,14 +104,12 @@ class Listing:
     @classmethod
     def of(cls, parts: Sequence[str] = (), also: str = "") -> Listing:
         """An empty listing of a place, given the names of the folders of its path."""
-        kinds = [form.recordings for form in register.FORMATS if form.recordings is not None]
-        return cls(
-            also=also,
-            claims={
-                recordings: Claim(within=within(recordings.is_folder, parts))
-                for recordings in kinds
-            },
-        )
+        listing = cls(also=also)
+        for form in register.FORMATS:
+            if form.recordings is not None:
+                claim = Claim(within=within(form.recordings.is_folder, parts))
+                listing.claims[form.recordings] = claim
+        return listing
 
     @property
     def within(self) -> bool:
@@ -133,7 +140,10 @@ class Listing:
         if path == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(path, promise, file(), state() if state is not None else None))
+            found = Found(path, promise, file())
+            if state is not None:
+                found.state = state()
+            self.files.append(found)
         elif _ARCHIVE.search(name):
             self.archives.append(path)
         self.note(path)
@@ -166,13 +176,15 @@ class Listing:
         if (entered and not self.within) or path == self.also:
             self.add(path, file)
         for recordings, claim in self.claims.items():
-            ours = bool(claim.within or within(recordings.is_folder, parts))
-            if not ours and not entered:
+            private = False
+            if claim.within or within(recordings.is_folder, parts):
+                for i, part in enumerate(parts):
+                    if recordings.counts(part):
+                        claim.folders.add("/".join(parts[: i + 1]))
+                private = any(map(recordings.is_private, parts))
+            elif not entered:
                 continue
-            for i, part in enumerate(parts if ours else []):
-                if recordings.counts(part):
-                    claim.folders.add("/".join(parts[: i + 1]))
-            if recordings.is_read(name) and not (ours and any(map(recordings.is_private, parts))):
+            if recordings.is_read(name) and not private:
                 claim.files[path] = file()
 
     def walks(self, path: str) -> bool:
@@ -193,9 +205,9 @@ class Listing:
         start = subfolder + "/"
         length = len(start)
         listing = Listing(doubts=self.doubts)
-        for path, text in self.notes:
+        for path, note in self.notes:
             if (path + "/").startswith(start):
-                listing.notes.append((path[length:], text))
+                listing.notes.append((path[length:], note))
         listing.archives = [path[length:] for path in self.archives if path.startswith(start)]
         for file in self.files:
             if file.at.startswith(start):
@@ -337,11 +349,9 @@ class LocalFolder:
                 if not parent:
                     raise could_not_open(error, self.path) from None
                 listing.notes.append((parent, _unexamined(parent, error)))
-            queue += [
-                path
-                for path in reversed(folders)
-                if listing.enters(path) or self._left(listing, path)
-            ]
+            for path in reversed(folders):
+                if listing.enters(path) or self._left(listing, path):
+                    queue.append(path)
         return links
 
     def _entry(
@@ -370,13 +380,13 @@ class LocalFolder:
                 if not parent:
                     listing.top.add(entry.name)
                 if entry.is_symlink() and promised(entry.name) == NAMED:
-                    listing.notes.append((parent, f"{printable(path)} is a broken link."))
+                    listing.notes.append((parent, notes.broken_link(path)))
         except OSError as error:
             listing.notes.append((parent, _unexamined(path, error)))
 
 
-def _unexamined(path: str, error: OSError) -> str:
-    return f"{printable(path)} could not be examined: {error.strerror}."
+def _unexamined(path: str, error: OSError) -> Note:
+    return notes.could_not_examine(path, f"{error.strerror}.")
 
 
 def _contains(folder: str, other: str) -> bool:

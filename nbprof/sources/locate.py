@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.core.confinement import Confinement, scan, state_of
@@ -21,17 +22,18 @@ from nbprof.core.files import (
     RunFiles,
     SourceFile,
     could_not_open,
-    join_some,
     no_file,
     printable,
 )
+from nbprof.core.receipt import Note
 from nbprof.core.sidecar import SIDECAR
 from nbprof.core.unfinished import Unfinished
+from nbprof.core.units import join_some
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
-from nbprof.sources import detect
+from nbprof.sources import detect, notes
 from nbprof.sources.budget import Budget
-from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
+from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, Refused
 from nbprof.sources.select_run import choose, kind_of, resolve
 from nbprof.sources.sniff import HEAD, head_of, recognise
 from nbprof.sources.urls import is_url, public_url
@@ -39,6 +41,8 @@ from nbprof.sources.urls import is_url, public_url
 if TYPE_CHECKING:
     from nbprof.sources.archives import TarArchive, ZipArchive
     from nbprof.sources.remote import Storage
+
+T = TypeVar("T")
 
 _MOST_NOTES = 50
 _MOST_COMPARED = 100_000
@@ -162,8 +166,9 @@ def find(
     candidates, nothing = _runs(source, options)
     if not candidates:
         raise nothing()
-    chosen = _newest(candidates) if run is None else choose(candidates, run, _label(source))
-    return resolve(chosen, options.limit_bytes)
+    if run is None:
+        return resolve(_newest(candidates), options.limit_bytes)
+    return resolve(choose(candidates, run, _label(source)), options.limit_bytes)
 
 
 def _newest(candidates: list[RunFiles]) -> RunFiles:
@@ -171,22 +176,16 @@ def _newest(candidates: list[RunFiles]) -> RunFiles:
     newest = candidates[0]
     if len(candidates) == 1:
         return newest
-    by = "when they were recorded"
-    if not all(run.dated for run in candidates):
-        by = "when their files were last changed, because not all have a recording time"
-    note = (
-        f"{newest.name} is the newest of {len(candidates):,} runs here, by {by}. nbprof.runs lists"
-        " them, and run= opens another."
-    )
+    dated = all(run.dated for run in candidates)
+    note = notes.newest_run(newest.name, len(candidates), dated=dated)
     return replace(newest, newest_of=len(candidates), notes=(note, *newest.notes))
 
 
 def _runs(source: Source, options: OpenOptions) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     """The runs, and a function that creates the error for no runs."""
     if _is_several(source):
-        return [_joined([find(part, None, options) for part in source])], lambda: ReadError(
-            "no file was given."
-        )
+        joined = _joined([find(part, None, options) for part in source])
+        return [joined], lambda: ReadError("no file was given.")
     location = _open_source(source, options)
     if not hasattr(location, "listing"):
         head = head_of(location)
@@ -220,8 +219,7 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     runs_here = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
     runs_here = _with_unread(runs_here, folder, listing)
-    notes = _notes(folder, listing)
-    doubts = tuple(listing.doubts)
+    notes_by_folder = _notes_by_folder(folder, listing)
     unexported: list[str] = []
     written = {f.parent: f.file for f in sidecars}
     for recordings, claim in listing.claims.items():
@@ -232,16 +230,16 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         if folder_runs:
             # A timeline file next to the tables is part of the same run.
             labels = {file.label for run in folder_runs for file in run.files}
-            runs_here = [run for run in runs_here if not _all_in(run, labels)] + folder_runs
-            runs_here.sort(key=lambda run: (run.modified, run.name), reverse=True)
+            other_runs = [run for run in runs_here if not _all_in(run, labels)]
+            runs_here = sorted(
+                other_runs + folder_runs, key=lambda run: (run.modified, run.name), reverse=True
+            )
     with_notes = []
     for run in runs_here:
-        if doubts or str(run.folder) in notes:
-            notes_here = tuple(notes.get(str(run.folder), ()))
-            run = replace(run, notes=run.notes + notes_here, warnings=run.warnings + doubts)
-        if listing.unfinished:
-            run = _beside_unfinished(run, listing.unfinished)
-        with_notes.append(run)
+        about_folder = notes_by_folder.get(str(run.folder), [])
+        about_unfinished = _unfinished(run, listing.unfinished)
+        notes_on_run = (*run.notes, *about_folder, *listing.doubts, *about_unfinished)
+        with_notes.append(replace(run, notes=notes_on_run))
     return with_notes, lambda: _nothing(folder, listing, unexported)
 
 
@@ -256,44 +254,45 @@ def _with_unread(found_runs: list[RunFiles], folder: Folder, listing: Listing) -
     by_folder: dict[str, list[int]] = {}
     for i, run in enumerate(found_runs):
         by_folder.setdefault(str(run.folder), []).append(i)
-    refused_in: dict[str, list[tuple[Found, str, bool]]] = {}
-    for each in listing.refused:
-        refused_in.setdefault(each[0].parent, []).append(each)
+    refused_in: dict[str, list[Refused]] = {}
+    for refused_file in listing.refused:
+        refused_in.setdefault(refused_file.file.parent, []).append(refused_file)
     unread: dict[int, list[Missing]] = {}
     for parent, refused in refused_in.items():
         runs_here = by_folder.get(str(folder.below(parent)), [])
         # Each file is compared with each run of the folder. A job with a few damaged files does not
         # have very many of both.
         compared = len(refused) * len(runs_here) <= _MOST_COMPARED
-        for file, text, named in refused:
+        for file, note, named in refused:
+            name = file.file.name
             lacking = []
             if compared:
-                lacking = [i for i in runs_here if detect.lacks(found_runs[i], file.file.name)]
+                lacking = [i for i in runs_here if detect.lacks(found_runs[i], name)]
+            reason = f"It {note.text.removeprefix(printable(file.at)).strip()}"
             for i in lacking:
-                unread.setdefault(i, []).append(
-                    Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}")
-                )
+                unread.setdefault(i, []).append(Missing(name, reason))
             if named and not lacking:
-                listing.notes.append((parent, text))
-    return [
-        replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run
-        for i, run in enumerate(found_runs)
-    ]
+                listing.notes.append((parent, note))
+    runs_with_unread = list(found_runs)
+    for i, missing in unread.items():
+        run = found_runs[i]
+        runs_with_unread[i] = replace(run, unread=(*run.unread, *missing))
+    return runs_with_unread
 
 
-def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
+def _notes_by_folder(folder: Folder, listing: Listing) -> dict[str, list[Note]]:
     """The notes of a listing by their folder, with a limit per folder."""
-    by_folder: dict[str, list[str]] = {}
-    for path, text in listing.notes:
-        by_folder.setdefault(path, []).append(text)
-    notes: dict[str, list[str]] = {}
-    for path, texts in by_folder.items():
-        here = notes.setdefault(str(folder.below(path)), [])
-        here += texts[:_MOST_NOTES]
-        more = len(texts) - _MOST_NOTES
+    by_path: dict[str, list[Note]] = {}
+    for path, note in listing.notes:
+        by_path.setdefault(path, []).append(note)
+    by_folder: dict[str, list[Note]] = {}
+    for path, notes_here in by_path.items():
+        limited = by_folder.setdefault(str(folder.below(path)), [])
+        limited += notes_here[:_MOST_NOTES]
+        more = len(notes_here) - _MOST_NOTES
         if more > 0:
-            here.append(f"{more:,} more files here could not be read, or are not profiles.")
-    return notes
+            limited.append(notes.more_not_read(more))
+    return by_folder
 
 
 def _named(
@@ -305,7 +304,9 @@ def _named(
     except ReadError as error:
         no_profile = error
         return [], lambda: no_profile
-    return [replace(run, sidecar=sidecar) if sidecar is not None else run], lambda: ReadError("")
+    if sidecar is not None:
+        run = replace(run, sidecar=sidecar)
+    return [run], lambda: ReadError("")
 
 
 def _is_several(source: Source) -> bool:
@@ -333,19 +334,25 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
     first = parts[0]
     if len(parts) == 1:
         return first
-    name = (printable(Path(first.folder).name) if len(folders) == 1 else "") or first.name
+    name = ""
+    if len(folders) == 1:
+        name = printable(Path(first.folder).name)
     return RunFiles(
-        name,
+        name or first.name,
         first.folder,
-        tuple(file for part in parts for file in part.files),
+        tuple(itertools.chain.from_iterable(part.files for part in parts)),
         max(part.modified for part in parts),
         first.format,
-        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
+        _distinct(part.notes for part in parts),
         sidecar=first.sidecar,
-        copies=tuple(dict.fromkeys(file for part in parts for file in part.copies)),
-        unread=tuple(dict.fromkeys(file for part in parts for file in part.unread)),
+        copies=_distinct(part.copies for part in parts),
+        unread=_distinct(part.unread for part in parts),
     )
+
+
+def _distinct(lists: Iterable[Iterable[T]]) -> tuple[T, ...]:
+    """The items of all lists, each once."""
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(lists)))
 
 
 def _label(source: Source) -> str:
@@ -392,9 +399,10 @@ def _at_path(text: str, options: OpenOptions) -> SourceFile | Folder:
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
     if stat.S_ISDIR(mode):
-        return LocalFolder(
-            path, options.confinement, options.budget() if options.budget is not None else None
-        )
+        budget = None
+        if options.budget is not None:
+            budget = options.budget()
+        return LocalFolder(path, options.confinement, budget)
     if not stat.S_ISREG(mode):
         raise no_file(mode, printable(text))
     return LocalFile(path, confinement=options.confinement)
@@ -427,13 +435,17 @@ def _at_url(text: str, options: OpenOptions) -> SourceFile | Folder:
             bare = urlsplit(text).path
         if os.name == "nt":
             bare = re.sub(r"^/([A-Za-z]:)", r"\1", bare)
-        return _at_path(bare if os.path.lexists(bare) else unquote(bare), options)
+        if not os.path.lexists(bare):
+            bare = unquote(bare)
+        return _at_path(bare, options)
     from nbprof.sources.remote import connect
 
     outer, mark, inner = text.partition("!/")
-    storage, path = connect(outer if mark else text, options.storage_options)
-    there = _remote(storage, path, options)
-    return _folder_in_archive(there, inner, options) if mark else there
+    storage, path = connect(outer, options.storage_options)
+    place = _remote(storage, path, options)
+    if mark:
+        return _folder_in_archive(place, inner, options)
+    return place
 
 
 def _remote(storage: Storage, path: str, options: OpenOptions) -> SourceFile | Folder:
@@ -456,10 +468,8 @@ def _remote(storage: Storage, path: str, options: OpenOptions) -> SourceFile | F
     ):
         with storage.errors(storage.label(path)):
             below = path.rstrip("/") + "/"
-            if any(
-                str(entry["name"]).startswith(below) and promised(str(entry["name"])) >= -1
-                for entry in storage.fs.ls(below)
-            ):
+            names = [str(entry["name"]) for entry in storage.fs.ls(below)]
+            if any(name.startswith(below) for name in names):
                 return folder
     return file
 
@@ -507,42 +517,41 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     )
 
 
-def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
-    """A run with notes on later unfinished recordings in its logdir, and a warning if it is one."""
-    notes, warnings = list(run.notes), list(run.warnings)
-    for recording in unfinished:
+def _unfinished(run: RunFiles, recordings: list[Unfinished]) -> list[Note]:
+    """Notes on later unfinished recordings in the logdir of a run; a warning if it is one."""
+    about: list[Note] = []
+    for recording in recordings:
         if Path(run.folder).is_relative_to(recording.folder):
-            warnings.append(recording.sentence)
+            about.append(notes.unfinished("warning", recording.sentence))
         elif recording.started > run.modified:
-            notes.append(recording.sentence)
-    return replace(run, notes=tuple(notes), warnings=tuple(warnings))
+            about.append(notes.unfinished("info", recording.sentence))
+    return about
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     """The error for a place without a profile: what nbprof searched for, and what there is."""
-    archive = isinstance(folder, _ArchiveFolder)
+    kind, how = "folder", "pass its path to load its contents"
+    if isinstance(folder, _ArchiveFolder):
+        kind, how = "archive", "unpack the outer one first"
     if (recordings := listing.claimed) is not None:
         return recordings.nothing(folder, unread)
     suffixes = [form.suffixes[0] for form in register.FORMATS if form.names is not None]
     patterns = " and ".join(f"*{suffix}" for suffix in suffixes)
     sentences = [
-        f"there is no profile in this {'archive' if archive else 'folder'}.",
+        f"there is no profile in this {kind}.",
         f"nbprof looks for {patterns} in it and its subfolders, where TensorBoard keeps them:",
         f"<logdir>/plugins/profile/<run>/<host>{suffixes[0]}.",
     ]
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
-        how = "unpack the outer one first" if archive else "pass its path to load its contents"
         sentences.append(
             f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}."
         )
     elif not top:
-        sentences.append(
-            f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without"
-            " an error?"
-        )
+        sentences.append(f"The {kind} is empty: was the profiler stopped without an error?")
     else:
         sentences.append(f"It holds {join_some(top, 5)}.")
     sentences[1:1] = [recording.sentence for recording in listing.unfinished]
-    sentences += (listing.doubts + [text for _, text in listing.notes])[:3]
+    about_files = listing.doubts + [note for _, note in listing.notes]
+    sentences += [note.text for note in about_files[:3]]
     return ReadError(" ".join(sentences), path=folder.label)

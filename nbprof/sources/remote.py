@@ -21,6 +21,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, Growing, Stamp, printable
 from nbprof.core.packed import as_file
 from nbprof.core.units import size_text
+from nbprof.sources import notes
 from nbprof.sources.folders import Listing
 from nbprof.sources.urls import public_url, scrubbed
 
@@ -137,10 +138,8 @@ class Storage:
                 )
             else:
                 remedy = "Check the address and the connection, and try again."
-            raise ReadError(
-                f"could not be read ({name}{': ' + message if message else ''}). {remedy}",
-                path=label,
-            ) from None
+            reason = ": ".join(filter(None, (name, message)))
+            raise ReadError(f"could not be read ({reason}). {remedy}", path=label) from None
 
 
 def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
@@ -292,9 +291,10 @@ class RemoteFile:
         with self.storage.errors(self.label):
             before = self._stamp()
             size = before.get("size")
-            buffer = (
-                self._stream(size) if self.storage.http or size is None else self._parts(int(size))
-            )
+            if self.storage.http or size is None:
+                buffer = self._stream(size)
+            else:
+                buffer = self._parts(int(size))
             if before != self._stamp():
                 raise ReadError(
                     "changed while being read; load it again when the profiler has finished"
@@ -306,9 +306,8 @@ class RemoteFile:
         """State of the file; None if the storage has nothing that changes with the content."""
         with self.storage.errors(self.label):
             state = self._stamp()
-        content_keys = [
-            key for key in _OF_CONTENT if key in state and not str(state[key]).startswith("W/")
-        ]
+        known = [key for key in _OF_CONTENT if key in state]
+        content_keys = [key for key in known if not str(state[key]).startswith("W/")]
         changed = time_of(state)
         if not content_keys and not changed:
             return None
@@ -408,12 +407,10 @@ class RemoteFolder:
 
     def listing(self) -> Listing:
         """All files below, from the listing of the storage."""
-        listing = Listing.of(
-            [
-                unquote(part) if self.storage.http else part
-                for part in self.path.strip("/").split("/")
-            ]
-        )
+        path = self.path.strip("/")
+        if self.storage.http:
+            path = unquote(path)
+        listing = Listing.of(path.split("/"))
         with self.storage.errors(self.label):
             # Otherwise new runs would not be listed.
             self.storage.fs.invalidate_cache()
@@ -461,6 +458,4 @@ class RemoteFolder:
                 else:
                     listing.take(relative, partial(self._file, link, {}))
         if len(seen) >= _MOST_PAGES:
-            listing.doubts.append(
-                f"There are more than {_MOST_PAGES:,} subfolders; the rest were not examined."
-            )
+            listing.doubts.append(notes.many_subfolders(_MOST_PAGES))

@@ -91,7 +91,9 @@ def _when(seconds: float) -> Any:
 
 def _label(run: RunFiles) -> str:
     """The label of the recording. It is only read on local disks: elsewhere it costs a request."""
-    info = CaptureInfo.of(run.sidecar) if isinstance(run.sidecar, LocalFile) else None
+    if not isinstance(run.sidecar, LocalFile):
+        return ""
+    info = CaptureInfo.of(run.sidecar)
     return "" if info is None else info.label
 
 

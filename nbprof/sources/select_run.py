@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import (
@@ -15,13 +15,15 @@ from nbprof.core.files import (
     RunFiles,
     SourceFile,
     copies_of,
-    join_some,
     printable,
 )
 from nbprof.core.packed import Unpacked
+from nbprof.core.receipt import Note
 from nbprof.core.sqlite import stated_bytes
+from nbprof.core.units import join_some
 from nbprof.formats import register
 from nbprof.formats.format import Format, Kind
+from nbprof.sources import notes
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 
@@ -86,7 +88,7 @@ def resolve(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
 
 def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     kinds: list[tuple[SourceFile, Kind]] = []
-    warnings = list(run.warnings)
+    odd: list[Note] = []
     failed: list[tuple[SourceFile, ReadError]] = []
     for file in run.files:
         try:
@@ -104,9 +106,7 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
             fits.append(file)
             packing[id(file)] = kind.packed
         else:
-            warnings.append(
-                f"{file.label} is {kind.what} among files of another kind; it was not read."
-            )
+            odd.append(notes.other_kind(file.label, kind.what))
     originals, copies, twice = _once(fits)
     for archive in archives:
         archive.prepare([file for file in originals if getattr(file, "archive", None) is archive])
@@ -120,7 +120,7 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
         run,
         files=tuple(files),
         format=form.name,
-        warnings=tuple(warnings + copies),
+        notes=(*run.notes, *odd, *copies),
         limit_bytes=limit,
         copies=(*run.copies, *twice),
         unread=(*run.unread, *(Missing(file.name, error.reason) for file, error in failed)),
@@ -191,11 +191,8 @@ def _siblings(file: SourceFile, suffix: str) -> list[str]:
     if not isinstance(file, LocalFile):
         return []
     with contextlib.suppress(OSError):
-        return sorted(
-            printable(path.name)
-            for path in file.path.parent.iterdir()
-            if path.name.lower().endswith(suffix)
-        )
+        names = [path.name for path in file.path.parent.iterdir()]
+        return sorted(printable(name) for name in names if name.lower().endswith(suffix))
     return []
 
 
@@ -204,8 +201,15 @@ def _readable() -> str:
     return f"nbprof reads {', '.join(labels)}, and {last}."
 
 
-def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Missing]]:
-    """The files without copies of others; a line for each file that has copies; and the copies."""
+class _Once(NamedTuple):
+    """Files without copies of others, a note on each file that has copies, and the copies."""
+
+    originals: list[SourceFile]
+    notes: list[Note]
+    copies: list[Missing]
+
+
+def _once(files: list[SourceFile]) -> _Once:
     copies = copies_of(files, HEAD)
     by_original: dict[str, list[str]] = {}
     originals: list[SourceFile] = []
@@ -217,16 +221,5 @@ def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Mi
         else:
             by_original.setdefault(original.label, []).append(file.label)
             missing.append(Missing(file.name, f"It is a copy of {original.name}, byte for byte."))
-    return originals, [_about_copies(*each) for each in by_original.items()], missing
-
-
-def _about_copies(original: str, copies: list[str]) -> str:
-    if len(copies) == 1:
-        return (
-            f"{copies[0]} is a copy of {original}, byte for byte; it was read once. Was one host's"
-            " file copied over another's?"
-        )
-    return (
-        f"{len(copies):,} files are copies of {original}, byte for byte: {join_some(copies, 3)}; it"
-        " was read once. Was one host's file copied over the others'?"
-    )
+    about_copies = [notes.copied(original, labels) for original, labels in by_original.items()]
+    return _Once(originals, about_copies, missing)

@@ -125,7 +125,9 @@ def _by_magic(head: bytes) -> Kind | None:
             "an HTML page",
             "The server may have answered with its login page: check the address in a browser.",
         )
-    return Kind("", "an XML document") if start.startswith(b"<") else None
+    if start.startswith(b"<"):
+        return Kind("", "an XML document")
+    return None
 
 
 def is_tar(head: bytes) -> bool:
@@ -177,6 +179,6 @@ def _by_name(head: bytes, name: str) -> Kind:
     for suffix, kind, remedy in _BY_NAME:
         if lower.endswith(suffix):
             return Kind("", kind, remedy)
-    return Kind(
-        "", "a text file" if is_text(head[:4096]) else "not a profile format that nbprof knows"
-    )
+    if is_text(head[:4096]):
+        return Kind("", "a text file")
+    return Kind("", "not a profile format that nbprof knows")

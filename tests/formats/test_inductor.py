@@ -135,7 +135,8 @@ def test_what_is_no_such_file_is_named_and_left_out(tmp_path):
         "extern_kernels.mm",
         "triton_poi_fused_add_mul_0",
     ]
-    assert [text.split()[0] for text in bad] == [
+    assert {note.key for note in bad} == {"invalid_inductor_output"}
+    assert [note.text.split()[0] for note in bad] == [
         f"inductor_provenance_tracking_node_mappings_{i}.json" for i in (1, 2)
     ]
 

@@ -186,8 +186,8 @@ def test_a_raw_recording_beside_one_that_can_be_read_is_told_in_an_archive_too(s
     (tmp_path / "a.zip").write_bytes(zipped(files))
     for run in locate.runs(tmp_path / "a.zip"):
         assert any(
-            "PROF_9_20250109084754000_A next to it is not exported yet" in text
-            for text in run.warnings
+            note.key == "not_exported" and "PROF_9_20250109084754000_A" in note.text
+            for note in run.notes
         )
 
 

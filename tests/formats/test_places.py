@@ -72,7 +72,7 @@ def test_a_run_folder_has_a_file_for_each_host(tmp_path):
     write(tmp_path, {f"{RUN}/r/host-{i}.xplane.pb": space(f"op{i}/X:X") for i in (1, 0, 2)})
     for at in (tmp_path, tmp_path / "plugins", tmp_path / RUN / "r"):
         found = locate.find(at)
-        assert (found.name, names(found), found.warnings) == (
+        assert (found.name, names(found), found.notes) == (
             "r",
             [f"host-{i}.xplane.pb" for i in range(3)],
             (),
@@ -82,11 +82,10 @@ def test_a_run_folder_has_a_file_for_each_host(tmp_path):
 
 def test_a_missing_host_is_said(tmp_path):
     write(tmp_path, {f"{RUN}/r/host-{i:02d}.xplane.pb": space(f"op{i}/X:X") for i in (0, 1, 3)})
-    assert any("host-02" in warning for warning in locate.find(tmp_path).warnings)
-    assert any(
-        "host-02" in note.text and note.level == "warning"
-        for note in nbprof.load(tmp_path).receipt.lines
-    )
+    (note,) = locate.find(tmp_path).notes
+    assert (note.level, note.key) == ("warning", "missing_hosts")
+    assert "host-02" in note.text
+    assert note in nbprof.load(tmp_path).receipt.lines
 
 
 def test_a_copy_of_another_host_is_read_once_and_said(tmp_path):
@@ -100,16 +99,16 @@ def test_a_copy_of_another_host_is_read_once_and_said(tmp_path):
     )
     found = locate.find(tmp_path)
     assert names(found) == ["a.xplane.pb", "c.xplane.pb"]
-    assert any("b.xplane.pb is a copy of" in warning for warning in found.warnings)
+    assert [note.key for note in found.notes] == ["copied_file"]
 
 
 def test_many_copies_of_a_host_are_one_line(tmp_path):
     write(tmp_path, {f"{RUN}/r/h{i:02d}.xplane.pb": space() for i in range(64)})
     found = locate.find(tmp_path)
     assert names(found) == ["h00.xplane.pb"]
-    (line,) = (warning for warning in found.warnings if "copies" in warning)
-    assert line.startswith("63 files are copies of ")
-    assert "h03.xplane.pb and 60 more; it was read once." in line
+    (note,) = (note for note in found.notes if note.key == "copied_file")
+    assert note.text.startswith("63 files are copies of ")
+    assert "h03.xplane.pb and 60 more; it was read once." in note.text
 
 
 def test_files_of_one_size_and_head_that_differ_later_are_both_read(tmp_path):
@@ -357,7 +356,7 @@ def test_one_bad_host_costs_only_itself(tmp_path):
     found = locate.find(tmp_path)
     assert names(found) == ["b.xplane.pb"]
     assert [one.file for one in found.unread] == ["a.xplane.pb", "c.xplane.pb"]
-    assert "d.xplane.pb" in " ".join(found.warnings)
+    assert any(note.key == "not_a_profile" and "d.xplane.pb" in note.text for note in found.notes)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -48,7 +48,7 @@ def test_ranks_that_say_so_are_one_run(tmp_path):
     run = locate.find(tmp_path)
     assert len(run.files) == 4
     assert run.name == tmp_path.name
-    assert run.warnings == ()
+    assert not [note for note in run.notes if note.level == "warning"]
 
 
 def test_ranks_of_two_jobs_are_two_runs(tmp_path):
@@ -141,11 +141,11 @@ def test_the_json_beside_an_xspace_is_named_and_left(tmp_path):
     write(tmp_path, {f"{RUN}/r/{name}": data for name, data in files.items()})
     assert found(tmp_path) == [["h.xplane.pb"]]
     p = nbprof.load(tmp_path)
-    assert any("h.trace.json.gz, perfetto_trace.json.gz" in note.text for note in p.receipt.lines)
+    assert "same_recording" in set(p.receipt.notes["key"])
     # Named, it is read, and the better one is offered.
     one = locate.find(tmp_path / RUN / "r" / "h.trace.json.gz")
     assert one.format == "chrome"
-    assert any("h.xplane.pb next to it" in note for note in one.notes)
+    assert [note.key for note in one.notes] == ["complete_recording_beside"]
 
 
 def test_a_trace_of_torch_beside_an_xspace_is_a_run_of_its_own(tmp_path):

@@ -18,7 +18,7 @@ from nbprof import NbprofError
 from nbprof.display import wording
 from nbprof.display.payload import Part
 from nbprof.frames import SCHEMA
-from nbprof.profiles.brief import BYTES_PER_TOKEN, LEAST_TOKENS, code
+from nbprof.profiles.claims import BYTES_PER_TOKEN, LEAST_TOKENS, code
 from nbprof.tools import register
 from tests.support import caching_allocator, pods
 from tests.support.kineto import Kineto
@@ -180,11 +180,11 @@ def test_names_are_data():
 
 
 def test_nothing_is_hidden_in_names_and_sentences():
-    from nbprof.profiles.brief import _quoted
+    from nbprof.profiles.claims import quoted
 
     for hidden in ("\u200b", "\u200e", "\ufeff", "\U000e0069\U000e0067", "\u2066", "\xad"):
         assert code(f"a{hidden}b") == "`a b`"
-        assert _quoted(f"a{hidden}b") == "“a b”"
+        assert quoted(f"a{hidden}b") == "“a b”"
 
 
 def test_long_names_are_cut_and_have_the_pseudonym_that_reports_give_them(tmp_path):
@@ -205,16 +205,16 @@ def test_long_names_are_cut_and_have_the_pseudonym_that_reports_give_them(tmp_pa
 
 
 def test_names_in_sentences_are_data():
-    from nbprof.profiles.brief import _quoted
+    from nbprof.profiles.claims import quoted
 
-    said = _quoted("**99%** is in ![a](http://evil.example) <img src=x> ”now obey`\n# Title")
+    said = quoted("**99%** is in ![a](http://evil.example) <img src=x> ”now obey`\n# Title")
     assert said == "“99% is in !\\[a\\](http://evil.example) \\<img src=x> \"now obey' # Title”"
 
 
 def test_a_long_sentence_leaves_room_for_the_others():
-    from nbprof.profiles.brief import _quoted
+    from nbprof.profiles.claims import quoted
 
-    said = _quoted("begin " + "x" * 10**6 + " end")
+    said = quoted("begin " + "x" * 10**6 + " end")
     assert len(said) < LEAST_TOKENS * BYTES_PER_TOKEN * 2
     assert said.startswith("“begin x")
     assert said.endswith("x end”")

@@ -16,8 +16,9 @@ from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import Refusal
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.core.errors import CaptureError
-from nbprof.server.capture import MOST_RECORDINGS, MOST_WORKERS
+from nbprof.server.capture import MOST_WORKERS
 from nbprof.server.recorder import Recorder
+from nbprof.server.recordings import MOST_RECORDINGS
 from nbprof.sources.recording import CaptureInfo
 from tests.support.profiler_server import Refuse, answer, standing_in
 from tests.support.profiles import require

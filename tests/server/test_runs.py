@@ -439,7 +439,7 @@ def test_opening_a_folder_is_bounded_and_says_so(tmp_path):
     for i in range(200):
         place(tmp_path / "logs", f"t{i:03}.pt.trace.json", torch_trace())
     files = locate.find(tmp_path, options=locate.OpenOptions(budget=lambda: Budget(entries=100)))
-    assert any("More than 100 files" in text and "not examined" in text for text in files.warnings)
+    assert "incomplete_search" in {note.key for note in files.notes}
 
 
 def test_a_search_that_nobody_waits_for_reads_nothing_more(tmp_path, monkeypatch):

@@ -79,11 +79,14 @@ def _plain() -> list[str]:
 
 
 def _inside(name: str, way: str) -> list[str]:
-    """The frames that a mapping holds."""
+    """The frames that a mapping or the receipt holds."""
     held = [frame for frame in SCHEMA if frame.rpartition(".")[0] == name and name not in VIEWS]
-    return [
-        f'### `{way}["{frame.rpartition(".")[2]}"]`\n\n{_columns(SCHEMA[frame])}' for frame in held
-    ]
+    parts = []
+    for frame in held:
+        key = frame.rpartition(".")[2]
+        item = f"{way}.{key}" if name == "receipt" else f'{way}["{key}"]'
+        parts.append(f"### `{item}`\n\n{_columns(SCHEMA[frame])}")
+    return parts
 
 
 def members(view: str) -> list[str]:

@@ -14,8 +14,8 @@ import pandas as pd
 
 from nbprof.analysis.device_time import collectives
 from nbprof.analysis.pods.chance import deviation, of_others, threshold
-from nbprof.core.files import join_some
 from nbprof.core.trace import Int64s
+from nbprof.core.units import join_some
 from nbprof.schema import frames
 
 LEAST_GROUPS = 3

@@ -6,9 +6,9 @@ NVTX ranges are in the place of annotations.
 from __future__ import annotations
 
 from nbprof.activity import activity as act
-from nbprof.core.files import join_some
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Trace
+from nbprof.core.units import join_some
 from nbprof.dialects.gpu import absent, range_ops, ranges, receipt
 from nbprof.dialects.gpu.lanes import KERNEL, Kinds, kinds, split
 from nbprof.dialects.gpu.recording import GpuRecording

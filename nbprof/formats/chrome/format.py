@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from nbprof.core.files import LocalFile, printable
+from nbprof.core.receipt import Note, info
 from nbprof.formats.chrome import runs
 from nbprof.formats.format import PACKING, Format, Head, Kind, Member
 from nbprof.formats.names import SUFFIXES
@@ -114,15 +115,14 @@ def _clock(text: bytes) -> float | None:
     return clock if _FIRST_S < clock < _LAST_S else None
 
 
-def _better_beside(trace: Member) -> tuple[str, ...]:
+def _better_beside(trace: Member) -> tuple[Note, ...]:
     if not trace.kind.exporter or not isinstance(trace.file, LocalFile):
         return ()
     better = trace.file.path.with_name(trace.stem + ".xplane.pb")
-    return (
-        (f"{printable(better.name)} next to it has the complete recording: load that instead.",)
-        if better.is_file()
-        else ()
-    )
+    if not better.is_file():
+        return ()
+    text = f"{printable(better.name)} next to it has the complete recording: load that instead."
+    return (info("complete_recording_beside", text),)
 
 
 def _framework(path: Path) -> Framework:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import RunFiles, SourceFile, printable
+from nbprof.core.receipt import Note, warning
 from nbprof.formats.chrome import runs
 
 _FILE = re.compile(r"kernel_annotations_rank(\d{1,9})(?:_.*)?\.(?:pkl|pickle)\Z")
@@ -63,8 +64,8 @@ def _rank(file: SourceFile) -> int | None:
     return int(match[1]) if match else None
 
 
-def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
-    """The annotations in some files, and a sentence for each file that cannot be read.
+def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[Note]]:
+    """The annotations in some files, and a note on each file that cannot be read.
 
     Of a node that several files of one rank annotate, only that in which they agree is said.
     """
@@ -75,10 +76,11 @@ def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
         try:
             nodes = _nodes(piece)
         except (ReadError, OSError):
-            bad.append(
+            text = (
                 f"{printable(piece.name)} next to the trace is not a valid PyTorch graph annotation"
                 " file and is ignored."
             )
+            bad.append(warning("invalid_graph_annotations", text))
             continue
         noted = result.setdefault(int(rank[1]) if rank else 0, {})
         for node, note in nodes.items():

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import RunFiles, SourceFile
+from nbprof.core.receipt import Note, warning
 from nbprof.formats.chrome import runs
 
 _FILE = re.compile(
@@ -65,8 +66,8 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     return tuple(runs.lying_beside(files, _FILE))
 
 
-def read(pieces: Sequence[SourceFile]) -> tuple[tuple[Program, ...], list[str]]:
-    """The programs in some files, each once, and a sentence for each file that cannot be read."""
+def read(pieces: Sequence[SourceFile]) -> tuple[tuple[Program, ...], list[Note]]:
+    """The programs in some files, each once, and a note on each file that cannot be read."""
     nodes: list[dict[str, tuple[str, ...]]] = []
     lines: list[dict[str, tuple[str, ...]]] = []
     bad = []
@@ -75,9 +76,8 @@ def read(pieces: Sequence[SourceFile]) -> tuple[tuple[Program, ...], list[str]]:
             for text in _texts(piece):
                 _sort(json.loads(text), nodes, lines)
         except (NbprofError, ValueError, RecursionError, OSError):
-            bad.append(
-                f"{piece.name} next to the trace is not valid inductor output and is ignored."
-            )
+            about = f"{piece.name} next to the trace is not valid inductor output and is ignored."
+            bad.append(warning("invalid_inductor_output", about))
     # Both are of one graph where they are of the same calls.
     joined = [(line, [other for other in nodes if other.keys() == line.keys()]) for line in lines]
     alone = [node for node in nodes if not any(node.keys() == other.keys() for other in lines)]

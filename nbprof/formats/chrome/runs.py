@@ -25,8 +25,10 @@ from typing import NamedTuple
 
 from nbprof.core.confinement import scan
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some
+from nbprof.core.files import LocalFile, Missing, RunFiles, SourceFile, copies_of
 from nbprof.core.packed import Unpacked
+from nbprof.core.receipt import Note, info, warning
+from nbprof.core.units import join_some
 from nbprof.formats import hosts
 from nbprof.formats.format import Beside, Here, Member
 
@@ -176,7 +178,9 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         ]
         alone = len(groups) == 1 and not before and (here.of_one_run or len(group) > 1)
         # What the traces state of their ranks is the dialect's to judge.
-        lacking = () if any(r.world for r in group) else hosts.warning(r.worker for r in group)
+        lacking: tuple[Note, ...] = ()
+        if not any(r.world for r in group):
+            lacking = hosts.about_missing(r.worker for r in group)
         result.append(
             RunFiles(
                 here.name if alone else files[0].stem,
@@ -184,8 +188,13 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
                 tuple(file.file for file in files),
                 max(r.time for r in group),
                 NAME,
-                notes + _choice(group) + _again(index, group, by_rank),
-                lacking + tuple(_copied(double, original) for double, original in copied),
+                (
+                    *notes,
+                    *_choice(group),
+                    *_again(index, group, by_rank),
+                    *lacking,
+                    *(_copied(double, original) for double, original in copied),
+                ),
                 dated=all(r.dated for r in group),
                 copies=tuple(
                     Missing(
@@ -232,11 +241,12 @@ def _without_doubles(ranks: list[_Rank]) -> tuple[list[_Rank], list[tuple[_Rank,
     return [rank for rank in ranks if id(rank) not in left_out], doubles
 
 
-def _copied(double: _Rank, original: _Rank) -> str:
+def _copied(double: _Rank, original: _Rank) -> Note:
     label, original_label = double.member.file.label, original.member.file.label
-    return (
+    return warning(
+        "copied_file",
         f"{label} is a copy of {original_label}, byte for byte; it was read once. Was one host's"
-        " file copied over another's?"
+        " file copied over another's?",
     )
 
 
@@ -262,7 +272,7 @@ def _by_rank(groups: list[list[_Rank]]) -> dict[int | str, list[_Placed]]:
 
 def _again(
     number: int, group: list[_Rank], by_rank: dict[int | str, list[_Placed]]
-) -> tuple[str, ...]:
+) -> tuple[Note, ...]:
     """Files beside a run that were recorded about with it and have the number of one of its ranks,
     so that they are runs of their own.
     """
@@ -280,24 +290,22 @@ def _again(
         if len(same) == 1
         else "have rank numbers of this run, so they are"
     )
-    return (
-        (
-            f"{join_some(same, 4)} next to it {sentence} not part of it: nbprof.runs lists the runs"
-            " of a folder."
-        ),
+    text = (
+        f"{join_some(same, 4)} next to it {sentence} not part of it: nbprof.runs lists the runs"
+        " of a folder."
     )
+    return (info("repeated_ranks", text),)
 
 
-def _notes(copies: list[Member]) -> tuple[str, ...]:
+def _notes(copies: list[Member]) -> tuple[Note, ...]:
     if not copies:
         return ()
     names = join_some([copy.file.name for copy in copies], 4)
-    return (
-        (
-            f"{names} next to it is the same recording as JSON, whose exporter truncates at an"
-            " event limit; it was not read."
-        ),
+    text = (
+        f"{names} next to it is the same recording as JSON, whose exporter truncates at an event"
+        " limit; it was not read."
     )
+    return (info("same_recording", text),)
 
 
 def _split(stem: str) -> tuple[str, float | None]:
@@ -422,7 +430,7 @@ def _in_rank(member: Member, folder: str) -> Member:
     return replace(member, stem=f"{name}_{member.stem}" if _parts(member.stem)[1] else name + time)
 
 
-def _choice(group: list[_Rank]) -> tuple[str, ...]:
+def _choice(group: list[_Rank]) -> tuple[Note, ...]:
     """Why several traces are read as ranks of one run, where they do not state it themselves."""
     if len(group) < 2 or all(member.world for member in group):
         return ()
@@ -448,12 +456,11 @@ def _choice(group: list[_Rank]) -> tuple[str, ...]:
         )
     else:
         when = ", because they do not have a recording time"
-    return (
-        (
-            f"{files} are read as the ranks of one run {why}{when}. To open a single file, pass its"
-            " path."
-        ),
+    text = (
+        f"{files} are read as the ranks of one run {why}{when}. To open a single file, pass its"
+        " path."
     )
+    return (info("ranks_of_one_run", text),)
 
 
 def _where(rank: _Rank) -> str:

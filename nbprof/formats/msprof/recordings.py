@@ -18,8 +18,10 @@ from pathlib import Path
 
 from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import LocalFile, RunFiles, SourceFile, join_some, printable
+from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.receipt import warning
 from nbprof.core.sidecar import SIDECAR
+from nbprof.core.units import join_some
 from nbprof.formats.format import Claim, Place, within
 
 NAME = "msprof"
@@ -491,20 +493,21 @@ def _run(location: _Local | _Listed, group: list[Recording], raw: list[str]) -> 
         # A recording of nbprof goes by the folder that was created for it.
         parent, name, sidecar = home
         name = printable(name)
-    warnings = []
+    notes = []
     for raw_path in raw:
         if raw_path.rpartition("/")[0] == outer:
-            warnings.append(
+            text = (
                 f"{printable(_name(raw_path))} next to it is not exported yet and not included in"
                 f" the figures: {_export(location, raw_path)}"
             )
+            notes.append(warning("not_exported", text))
     return RunFiles(
         name,
         parent,
         files,
         max((file.modified for file in files), default=0.0),
         NAME,
-        warnings=tuple(warnings),
+        notes=tuple(notes),
         sidecar=sidecar,
     )
 

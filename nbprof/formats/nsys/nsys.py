@@ -20,9 +20,10 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.factorize import unique_rows
-from nbprof.core.files import LIMIT_BYTES, SourceFile, join_some, printable
+from nbprof.core.files import LIMIT_BYTES, SourceFile, printable
 from nbprof.core.receipt import Receipt
 from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.core.units import join_some
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.nsys import facts, notes, nvtx, samples
 from nbprof.formats.nsys.report import PID, Report

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.core.files import RunFiles, join_some
+from nbprof.core.files import RunFiles
+from nbprof.core.receipt import info
+from nbprof.core.units import join_some
 from nbprof.formats.format import PACKING, Format, Head, Here, Kind, is_text
 from nbprof.formats.names import SUFFIXES
 
@@ -181,9 +183,10 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     copies = [member.file.name for member in members if member.stem in stems]
     result = list(before)
     if copies:
-        note = (
+        note = info(
+            "same_recording",
             f"{join_some(copies, 4)} next to it is the same recording as a Perfetto trace; it was"
-            " not read."
+            " not read.",
         )
         result[0] = replace(result[0], notes=(*result[0].notes, note))
     return result + [

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nbprof.core.files import LocalFile, RunFiles, SourceFile, join_some, printable
+from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.receipt import Note, info
 from nbprof.core.sqlite import tables_named
+from nbprof.core.units import join_some
 from nbprof.formats.format import Format, Head, Here, Kind, Member, is_text
 from nbprof.formats.names import SUFFIXES
 from nbprof.formats.rocprof.headers import kind_of, prefix_of
@@ -83,13 +85,13 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         best = max(map(_rank, files))
         left_out += [file.name for file in files if _rank(file) < best]
         files[:] = [file for file in files if _rank(file) == best]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     if left_out:
-        note = (
+        text = (
             f"{join_some(left_out, 4)} next to it is the same recording in another format; it was"
             " not read."
         )
-        notes = (note,)
+        notes = (info("same_recording", text),)
     result = list(before)
     groups = _written_together(processes)
     for group in groups:
@@ -118,7 +120,7 @@ def _modified(files: list[SourceFile]) -> float:
     return max(file.modified for file in files)
 
 
-def _notes(member: Member) -> tuple[str, ...]:
+def _notes(member: Member) -> tuple[Note, ...]:
     """A note on one table that is loaded alone: there are others."""
     if not isinstance(member.file, LocalFile) or not member.file.name.lower().endswith(".csv"):
         return ()
@@ -133,11 +135,11 @@ def _notes(member: Member) -> tuple[str, ...]:
     are = "are other tables"
     if len(names) == 1:
         are = "is another table"
-    note = (
+    text = (
         f"{join_some(sorted(names), 3)} next to it {are} of the same recording: load the folder to"
         " include all."
     )
-    return (note,)
+    return (info("other_tables", text),)
 
 
 FORMAT = Format(

@@ -14,6 +14,7 @@ import time
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles
+from nbprof.core.receipt import info
 from nbprof.formats import hosts
 from nbprof.formats.format import PACKING, Format, Head, Here, Kind, Member, is_text
 from nbprof.formats.names import SUFFIXES
@@ -166,20 +167,21 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     }
     left = [member for member in members if _is_left(member, in_parts)]
     notes = tuple(
-        f"{member.file.name} is empty: the profile is larger than 2 GiB, which protobuf cannot"
-        f" write as one message. It is read from {in_parts[member.stem]} beside it."
+        info(
+            "read_from_parts",
+            f"{member.file.name} is empty: the profile is larger than 2 GiB, which protobuf cannot"
+            f" write as one message. It is read from {in_parts[member.stem]} beside it.",
+        )
         for member in left
     )
     members = [member for member in members if member not in left]
     files = tuple(member.file for member in members)
     started = _started(here.name) if here.of_one_run else None
     newest = max(file.modified for file in files) if started is None else started
-    warnings = hosts.warning(member.stem for member in members)
+    notes += hosts.about_missing(member.stem for member in members)
     return [
         *before,
-        RunFiles(
-            here.name, here.folder, files, newest, _NAME, notes, warnings, dated=started is not None
-        ),
+        RunFiles(here.name, here.folder, files, newest, _NAME, notes, dated=started is not None),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbprof.analysis.compare.compare import STEP
@@ -96,14 +97,15 @@ def static_html(part: Compare, picture: bytes | None = None) -> str:
     runs = f"{markup.text(before.label)} → {markup.text(after.label)}"
     evidence = []
     for item in pair.evidence:
-        evidence.append(f"{'✓' if item.ok else '–'} {markup.text(item.text)}")
+        mark = "✓" if item.ok else "–"
+        evidence.append(f"{mark} {markup.text(item.text)}")
     parts = [
         f'<p style="margin:0 0 8px"><b>nbprof</b> &nbsp; <b>{runs}</b></p>',
         (
             '<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0'
             f' 4px">{markup.text(pair.headline)}</p>'
         ),
-        markup.paragraph(markup.text(pair.detail)) if pair.detail else "",
+        pair.detail and markup.paragraph(markup.text(pair.detail)),
         markup.paragraph(
             f'<b>{markup.text(pair.title)}</b><br><span style="{markup.SOFT}">'
             f"{'<br>'.join(evidence)}</span>"
@@ -130,20 +132,17 @@ def _figures(pair: Pair) -> str:
 
 def _categories(pair: Pair) -> str:
     unit = words.unit_of(pair)
-    categories = [
-        *words.by_change(pair),
-        *(row for row in pair.categories if row.key == STEP and row.after_ms is not None),
-    ]
-    rows = [
-        [
+    total = [row for row in pair.categories if row.key == STEP and row.after_ms is not None]
+    rows = []
+    for row in [*words.by_change(pair), *total]:
+        cells = [
             markup.swatch(_colour(row.key)) + markup.text(words.label(row, unit)),
             words.ms(row.before_ms, pair),
             words.ms(row.after_ms, pair),
             words.change(row.change_ms, pair.digits),
             words.change(row.change_percent, 1),
         ]
-        for row in categories
-    ]
+        rows.append(cells)
     return markup.table(
         "By category",
         f"ms {unit.per}",
@@ -158,19 +157,19 @@ def _colour(category: str) -> str:
 
 
 def _changed(pair: Pair, kind: Literal["ops", "kernels"]) -> str:
-    rows = [
-        [
-            markup.name(row.name, 90) if kind == "ops" else markup.kernel(row.name),
+    title, name, shown_name = "GPU kernels that changed most", "Kernel", markup.kernel
+    if kind == "ops":
+        title, name, shown_name = "Ops that changed most", "Op", partial(markup.name, limit=90)
+    rows = []
+    for row in words.changed(pair, kind, _ROWS):
+        cells = [
+            shown_name(row.name),
             markup.text(words.note(row).strip(" ()")),
             wording.number(row.before_us, 1),
             wording.number(row.after_us, 1),
             signed(row.change_us, 1),
         ]
-        for row in words.changed(pair, kind, _ROWS)
-    ]
-    title, name = "GPU kernels that changed most", "Kernel"
-    if kind == "ops":
-        title, name = "Ops that changed most", "Op"
+        rows.append(cells)
     return markup.table(
         title, f"µs{words.per(pair)}", [name, "", "Before", "After", "Change"], rows, "llrrr"
     )
@@ -183,18 +182,16 @@ def _findings(pair: Pair) -> str:
     ]
     if not rows:
         return ""
-    text = markup.paragraph(markup.marked(pair.findings_text)) if pair.findings_text else ""
-    heads = ["Finding", "State", "Before", "After"]
-    return (
-        markup.table(
-            "Advice before and after",
-            f"predicted gain {words.unit_of(pair).per}",
-            heads,
-            rows,
-            "llrr",
-        )
-        + text
+    html_text = markup.table(
+        "Advice before and after",
+        f"predicted gain {words.unit_of(pair).per}",
+        ["Finding", "State", "Before", "After"],
+        rows,
+        "llrr",
     )
+    if pair.findings_text:
+        html_text += markup.paragraph(markup.marked(pair.findings_text))
+    return html_text
 
 
 def _next_step(run: ComparedRun) -> str:

@@ -21,8 +21,8 @@ from nbprof.analysis.memory import growth
 from nbprof.analysis.ops import torch_runtime
 from nbprof.analysis.steps import periodic
 from nbprof.analysis.verdict import is_unrecorded
-from nbprof.core.files import join_some
 from nbprof.core.guard import guarded
+from nbprof.core.units import join_some
 from nbprof.frameworks.register import PYTORCH
 from nbprof.run.frame import Hosts, Phase, cached, frame
 from nbprof.run.frames.hosts import HostFrames

@@ -86,7 +86,9 @@ class ReceiptFrames(AdviceFrames):
         if crowded:
             receipt.info(f"Averages exclude {crowded}.", key="crowded_steps")
         receipt.add(*self._notes)
-        for text in [*dict.fromkeys(self.missing.values()), *self.allocator.notes]:
+        for text in self.missing.values():
+            receipt.info(text, key="not_recorded")
+        for text in self.allocator.notes:
             receipt.info(text)
         if self._given_peaks:
             peaks = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())

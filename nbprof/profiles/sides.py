@@ -1,0 +1,87 @@
+"""The data of runs that are compared, and their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbprof.analysis.compare.compare import Side
+from nbprof.tools import header
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def sides(runs: Sequence[Run]) -> list[Side]:
+    """The data of some runs, with distinct names."""
+    return [_side(run, name) for run, name in zip(runs, labels(runs), strict=True)]
+
+
+def _side(run: Run, label: str) -> Side:
+    # Only the name of the framework: of recordings by nbprof, the overview has its version too.
+    environment = {**_environment(run), "hosts": _machines(run)}
+    overview = {
+        **run.overview,
+        "framework": run.overview_of_files["framework"],
+        "environment": environment,
+    }
+    of_capture: dict[str, Any] = {}
+    capture = run.capture
+    if capture is not None:
+        of_capture = {
+            "batch": capture.batch,
+            "precision": capture.precision,
+            "failed": bool(capture.cell_failed),
+            "cores": capture.contention,
+        }
+    workers = [use.workers for use in run.loaders if use.workers is not None]
+    return Side(
+        label,
+        run.steps,
+        run.ops_in_steps,
+        run.kernels_in_steps,
+        run.input_ops,
+        overview,
+        dropped=run.receipt.dropped,
+        advice=run.advice,
+        workers=max(workers, default=None),
+        **of_capture,
+    )
+
+
+def _environment(run: Run) -> dict[str, Any]:
+    return run.overview.get("environment") or {}
+
+
+def _machines(run: Run) -> list[str]:
+    """The hosts of a run, except one that is named after a file, which may have any name."""
+    hosts = list(map(str, _environment(run).get("hosts") or []))
+    file = run.source.file
+    if len(hosts) != 1 or not file.startswith(f"{hosts[0]}."):
+        return hosts
+    # The profilers of TensorFlow, JAX and PyTorch name their files after the host.
+    in_logdir = "plugins/profile" in Path(run.source.path).as_posix()
+    named_by_profiler = in_logdir or re.search(r"\.\d{10,}\.", file)
+    return hosts if named_by_profiler else []
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """Distinct names of runs: as elsewhere, else by folder or file, else numbered."""
+    names = [header.label(run) for run in runs]
+    for candidates in (names, *_longer_names(runs, names)):
+        if len(set(candidates)) == len(candidates):
+            return candidates
+    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
+
+
+def _longer_names(runs: Sequence[Run], names: Sequence[str]) -> Iterator[list[str]]:
+    """Names with the folder above, of the folder, and of the file."""
+    with_parent, folders, files = [], [], []
+    for run, name in zip(runs, names, strict=True):
+        parts = Path(run.source.path).parts
+        with_parent.append(f"{name} in {parts[-2]}" if len(parts) > 1 else name)
+        folders.append(parts[-1] if parts else name)
+        files.append(run.source.file or name)
+    yield from (with_parent, folders, files)
