@@ -282,8 +282,10 @@ def window_not_recorded(failure: str) -> Note:
 
 def info_not_written(run: str, error: OSError, *, has_old: bool = False) -> Note:
     """The facts about the recording are not, or not all, on disk."""
-    found = "no complete nbprof.json" if has_old else "no nbprof.json"
-    return info("info_not_written", f"the run's {run} has {found} next to it: {error.strerror}")
+    done = "completed" if has_old else "written"
+    return info(
+        "info_not_written", f"nbprof.json of the run {run} could not be {done}: {error.strerror}"
+    )
 
 
 def logdir_not_writable(logdir: Path, used: Path, error: OSError) -> Note:
