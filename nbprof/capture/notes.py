@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from nbprof.capture.detect import either
 from nbprof.core import remedies
 from nbprof.core.receipt import Note, info, warning
+from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
 from nbprof.core.units import duration_text
 from nbprof.frameworks.register import named
-from nbprof.sources.recording import BATCHES_OF_KERAS, KERAS_STEPS
 
 if TYPE_CHECKING:
     from nbprof.capture.torch_passes import Pass

@@ -26,8 +26,8 @@ from nbprof.capture.torch_threads import OtherThreads
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 from nbprof.core.receipt import Note, info
+from nbprof.core.sidecar import ALLOCATIONS_NOT_RECORDED
 from nbprof.frameworks.register import PYTORCH
-from nbprof.sources.recording import ALLOCATIONS_NOT_RECORDED
 
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows

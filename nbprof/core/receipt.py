@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from nbprof.core.files import join_some
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -133,6 +131,9 @@ class Receipt:
         first = self.cut[0]
         if len(self.cut) == 1:
             return Note("warning", f"{first.file}: {first.what}", "file_read_in_part")
+        # Late as well: it imports NumPy.
+        from nbprof.core.files import join_some
+
         names = join_some([truncated.file for truncated in self.cut], 3)
         return Note(
             "warning",

@@ -13,18 +13,16 @@ from nbprof.core import remedies
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import SourceFile
 from nbprof.core.receipt import Level, Note, info
-from nbprof.core.sidecar import SIDECAR
+from nbprof.core.sidecar import (
+    ALLOCATIONS_NOT_RECORDED,
+    BATCHES_OF_KERAS,
+    KERAS_STEPS,
+    SIDECAR,
+)
 from nbprof.sources.upload import Upload
 from nbprof.sources.urls import public_url
 
 _MOST_BYTES = 1 << 20
-BATCHES_OF_KERAS = "batches of Keras"
-"""Origin of steps if Keras ran the loop."""
-
-KERAS_STEPS = "keras_steps"
-"""Key of the note on the steps of a recording if Keras ran the loop."""
-
-ALLOCATIONS_NOT_RECORDED = "allocations_not_recorded"
 RECORDED_EARLIER = "recorded_earlier"
 """Key of the notes of recorders that wrote only texts."""
 

@@ -18,6 +18,7 @@ from nbprof.analysis.device_time import use as device_use
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.steps import steps, tpu_cores
 from nbprof.analysis.verdict import Breakdown, verdict
+from nbprof.core.sidecar import ALLOCATIONS_NOT_RECORDED
 from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.run import stated
 from nbprof.run.combine import by
@@ -28,7 +29,6 @@ from nbprof.run.frames.memory import MemoryFrames
 from nbprof.run.frames.ops import OpFrames
 from nbprof.run.source import facts
 from nbprof.schema.frames import empty, shaped
-from nbprof.sources.recording import ALLOCATIONS_NOT_RECORDED
 
 
 def _mean(values: list[float | None]) -> float | None:
