@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbprof.capture import notes
 from nbprof.capture.clock import WAIT, Marker, Span, StepClock
 from nbprof.capture.jax import NOTHING_RAN
 from nbprof.capture.options import Options
@@ -26,6 +27,7 @@ from nbprof.capture.python import PythonBackend
 from nbprof.capture.windows import Backend, Since
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 from nbprof.frameworks.register import RECORDED, named
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class _Part:
         Why it has no recording.
     idle : bool
         It has no recording because nothing of it ran.
-    notes : list of str
+    notes : list of Note
         Notes of its start.
     """
 
@@ -76,7 +78,7 @@ class _Part:
     running: bool = False
     error: Exception | None = None
     idle: bool = False
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def failure(self) -> str:
@@ -159,7 +161,7 @@ class AutoBackend:
         """The user's code has ended."""
         self._code.code_ends()
 
-    def add(self, backend: Backend, *, expected: bool) -> list[str]:
+    def add(self, backend: Backend, *, expected: bool) -> list[Note]:
         """Record a framework as well, from now on; returns notes for the user.
 
         One whose profiler refuses is left out.
@@ -199,7 +201,7 @@ class AutoBackend:
                 self.primary = part.backend
                 return
 
-    def start(self, folder: Path, options: Options) -> list[str]:
+    def start(self, folder: Path, options: Options) -> list[Note]:
         """Start recording; returns notes for the user.
 
         Raises
@@ -216,12 +218,12 @@ class AutoBackend:
                 raise part.error
         self._choose_primary()
         self._recording = True
-        notes = []
+        first = []
         for part in self._parts:
-            notes += self._first_notes(part)
-        return notes
+            first += self._first_notes(part)
+        return first
 
-    def _first_notes(self, part: _Part) -> list[str]:
+    def _first_notes(self, part: _Part) -> list[Note]:
         """Notes that apply whatever ran: those of the only framework."""
         return part.notes if len(self._parts) == 1 else []
 
@@ -291,30 +293,27 @@ class AutoBackend:
         for part in self._all:
             shutil.rmtree(self._home(part), ignore_errors=True)
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         """Notes on expected frameworks that ran nothing, and those of the primary backend."""
-        notes = []
+        gathered = []
         only_python = self._ended and self.primary is self._python.backend
         for part in self._parts:
             silent = part.idle or not part.failure
             if silent and only_python and part.expected:
-                notes.append(
-                    f"nothing of {part.backend.title} ran while this was recorded, so it is a"
-                    " recording of Python only"
-                )
+                gathered.append(notes.nothing_ran(part.backend.title))
         if len(self._parts) > 1:
             for part in self._all:
                 if part.backend is self.primary:
-                    notes += part.notes
-        return notes + getattr(self.primary, "notes", list)()
+                    gathered += part.notes
+        return gathered + getattr(self.primary, "notes", list)()
 
-    def unrecorded(self) -> list[str]:
+    def unrecorded(self) -> list[Note]:
         """Notes on work that may have run but is missing in the shown recording."""
-        notes = []
+        missing = []
         for part in self._parts:
             if part.failure and not part.idle:
-                notes.append(f"{part.backend.title} was not recorded: {part.failure}")
-        return notes + getattr(self.primary, "unrecorded", list)()
+                missing.append(notes.framework_not_recorded(part.backend.title, part.failure))
+        return missing + getattr(self.primary, "unrecorded", list)()
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Open a span that may become step `number`, in each recording."""

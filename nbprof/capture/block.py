@@ -121,7 +121,7 @@ class profile:  # noqa: N801 - read as a verb, like `warnings.catch_warnings`
             return
         recording = session.stop(error)
         for note in session.elsewhere:
-            warnings.warn(f"nbprof: {note}", RuntimeWarning, stacklevel=stacklevel)
+            warnings.warn(f"nbprof: {note.text}", RuntimeWarning, stacklevel=stacklevel)
         later = None
         if session.superseded:
             from nbprof.profiles.load import last, set_last

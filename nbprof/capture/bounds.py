@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from nbprof.capture import notes
+from nbprof.core.receipt import Note
 from nbprof.core.units import size_text
 
 PERIOD_S = 0.25
@@ -67,7 +69,7 @@ class Bounds:
     reached : callable
         Called with a sentence, once, on the thread of the bounds.
     trouble : callable, optional
-        Called with a sentence if it can watch no longer.
+        Called with a note if it can watch no longer.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Bounds:
         limit_gb: float | None,
         has_step: Callable[[], bool],
         reached: Callable[[str], None],
-        trouble: Callable[[str], None] = lambda _: None,
+        trouble: Callable[[Note], None] = lambda _: None,
     ) -> None:
         self._seconds = seconds
         self._asked_gb = limit_gb
@@ -107,7 +109,7 @@ class Bounds:
             self._watch()
         except Exception as error:
             # On a thread it would be printed below the cell, as if that had failed.
-            self._trouble(f"--seconds and --limit stopped working: {type(error).__name__}: {error}")
+            self._trouble(notes.bounds_failed(error))
 
     def _watch(self) -> None:
         process = psutil.Process()

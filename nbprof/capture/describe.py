@@ -7,8 +7,10 @@ import re
 import sys
 from collections.abc import Iterator
 
+from nbprof.capture import notes
 from nbprof.capture.clock import StepClock
 from nbprof.core.cells import stem
+from nbprof.core.receipt import Note
 
 _MAX_CELLS = 500
 _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
@@ -97,13 +99,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def how_steps_were_found(clock: StepClock) -> list[str]:
-    """A sentence on the origin of the steps; none if no step was seen while the cell ran."""
-    if not clock.origins:
-        return []
-    if len(clock.origins) == 1:
-        return [f"steps: {next(iter(clock.origins))}"]
-    return ["steps: " + ", ".join(f"{count:,} {origin}" for origin, count in clock.origins.items())]
+def how_steps_were_found(clock: StepClock) -> list[Note]:
+    """A note on the origin of the steps; none if no step was seen while the cell ran."""
+    return [notes.step_origins(clock.origins)] if clock.origins else []
 
 
 def cells() -> dict[str, int]:

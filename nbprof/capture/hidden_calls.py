@@ -18,8 +18,9 @@ from importlib.machinery import SourceFileLoader
 from types import FrameType
 from typing import Any
 
+from nbprof.capture import notes
 from nbprof.capture.patches import Patches
-from nbprof.core.units import duration_text
+from nbprof.core.receipt import Note
 
 _COMPILERS = {
     "torch._dynamo.convert_frame": ((), "_compile"),
@@ -111,18 +112,10 @@ class HiddenCalls:
         _look_like(exec_module, original)
         self._patches.replace(SourceFileLoader, "exec_module", exec_module)
 
-    def note(self) -> str:
-        """The note on hidden calls; "" if nothing was hidden."""
-        parts = []
-        for kind, count in self._count.items():
-            if count:
-                parts.append(f"{count:,} {kind}{'' if count == 1 else 's'}")
-        if not parts:
-            return ""
-        return (
-            f"Python calls inside {' and '.join(parts)} of libraries"
-            f" ({duration_text(self._seconds)}) are not recorded"
-        )
+    def note(self) -> Note | None:
+        """The note on hidden calls; None if nothing was hidden."""
+        counts = {kind: count for kind, count in self._count.items() if count}
+        return notes.library_calls_not_recorded(counts, self._seconds) if counts else None
 
     def _hook_compiler(self, name: str) -> None:
         owners, function = _COMPILERS[name]

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from nbprof.capture import notes
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
 from nbprof.capture.describe import keras_version
 from nbprof.capture.options import Options
@@ -20,6 +21,7 @@ from nbprof.capture.patches import Patches
 from nbprof.capture.shield import pressed, shielded
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 from nbprof.frameworks.register import JAX
 
 NOTHING_RAN = "JAX was imported, but nothing ran on it: nothing was recorded"
@@ -50,9 +52,9 @@ class JaxBackend:
         self._ours = False
         self._waiting: Callable[[], None] | None = None
         self._failure = ""
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
 
-    def start(self, folder: Path, options: Options) -> list[str]:
+    def start(self, folder: Path, options: Options) -> list[Note]:
         """Start recording into `folder`; returns notes for the user.
 
         Raises
@@ -60,26 +62,12 @@ class JaxBackend:
         CaptureError
             If JAX is already recording, or refuses.
         """
-        notes = []
         arguments: dict[str, Any] = {}
         if hasattr(self._jax.profiler, "ProfileOptions"):
             choice = self._jax.profiler.ProfileOptions()
             choice.host_tracer_level = options.host_level
             choice.python_tracer_level = int(options.python)
             arguments["profiler_options"] = choice
-        elif options.host_level != 2 or options.python:
-            notes.append(
-                f"JAX {self._jax.__version__} supports neither --host-level nor --python: recorded"
-                " with its defaults"
-            )
-        if not options.memory:
-            notes.append("JAX cannot turn off allocation events: --no-memory has no effect")
-        notes += remedies.without_npu(options.given_for_npu())
-        if options.host_level == 0:
-            notes.append(
-                "--host-level 0 records no host events, and programs that run on the CPU are host"
-                " events"
-            )
         if self._own_session() is not None:
             raise CaptureError(
                 "JAX's profiler is already running: stop it first with jax.profiler.stop_trace()"
@@ -93,7 +81,25 @@ class JaxBackend:
                 raise CaptureError(self._failure)
         else:
             self._begin_later(str(folder), arguments)
-        return notes
+        return self._about_options(options)
+
+    def _about_options(self, options: Options) -> list[Note]:
+        """Notes on options that JAX does not have, or that leave something out."""
+        about_options = []
+        version_has_options = hasattr(self._jax.profiler, "ProfileOptions")
+        if not version_has_options and (options.host_level != 2 or options.python):
+            text = (
+                f"JAX {self._jax.__version__} supports neither --host-level nor --python: recorded"
+                " with its defaults"
+            )
+            about_options.append(notes.without_effect(text))
+        if not options.memory:
+            text = "JAX cannot turn off allocation events: --no-memory has no effect"
+            about_options.append(notes.without_effect(text))
+        about_options += notes.without_npu(options.given_for_npu())
+        if options.host_level == 0:
+            about_options.append(notes.no_host_events())
+        return about_options
 
     def stop(self) -> None:
         """Wait for the devices to finish pending work, end the recording and write its files.
@@ -113,10 +119,7 @@ class JaxBackend:
             raise CaptureError(self._failure)
         if not self._settled():
             when = "when Ctrl-C was pressed" if pressed() else f"{WAIT_S:.0f} s"
-            self._note(
-                f"the device was still busy {when} after the cell ended: later work was not"
-                " recorded"
-            )
+            self._note(notes.device_still_busy(when))
         try:
             self._call("stop_trace")
         except Exception as error:
@@ -153,7 +156,7 @@ class JaxBackend:
         """Versions that matter for reading the run."""
         return f"JAX {self._jax.__version__}{keras_version()}"
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         """Notes gathered during the recording."""
         return self._notes
 
@@ -223,7 +226,7 @@ class JaxBackend:
                 choice.raise_error_on_start_failure = True
             self._call("start_trace", folder, **arguments)
         except Exception as error:
-            remedy = remedies.logged_remedy([str(error)])
+            remedy = notes.gpu_not_recorded([str(error)])
             if not (strict and remedy):
                 self._failure = f"JAX's profiler did not start: {error}"
                 return
@@ -234,8 +237,8 @@ class JaxBackend:
             except Exception as again:
                 self._failure = f"JAX's profiler did not start: {again}"
                 return
-        for text in remedies.unseen_by_jax(self._jax):
-            self._note(text)
+        for note in notes.infos("gpu_not_seen", remedies.unseen_by_jax(self._jax)):
+            self._note(note)
 
     def _begin_later(self, folder: str, arguments: dict[str, Any]) -> None:
         """Start the profiler when the cell has started JAX's devices."""
@@ -309,9 +312,9 @@ class JaxBackend:
                 return False
         return True
 
-    def _note(self, text: str) -> None:
-        if text not in self._notes:
-            self._notes.append(text)
+    def _note(self, note: Note) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
 
 
 class _Annotation:

@@ -16,7 +16,7 @@ from typing import Any
 from nbprof.capture.clock import EPOCH, KERAS_WAIT, StepClock
 from nbprof.capture.patches import Patches
 from nbprof.capture.steps import Waiting
-from nbprof.sources.recording import BATCHES_OF_KERAS
+from nbprof.core.sidecar import BATCHES_OF_KERAS
 
 MODULE = "keras.src.callbacks.callback_list"
 _ITERATORS = (

@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from nbprof.capture import notes
 from nbprof.core.cells import stem
 from nbprof.core.line_times import MOST, LineTimes
+from nbprof.core.receipt import Note, info
 
 _TOOLS = (4, 3)
 """Ids of ``sys.monitoring`` that are not reserved for a kind of tool."""
@@ -44,7 +46,7 @@ class LineClock:
     """
 
     def __init__(self, called: Callable[[int], None] | None = None) -> None:
-        self.trouble = ""
+        self.trouble: Note | None = None
         self.calls = 0
         self.called = called
         self._times, self._lines = array("q"), array("i")
@@ -66,7 +68,7 @@ class LineClock:
         frames = _frames_of_cells()
         self.on = True
         self.trouble = self._tracer.start([frame for frame in frames if self.is_cell(frame.f_code)])
-        self.on = not self.trouble
+        self.on = self.trouble is None
         if not self.on:
             return self
         for frame in frames:
@@ -86,7 +88,7 @@ class LineClock:
                 self._truncate()
             else:
                 self._note(0)
-        if not self.trouble:
+        if self.trouble is None:
             self._tracer.stop()
         if not self._numbers:
             return None
@@ -188,14 +190,17 @@ class _Tracing:
         self._clock = clock
         self._running: list[FrameType] = []
 
-    def start(self, running: list[FrameType]) -> str:
+    def start(self, running: list[FrameType]) -> Note | None:
         if sys.gettrace() is not None:
-            return "lines of cells are not timed while a debugger or a coverage tool traces them"
+            return info(
+                notes.LINES_NOT_TIMED,
+                "lines of cells are not timed while a debugger or a coverage tool traces them",
+            )
         self._running = running
         for frame in running:
             frame.f_trace = self._within
         sys.settrace(self._call)
-        return ""
+        return None
 
     @property
     def displaced(self) -> bool:
@@ -247,11 +252,14 @@ class _Monitoring:
         self._tool = -1
         self._acts: dict[int, Callable[..., Any]] = {}
 
-    def start(self, running: list[FrameType]) -> str:
+    def start(self, running: list[FrameType]) -> Note | None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
         free = [tool for tool in _TOOLS if monitoring.get_tool(tool) is None]
         if not free:
-            return "lines of cells are not timed while other tools use all of sys.monitoring"
+            return info(
+                notes.LINES_NOT_TIMED,
+                "lines of cells are not timed while other tools use all of sys.monitoring",
+            )
         self._tool = free[0]
         monitoring.use_tool_id(self._tool, "nbprof")
         events = monitoring.events
@@ -272,7 +280,7 @@ class _Monitoring:
             self._follow(frame.f_code)
         # Events of exceptions cannot be limited to some code.
         monitoring.set_events(self._tool, events.PY_START | events.PY_THROW | events.PY_UNWIND)
-        return ""
+        return None
 
     def stop(self) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]

@@ -13,6 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from nbprof.capture import notes
+from nbprof.core.receipt import Note
+
 _TOOLS = range(6)
 
 
@@ -50,8 +53,8 @@ class OtherProfilers:
                 self._displaced.add(number)
 
     @contextlib.contextmanager
-    def given_back(self, notes: list[str], hidden: bool = False) -> Iterator[None]:
-        """Restore replaced profilers when the recorder ends; `notes` receives a sentence about it.
+    def given_back(self, received: list[Note], hidden: bool = False) -> Iterator[None]:
+        """Restore replaced profilers when the recorder ends; `received` gets a note about it.
 
         A profiler that the program ended meanwhile stays ended, unless the recorder is `hidden`:
         Python does not show that of JAX.
@@ -72,12 +75,7 @@ class OtherProfilers:
                     threading.setprofile(self._of_threads)
                 names += self._tools_again(still)
             if names:
-                listed = ", ".join(dict.fromkeys(names))
-                notes.append(
-                    f"another profiler of Python calls was running ({listed}): Python has one at a"
-                    " time, so it was suspended while Python calls were recorded, and resumed"
-                    " afterwards; it lacks what ran in between"
-                )
+                received.append(notes.profiler_suspended(names))
 
     def _tools_again(self, still: set[int]) -> list[str]:
         """Give tools back that were displaced, or went with the recorder; their names."""

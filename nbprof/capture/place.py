@@ -10,8 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from nbprof.capture import notes
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 from nbprof.core.unfinished import MARK, SCRATCH, mark
 from nbprof.core.units import size_text
 from nbprof.sources.upload import Upload
@@ -45,8 +47,8 @@ class RunFolder:
     ----------
     temporary : bool
         True where the files are to be deleted when the profile is no longer needed.
-    notes : list of str
-        Notes for the user, for example that the working directory is read-only.
+    notes : list of Note
+        For the receipt, for example that the working directory is read-only.
     upload : Upload or None
         Copies runs to the logdir if that is a URL.
     companion_runs : list of Path
@@ -54,7 +56,7 @@ class RunFolder:
     """
 
     def __init__(self, options: Options) -> None:
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.upload: Upload | None = None
         if options.logdir is not None and is_url(options.logdir):
             self.upload = Upload(options.logdir)
@@ -75,11 +77,7 @@ class RunFolder:
             self.renew()
         except OSError as error:
             self.logdir = _make_elsewhere()
-            reason = error.strerror or type(error).__name__
-            self.notes.append(
-                f"{logdir} cannot be written ({reason}): the run is saved in {self.logdir}"
-                " instead; choose another location with --logdir DIR"
-            )
+            self.notes.append(notes.logdir_not_writable(logdir, self.logdir, error))
             self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self.logdir))
 
     def renew(self) -> None:
@@ -144,7 +142,7 @@ class RunFolder:
                 raise CaptureError(
                     f"the run could not be moved to {self.logdir}: {error.strerror}; it is in {run}"
                 ) from error
-            self.notes.append(self._moved_note(error, target, spare))
+            self.notes.append(notes.run_moved(self._obstacle(error, target), spare))
         self.companion_runs = []
         for other in runs[1:]:
             if other.name.startswith(f"{run.name}_"):
@@ -155,18 +153,14 @@ class RunFolder:
         self.discard()
         return target
 
-    def _moved_note(self, error: OSError, run: Path, logdir: Path) -> str:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
-            reason = (
-                f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and"
-                f" {size_text(int(_free(self.logdir)))} are free"
-            )
-        else:
-            reason = f"{self.logdir} cannot be written ({error.strerror or type(error).__name__})"
+    def _obstacle(self, error: OSError, run: Path) -> str:
+        """Why the logdir did not take a run."""
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return f"{self.logdir} cannot be written ({error.strerror or type(error).__name__})"
+        size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
         return (
-            f"{reason}. The run is saved in {logdir} instead; free some space, or choose another"
-            " location with --logdir DIR"
+            f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and"
+            f" {size_text(int(_free(self.logdir)))} are free"
         )
 
     def _elsewhere(self) -> Path:

@@ -25,6 +25,7 @@ from nbprof.capture.clock import WAIT, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 from nbprof.core.version import __version__
 from nbprof.frameworks.register import PYTHON, of_module
 
@@ -105,7 +106,7 @@ class PythonBackend:
         """The user's code has ended."""
         self._code_ended = time.time_ns()
 
-    def start(self, folder: Path, options: Options) -> list[str]:
+    def start(self, folder: Path, options: Options) -> list[Note]:
         """Start recording; the file will go to `folder`. Returns notes for the user."""
         del options
         self._folder, self._events, self._threads = folder, [], {}

@@ -16,7 +16,9 @@ from array import array
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from nbprof.capture import notes
 from nbprof.core.cells import stem
+from nbprof.core.receipt import Note
 from nbprof.core.sample_limits import MOST_NODES, MOST_ROWS, MOST_SAMPLES, SWITCH_S
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class PythonSampler:
     """Samples the stacks, from `start` to `stop`; `samples` then gives them."""
 
     def __init__(self) -> None:
-        self.trouble = ""
+        self.trouble: Note | None = None
         self.on = False
         self._gate = _thread.allocate_lock()
         self._sampling: threading.Thread | None = None
@@ -92,7 +94,7 @@ class PythonSampler:
         """Begin; the thread that calls is that of the cell."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             # Without the GIL frames change while they are read.
-            self.trouble = "Python stacks are not sampled in free-threaded Python (without the GIL)"
+            self.trouble = notes.stacks_not_sampled_without_gil()
             return self
         self._cell_thread = threading.get_ident()
         for thread in threading.enumerate():
@@ -149,10 +151,7 @@ class PythonSampler:
         try:
             self._loop()
         except Exception as error:
-            self.trouble = (
-                "Python stacks were sampled for part of the recording only:"
-                f" {type(error).__name__}: {error}"
-            )
+            self.trouble = notes.stacks_sampled_in_part(error)
 
     def _loop(self) -> None:
         wait, pause, began = self._gate.acquire, INTERVAL_S, time.perf_counter()

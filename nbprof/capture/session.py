@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture import describe, keras, torch_threads
+from nbprof.capture import describe, keras, notes, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import choose, either
@@ -27,6 +27,7 @@ from nbprof.capture.python import PythonBackend
 from nbprof.capture.shield import shielded
 from nbprof.capture.windows import Backend, Windows, backend_class
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 from nbprof.frameworks.register import is_imported, named, of_module
 from nbprof.sources.recording import CaptureInfo, Recording
 
@@ -116,8 +117,8 @@ class Session:
         return [named(name).title for name in self._choice.candidates]
 
     @property
-    def elsewhere(self) -> list[str]:
-        """Why the run is not in the requested logdir, and where it is."""
+    def elsewhere(self) -> list[Note]:
+        """Notes on why the run is not in the requested logdir, and where it is."""
         folder = self.windows.folder
         return folder.notes if folder is not None and self.windows.recordings else []
 
@@ -282,8 +283,7 @@ class Session:
             recording.write()
         except OSError as trouble:
             recording.info.notes.append(
-                f"the run's {recording.path.name} has no complete nbprof.json next to it:"
-                f" {trouble.strerror}"
+                notes.info_not_written(recording.path.name, trouble, has_old=True)
             )
 
     def _check_installed(self) -> None:
@@ -331,9 +331,7 @@ class Session:
             self.clock.waits.hook(self._patches)
         except Exception as error:
             # Nothing of ours may fail the user's import.
-            self.windows.notes.append(
-                f"{named(name).title} could not be recorded: {type(error).__name__}: {error}"
-            )
+            self.windows.notes.append(notes.framework_refused(named(name).title, error))
 
     def _new_backend(self, module: ModuleType) -> Backend:
         """The backend of a framework, for this cell."""
@@ -361,17 +359,13 @@ class Session:
                 join(self.windows, self._patches, self._give_way)
         except Exception as error:
             # Nothing of ours may fail the user's import.
-            self.windows.notes.append(
-                f"the NPU could not be recorded: {module.__name__}: {type(error).__name__}: {error}"
-            )
+            self.windows.notes.append(notes.npu_refused(module.__name__, error))
 
     def _keras_is_here(self, module: ModuleType) -> None:
         try:
             keras.hook(module, self.clock, self._patches)
         except Exception as error:
-            self.windows.notes.append(
-                f"Keras steps could not be marked: {type(error).__name__}: {error}"
-            )
+            self.windows.notes.append(notes.keras_steps_not_marked(error))
 
     def _py_datasets_are_here(self, module: ModuleType) -> None:
         # Nothing of ours may fail the user's import.
@@ -382,10 +376,7 @@ class Session:
         if self._stopped:
             return
         title = title or (self.backend.title if self.backend is not None else "")
-        note = f"the cell starts {title}'s profiler itself, so nbprof stopped recording there"
-        if self.clock.seen:
-            note += f", after step {self.clock.seen}"
-        self.windows.notes.append(note)
+        self.windows.notes.append(notes.own_profiler_started(title, self.clock.seen))
         self.clock.leave()
         self.windows.close()
 
@@ -400,33 +391,37 @@ class Session:
         capture.error = describe.failure(error, failed_at, clock.seen) if error is not None else ""
         capture.failed_at_step = failed_at if error is not None else None
         capture.out_of_memory = describe.out_of_memory(error)
-        notes = [
+        primary = self._auto.primary if self._auto is not None else self.backend
+        unrecorded: list[Note] = getattr(primary, "unrecorded", list)()
+        capture.unrecorded = [note.text for note in unrecorded]
+        about_cell = [*getattr(self.backend, "unrecorded", list)(), *self._notes_on_cell()]
+        if self._auto is not None and self._auto.name == PYTHON:
+            # Nothing of the recorded frameworks ran: those that may have are most important.
+            capture.notes = self._other_frameworks() + about_cell
+        else:
+            capture.notes = about_cell + self._other_frameworks()
+
+    def _notes_on_cell(self) -> list[Note]:
+        """Notes on the steps and windows of the cell, and those of the backend."""
+        clock = self.clock
+        about_cell = [
             *describe.how_steps_were_found(clock),
             *self.windows.notes,
             *getattr(self.backend, "notes", list)(),
         ]
         if self.windows.failure:
-            notes.append(f"a later window could not be recorded: {self.windows.failure}")
+            about_cell.append(notes.window_not_recorded(self.windows.failure))
         if clock.fault:
-            notes.append(f"steps after {clock.seen} are not marked: {clock.fault}")
+            about_cell.append(notes.steps_not_marked(clock.seen, clock.fault))
         if clock.batches > 1:
-            notes.append(f"each step covers {clock.batches} batches (steps_per_execution)")
-        window = self.options.steps
-        if window and window[1] and not clock.batches_of and clock.seen < window[1]:
-            notes.append(
-                f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step"
-                f" {clock.seen}"
-            )
-        notes = [*getattr(self.backend, "unrecorded", list)(), *notes]
-        primary = self._auto.primary if self._auto is not None else self.backend
-        capture.unrecorded = getattr(primary, "unrecorded", list)()
-        if self._auto is not None and self._auto.name == PYTHON:
-            # Nothing of the recorded frameworks ran: those that may have are most important.
-            capture.notes = self._other_frameworks() + notes
-        else:
-            capture.notes = notes + self._other_frameworks()
+            about_cell.append(notes.batches_per_step(clock.batches))
+        if self.options.steps is not None and not clock.batches_of:
+            first, last = self.options.steps
+            if last and clock.seen < last:
+                about_cell.append(notes.steps_not_reached(first, last, clock.seen))
+        return about_cell
 
-    def _other_frameworks(self) -> list[str]:
+    def _other_frameworks(self) -> list[Note]:
         """Notes on frameworks that the cell used or may have used, but that were not recorded."""
         if self.backend is None:
             return []
@@ -435,23 +430,20 @@ class Session:
             recorded = {backend.name for backend in self._auto.frameworks}
         imported = [name for name in BACKENDS if is_imported(name)]
         used = set(self._choice.others) | (set(imported) - self._imported_before)
-        notes = []
+        about_others = []
         for name in imported:
             if name in used - recorded:
-                notes.append(
-                    f"the cell also uses {named(name).title}, which was not recorded; to record it"
-                    f" instead: --backend {name}"
-                )
+                about_others.append(notes.other_framework_used(name))
         if self.clock.seen:
             # Those steps are of the recorded framework.
-            return notes
+            return about_others
         possible = [name for name in self._unnamed() if name not in used | recorded]
         if possible:
             title = self.backend.title
             if self._auto is not None and self._auto.name == PYTHON and self._auto.frameworks:
                 title = f"{self._auto.frameworks[0].title}, of which nothing ran,"
-            notes.append(_possible_note(title, possible))
-        return notes
+            about_others.append(notes.other_frameworks_imported(title, possible))
+        return about_others
 
     def _unnamed(self) -> list[str]:
         """The frameworks that the cell may use as well, as far as is known before it runs."""
@@ -459,19 +451,16 @@ class Session:
             return []
         return [name for name in BACKENDS if name in self._imported_before and is_imported(name)]
 
-    def _companion_notes(self, path: Path) -> list[str]:
+    def _companion_notes(self, path: Path) -> list[Note]:
         """Notes on the recordings of further frameworks that ran during the run of a folder."""
-        notes = []
+        companions = []
         for run in self.windows.companion_runs.get(path, ()):
             title = next(
                 (named(name).title for name in BACKENDS if f"_{name}" in run.name),
                 "another framework",
             )
-            notes.append(
-                f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}")'
-                " opens that"
-            )
-        return notes
+            companions.append(notes.recorded_separately(title, run))
+        return companions
 
     def _why_nothing(self) -> str:
         window = self.options.steps
@@ -526,26 +515,6 @@ def _make_backend(module: ModuleType) -> Backend:
     """The backend that records the framework of a module."""
     backend: Backend = backend_class(of_module(module.__name__))(module)
     return backend
-
-
-def _possible_note(title: str, possible: list[str]) -> str:
-    """The note on imported frameworks that the cell may have used.
-
-    Parameters
-    ----------
-    title : str
-        The framework that was recorded.
-    possible : list of str
-        The others.
-    """
-    titles = either([named(name).title for name in possible], "and")
-    options = either([f"--backend {name}" for name in possible], "or")
-    them, one_of_them = ("it", "it") if len(possible) == 1 else ("them", "one of them")
-    return (
-        f"the cell names no framework, so {title} was recorded; {titles} {_be(possible)}"
-        f" imported too, and anything that the cell did with {them} was not recorded; to"
-        f" record {one_of_them} instead: {options}"
-    )
 
 
 def _be(names: list[str]) -> str:

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from nbprof.capture import tensorflow_npu
+from nbprof.capture import notes, tensorflow_npu
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
 from nbprof.capture.describe import keras_version
 from nbprof.capture.options import POINTS, Options
 from nbprof.capture.patches import Patches
 from nbprof.core import remedies, wire
 from nbprof.core.errors import CaptureError, ReadError
+from nbprof.core.receipt import Note, info
 from nbprof.frameworks.register import TENSORFLOW
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ class TensorFlowBackend:
         self._recording = False
         self._npu: Any = None
         self._adapter: tensorflow_npu.AdapterOptions | None = None
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
         self._asked: tuple[Path, Options] | None = None
 
-    def start(self, folder: Path, options: Options) -> list[str]:
+    def start(self, folder: Path, options: Options) -> list[Note]:
         """Start recording into `folder`; returns notes for the user.
 
         Raises
@@ -64,13 +65,14 @@ class TensorFlowBackend:
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
         self._recording, self._asked = True, (folder, options)
-        notes = remedies.unseen_by_tensorflow(self._tf)
+        about_start = notes.infos("gpu_not_seen", remedies.unseen_by_tensorflow(self._tf))
         if not options.memory:
-            notes.append(
+            text = (
                 "TensorFlow cannot turn off allocation events: they were recorded despite"
                 " --no-memory"
             )
-        return notes
+            about_start.append(notes.without_effect(text))
+        return about_start
 
     def stop(self) -> None:
         """End the recording and write its files.
@@ -97,7 +99,7 @@ class TensorFlowBackend:
         if self._asked is not None:
             self._check_levels(*self._asked)
             if self._adapter is None or not self._adapter.used:
-                self._notes += remedies.without_npu(self._asked[1].given_for_npu())
+                self._notes += notes.without_npu(self._asked[1].given_for_npu())
 
     def _check_levels(self, folder: Path, options: Options) -> None:
         """Say what was not recorded as asked."""
@@ -107,16 +109,22 @@ class TensorFlowBackend:
         for path in folder.rglob("*.xplane.pb"):
             levels = recorded_levels(path)
             if levels is not None and levels != asked:
-                words = [f"--host-level {asked[0]}"] * (levels[0] != asked[0]) + ["--python"] * (
-                    levels[1] != asked[1]
-                )
-                calls = "with" if levels[1] else "without"
-                self._note(
-                    f"TensorFlow {self._tf.__version__} ignored {' and '.join(words)}: it recorded"
-                    f" with host level {levels[0]} and {calls} Python's calls"
-                )
+                self._note(self._ignored(asked, levels))
 
-    def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[str]:
+    def _ignored(self, asked: tuple[int, int], levels: tuple[int, int]) -> Note:
+        """The note on levels of the host and of Python that were not recorded as requested."""
+        ignored = []
+        if levels[0] != asked[0]:
+            ignored.append(f"--host-level {asked[0]}")
+        if levels[1] != asked[1]:
+            ignored.append("--python")
+        calls = "with" if levels[1] else "without"
+        return notes.without_effect(
+            f"TensorFlow {self._tf.__version__} ignored {' and '.join(ignored)}: it recorded"
+            f" with host level {levels[0]} and {calls} Python's calls"
+        )
+
+    def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[Note]:
         run = folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
         run.mkdir(parents=True)
         try:
@@ -130,22 +138,22 @@ class TensorFlowBackend:
             self._npu = None
             raise CaptureError(f"the NPU's profiler did not start: {error}") from error
         self._recording = True
-        if points := options.given_for_npu(*POINTS):
-            return [
-                remedies.ADAPTER_PROFILER,
-                (
-                    "the adapter's session profiler detects iterations itself:"
-                    f" {' and '.join(points)} had no effect"
-                ),
-            ]
-        return [remedies.ADAPTER_PROFILER]
+        about_start = [info("npu_profiler", remedies.ADAPTER_PROFILER)]
+        points = options.given_for_npu(*POINTS)
+        if points:
+            text = (
+                "the adapter's session profiler detects iterations itself:"
+                f" {' and '.join(points)} had no effect"
+            )
+            about_start.append(notes.without_effect(text))
+        return about_start
 
     def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
         """The adapter of an NPU was imported after TensorFlow."""
         del give_way
         if self._recording and self._npu is None and tensorflow_npu.profiler() is not None:
             if windows.clock.seen:
-                self._note(remedies.ADAPTER_LATE)
+                self._note(info("npu_imported_late", remedies.ADAPTER_LATE))
             else:
                 windows.restart()
         self._join(windows.options, patches)
@@ -155,11 +163,11 @@ class TensorFlowBackend:
             self._adapter = tensorflow_npu.AdapterOptions(options, self._note)
         self._adapter.join(self._tf, patches)
 
-    def _note(self, sentence: str) -> None:
-        if sentence not in self._notes:
-            self._notes.append(sentence)
+    def _note(self, note: Note) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         """Notes gathered during the recording."""
         return self._notes
 

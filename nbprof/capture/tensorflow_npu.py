@@ -17,10 +17,12 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from nbprof.capture import notes
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.place import DEFAULT, ignore_by_git
 from nbprof.core import remedies
+from nbprof.core.receipt import Note, info
 from nbprof.sources.urls import is_url
 
 BRIDGE, DEVICE = "npu_bridge", "npu_device"
@@ -74,7 +76,7 @@ class AdapterOptions:
         Called with notes for the user.
     """
 
-    def __init__(self, options: Options, note: Callable[..., None]) -> None:
+    def __init__(self, options: Options, note: Callable[[Note], None]) -> None:
         self._options = options
         self._note = note
         self._output: Path | None = None
@@ -105,7 +107,7 @@ class AdapterOptions:
             return self._output
         options = self._options
         if not options.save and options.logdir is None:
-            self._note(remedies.ADAPTER_KEEPS)
+            self._note(info(notes.NPU_NOT_RECORDED, remedies.ADAPTER_KEEPS))
             return None
         logdir = Path.cwd() / DEFAULT
         # The NPU writes until it is closed, so its data are not copied to a URL.
@@ -117,26 +119,23 @@ class AdapterOptions:
             if not options.logdir:
                 ignore_by_git(logdir)
         except OSError as error:
+            reason = f"{output} cannot be written ({error.strerror})"
             self._note(
-                f"the NPU is not recorded: {output} cannot be written ({error.strerror});"
-                " choose another location with --logdir DIR"
+                notes.npu_not_recorded(f"{reason}; choose another location with --logdir DIR")
             )
             return None
         self._output = output
         if options.steps or options.seconds:
-            self._note(remedies.ADAPTER_WHOLE)
+            self._note(info(notes.WITHOUT_EFFECT, remedies.ADAPTER_WHOLE))
         return output
 
     def _set_device(self, device: Any, patches: Patches) -> None:
         config = device.global_options().profiling_config
         if str(_value(config.enable_profiling)) in ("True", "1"):
-            self._note(
-                "the program itself turns on the NPU's profiler, in npu_device's options: they are"
-                " left unchanged"
-            )
+            self._note(notes.own_npu_profiler("npu_device's options", "they are left unchanged"))
             return
         if getattr(sys.modules.get(f"{DEVICE}.{DEVICE}"), "_npu_device_instances", None):
-            self._note(remedies.NPU_OPEN)
+            self._note(info(notes.NPU_NOT_RECORDED, remedies.NPU_OPEN))
             return
         output = self._folder()
         if output is None:
@@ -144,7 +143,7 @@ class AdapterOptions:
         before = _value(config.profiling_options)
         config.profiling_options = choices(output, self._options)
         config.enable_profiling = True
-        self._note(remedies.ADAPTER_DEVICE.format(output=output))
+        self._note(notes.npu_recorded_separately(remedies.ADAPTER_DEVICE, output))
 
         def forget() -> None:
             # Devices that are opened later are not recorded.
@@ -183,8 +182,7 @@ class AdapterOptions:
             parameters = _npu_options(changed).parameter_map
             if "profiling_mode" in parameters and parameters["profiling_mode"].b:
                 self._note(
-                    "the program itself turns on the NPU's profiler, in its session's"
-                    " configuration: it is left unchanged"
+                    notes.own_npu_profiler("its session's configuration", "it is left unchanged")
                 )
                 return config
             output = self._folder()
@@ -192,11 +190,11 @@ class AdapterOptions:
                 return config
             parameters["profiling_mode"].b = True
             parameters["profiling_options"].s = choices(output, self._options).encode()
-            self._note(remedies.ADAPTER_SESSION.format(output=output))
+            self._note(notes.npu_recorded_separately(remedies.ADAPTER_SESSION, output))
             return changed
         except Exception as error:
             # The session must work in any case.
-            self._note(f"the NPU is not recorded: {type(error).__name__}: {error}")
+            self._note(notes.npu_not_recorded(notes.cause(error)))
             return config
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import torch_npu, torch_trace
+from nbprof.capture import notes, torch_npu, torch_trace
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock
 from nbprof.capture.describe import keras_version
 from nbprof.capture.hidden_calls import HiddenCalls
@@ -25,6 +25,8 @@ from nbprof.capture.torch_steps import OptimizerSteps
 from nbprof.capture.torch_threads import OtherThreads
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note, info
+from nbprof.core.sidecar import ALLOCATIONS_NOT_RECORDED
 from nbprof.frameworks.register import PYTORCH
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ class TorchBackend:
         self._starting = False
         self._history: AllocatorHistory | None = None
         self._steps: OptimizerSteps | None = None
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
         self.starts_threads = False
         """True if the cell may start threads: then all are recorded, without allocations."""
         self._threads: OtherThreads | None = None
@@ -86,15 +88,16 @@ class TorchBackend:
         """True if an optimizer has made a step or another thread ran PyTorch, recorded or not."""
         return bool(self._unseen) or (self._steps is not None and self._steps.step_count > 0)
 
-    def unrecorded(self) -> list[str]:
+    def unrecorded(self) -> list[Note]:
         """Notes on work that ran but is missing in the recording, for the top of the notes."""
         if self._unseen:
-            return [_unrecorded_note(self._unseen)]
-        if self._steps is not None and remedies.OTHER_THREAD in self._steps.notes():
-            return [remedies.OTHER_THREAD]
+            return [notes.threads_not_recorded(self._unseen)]
+        other_thread = notes.optimizer_thread_not_recorded()
+        if self._steps is not None and other_thread in self._steps.notes():
+            return [other_thread]
         return []
 
-    def start(self, folder: Path, options: Options) -> list[str]:
+    def start(self, folder: Path, options: Options) -> list[Note]:
         """Start recording; the files will go to `folder`. Returns notes for the user.
 
         Raises
@@ -143,14 +146,16 @@ class TorchBackend:
             self._steps.recording_began()
         if options.memory:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
-        notes = remedies.logged_remedy(lines) or self._devices(profiler)
-        if options.host_level != 2:
-            notes.append("PyTorch's profiler has no host levels: --host-level has no effect")
+        about_start = []
         if options.memory and not memory:
-            notes.insert(0, remedies.ALL_THREADS)
-        return [*notes, *remedies.without_npu(options.given_for_npu())]
+            about_start.append(info(ALLOCATIONS_NOT_RECORDED, remedies.ALL_THREADS))
+        about_start += notes.gpu_not_recorded(lines) or self._devices(profiler)
+        if options.host_level != 2:
+            text = "PyTorch's profiler has no host levels: --host-level has no effect"
+            about_start.append(notes.without_effect(text))
+        return [*about_start, *notes.without_npu(options.given_for_npu())]
 
-    def _start_npu(self, npu: Any, folder: Path, options: Options) -> list[str]:
+    def _start_npu(self, npu: Any, folder: Path, options: Options) -> list[Note]:
         self._folder = folder
         self._starting = True
         try:
@@ -162,10 +167,12 @@ class TorchBackend:
         self._thread = threading.get_ident()
         if self._steps is not None:
             self._steps.recorded_thread = self._thread
-            self._steps.other_thread = remedies.NPU_OTHER_THREAD
+            self._steps.other_thread = notes.npu_optimizer_thread_not_recorded()
             self._steps.recording_began()
-        notes = self._npu.notes
-        return [*notes, remedies.NPU_ONE_THREAD] if not options.memory else notes
+        about_start = list(self._npu.notes)
+        if not options.memory:
+            about_start.append(notes.without_effect(remedies.NPU_ONE_THREAD))
+        return about_start
 
     def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
         """``torch_npu`` was imported: record with its profiler, unless steps have ended already."""
@@ -175,13 +182,14 @@ class TorchBackend:
         if self._profile is None:
             return
         if windows.clock.seen:
-            self._note(remedies.NPU_LATE.format(step=windows.clock.seen))
+            text = remedies.NPU_LATE.format(step=windows.clock.seen)
+            self._note(info("npu_imported_late", text))
         elif self._steps is not None:
             self._steps.begins_again(windows.restart)
         else:
             windows.restart()
 
-    def _devices(self, profiler: Any) -> list[str]:
+    def _devices(self, profiler: Any) -> list[Note]:
         """Why no GPU will be in the trace, if one could be expected."""
         torch = self._torch
         cuda, version = getattr(torch, "cuda", None), getattr(torch, "version", None)
@@ -190,9 +198,13 @@ class TorchBackend:
         for_cuda = bool(getattr(version, "cuda", None))
         if cuda.is_available():
             kinds = {getattr(activity, "name", "") for activity in profiler.supported_activities()}
-            return [remedies.NO_CUPTI] if for_cuda and "CUDA" not in kinds else []
-        other = getattr(version, "hip", None) or getattr(version, "xpu", None)
-        return [] if other else remedies.unseen_gpu(str(torch.__version__), built_for_cuda=for_cuda)
+            if for_cuda and "CUDA" not in kinds:
+                return [info("gpu_not_recorded", remedies.NO_CUPTI)]
+            return []
+        if getattr(version, "hip", None) or getattr(version, "xpu", None):
+            return []
+        unseen = remedies.unseen_gpu(str(torch.__version__), built_for_cuda=for_cuda)
+        return notes.infos("gpu_not_seen", unseen)
 
     def stop(self) -> None:
         """End the recording and write its files.
@@ -231,9 +243,9 @@ class TorchBackend:
             _add_rank(profile)
             with stderr_lines() as lines:
                 profile.stop()
-            self._note(*remedies.logged_remedy(lines))
+            self._note(*notes.gpu_not_recorded(lines))
             note = torch_trace.export(profile, run / f"{name}{torch_trace.SUFFIX}.gz", marks)
-            if note:
+            if note is not None:
                 self._note(note)
         except CaptureError:
             raise
@@ -248,19 +260,19 @@ class TorchBackend:
         if self._hidden is not None:
             self._hidden.on = on
 
-    def _note(self, *sentences: str) -> None:
-        self._notes += [sentence for sentence in sentences if sentence not in self._notes]
+    def _note(self, *received: Note) -> None:
+        self._notes += [note for note in received if note not in self._notes]
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         """Notes for the user since those that `start` returned."""
-        notes = list(self._notes)
-        hidden = self._hidden.note() if self._hidden is not None else ""
-        if hidden:
-            notes.append(hidden)
+        gathered = list(self._notes)
+        hidden = self._hidden.note() if self._hidden is not None else None
+        if hidden is not None:
+            gathered.append(hidden)
         if self._steps is not None:
             first = self.unrecorded()
-            notes += [note for note in self._steps.notes() if note not in first]
-        return notes
+            gathered += [note for note in self._steps.notes() if note not in first]
+        return gathered
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Begin a span that may become step `number`."""
@@ -301,7 +313,7 @@ class TorchBackend:
         self._steps = steps = OptimizerSteps(clock)
         steps.recorded_thread = self._thread
         if self._npu is not None:
-            steps.other_thread = remedies.NPU_OTHER_THREAD
+            steps.other_thread = notes.npu_optimizer_thread_not_recorded()
         patches.on_restore(steps.hook(self._torch, patches).remove)
         self._hook_profilers(patches, give_way)
         steps.begin()
@@ -341,15 +353,6 @@ class TorchBackend:
                 return _original(*args, **kwargs)
 
             patches.replace(kind, method, begin)
-
-
-def _unrecorded_note(threads: list[str]) -> str:
-    listed = ", ".join(f'"{name}"' for name in threads[:3])
-    if len(threads) > 3:
-        listed += f" and {len(threads) - 3:,} more"
-    if len(threads) == 1:
-        return remedies.UNRECORDED_THREADS.format(threads=f"thread {listed}", was="was")
-    return remedies.UNRECORDED_THREADS.format(threads=f"threads {listed}", was="were")
 
 
 def _somebody_records(torch: Any) -> bool:

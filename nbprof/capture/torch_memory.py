@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nbprof.capture import notes
+from nbprof.core.receipt import Note
+
 ENTRIES = 200_000
 """Allocations and frees that are kept, the most recent ones; at most about 20 MB on disk."""
 
@@ -17,7 +20,7 @@ class AllocatorHistory:
         self._stacks = stacks
         self._on = False
         self._over = False
-        self._trouble: list[str] = []
+        self._notes: list[Note] = []
 
     @classmethod
     def begin(cls, torch: Any, *, stacks: bool) -> AllocatorHistory | None:
@@ -52,34 +55,25 @@ class AllocatorHistory:
             )
             self._on = True
         except Exception as error:
-            self._trouble.append(
-                f"the history of the CUDA allocator could not be recorded: {type(error).__name__}:"
-                f" {error}"
-            )
+            self._failed("the history of the CUDA allocator could not be recorded", error)
 
-    def end(self, path: Path) -> list[str]:
+    def end(self, path: Path) -> list[Note]:
         """Write the history to `path` and stop recording it; returns notes for the user."""
         self._over = True
         if not self._on:
-            return self._trouble
+            return self._notes
         memory = self._torch.cuda.memory
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             memory._dump_snapshot(str(path))
-            self._trouble.append(
-                f"{path.name} next to the trace has the CUDA allocator's own history: see"
-                " p.allocator and the tab Allocator"
-            )
+            self._notes.append(notes.allocator_history(path.name))
         except Exception as error:
-            self._trouble.append(
-                f"the history of the CUDA allocator could not be written: {type(error).__name__}:"
-                f" {error}"
-            )
+            self._failed("the history of the CUDA allocator could not be written", error)
         try:
             memory._record_memory_history(enabled=None)
         except Exception as error:
-            self._trouble.append(
-                f"the CUDA allocator is still recording its history: {type(error).__name__}:"
-                f" {error}"
-            )
-        return self._trouble
+            self._failed("the CUDA allocator is still recording its history", error)
+        return self._notes
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self._notes.append(notes.allocator_history_failed(what, error))

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture import torch_trace
+from nbprof.capture import notes, torch_trace
 from nbprof.capture.options import AIC_METRICS, POINTS, Options
 from nbprof.capture.torch_steps import Mark
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note, info
 
 MODULE = "torch_npu"
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -59,8 +60,8 @@ class NpuProfile:
 
     Attributes
     ----------
-    notes : list of str
-        Notes for the user about how it was started.
+    notes : list of Note
+        On how it was started.
 
     Raises
     ------
@@ -72,7 +73,7 @@ class NpuProfile:
         self._run = run
         self.notes = _unsupported(torch_npu.profiler, options)
         if not _in_use(torch_npu):
-            self.notes.append(remedies.NPU_NOT_IN_USE)
+            self.notes.append(info("npu_not_in_use", remedies.NPU_NOT_IN_USE))
         profiler = torch_npu.profiler
         run.mkdir(parents=True, exist_ok=True)
         with _messages() as messages:
@@ -98,9 +99,9 @@ class NpuProfile:
                 "torch_npu's profiler did not start"
                 + "".join(f": {line}" for line in messages[-1:])
             )
-        self.notes += [remedies.OF_TORCH_NPU.format(line) for line in messages]
+        self.notes += notes.torch_npu_messages(messages)
 
-    def end(self, marks: Sequence[Mark]) -> list[str]:
+    def end(self, marks: Sequence[Mark]) -> list[Note]:
         """End it, have the data analysed, and add the steps; returns notes for the user.
 
         Raises
@@ -122,13 +123,15 @@ class NpuProfile:
                 "torch_npu's profiler wrote no file"
                 + "".join(f": {line}" for line in messages[-1:])
             )
-        notes = [remedies.OF_TORCH_NPU.format(line) for line in messages]
+        about_end = notes.torch_npu_messages(messages)
         traces = [folder / OUTPUT / TRACE for folder in folders]
         if not (folders[-1] / OUTPUT).is_dir():
-            notes.append(remedies.NPU_NOT_ANALYSED.format(folder=folders[-1].name))
+            text = remedies.NPU_NOT_ANALYSED.format(folder=folders[-1].name)
+            about_end.append(info("npu_not_analysed", text))
         elif marks and not any(insert(trace, marks) for trace in traces):
-            notes.append("torch_npu wrote no timeline that steps could be added to")
-        return notes
+            text = "torch_npu wrote no timeline that steps could be added to"
+            about_end.append(info(notes.STEPS_NOT_ADDED, text))
+        return about_end
 
     def _folders(self) -> list[Path]:
         return sorted(self._run.glob("*_ascend_pt"))
@@ -221,23 +224,24 @@ def _experimental(profiler: Any, options: Options) -> Any:
         return profiler._ExperimentalConfig(**arguments)
 
 
-def _unsupported(profiler: Any, options: Options) -> list[str]:
+def _unsupported(profiler: Any, options: Options) -> list[Note]:
     """Notes on options that ``torch_npu.profiler`` does not have."""
-    notes = []
+    texts = []
     if options.host_level == 1:
-        notes.append(
+        texts.append(
             "torch_npu's profiler has no --host-level 1: recorded with 2 (0 leaves out the host, 3"
             " adds calls of CANN's runtime)"
         )
     if not hasattr(profiler.AiCMetrics, options.aic_metrics):
-        notes.append(
+        texts.append(
             f"this torch_npu has no counters {options.aic_metrics}: recorded with {AIC_METRICS[0]}"
         )
-    if points := options.given_for_npu(*POINTS):
-        notes.append(
+    points = options.given_for_npu(*POINTS)
+    if points:
+        texts.append(
             f"torch_npu's profiler uses the program's steps: {' and '.join(points)} had no effect"
         )
-    return notes
+    return notes.infos(notes.WITHOUT_EFFECT, texts)
 
 
 @contextlib.contextmanager

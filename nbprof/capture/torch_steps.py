@@ -17,11 +17,12 @@ from functools import wraps
 from types import FrameType
 from typing import Any, NamedTuple
 
+from nbprof.capture import notes
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_passes import CallSite, Pass, Passes, Visit
 from nbprof.core import remedies
-from nbprof.core.units import duration_text
+from nbprof.core.receipt import Note, info
 
 KIND = "train"
 ORIGIN = "optimizer steps of torch.optim"
@@ -63,10 +64,6 @@ def _call_site(depth: int) -> CallSite:
         frames.append((id(frame.f_code), frame.f_lasti))
         frame = frame.f_back
     return tuple(frames)
-
-
-def _plural(count: int, singular: str, plural: str) -> str:
-    return f"{count:,} {singular if count == 1 else plural}"
 
 
 class Mark:
@@ -155,7 +152,7 @@ class OptimizerSteps:
         """True if an optimizer stepped on a thread that is not recorded."""
         self.recorded_thread = 0
         """`threading.get_ident()` of the only thread that is recorded; 0 if all are."""
-        self.other_thread = remedies.OTHER_THREAD
+        self.other_thread = notes.optimizer_thread_not_recorded()
         """The note if `elsewhere` is true."""
         self._clock = clock
         self._lock = threading.RLock()
@@ -565,38 +562,24 @@ class OptimizerSteps:
             clock.fault = f"{type(error).__name__}: {error}"
             clock.abandon()
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         """Notes for readers of the step times."""
-        notes = []
+        about_steps = []
         if not self._clock.seen:
-            notes.append(remedies.NO_STEPS)
+            about_steps.append(info("no_optimizer_steps", remedies.NO_STEPS))
         if self.elsewhere:
-            notes.append(self.other_thread)
+            about_steps.append(self.other_thread)
         if self.skipped:
-            notes.append(
-                f"{_plural(self.skipped, 'step', 'steps')} without an update: GradScaler found"
-                " gradients that were not finite"
-            )
+            about_steps.append(notes.steps_without_update(self.skipped))
         if self._evaluations:
-            notes.append(_evaluations_note(self._evaluations))
+            about_steps.append(notes.evaluation_passes(self._evaluations))
         evaluation_modes = self._without_loader()
         if evaluation_modes:
-            count = len(evaluation_modes)
-            subject = "a period" if count == 1 else f"{count:,} periods"
             seconds = sum(mark.start - began for mark, began in evaluation_modes) / 1e9
-            notes.append(
-                f"{subject} with the model in evaluation mode ({duration_text(seconds)}) between"
-                " steps: not part of any step"
-            )
+            about_steps.append(notes.evaluation_mode(len(evaluation_modes), seconds))
         if self.between:
-            count = len(self.between)
-            subject = "the time" if count == 1 else f"{count:,} times"
-            seconds = sum(self.between)
-            notes.append(
-                f"{subject} between two trainings, until the optimizer of the next was made"
-                f" ({duration_text(seconds)}): not part of any step"
-            )
-        return notes
+            about_steps.append(notes.between_trainings(self.between))
+        return about_steps
 
     def _without_loader(self) -> list[tuple[Mark, int]]:
         """Evaluations between steps that do not iterate over a loader."""
@@ -606,13 +589,3 @@ class OptimizerSteps:
             if not any(began <= begin < mark.start for begin in passes):
                 evaluations.append((mark, began))
         return evaluations
-
-
-def _evaluations_note(evaluations: list[Pass]) -> str:
-    passes = _plural(len(evaluations), "pass", "passes")
-    batches = _plural(sum(source.batches for source in evaluations), "batch", "batches")
-    seconds = sum(source.over - source.began for source in evaluations) / 1e9
-    return (
-        f"{passes} over a DataLoader without an optimizer step, such as validation ({batches},"
-        f" {duration_text(seconds)}): not part of any step"
-    )

@@ -22,8 +22,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from nbprof.capture import torch_exit
+from nbprof.capture import notes, torch_exit
 from nbprof.capture.torch_steps import KIND, Mark
+from nbprof.core.receipt import Note, info
 from nbprof.core.units import size_text
 
 CHUNK = 1 << 20
@@ -67,7 +68,7 @@ def rank_and_size() -> tuple[int | None, int | None]:
         return None, None
 
 
-def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
+def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> Note | None:
     """Write the trace of `profile` to `target`, packed.
 
     Parameters
@@ -81,8 +82,8 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
 
     Returns
     -------
-    str
-        Why the steps were not added; "" if they were.
+    Note or None
+        Why the steps were not added; None if they were.
 
     Raises
     ------
@@ -112,18 +113,18 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
         packed.unlink(missing_ok=True)
 
 
-def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
-    """Pack a trace and add the steps; returns why they were not added, "" if they were."""
+def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> Note | None:
+    """Pack a trace and add the steps; returns why they were not added, None if they were."""
     with plain.open("rb") as source, packed.open("wb") as target:
         size = source.seek(0, os.SEEK_END)
         with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as text:
             begin = _EVENTS.search(text)
             compress = _compressor()
             offset = begin.end() if begin else 0
-            note = _obstacle(text, has_events=begin is not None) if marks else ""
+            note = _obstacle(text, has_events=begin is not None) if marks else None
             for piece in _chunks(text, 0, offset):
                 target.write(compress.compress(piece))
-            if marks and not note:
+            if marks and note is None:
                 target.write(compress.compress(_events(text, offset, marks)))
             for piece in _chunks(text, offset, size):
                 target.write(compress.compress(piece))
@@ -131,15 +132,19 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
             return note
 
 
-def _obstacle(text: mmap.mmap, *, has_events: bool) -> str:
+def _obstacle(text: mmap.mmap, *, has_events: bool) -> Note | None:
     if not has_events:
-        return (
-            "this version of PyTorch writes its trace in a format that steps could not be added to"
+        return info(
+            notes.STEPS_NOT_ADDED,
+            "this version of PyTorch writes its trace in a format that steps could not be added to",
         )
     if text.find(b'"name": "ProfilerStep#') >= 0:
         # A profiler that only waits marks steps in whatever is recorded.
-        return "steps are those marked with step() by the cell's own torch.profiler.profile"
-    return ""
+        return info(
+            "steps_of_own_profiler",
+            "steps are those marked with step() by the cell's own torch.profiler.profile",
+        )
+    return None
 
 
 def _compressor() -> Any:

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nbprof.capture import describe
+from nbprof.capture import describe, notes
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.contention import Contention
 from nbprof.capture.loops import Recorder, Snapshot
@@ -26,6 +26,7 @@ from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
 from nbprof.core import loader_uses, remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 from nbprof.core.units import size_text
 from nbprof.frameworks.framework import Framework
 from nbprof.frameworks.register import named
@@ -67,7 +68,7 @@ class Backend(Protocol):
 
     `start` and `stop` are called once for each window. A backend that can be stopped only on the
     thread that started it has an attribute ``ends_anywhere`` that is False; one that learns more
-    while it records has a method ``notes()`` that returns sentences; one that can mark waiting for
+    while it records has a method ``notes()`` that returns those; one that can mark waiting for
     input has a method ``open_wait()`` that returns a `Span`; one whose recording may begin later
     than the window has an attribute ``since``, a `Since`; one that holds Python calls in memory
     until it is stopped has an attribute ``bytes_per_call``.
@@ -81,7 +82,7 @@ class Backend(Protocol):
     def title(self) -> str:
         """Its name in sentences."""
 
-    def start(self, folder: Path, options: Options) -> list[str]:
+    def start(self, folder: Path, options: Options) -> list[Note]:
         """Start recording into `folder`; returns notes for the user."""
 
     def stop(self) -> None:
@@ -122,8 +123,8 @@ class Windows:
     companion_runs : dict of Path to list of Path
         By the folder of a window, the runs of further frameworks that were recorded at the same
         time.
-    notes : list of str
-        Notes for readers of the numbers.
+    notes : list of Note
+        For the receipt.
     failure : str
         Why the last attempted window was not recorded.
     recording : bool
@@ -137,14 +138,14 @@ class Windows:
         self.folder: RunFolder | None = None
         self.recordings: list[Recording] = []
         self.companion_runs: dict[Path, list[Path]] = {}
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.failure = ""
         self.recording = False
         # Bounds are watched on another thread, while the cell's thread may begin or end a window.
         self._change = threading.RLock()
         self._over = False
         self._ended = threading.Event()
-        self._late_end_note = ""
+        self._late_end_note: Note | None = None
         """The note if a bound was reached, but no step ended afterwards."""
         self._bounds: Bounds | None = None
         self._started_at = datetime.now().astimezone()
@@ -164,7 +165,7 @@ class Windows:
         """Name of the recording, the notebook, and the id of the output that shows the status."""
         self.by = "block"
         """The recorded unit: a block of a program, or a cell."""
-        self._start_notes: list[str] = []
+        self._start_notes: list[Note] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
     def begin(self) -> None:
@@ -184,14 +185,14 @@ class Windows:
                 self._other_profilers = OtherProfilers(
                     displaced=self.options.python or self.options.stacks
                 )
-                notes = self.backend.start(self.folder.scratch, self.options)
+                start_notes = self.backend.start(self.folder.scratch, self.options)
                 self._other_profilers.started()
                 self.recording = True
                 self._thread = threading.get_ident()
             except Exception as error:
                 self._fail(error)
                 return
-            self._start_notes = [note for note in notes if note not in self.notes]
+            self._start_notes = [note for note in start_notes if note not in self.notes]
             self.notes += self._start_notes
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
@@ -200,7 +201,7 @@ class Windows:
             self._reserve = Reserve()
             if lines is not None:
                 self._lines = lines.start()
-                if lines.trouble and lines.trouble not in self.notes:
+                if lines.trouble is not None and lines.trouble not in self.notes:
                     self._start_notes.append(lines.trouble)
                     self.notes.append(lines.trouble)
             self._begin_sampling()
@@ -215,7 +216,7 @@ class Windows:
                 self.options.limit_gb,
                 lambda: self.clock.marked > 0,
                 self.end_soon,
-                lambda text: self.notes.append(text),
+                lambda note: self.notes.append(note),
             )
             self._bounds.start()
 
@@ -343,7 +344,7 @@ class Windows:
             times = lines.stop()
             return times.packed() if times is not None else {}
         except Exception as error:
-            self.notes.append(f"lines of cells are not timed: {type(error).__name__}: {error}")
+            self.notes.append(notes.lines_not_timed(error))
             return {}
 
     def _begin_sampling(self) -> None:
@@ -366,7 +367,7 @@ class Windows:
             return {}
         try:
             samples = sampler.samples()
-            if sampler.trouble:
+            if sampler.trouble is not None:
                 self.notes.append(sampler.trouble)
             if samples is None:
                 return {}
@@ -378,7 +379,7 @@ class Windows:
             return {}
 
     def _no_samples(self, error: Exception) -> None:
-        self.notes.append(f"Python stacks are not sampled: {type(error).__name__}: {error}")
+        self.notes.append(notes.stacks_not_sampled(error))
 
     def _packed(self, loops: Snapshot) -> dict[str, Any]:
         """The times of the loops of the cell in this window, as the info stores them."""
@@ -386,7 +387,7 @@ class Windows:
             times = loops.times()
             return self._from_joining(times).packed() if times is not None else {}
         except Exception as error:
-            self.notes.append(f"loops of cells are not timed: {type(error).__name__}: {error}")
+            self.notes.append(notes.loops_not_timed(error))
             return {}
 
     def _from_joining(self, loops: LoopTimes) -> LoopTimes:
@@ -519,17 +520,13 @@ class Windows:
             if not self.recording:
                 if not self._over:
                     self._over = True
-                    self.notes.append(f"{why}: no further window was recorded")
+                    self.notes.append(notes.no_further_window(why))
                 return
             clock, anywhere = self.clock, getattr(self.backend, "ends_anywhere", True)
             waits = clock.in_step or not anywhere
             if not anywhere:
                 title = getattr(self.backend, "title", "")
-                self._late_end_note = (
-                    f"{why}, but {title}'s profiler can only be stopped by the thread that started"
-                    " it, at the end of a step, and none ended: recorded to the end of the cell"
-                    " (with --no-memory, any thread can stop it)"
-                )
+                self._late_end_note = notes.recording_not_ended(why, title)
             if waits:
                 wait_s = self._longest_wait()
                 clock.after_step(lambda: self._end_by(why))
@@ -571,14 +568,10 @@ class Windows:
 
     def _end_by(self, why: str) -> None:
         with self._change:
-            self._over, self._late_end_note = True, ""
+            self._over, self._late_end_note = True, None
             if self.recording:
-                note = f"{why}: recording ended"
-                if self.clock.seen:
-                    note += f" after step {self.clock.seen:,}"
-                elif self.clock.in_step:
-                    note += " before the first step ended"
-                self.notes.append(note)
+                clock = self.clock
+                self.notes.append(notes.recording_ended(why, clock.seen, in_step=clock.in_step))
                 self.end()
         self._ended.set()
 

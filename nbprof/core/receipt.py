@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Literal
 
 from nbprof.core.units import join_some
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Level = Literal["info", "warning"]
 
@@ -79,6 +80,9 @@ class Receipt:
 
         Filter by `key`: the wording of a note may change, its key does not.
         """
+        # Late: a recording takes notes in programs that do not use pandas.
+        import pandas as pd
+
         lines = self.lines
         return pd.DataFrame(
             {
@@ -129,6 +133,9 @@ class Receipt:
         first = self.cut[0]
         if len(self.cut) == 1:
             return Note("warning", f"{first.file}: {first.what}", "file_read_in_part")
+        # Late as well: it imports NumPy.
+        from nbprof.core.files import join_some
+
         names = join_some([truncated.file for truncated in self.cut], 3)
         return Note(
             "warning",

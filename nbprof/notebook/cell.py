@@ -16,6 +16,7 @@ from IPython.core.error import UsageError
 from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.core.receipt import info
 from nbprof.display.slot import Slot
 from nbprof.tools.names import by_word
 
@@ -190,7 +191,7 @@ class Cell:
         session = Session(
             self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped
         )
-        session.windows.notes.extend(self._notes)
+        session.windows.notes += [info("options_in_effect", text) for text in self._notes]
         session.windows.label = recording_label(self._shell, stored=self.stored)
         session.windows.notebook = notebook_name(self._shell)
         session.windows.by = "cell"
@@ -244,9 +245,8 @@ class Cell:
             session.windows.display = self._slot.ident
             session.windows.mark()
         except Exception as error:
-            session.windows.notes.append(
-                f"the live status could not be shown: {type(error).__name__}: {error}"
-            )
+            text = f"the live status could not be shown: {type(error).__name__}: {error}"
+            session.windows.notes.append(info("live_status_failed", text))
 
     def code_ends(self) -> None:
         """The code of the cell has run. Never raises."""
@@ -296,7 +296,7 @@ class Cell:
             self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
             return
         for note in session.elsewhere:
-            sys.stderr.write(f"nbprof: {self._redacted(note)}\n")
+            sys.stderr.write(f"nbprof: {self._redacted(note.text)}\n")
         if isinstance(error, KeyboardInterrupt):
             # A second Ctrl-C was meant for the cell, which has ended.
             self._shield.pressed = False

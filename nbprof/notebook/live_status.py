@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nbprof.capture.detect import either
 from nbprof.capture.meters import Gpu, Meters, Reading
 from nbprof.capture.pace import Pace
+from nbprof.core.receipt import info
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -337,9 +338,8 @@ class Strip:
         try:
             self._session.windows.end_soon(PRESSED)
         except Exception as error:
-            self._session.windows.notes.append(
-                f"Stop and analyse had no effect: {type(error).__name__}: {error}"
-            )
+            text = f"Stop and analyse had no effect: {type(error).__name__}: {error}"
+            self._session.windows.notes.append(info("stop_without_effect", text))
 
     @property
     def period(self) -> float:
@@ -396,9 +396,8 @@ class Strip:
         if self._faults == _MAX_FAULTS:
             self._over.set()
         if self._faults == 1:
-            self._session.windows.notes.append(
-                f"the live status was not shown correctly: {type(error).__name__}: {error}"
-            )
+            text = f"the live status was not shown correctly: {type(error).__name__}: {error}"
+            self._session.windows.notes.append(info("live_status_failed", text))
 
 
 _running: dict[str, Strip] = {}

@@ -101,7 +101,7 @@ class OnDisk:
             "times_ms": facts.get("times_ms") or [],
             "spread": facts.get("spread") or [],
             "failed": capture.error if capture.cell_failed else "",
-            "notes": [*capture.warnings, *capture.notes],
+            "notes": [note.text for note in (*capture.warnings, *capture.notes)],
         }
 
 

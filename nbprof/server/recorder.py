@@ -98,7 +98,7 @@ class Recorder:
         sampling = Sampling(**head["sampling"])
         recording = record(head["addresses"], sampling, self._tell, self._watch)
         name = recording.path.name
-        notes = [self._in_dialog(note) for note in recording.info.notes]
+        notes = [self._in_dialog(note.text) for note in recording.info.notes]
         if sampling.name and name != sampling.name:
             notes.append(f"there is already a run named {sampling.name}, so this one is {name}")
         below = "/".join(recording.path.parts[-3:])

@@ -9,15 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from nbprof.activity.given_peaks import checked
+from nbprof.core import remedies
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import SourceFile
-from nbprof.core.sidecar import SIDECAR
+from nbprof.core.receipt import Level, Note, info
+from nbprof.core.sidecar import (
+    ALLOCATIONS_NOT_RECORDED,
+    BATCHES_OF_KERAS,
+    KERAS_STEPS,
+    SIDECAR,
+)
 from nbprof.sources.upload import Upload
 from nbprof.sources.urls import public_url
 
 _MOST_BYTES = 1 << 20
-BATCHES_OF_KERAS = "batches of Keras"
-"""End of the note on the steps of a recording if Keras ran the loop."""
+RECORDED_EARLIER = "recorded_earlier"
+"""Key of the notes of recorders that wrote only texts."""
 
 
 @dataclass
@@ -45,10 +52,10 @@ class CaptureInfo:
         ValueError: ...``.
     failed_at_step : int or None
         The step that was running then.
-    notes : list of str
-        What a reader of the numbers should know.
-    warnings : list of str
-        What makes the numbers less than was asked for, as a worker that is missing.
+    notes : list of Note
+        Facts for the receipt.
+    warnings : list of Note
+        What makes the figures less reliable than was asked for, such as a missing worker.
     label : str
         ``training [3]``, by notebook and cell; else ``run 7``: recordings are counted in each
         kernel.
@@ -113,7 +120,7 @@ class CaptureInfo:
     cell_failed: bool = False
     error: str = ""
     failed_at_step: int | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     label: str = ""
     notebook: str = ""
     precision: str = ""
@@ -122,7 +129,7 @@ class CaptureInfo:
     out_of_memory: bool = False
     window: list[int] = field(default_factory=list)
     group: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Note] = field(default_factory=list)
     contention: dict[str, float] = field(default_factory=dict)
     probe: dict[str, Any] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
@@ -156,13 +163,18 @@ class CaptureInfo:
     @property
     def of_keras(self) -> bool:
         """True if the steps are batches of Keras, which runs the loop, on any backend."""
-        return any(
-            note.startswith("steps: ") and note.endswith(BATCHES_OF_KERAS) for note in self.notes
-        )
+        return self.has_note(KERAS_STEPS)
+
+    def has_note(self, key: str) -> bool:
+        """Return whether one of the notes has this key."""
+        return any(note.key == key for note in self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        return asdict(self)
+        values = asdict(self)
+        for name in ("notes", "warnings"):
+            values[name] = [{"key": note.key, "text": note.text} for note in getattr(self, name)]
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> CaptureInfo:
@@ -176,8 +188,9 @@ class CaptureInfo:
                 value, (int, float) if key == "elapsed_s" else type(empty[key])
             ):
                 fit[key] = value
-        for key in ("notes", "warnings", "unrecorded"):
-            fit[key] = [note for note in fit.get(key, []) if isinstance(note, str)]
+        fit["notes"] = _notes(fit.get("notes", []), "info")
+        fit["warnings"] = _notes(fit.get("warnings", []), "warning")
+        fit["unrecorded"] = [text for text in fit.get("unrecorded", []) if isinstance(text, str)]
         fit["contention"] = {
             str(key): float(value)
             for key, value in fit.get("contention", {}).items()
@@ -237,6 +250,29 @@ class CaptureInfo:
         except (OSError, ValueError):
             return None
         return cls.from_dict(values) if isinstance(values, dict) else None
+
+
+def _notes(values: list[Any], level: Level) -> list[Note]:
+    """Notes as stored: objects, or only texts in recordings of earlier versions."""
+    notes = []
+    for value in values:
+        if isinstance(value, str):
+            value = {"key": _key_of_earlier(value), "text": value}
+        if not isinstance(value, dict):
+            continue
+        key, text = value.get("key"), value.get("text")
+        if isinstance(key, str) and isinstance(text, str):
+            notes.append(Note(level, text, key or RECORDED_EARLIER))
+    return notes
+
+
+def _key_of_earlier(text: str) -> str:
+    """The key of a note of an earlier version: of the two that tables depend on, its own."""
+    if text.startswith("steps: ") and text.endswith(BATCHES_OF_KERAS):
+        return KERAS_STEPS
+    if text == remedies.ALL_THREADS:
+        return ALLOCATIONS_NOT_RECORDED
+    return RECORDED_EARLIER
 
 
 _OF_BOUNDARY: dict[str, Any] = {"before": int, "kind": str, "batches": int, "ms": (int, float)}
@@ -321,13 +357,14 @@ class Recording:
         if self.upload is None:
             return
         if self.url:
-            self.info.notes.append(f"the run is in {self.url}")
+            self.info.notes.append(info("run_uploaded", f"the run is in {self.url}"))
             return
         self.temporary = None
-        self.info.notes.append(
+        text = (
             f"the run could not be copied to {public_url(self.upload.url)}"
             f" ({self.upload.trouble}); it is in {self.path}"
         )
+        self.info.notes.append(info("run_not_uploaded", text))
 
 
 def windows_of(folder: Path, info: CaptureInfo) -> list[tuple[Path, CaptureInfo]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.factorize import lookup
-from nbprof.core.runs import expand
+from nbprof.core.runs import expand, run_starts
 from nbprof.core.trace import INT, UINT, ArgColumn, Int32s, Int64s
 from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, FlowPoints, Links
 
@@ -96,16 +96,15 @@ def lacks(links: Links, *, complete: bool) -> list[str]:
     """
     trace = links.trace
     arg_names = {*trace.args, *trace.name_args}
-    stacks = not arg_names.isdisjoint(_STACKS) or any(
-        _FRAME.match(str(name)) for name in trace.names.tolist()
-    )
-    arrows = not complete and (links.flows is not None or not arg_names.isdisjoint(_LINKED))
-    parts = {
-        "arguments": bool(arg_names),
-        "stacks": stacks,
-        "arrows to slices that it leaves out": arrows,
-    }
-    return [part for part, missing in parts.items() if missing]
+    missing = []
+    if arg_names:
+        missing.append("arguments")
+    if not arg_names.isdisjoint(_STACKS) or any(map(_FRAME.match, map(str, trace.names))):
+        missing.append("stacks")
+    has_arrows = links.flows is not None or not arg_names.isdisjoint(_LINKED)
+    if has_arrows and not complete:
+        missing.append("arrows to slices that it leaves out")
+    return missing
 
 
 class _Selection:
@@ -372,15 +371,11 @@ class _Selection:
 
 def _once(groups: list[tuple[int, Int64s, Int64s]]) -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
     """Each arrow once, by kind and by where it ends."""
-    kind = np.concatenate([np.full(len(a), code, np.uint8) for code, a, _ in groups])
-    start = np.concatenate([begins for _, begins, _ in groups])
-    finish = np.concatenate([ends for _, _, ends in groups])
+    codes, starts, finishes = zip(*groups, strict=True)
+    start, finish = np.concatenate(starts), np.concatenate(finishes)
+    kind = np.repeat(np.array(codes, np.uint8), list(map(len, starts)))
     order = np.lexsort((start, finish, kind))
-    same = np.zeros(len(order), np.bool_)
-    same[1:] = (
-        (np.diff(kind[order]) == 0) & (np.diff(start[order]) == 0) & (np.diff(finish[order]) == 0)
-    )
-    order = order[~same]
+    order = order[run_starts(kind[order], start[order], finish[order])]
     return kind[order], start[order], finish[order]
 
 
@@ -402,7 +397,7 @@ def _rows(column: ArgColumn, selected: Int64s, numbers: Any) -> Int64s:
         else:
             rows = np.flatnonzero(np.isin(values, selected))
         parts.append(offset + rows[np.isin(values[rows].astype(np.int64), selected)])
-    rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    rows = np.concatenate([np.zeros(0, np.int64), *parts])
     return np.asarray(rows[_is_number(column, rows)], np.int64)
 
 
@@ -422,7 +417,8 @@ def _small(idents: Int64s) -> Int64s:
 def _join(left: Int64s, right: Int64s) -> tuple[Int64s, Int64s]:
     """Positions of equal codes on both sides; of one on the left at most `MOST` of the right."""
     order = np.argsort(right, kind="stable")
-    low, high = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
+    low = np.searchsorted(right[order], left)
+    high = np.searchsorted(right[order], left, side="right")
     row, position = expand(low, np.minimum(high - low, MOST))
     return row, np.asarray(order[position], np.int64)
 

@@ -177,13 +177,13 @@ def _place_of_memory(
     host = hosts[0] if hosts else ""
     rest = memory
     if len(hosts) > 1:
-        longest_first = sorted(hosts, key=len, reverse=True)
-        host = next((name for name in longest_first if name in memory), host)
+        named = [name for name in hosts if name in memory]
+        host = max(named, key=len, default=host)
         rest = memory.replace(host, " ", 1)
-    words = rest.upper().replace("_", " ").replace(":", " ").split()
+    words = list(pairwise(rest.upper().replace("_", " ").replace(":", " ").split()))
     for process, streams in devices.items():
         kind, _, number = process.rpartition("· ")[2].partition(" ")
-        if streams[0].host == host and any(a == kind and b == number for a, b in pairwise(words)):
+        if streams[0].host == host and (kind, number) in words:
             return process, host, streams[0].device
     return heading(host, "Host", len(hosts)), host, "-1"
 

@@ -95,45 +95,49 @@ def strip(tracks: Tracks) -> dict[str, Any]:
     dict
         `above`, `below`: uint8[STRIP]; `below_is`: "device" or "host".
     """
-    size = max((lane.id for lane in tracks.lanes), default=-1) + 1
-    counted, work = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    recorded = [lane for lane in tracks.lanes if lane.events and not lane.derived]
-    device = [lane.id for lane in recorded if lane.kind == "device"]
-    host = [lane.id for lane in recorded if lane.kind == "host"]
-    repeated = repeats(tracks)
-    work[[i for i in device if i not in repeated] if device else host] = True
-    counted[device + host] = True
-    above, below = (Density(1, STRIP, tracks.origin, tracks.end) for _ in range(2))
+    counted, work = np.zeros((2, tracks.lane_ids), np.bool_)
+    by_kind: dict[str, list[int]] = {"device": [], "host": []}
+    for lane in tracks.lanes:
+        if lane.events and not lane.derived and lane.kind in by_kind:
+            by_kind[lane.kind].append(lane.id)
+    below_is, threads = "device", 1
+    if not by_kind["device"]:
+        below_is, threads = "host", max(len(by_kind["host"]), 1)
+    work[by_kind[below_is]] = True
+    work[list(repeats(tracks))] = False
+    counted[by_kind["device"] + by_kind["host"]] = True
+    above = Density(1, STRIP, tracks.origin, tracks.end)
+    below = Density(1, STRIP, tracks.origin, tracks.end)
     for events in (tracks.events, tracks.extra):
         for offset in range(0, len(events), _BLOCK):
             part = slice(offset, offset + _BLOCK)
-            lane, start = events.lane[part], events.start[part]
+            lane_of, start = events.lane[part], events.start[part]
             end = start + events.duration[part]
-            input_ = np.flatnonzero((tracks.category[events.name[part]] == _INPUT) & counted[lane])
-            outer = np.flatnonzero(work[lane] & (events.depth[part] == 0))
+            is_input = tracks.category[events.name[part]] == _INPUT
+            input_ = np.flatnonzero(is_input & counted[lane_of])
+            outer = np.flatnonzero(work[lane_of] & (events.depth[part] == 0))
             for rows, into in ((input_, above), (outer, below)):
                 into.add(np.zeros(len(rows), np.int8), start[rows], end[rows])
-    threads = 1 if device else max(len(host), 1)
     return {
         "above": bytes_of(above.shares()),
         "below": bytes_of(below.shares() / threads),
-        "below_is": "device" if device else "host",
+        "below_is": below_is,
     }
 
 
 def repeats(tracks: Tracks) -> set[int]:
     """Lanes of a device that repeat its lanes of work by op, module or name scope."""
-    repeated: set[int] = set()
-    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    others: dict[tuple[str, str], set[int]] = {}
+    with_work: set[tuple[str, str]] = set()
     for lane in tracks.lanes:
-        if lane.kind == "device":
-            groups.setdefault((lane.host, lane.process), []).append((lane.id, lane.name))
-    for members in groups.values():
-        work = {i for i, name in members if _is_work(name.lower())}
-        if work:
-            repeated |= {i for i, _ in members} - work
+        if lane.kind != "device":
+            continue
+        device, name = (lane.host, lane.process), lane.name.lower()
+        if name.startswith("stream") or name == "xla ops":
+            with_work.add(device)
+        else:
+            others.setdefault(device, set()).add(lane.id)
+    repeated: set[int] = set()
+    for device in with_work:
+        repeated |= others.get(device, set())
     return repeated
-
-
-def _is_work(lane: str) -> bool:
-    return lane.startswith("stream") or lane == "xla ops"

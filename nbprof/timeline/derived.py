@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Kind, heading
 
@@ -114,13 +115,11 @@ def runs(
     """
     parts: list[tuple[Int64s, Int64s, Int64s]] = []
     begins: list[Flags] = []
-    starts_group = np.append(True, group[1:] != group[:-1]) if len(group) else np.zeros(0, np.bool_)
     for codes in level:
-        new = starts_group
-        if len(codes):
-            new = starts_group | np.append(True, codes[1:] != codes[:-1])
+        rows = run_starts(codes, group)
+        new = np.zeros(len(codes), np.bool_)
+        new[rows] = True
         begins.append(new)
-        rows = np.flatnonzero(new)
         if not len(rows):
             continue
         has_code = codes[rows] >= 0

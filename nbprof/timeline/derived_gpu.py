@@ -43,6 +43,14 @@ _RECORDED = {
     "Framework Name Scope": SCOPES,
     "TensorFlow Name Scope": SCOPES,
 }
+_TEXTS = {
+    STEPS: "steps",
+    SCOPES: "name scope",
+    OPS: "framework ops",
+    MODULES: "XLA modules",
+    HLO: "XLA ops",
+}
+"""Lines in a sentence."""
 # Types of ops that no framework's op has.
 _NO_OP = ("", "Unknown", "Dataset")
 
@@ -57,28 +65,25 @@ def add(run: Drawable, derived: DerivedLines, hosts: int) -> None:
     thread = lanes["thread"].astype(str).tolist()
     totals = np.diff(np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1)))
     lines = {STEPS, SCOPES, OPS}
-    lines |= {line for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")) if key in trace.args}
+    for line, key in ((MODULES, "hlo_module"), (HLO, "hlo_op")):
+        if key in trace.args:
+            lines.add(line)
     gpus = []
     for number, trace_plane in enumerate(trace.planes):
         if not re.match(r"/device:GPU:\d+\Z", trace_plane.name):
             continue
         plane_lanes = np.flatnonzero(plane == number)
-        has = {
-            _RECORDED.get(re.split(r" - from #| #\d+\Z", thread[i])[0], "")
-            for i in plane_lanes.tolist()
-            if kind[i] != "device" and totals[i]
-        }
-        streams = [i for i in plane_lanes.tolist() if kind[i] == "device" and totals[i]]
+        streams: list[int] = []
+        has: set[str] = set()
+        for lane in plane_lanes[totals[plane_lanes] > 0].tolist():
+            if kind[lane] == "device":
+                streams.append(lane)
+            else:
+                title = re.split(r" - from #| #\d+\Z", thread[lane])[0]
+                has.add(_RECORDED.get(title, ""))
         if streams and not lines <= has:
-            gpus.append(
-                Gpu(
-                    number,
-                    streams,
-                    has,
-                    str(lanes["host"].iloc[plane_lanes[0]]),
-                    int(lanes["device"].iloc[plane_lanes[0]]),
-                )
-            )
+            first = lanes.iloc[plane_lanes[0]]
+            gpus.append(Gpu(number, streams, has, str(first["host"]), int(first["device"])))
     if gpus:
         _Gpus(run, derived, gpus, hosts).add()
 
@@ -111,13 +116,11 @@ class _Gpus:
             process = heading(gpu.host, section(self.trace.planes[gpu.plane].name), self.hosts)
             start, end, names = steps[gpu.host, gpu.device]
             if STEPS not in gpu.has:
-                self._line(
-                    Line(process, STEPS, "", "steps", gpu.host, str(gpu.device), names, start, end)
-                )
+                ident = (gpu.host, str(gpu.device))
+                self._line(Line(process, STEPS, "", "steps", *ident, names, start, end))
             self._streams(gpu, process, start, kernels, paths)
         if self.lines:
-            order = [line for line in (STEPS, SCOPES, OPS, MODULES, HLO) if line in self.lines]
-            missing = ", ".join(text if text.startswith("XLA") else text.lower() for text in order)
+            missing = ", ".join(text for line, text in _TEXTS.items() if line in self.lines)
             self.derived.notes.append(
                 f"Not recorded, but derived from each GPU's kernels: {missing}."
             )
@@ -130,18 +133,14 @@ class _Gpus:
     def _steps(self) -> dict[tuple[str, int], tuple[Int64s, Int64s, Int64s]]:
         """Start, end and name of the steps of each device, in time order."""
         run = self.run
-        markers, names = run.activity.markers.frame(), step_names(run)
-        markers = markers[markers["device"] >= 0].sort_values("start", kind="stable")
-        host, device, group, start, end = (
-            markers[c].to_numpy(np.int64) for c in ("host", "device", "group", "start", "end")
-        )
-        coded = np.array(
-            [
-                self.derived.code(names.get(key, str(key[1])))
-                for key in zip(host.tolist(), group.tolist(), strict=True)
-            ],
-            np.int64,
-        )
+        markers, names = run.activity.markers, step_names(run)
+        rows = np.flatnonzero(markers.device >= 0)
+        rows = rows[np.argsort(markers.start[rows], kind="stable")]
+        host, device, group = markers.host[rows], markers.device[rows], markers.group[rows]
+        start, end = markers.start[rows], markers.end[rows]
+        coded = np.zeros(len(rows), np.int64)
+        for i, key in enumerate(zip(host.tolist(), group.tolist(), strict=True)):
+            coded[i] = self.derived.code(names.get(key, str(key[1])))
         result = {}
         for gpu in self.gpus:
             gpu_rows = np.flatnonzero((host == run.hosts.index(gpu.host)) & (device == gpu.device))
@@ -153,19 +152,16 @@ class _Gpus:
         selected = np.zeros(len(self.trace.lanes), np.bool_)
         for gpu in self.gpus:
             selected[gpu.streams] = True
-        parts = []
-        for key in ("kernel_details", "cuda_graph_exec_id"):
-            if key in self.trace.args:
-                column = self.trace.args[key]
-                event = column.event
-                if key == "kernel_details":
-                    event, codes = column.of(TEXT)
-                    empty = self.trace.strings.index("") if "" in self.trace.strings else -1
-                    event = event[codes != empty]
-                parts.append(event[selected[self.events.lane[event]]].astype(np.int64))
-        if not parts:
-            return np.zeros(0, np.int64)
-        return parts[0] if len(parts) == 1 else np.union1d(*parts)
+        kernels = np.zeros(0, np.int64)
+        details = self.trace.args.get("kernel_details")
+        if details is not None:
+            event, codes = details.of(TEXT)
+            empty = [code for code in np.unique(codes).tolist() if not self.trace.strings[code]]
+            kernels = event[~np.isin(codes, empty)].astype(np.int64)
+        graphs = self.trace.args.get("cuda_graph_exec_id")
+        if graphs is not None:
+            kernels = np.union1d(kernels, graphs.event)
+        return kernels[selected[self.events.lane[kernels]]]
 
     def _paths(self, kernels: Int64s) -> dict[str, tuple[list[Int64s], Int64s]]:
         """By line, the levels of each kernel (see `runs`), and the name code of each number on
@@ -179,8 +175,9 @@ class _Gpus:
         def modules(text: int, ident: int) -> list[int]:
             if text < 0 or not trace.strings[text]:
                 return []
-            name = trace.strings[text]
-            full = name if ident == -1 else f"{name}({ident & (1 << 64) - 1})"
+            name = full = trace.strings[text]
+            if ident != -1:
+                full = f"{name}({ident & (1 << 64) - 1})"
             return [derived.code(name, full)]
 
         # Ops are distinct by program too: two programs may both have a `dot.3`.
@@ -189,10 +186,8 @@ class _Gpus:
         def hlo_ops(text: int, ident: int) -> list[int]:
             if text < 0 or not trace.strings[text]:
                 return []
-            return [
-                op_codes.setdefault((ident, part), len(op_codes))
-                for part in trace.strings[text].split("::")
-            ]
+            parts = trace.strings[text].split("::")
+            return [op_codes.setdefault((ident, part), len(op_codes)) for part in parts]
 
         result[MODULES] = _levels_of(module, program, modules)
         levels, numbers = _levels_of(hlo, program, hlo_ops)
@@ -217,9 +212,9 @@ class _Gpus:
 
     def _framework_ops(self, kernels: Int64s) -> tuple[Int64s, Int64s]:
         """Codes of the op of each kernel and of its type, -1 where it has none."""
-        table = self.run.activity.device_ops.frame()
-        event, op, kind = (table[column].to_numpy(np.int64) for column in ("event", "op", "type"))
-        return lookup(event, op, kernels), lookup(event, kind, kernels)
+        table = self.run.activity.device_ops
+        op = lookup(table.event, table.op.astype(np.int64), kernels)
+        return op, lookup(table.event, table.type.astype(np.int64), kernels)
 
     def _streams(
         self,
@@ -233,14 +228,13 @@ class _Gpus:
         streams = np.array(gpu.streams, lanes.dtype)
         begins = np.searchsorted(lanes, streams).tolist()
         ends = np.searchsorted(lanes, streams, side="right").tolist()
-        bounds = dict(zip(gpu.streams, zip(begins, ends, strict=True), strict=True))
-        busy = sorted(
-            (i for i in gpu.streams if bounds[i][1] > bounds[i][0]),
-            key=lambda i: bounds[i][0] - bounds[i][1],
-        )
+        rows_of: dict[int, slice] = {}
+        for lane, begin, stop in zip(gpu.streams, begins, ends, strict=True):
+            if stop > begin:
+                rows_of[lane] = slice(begin, stop)
+        busy = sorted(rows_of.items(), key=lambda item: item[1].start - item[1].stop)
         threads, lines = self.trace.lanes["thread"].tolist(), []
-        for rank, lane in enumerate(busy):
-            rows = slice(*bounds[lane])
+        for rank, (lane, rows) in enumerate(busy):
             start = self.events.start[kernels[rows]]
             end = start + self.events.duration[kernels[rows]]
             step = np.searchsorted(steps, start, side="right")
@@ -251,20 +245,19 @@ class _Gpus:
                 if title in gpu.has:
                     continue
                 name, note = stream_title(title, str(threads[lane]), rank, len(busy))
-                lines.append(
-                    Line(
-                        process,
-                        name,
-                        note,
-                        "device",
-                        gpu.host,
-                        str(gpu.device),
-                        paths[title][1][codes],
-                        first,
-                        last,
-                        folded=rank > 0,
-                    )
+                line = Line(
+                    process,
+                    name,
+                    note,
+                    "device",
+                    gpu.host,
+                    str(gpu.device),
+                    paths[title][1][codes],
+                    first,
+                    last,
+                    folded=rank > 0,
                 )
+                lines.append(line)
         for line in lines:
             self._line(line)
 

@@ -36,13 +36,11 @@ def add(run: Drawable, derived: DerivedLines, hosts: int) -> None:
     if not len(table):
         return
     lanes = run.trace.lanes
-    kind, device, host, process = (lanes[c].tolist() for c in ("kind", "device", "host", "process"))
     # Lanes of a device: those of one host that have its number.
-    keys = {
-        (host[i], device[i]): heading(str(host[i]), str(process[i]), hosts)
-        for i in range(len(lanes))
-        if kind[i] == "device"
-    }
+    keys = {}
+    for lane in lanes[lanes["kind"] == "device"].to_dict("records"):
+        title = heading(str(lane["host"]), str(lane["process"]), hosts)
+        keys[lane["host"], lane["device"]] = title
     event = table["event"].to_numpy(np.int64)
     launch, op = _launched(run, event)
     lines: set[str] = set()
@@ -58,9 +56,8 @@ def add(run: Drawable, derived: DerivedLines, hosts: int) -> None:
                 derived.add(line)
             lines |= {line.title.partition(" · ")[0] for line in derived.lines[before:]}
     if lines:
-        missing = ", ".join(
-            text.lower() for text in (STEPS, TORCH_MODULES, TORCH_OPS) if text in lines
-        )
+        order = [line for line in (STEPS, TORCH_MODULES, TORCH_OPS) if line in lines]
+        missing = ", ".join(order).lower()
         derived.notes.append(
             "Derived from what the program launched on each device, at the time it ran there:"
             f" {missing}."
@@ -105,9 +102,8 @@ def _steps(run: Drawable, derived: DerivedLines, work: _Work, device: _Device) -
     first, last = one_at_a_time(first[seen], last[seen])
     nonempty = last > first
     groups = host_markers["group"].to_numpy()[seen][nonempty]
-    codes = np.array(
-        [derived.code(names.get((number, g), str(g))) for g in groups.tolist()], np.int64
-    )
+    labels = [names.get((number, group), str(group)) for group in groups.tolist()]
+    codes = np.array(list(map(derived.code, labels)), np.int64)
     return Line(
         device.process,
         STEPS,
@@ -127,13 +123,15 @@ def _step_windows(run: Drawable, mark: Int64s, low: Int64s, high: Int64s) -> tup
     `low` and `high` are those of the table, in which a step lasts until its device work ends.
     """
     events, names = run.trace.events, run.trace.names
-    named = [str(n) for n in names[events.name[mark]].tolist()]
     begins, ends = events.start[mark].copy(), events.end[mark].copy()
-    if named and named[0].startswith("Optimizer.step#"):
+    if not len(mark):
+        return begins, ends
+    name = str(names[events.name[mark[0]]])
+    if name.startswith("Optimizer.step#"):
         # An optimizer's step ends the step of the program.
         begins[1:] = ends[:-1]
         begins[0] = low[0]
-    elif named and named[0].startswith("enumerate("):
+    elif name.startswith("enumerate("):
         ends[:-1] = begins[1:]
         ends[-1] = high[-1]
     return begins, ends
@@ -157,15 +155,14 @@ class _Work:
         self.event, self.launch, self.op = event, launch, op
         self.start: Int64s = trace.events.start[event]
         self.end: Int64s = self.start + trace.events.duration[event]
-        named = np.fromiter(
-            (str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names)
-        )
+        is_module = (name.startswith(_MODULE) for name in map(str, trace.names))
+        named = np.fromiter(is_module, np.bool_, len(trace.names))
         # Some versions write the mark of a step as an op, which the lane of steps has. The mark of
         # an optimizer is work, too.
         ops = _kind_of_ops(trace)
         mark = run.activity.markers.event
         mark_names = trace.names[trace.events.name[mark]].tolist()
-        of_optimizer = [str(name).startswith("Optimizer.step#") for name in mark_names]
+        of_optimizer = [name.startswith("Optimizer.step#") for name in map(str, mark_names)]
         ops[mark[~np.array(of_optimizer, np.bool_)]] = False
         self.ops, self.op_at = _around(trace.events, op, ops, op >= 0)
         # Without an op, the call itself may be in a module.
@@ -199,20 +196,19 @@ class _Work:
                 )
                 names = self._names(derived, codes)
                 name, note = stream_title(title, str(threads[lane_code]), rank, len(lanes))
-                result.append(
-                    Line(
-                        device.process,
-                        name,
-                        note,
-                        "device",
-                        device.host,
-                        device.number,
-                        names,
-                        first,
-                        last,
-                        folded=rank > 0,
-                    )
+                line = Line(
+                    device.process,
+                    name,
+                    note,
+                    "device",
+                    device.host,
+                    device.number,
+                    names,
+                    first,
+                    last,
+                    folded=rank > 0,
                 )
+                result.append(line)
         return result
 
     def _names(self, derived: DerivedLines, events: Int64s) -> Int64s:
@@ -232,11 +228,10 @@ def _kind_of_ops(trace: Trace) -> npt.NDArray[np.bool_]:
     if column is None:
         # Events that were made of tables have no category.
         return is_op
-    op_codes = [
-        code
-        for code in np.unique(column.values).tolist()
-        if trace.strings[code].lower() in ("cpu_op", "operator")
-    ]
+    op_codes = []
+    for code in np.unique(column.values).tolist():
+        if trace.strings[code].lower() in ("cpu_op", "operator"):
+            op_codes.append(code)
     is_op[column.event[np.isin(column.values, op_codes)]] = True
     return is_op
 

@@ -12,6 +12,7 @@ from nbprof.activity.activity import CATEGORIES
 from nbprof.core.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Trace
 from nbprof.display.categories import BY_KEY
 from nbprof.timeline.drawable import Drawable
+from nbprof.timeline.links import kind_at
 from nbprof.timeline.slices import Slices
 
 if TYPE_CHECKING:
@@ -44,29 +45,39 @@ class Details:
         slices, tracks = self._slices, self._slices.tracks
         part, row = slices.part_and_row(event)
         code, lane = int(part.events.name[row]), slices.lanes.get(int(part.events.lane[row]))
-        op = self._links.op(event) if self._links else ""
+        process = thread = kind = ""
+        if lane is not None:
+            process, thread, kind = lane.process, lane.name, lane.kind
+        op = step = category = ""
+        frames: list[str] = []
+        if self._links is not None:
+            op, step = self._links.op(event), self._links.step(event)
+            frames = self._links.stack(event)
+        if tracks.category[code]:
+            category = BY_KEY[CATEGORIES[tracks.category[code] - 1]].label
         full = str(tracks.full[code])
-        category = int(tracks.category[code])
+        table_row = self._row(kind, str(tracks.names[code]), full, op)
+        event_args: list[dict[str, str]] = []
+        # Derived events have no args of their own.
+        if part.first == 0:
+            event_args = args(self._run.trace, row)
+            table_row = table_row or self._memory(row)
         return {
             "slice": slices.ref(event),
             "full_name": full,
-            "process": lane.process if lane else "",
-            "thread": lane.name if lane else "",
+            "process": process,
+            "thread": thread,
             "self_ns": self._self_time(event) / 1000,
             "same": self._same(event),
             "parent": slices.ref_or_none(slices.step(event, "parent")),
             "op": op,
-            "step": self._links.step(event) if self._links else "",
-            "category": BY_KEY[CATEGORIES[category - 1]].label if category else "",
+            "step": step,
+            "category": category,
             "launch": self._launch(event),
-            "stack": self._links.stack(event) if self._links else [],
-            # Derived events have no args of their own.
-            "args": args(self._run.trace, row) if part.first == 0 else [],
+            "stack": frames,
+            "args": event_args,
             "arrows": self._arrows(event),
-            "row": (
-                self._row(lane.kind if lane else "", str(tracks.names[code]), full, op)
-                or (self._memory(row) if part.first == 0 else None)
-            ),
+            "row": table_row,
         }
 
     def _same(self, event: int) -> dict[str, Any]:
@@ -88,10 +99,10 @@ class Details:
         if self._links is None:
             return []
         ref = self._slices.ref
-        return [
-            {"kind": kind, "from": ref(start), "to": ref(finish)}
-            for kind, start, finish in self._links.arrows(event)
-        ]
+        result = []
+        for kind, start, finish in self._links.arrows(event):
+            result.append({"kind": kind, "from": ref(start), "to": ref(finish)})
+        return result
 
     def _self_time(self, event: int) -> int:
         part, row = self._slices.part_and_row(event)
@@ -99,31 +110,35 @@ class Details:
         return max(int(part.events.duration[row]) - int(inner.sum()), 0)
 
     def _launch(self, event: int) -> dict[str, Any] | None:
-        launch = self._links.launch(event) if self._links else None
+        if self._links is None:
+            return None
+        launch = self._links.launch(event)
         if launch is None:
             return None
-        return {"slice": self._slices.ref(launch[0]), "delay_ns": launch[1] / 1000}
+        call, delay = launch
+        return {"slice": self._slices.ref(call), "delay_ns": delay / 1000}
 
     def _row(self, kind: str, short: str, full: str, op: str) -> dict[str, str] | None:
         """The row of the table that counts the slice, by the text in the table."""
         if kind not in ("device", "host"):
             return None
         # A host op of TensorFlow is recorded as "name:Type"; tables have its name.
-        names = list(dict.fromkeys(text for text in (full, short, full.rpartition(":")[0]) if text))
+        names = list(filter(None, (full, short, full.rpartition(":")[0])))
+        tab = {"device": "kernels", "host": "input"}[kind]
+        candidates = [(tab, name) for name in names]
+        candidates += [("ops", name) for name in [*names, op]]
         rows = self._tables()
-        tab = "kernels" if kind == "device" else "input"
-        for text in names:
+        for tab, text in candidates:
             if text in rows[tab]:
                 return {"tab": tab, "filter": text}
-        for text in [*names, op]:
-            if text in rows["ops"]:
-                return {"tab": "ops", "filter": text}
         return None
 
     def _memory(self, event: int) -> dict[str, str] | None:
         """The row of the table of memory at the peak, for a call of an allocator with its op."""
         column = self._run.trace.args.get("tf_op")
-        op = value_of(self._run.trace, column, event) if column is not None else None
+        if column is None:
+            return None
+        op = value_of(self._run.trace, column, event)
         if isinstance(op, str) and op in self._tables()["memory"]:
             return {"tab": "memory", "filter": op}
         return None
@@ -137,10 +152,10 @@ class Details:
                 ("input", run.input_ops, "op"),
                 ("memory", run.memory_peak, "op"),
             )
-            self._rows = {
-                tab: frozenset(map(str, frame[column])) if len(frame) else frozenset()
-                for tab, frame, column in frames
-            }
+            self._rows = dict.fromkeys((tab for tab, _, _ in frames), frozenset())
+            for tab, frame, column in frames:
+                if len(frame):
+                    self._rows[tab] = frozenset(map(str, frame[column]))
         return self._rows
 
 
@@ -186,34 +201,44 @@ def value_of(trace: Trace, column: ArgColumn, event: int) -> object:
     index = int(np.searchsorted(column.event, column.event.dtype.type(event)))
     if index >= len(column.event) or int(column.event[index]) != event:
         return None
-    kind = column.kind if isinstance(column.kind, int) else int(column.kind[index])
-    value = int(column.value[index])
+    kind, value = kind_at(column, index), int(column.value[index])
     if kind == TEXT:
         return str(trace.strings[value])
     if kind == BYTES:
-        return trace.blobs[value] if 0 <= value < len(trace.blobs) else b""
+        if not 0 <= value < len(trace.blobs):
+            return b""
+        return trace.blobs[value]
     if kind == DOUBLE:
         return float(np.int64(value).view(np.float64))
-    return value % (1 << 64) if kind == UINT else value
+    if kind == UINT:
+        return value % (1 << 64)
+    return value
 
 
 def value_text(key: str, value: object) -> str:
     """A value as text, with the unit of its key."""
     if isinstance(value, bytes):
-        more = f" … {len(value):,} bytes" if len(value) > _MOST_BYTES else ""
-        return value[:_MOST_BYTES].hex(" ") + more
+        text = value[:_MOST_BYTES].hex(" ")
+        if len(value) > _MOST_BYTES:
+            text += f" … {len(value):,} bytes"
+        return text
     if isinstance(value, int) and not isinstance(value, bool):
         if _BYTES.search(key):
             return f"{value:,} bytes"
-        if match := _TIME.search(key):
-            return f"{value:,} {_unit(match[1])}"
-        return str(value)
+        unit = _unit(key)
+        return f"{value:,}{unit}" if unit else str(value)
     if isinstance(value, float):
-        text = f"{value:.6g}"
-        return f"{text} {_unit(match[1])}" if (match := _TIME.search(key)) else text
+        return f"{value:.6g}{_unit(key)}"
     text = str(value)
-    return text if len(text) <= MOST_VALUE else f"{text[:MOST_VALUE]}… ({len(text):,} characters)"
+    if len(text) > MOST_VALUE:
+        return f"{text[:MOST_VALUE]}… ({len(text):,} characters)"
+    return text
 
 
-def _unit(unit: str) -> str:
-    return {"us": "µs"}.get(unit.lower(), unit.lower())
+def _unit(key: str) -> str:
+    """The unit of a time with a space before it; "" for other keys."""
+    match = _TIME.search(key)
+    if match is None:
+        return ""
+    unit = match[1].lower()
+    return f" {unit.replace('us', 'µs')}"

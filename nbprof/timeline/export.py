@@ -84,11 +84,12 @@ class Export:
         tracks = self._tracks = run.timeline.tracks
         self._between, self._counters = between, counters
         # Perfetto takes no times before 0.
-        flows = run.trace.flows
-        firsts = [counter.time for counter in tracks.counters] + (
-            [flows.time] if flows is not None else []
-        )
-        self._origin = min([tracks.origin, *(int(times.min()) for times in firsts if len(times))])
+        self._origin = tracks.origin
+        times = [counter.time for counter in tracks.counters]
+        if run.trace.flows is not None:
+            times.append(run.trace.flows.time)
+        for each in times:
+            self._origin = int(each.min(initial=self._origin))
         self._marks = marks(run.trace)
         self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
         event_count = len(tracks.events)
@@ -98,7 +99,7 @@ class Export:
             (events[is_event], tracks.events),
             (events[~is_event] - event_count, tracks.extra),
         )
-        used = np.zeros(max((lane.id for lane in tracks.lanes), default=-1) + 1, np.bool_)
+        used = np.zeros(tracks.lane_ids, np.bool_)
         for ids, table in self._parts:
             used[table.lane[ids]] = True
         if counters:
@@ -126,7 +127,9 @@ class Export:
     def head(self) -> str:
         """The text before the events."""
         epoch = self._trace.epoch_ns + self._origin // 1000
-        facts = {"displayTimeUnit": "ns", **({"baseTimeNanoseconds": epoch} if epoch > 0 else {})}
+        facts: dict[str, Any] = {"displayTimeUnit": "ns"}
+        if epoch > 0:
+            facts["baseTimeNanoseconds"] = epoch
         return json.dumps(facts)[:-1] + ', "traceEvents": [\n'
 
     def lines(self) -> Iterator[list[str]]:
@@ -149,10 +152,14 @@ class Export:
             yield _metadata("process_name", f'"pid":{pid}', f'"name":{text(process)}')
             yield _metadata("process_sort_index", f'"pid":{pid}', f'"sort_index":{index}')
         for lane in self._lanes:
+            if lane.kind == "counter":
+                continue
             pid = self._pid[lane.host, lane.process]
-            for number in self._threads[lane.id] if lane.kind != "counter" else ():
+            for number in self._threads[lane.id]:
                 tid = self._tid[lane.id, number]
-                name = f"{lane.name} ({number + 1})" if number else lane.name
+                name = lane.name
+                if number:
+                    name = f"{lane.name} ({number + 1})"
                 thread = f'"pid":{pid},"tid":{tid}'
                 yield _metadata("thread_name", thread, f'"name":{text(name)}')
                 yield _metadata("thread_sort_index", thread, f'"sort_index":{tid}')
@@ -162,10 +169,9 @@ class Export:
         keys, inverse = np.unique(lane.astype(np.int64) << 32 | further, return_inverse=True)
         pid_of = {lane.id: self._pid[lane.host, lane.process] for lane in self._lanes}
         heads = np.empty(len(keys), object)
-        heads[:] = [
-            f'"pid":{pid_of[k >> 32]},"tid":{self._tid[k >> 32, k & 0xFFFFFFFF]},"ts":'
-            for k in keys.tolist()
-        ]
+        for row, key in enumerate(keys.tolist()):
+            lane_id, number = key >> 32, key & 0xFFFFFFFF
+            heads[row] = f'"pid":{pid_of[lane_id]},"tid":{self._tid[lane_id, number]},"ts":'
         result: list[str] = heads[inverse].tolist()
         return result
 
@@ -176,10 +182,8 @@ class Export:
             ids = ids[~self._marks[ids]]
         heads = self._heads(table.lane[ids], further[ids])
         start = table.start[ids] - self._origin
-        starts, lengths = (
-            _micros(start),
-            _micros(nested_durations(start, np.maximum(table.duration[ids], 0))),
-        )
+        starts = _micros(start)
+        lengths = _micros(nested_durations(start, np.maximum(table.duration[ids], 0)))
         names, more = args.texts_of(ids, table.name[ids])
         return [
             f'{{"ph":"X",{head}{start},"dur":{length},"name":{name}{arg}}}'
@@ -195,13 +199,13 @@ class Export:
         heads = self._heads(events.lane[ids], further[ids])
         names, more = args.texts_of(ids, events.name[ids])
         scopes = args.column(ids, "s")
-        return [
-            f'{{"ph":"i",{head}{start},"s":{scope if scope in _SCOPES else _OF_THREAD}'
-            f',"name":{name}{arg}}}'
-            for head, start, scope, name, arg in zip(
-                heads, _micros(events.start[ids] - self._origin), scopes, names, more, strict=True
-            )
-        ]
+        starts = _micros(events.start[ids] - self._origin)
+        lines = []
+        for head, start, scope, name, arg in zip(heads, starts, scopes, names, more, strict=True):
+            if scope not in _SCOPES:
+                scope = _OF_THREAD
+            lines.append(f'{{"ph":"i",{head}{start},"s":{scope},"name":{name}{arg}}}')
+        return lines
 
     def _flows(self) -> Iterator[list[str]]:
         """Points of the arrows of the file, on the thread that their slice is on."""
@@ -211,31 +215,27 @@ class Export:
         flows, events = points.flows, self._tracks.events
         drawn = np.zeros(len(self._trace.lanes), np.bool_)
         drawn[[lane.id for lane in self._lanes if lane.id < len(drawn)]] = True
-        first_of = {
-            row: lane
-            for lane, row in reversed(list(enumerate(points.row_of.tolist())))
-            if drawn[lane]
-        }
+        first_of: dict[int, int] = {}
+        for lane in np.flatnonzero(drawn).tolist():
+            first_of.setdefault(int(points.row_of[lane]), lane)
         low, high = self._window()
-        rows = np.flatnonzero(
-            np.isin(flows.lane, list(first_of)) & (flows.time >= low) & (flows.time <= high)
-        )
+        in_window = (flows.time >= low) & (flows.time <= high)
+        rows = np.flatnonzero(in_window & np.isin(flows.lane, list(first_of)))
+        strings = self._trace.strings
+        categories = {-1: '""'}
+        for code in np.unique(flows.category[rows]).tolist():
+            if code >= 0:
+                categories[code] = text(strings[code])
         for offset in range(0, len(rows), _CHUNK):
             part = rows[offset : offset + _CHUNK]
             slices = points.slices(part)
             on = (slices >= 0) & drawn[events.lane[slices]]
-            rest = np.array([first_of[row] for row in flows.lane[part].tolist()], np.int64)
-            heads = self._heads(
-                np.where(on, events.lane[slices], rest), np.where(on, self._further[0][slices], 0)
-            )
+            rest = np.array(list(map(first_of.__getitem__, flows.lane[part].tolist())), np.int64)
+            lanes = np.where(on, events.lane[slices], rest)
+            heads = self._heads(lanes, np.where(on, self._further[0][slices], 0))
             times = _micros(flows.time[part] - self._origin)
-            strings = self._trace.strings
-            category = {
-                c: text(strings[c]) if c >= 0 else '""'
-                for c in np.unique(flows.category[part]).tolist()
-            }
             lines = []
-            for phase, head, time, ident, c, encloses in zip(
+            for phase, head, time, ident, code, encloses in zip(
                 flows.phase[part].tolist(),
                 heads,
                 times,
@@ -245,8 +245,9 @@ class Export:
                 strict=True,
             ):
                 start = f'"ph":"{"stf"[phase]}",{head}{time},"id":{ident}'
+                category = categories[code]
                 end = _ENCLOSING if encloses else ""
-                lines.append(f'{{{start},"cat":{category[c]},"name":{category[c]}{end}}}')
+                lines.append(f'{{{start},"cat":{category},"name":{category}{end}}}')
             yield lines
 
     def _arrows(self) -> Iterator[list[str]]:
@@ -268,17 +269,13 @@ class Export:
         events, further = self._tracks.events, self._further[0]
         for offset in range(0, len(start), _CHUNK):
             lines = []
-            for phase, ids in (
-                ("s", start[offset : offset + _CHUNK]),
-                ("f", finish[offset : offset + _CHUNK]),
-            ):
+            rows = slice(offset, offset + _CHUNK)
+            behind = f',"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
+            for phase, ids in (("s", start[rows]), ("f", finish[rows])):
                 heads = self._heads(events.lane[ids], further[ids])
                 times = _micros(events.start[ids] - self._origin)
-                lines += [
-                    f'{{"ph":"{phase}",{head}{time},"id":{offset + i + 1}'
-                    f',"cat":"{category}","name":"{category}"{_ENCLOSING}}}'
-                    for i, (head, time) in enumerate(zip(heads, times, strict=True))
-                ]
+                for number, (head, time) in enumerate(zip(heads, times, strict=True), offset + 1):
+                    lines.append(f'{{"ph":"{phase}",{head}{time},"id":{number}{behind}')
             yield lines
 
     def _window(self) -> tuple[float, float]:
@@ -294,13 +291,12 @@ class Export:
             lane = by_id[counter.id]
             pid = self._pid[lane.host, lane.process]
             head = f'{{"ph":"C","pid":{pid},"name":{text(counter.label)},"ts":'
-            rows = np.flatnonzero(
-                (counter.time >= low) & (counter.time <= high) & np.isfinite(counter.value)
-            )
+            in_window = (counter.time >= low) & (counter.time <= high)
+            rows = np.flatnonzero(in_window & np.isfinite(counter.value))
+            unit = text(counter.unit)
             for offset in range(0, len(rows), _CHUNK):
                 part = rows[offset : offset + _CHUNK]
                 times = _micros(counter.time[part] - self._origin)
-                unit = text(counter.unit)
                 values = counter.value[part].tolist()
                 yield [
                     f'{head}{time},"args":{{{unit}:{value!r}}}}}'
@@ -319,8 +315,7 @@ def marks(trace: Trace) -> npt.NDArray[np.bool_]:
     column = trace.args.get("ph")
     if column is not None:
         events, codes = column.of(TEXT)
-        distinct = np.unique(codes)
-        instants = [code for code in distinct.tolist() if trace.strings[code] in ("i", "I")]
+        instants = [c for c in np.unique(codes).tolist() if trace.strings[c] in ("i", "I")]
         result[events[np.isin(codes, instants)]] = True
         result &= trace.events.duration == 0
     return result
@@ -343,20 +338,15 @@ def _micros(times: Int64s) -> list[str]:
     """Times in ps as µs in decimals, nothing rounded."""
     times, low = _clear(times)
     whole_us, rest = np.divmod(np.abs(times), _US)
+    digits, more = 6, "4"
     if not (rest % 1000).any():
         # Recorded in ns, as by most tools: three digits are all there are.
+        digits, more = 3, "0004"
         rest = rest // 1000
-        parts = [
-            f"{a}.{b:03d}" if b else str(a)
-            for a, b in zip(whole_us.tolist(), rest.tolist(), strict=True)
-        ]
-        more = "0004"
-    else:
-        parts = [
-            f"{a}.{b:06d}" if b else str(a)
-            for a, b in zip(whole_us.tolist(), rest.tolist(), strict=True)
-        ]
-        more = "4"
+    parts = [
+        f"{whole}.{fraction:0{digits}d}" if fraction else str(whole)
+        for whole, fraction in zip(whole_us.tolist(), rest.tolist(), strict=True)
+    ]
     for i in low.tolist():
         parts[i] += more
     for i in np.flatnonzero(times < 0).tolist():
@@ -375,10 +365,8 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
     retained = _truncated(times)
     low = np.flatnonzero((times > 0) & (times % _US != 0) & (retained < ns))
     clear = _truncated(times[low], 4) == ns[low]
-    far, low = (
-        np.concatenate((low[~clear], np.flatnonzero((retained > ns) & (times <= _BOTH_READ)))),
-        low[clear],
-    )
+    beyond = np.flatnonzero((retained > ns) & (times <= _BOTH_READ))
+    far, low = np.concatenate([low[~clear], beyond]), low[clear]
     if len(far):
         times = times.copy()
         step = np.ceil(2 * np.spacing(times[far] / _US) * _US).astype(np.int64)

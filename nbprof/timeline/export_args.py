@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.factorize import lookup
 from nbprof.core.trace import BYTES, DOUBLE, TEXT, UINT, ArgColumn, Int64s, Trace
 from nbprof.timeline.tracks import Tracks
 
@@ -55,19 +57,25 @@ class Args:
         self._trace, self._tracks, self._of_trace, self._marks = trace, tracks, of_trace, marks
         self._each: dict[int, str] = {}
         self._first: dict[int, str] = {}
-        has_long_name = trace.name_args.get("long_name", {}) if of_trace else {}
+        name_args: Mapping[str, Mapping[int, object]] = {}
+        if of_trace:
+            name_args = trace.name_args
+        has_long_name = name_args.get("long_name", {})
         if tracks.names is not tracks.full:
             for code in np.flatnonzero(tracks.names != tracks.full).tolist():
-                key = "full_name" if code in has_long_name else "long_name"
+                key = "long_name"
+                if code in has_long_name:
+                    key = "full_name"
                 self._name(code, key, tracks.full[code])
-        if of_trace:
-            for key, values in trace.name_args.items():
-                for code, value in values.items():
-                    self._name(code, key, value)
+        for key, values in name_args.items():
+            for code, value in values.items():
+                self._name(code, key, value)
 
     def _name(self, code: int, key: str, value: object) -> None:
         written = json_text(value)
-        into = self._each if len(written) <= MOST_REPEATED else self._first
+        into = self._each
+        if len(written) > MOST_REPEATED:
+            into = self._first
         # An event may have the arg of its name itself, and a key must not occur twice.
         if self._of_trace and key in self._trace.args:
             key = f"{key} of the name"
@@ -87,22 +95,24 @@ class Args:
             more[index] += part
         if self._of_trace:
             for key, column in self._trace.args.items():
-                without = self._marks if key in _OF_INSTANTS else None
-                _add(more, ids, key, column, self._trace, without)
+                is_of_instants = key in _OF_INSTANTS
+                _add(more, ids, key, column, self._trace, self._marks if is_of_instants else None)
         names: list[str] = display[inverse].tolist()
-        return names, [f',"args":{{{part[1:]}}}' if part else "" for part in more.tolist()]
+        filled = np.flatnonzero(more)
+        more[filled] = [f',"args":{{{part[1:]}}}' for part in more[filled].tolist()]
+        behind: list[str] = more.tolist()
+        return names, behind
 
     def column(self, ids: Int64s, key: str) -> list[str]:
         """An arg of each event in JSON, "" where it has no such text."""
+        result = [""] * len(ids)
         column = self._trace.args.get(key)
-        if column is None or not len(ids):
-            return [""] * len(ids)
-        events, codes = column.of(TEXT)
-        index = np.minimum(np.searchsorted(events, ids), max(len(events) - 1, 0))
-        return [
-            text(self._trace.strings[codes[i]]) if len(events) and events[i] == e else ""
-            for i, e in zip(index, ids, strict=True)
-        ]
+        if column is None:
+            return result
+        codes = lookup(*column.of(TEXT), ids)
+        for row in np.flatnonzero(codes >= 0).tolist():
+            result[row] = text(self._trace.strings[codes[row]])
+        return result
 
 
 def _add(
@@ -114,7 +124,9 @@ def _add(
     without: npt.NDArray[np.bool_] | None,
 ) -> None:
     """Adds one arg to the texts of events, whose ids ascend, except those marked in `without`."""
-    low, high = np.searchsorted(column.event, [ids[0], ids[-1] + 1]) if len(ids) else (0, 0)
+    if not len(ids):
+        return
+    low, high = np.searchsorted(column.event, [ids[0], ids[-1] + 1])
     events = column.event[low:high]
     if not len(events):
         return
@@ -124,10 +136,11 @@ def _add(
         is_hit &= ~without[events]
     hit = np.flatnonzero(is_hit)
     rows = index[hit]
+    # Not `kinds`, which is built for all events of a column of one kind.
     if isinstance(column.kind, int):
         kinds = np.full(len(hit), column.kind, np.uint8)
     else:
-        kinds = column.kinds[low:high][hit]
+        kinds = column.kind[low:high][hit]
     values = column.value[low:high][hit].astype(np.int64, copy=False)
     head = f",{text(key)}:"
     for kind in np.unique(kinds).tolist():
@@ -139,13 +152,16 @@ def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np
     """Each different value is written once."""
     codes, inverse = np.unique(values, return_inverse=True)
     if kind in (TEXT, BYTES):
-        texts: Any = trace.strings if kind == TEXT else trace.blobs
-        written = [head + json_text(texts[code]) for code in codes.tolist()]
+        stored: Sequence[object] = trace.blobs
+        if kind == TEXT:
+            stored = trace.strings
+        written = [json_text(stored[code]) for code in codes.tolist()]
     elif kind == DOUBLE:
-        written = [head + json_text(value) for value in codes.view(np.float64).tolist()]
+        written = list(map(json_text, codes.view(np.float64).tolist()))
+    elif kind == UINT:
+        written = list(map(str, codes.view(np.uint64).tolist()))
     else:
-        numbers = codes.view(np.uint64) if kind == UINT else codes
-        written = [f"{head}{number}" for number in numbers.tolist()]
+        written = list(map(str, codes.tolist()))
     result = np.empty(len(codes), object)
-    result[:] = written
+    result[:] = [head + value for value in written]
     return np.asarray(result[inverse], object)

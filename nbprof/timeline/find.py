@@ -211,12 +211,14 @@ def _with_name_args(
     """Marks the names with a matching arg."""
     number = pattern.number
     for values in name_args.values():
-        codes = [code for code, value in values.items() if isinstance(value, str)]
-        if codes:
-            hit[np.array(codes)[pattern.matches(values[code] for code in codes)]] = True
-        if number is not None:
-            numbers = [(c, v) for c, v in values.items() if isinstance(v, int | float)]
-            hit[[c for c, v in numbers if v == number and not isinstance(v, bool)]] = True
+        texts: dict[int, str] = {}
+        for code, value in values.items():
+            if isinstance(value, str):
+                texts[code] = value
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                hit[code] |= value == number
+        codes = np.array(list(texts), np.int64)
+        hit[codes[pattern.matches(texts.values())]] = True
 
 
 def _with_args(trace: Trace, pattern: Pattern, hit: npt.NDArray[np.bool_]) -> None:
@@ -235,9 +237,11 @@ def _with_args(trace: Trace, pattern: Pattern, hit: npt.NDArray[np.bool_]) -> No
 
 def _with_number(column: ArgColumn, number: int, hit: npt.NDArray[np.bool_]) -> None:
     if _INT64.min <= number <= _INT64.max:
-        for kind in (INT, UINT) if number >= 0 else (INT,):
-            for rows, values in _rows(column, kind):
-                hit[rows[values == number]] = True
+        for rows, values in _rows(column, INT):
+            hit[rows[values == number]] = True
+    if 0 <= number <= _INT64.max:
+        for rows, values in _rows(column, UINT):
+            hit[rows[values == number]] = True
     elif 0 < number < 1 << 64:
         # An unsigned number of 2^63 or more is kept as its two's complement.
         for rows, values in _rows(column, UINT):

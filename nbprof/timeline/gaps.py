@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,15 @@ WAITS, COLLECTIVES = "waits", "collectives"
 _NAMED = 200
 # Threads that are looked at for all gaps together.
 _LOOKS = 100_000
-COLUMNS = ["host", "device", "start_ms", "duration_us", "meanwhile", "meanwhile_us"]
+_KINDS: dict[str, Any] = {
+    "host": object,
+    "device": object,
+    "start_ms": "f8",
+    "duration_us": "f8",
+    "meanwhile": object,
+    "meanwhile_us": "f8",
+}
+"""Columns of the frame of gaps."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +90,19 @@ def gaps(
     """
     result: list[Gap] = []
     count = 0
-    low = slices.ps(from_) if from_ is not None else slices.tracks.origin
-    high = slices.ps(to) if to is not None else slices.tracks.end + 1
+    low, high = slices.tracks.origin, slices.tracks.end + 1
+    ends: list[int | None] = [None, None]
+    if from_ is not None:
+        low = ends[0] = slices.ps(from_)
+    if to is not None:
+        high = ends[1] = slices.ps(to)
     for (host, process), lanes in sections(slices).items():
         work = busy(slices, lanes, low, high)
-        idle = work.gaps(low if from_ is not None else None, high if to is not None else None)
+        idle = work.gaps(*ends)
         count += len(idle)
         longest = first_largest(idle.length, limit)
-        result += [
-            Gap(host, process, int(idle.start[i]), int(idle.end[i])) for i in longest.tolist()
-        ]
+        for start, end in zip(idle.start[longest], idle.end[longest], strict=True):
+            result.append(Gap(host, process, int(start), int(end)))
     result.sort(key=lambda gap: (gap.start - gap.end, gap.start))
     # Host activity is looked up for the longest gaps only.
     threads = _threads(slices)
@@ -131,7 +142,10 @@ def nearest(
             far = int(away[i])
         if best is None or far < best[0]:
             best = far, Gap(gap_host, process, int(idle.start[i]), int(idle.end[i]))
-    return _with_host(slices, best[1], _threads(slices)) if best else None
+    if best is None:
+        return None
+    _, gap = best
+    return _with_host(slices, gap, _threads(slices))
 
 
 def _threads(slices: Slices) -> dict[str, list[Lane]]:
@@ -156,15 +170,8 @@ def _with_host(slices: Slices, gap: Gap, threads: dict[str, list[Lane]]) -> Gap:
         return gap
     best = int(np.argmax(names.self_time))
     event = sums.longest(best)
-    return Gap(
-        gap.host,
-        gap.process,
-        gap.start,
-        gap.end,
-        slices.name(event),
-        event,
-        float(names.self_time[best]),
-    )
+    self_time = float(names.self_time[best])
+    return replace(gap, name=slices.name(event), event=event, self_time=self_time)
 
 
 def answer(slices: Slices, from_: float | None, to: float | None, limit: int) -> dict[str, Any]:
@@ -192,30 +199,10 @@ def frame(run: Drawable, limit: int = MOST, slices: Slices | None = None) -> pd.
     """
     slices = slices or Slices(tracks(run))
     longest, _ = gaps(slices, limit=limit)
-    rows = [
-        (
-            gap.host,
-            _device(gap),
-            gap.start / 1e9,
-            (gap.end - gap.start) / 1e6,
-            gap.name,
-            gap.self_time / 1e6 if gap.name else np.nan,
-        )
-        for gap in longest
-    ]
-    result = pd.DataFrame(rows, columns=COLUMNS)
-    return result.astype(
-        {
-            "start_ms": "f8",
-            "duration_us": "f8",
-            "meanwhile_us": "f8",
-            "host": object,
-            "device": object,
-            "meanwhile": object,
-        }
-    )
-
-
-def _device(gap: Gap) -> str:
-    """The heading without the host."""
-    return without_place(gap.process.removeprefix(f"{gap.host} · "))
+    rows = []
+    for gap in longest:
+        device = without_place(gap.process.removeprefix(f"{gap.host} · "))
+        start_ms, duration_us = gap.start / 1e9, (gap.end - gap.start) / 1e6
+        meanwhile_us = gap.self_time / 1e6 if gap.name else np.nan
+        rows.append((gap.host, device, start_ms, duration_us, gap.name, meanwhile_us))
+    return pd.DataFrame(rows, columns=list(_KINDS)).astype(_KINDS)

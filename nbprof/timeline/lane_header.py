@@ -35,9 +35,11 @@ _CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows the differen
 
 def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
     """Notes on a lane: sentences about derived, stacked or suspicious events."""
-    several = len({lane.host for lane in tracks.lanes if lane.events and lane.host}) > 1
-    clocks = [_CLOCKS] if several else []
-    return [*clocks, *tracks.notes, *stacked(stacks), *lone(tracks)]
+    sentences = [*tracks.notes, *stacked(stacks), *lone(tracks)]
+    hosts = {lane.host for lane in tracks.lanes if lane.events and lane.host}
+    if len(hosts) > 1:
+        sentences.insert(0, _CLOCKS)
+    return sentences
 
 
 def stacked(stacks: list[Stack]) -> list[str]:
@@ -57,7 +59,7 @@ def lone(tracks: Tracks) -> list[str]:
     if len(events) < _FEW:
         return []
     sample = np.sort(events.start[:: max(len(events) // _SAMPLE, 1)])
-    low, high = (int(sample[int(len(sample) * share)]) for share in (0.01, 0.99))
+    low, high = int(sample[int(len(sample) * 0.01)]), int(sample[int(len(sample) * 0.99)])
     core = max(high - low, 1)
     if (tracks.end - tracks.origin) < _FAR * core:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -58,26 +58,20 @@ def step_names(run: Drawable) -> dict[tuple[int, int], str]:
     names = {key: str(name) for key, name in run.activity.group_names.items()}
     if len(steps):
         host = steps["host"].map({host: i for i, host in enumerate(run.hosts)})
-        names.update(
-            zip(
-                zip(host.tolist(), steps["group"].tolist(), strict=True),
-                steps["name"].astype(str).tolist(),
-                strict=True,
-            )
-        )
+        keys = zip(host.tolist(), steps["group"].tolist(), strict=True)
+        names.update(zip(keys, steps["name"].astype(str).tolist(), strict=True))
     return names
 
 
 def section(process: str, device: object = None) -> str:
     """The heading of a group of lanes: "GPU 0" for "/device:GPU:0", "Host" for "/host:CPU"."""
-    if match := _PLANE.match(process):
+    match = _PLANE.match(process)
+    if match:
         return f"{match[1].upper()} {match[2]}"
-    if process.startswith("/host:"):
+    if not process and isinstance(device, str):
+        process = device
+    if not process or process.startswith("/host:"):
         return "Host"
-    if not process and (not isinstance(device, str) or not device):
-        return "Host"
-    if not process:
-        process = str(device)
     return _CONTROLS.sub(" ", process)
 
 
@@ -95,9 +89,8 @@ def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
     devices : DataFrame
         Of `Activity.devices`.
     """
-    cores = devices[
-        (devices["kind"] == "TPU") & devices["chip"].notna() & devices["chip_core"].notna()
-    ]
+    has_place = devices[["chip", "chip_core"]].notna().all(axis=1)
+    cores = devices[has_place & (devices["kind"] == "TPU")]
     if not len(cores):
         return lanes
     places = {}
@@ -127,59 +120,69 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
     bounds = np.searchsorted(events.lane, np.arange(count + 1))
     totals = np.diff(bounds)
     # Columns as lists: a look into a frame for each of 5,000 lanes would take a second.
-    process, kinds, host, thread = (
-        table[c].tolist() for c in ("process", "kind", "host", "thread")
-    )
-    devices = table["device"].tolist() if "device" in table else [-1] * count
-    notes = table["note"].tolist() if "note" in table else [""] * count
-    order = np.arange(count)
-    if "order" in table:
-        order = table["order"].to_numpy().argsort(kind="stable")
+    process, kinds = table["process"].tolist(), table["kind"].tolist()
+    host, thread = table["host"].tolist(), table["thread"].tolist()
+    devices = _optional(table, "device", -1)
+    notes = _optional(table, "note", "")
+    order = np.argsort(_optional(table, "order", 0), kind="stable")
     titled = cache(section)
     lanes = []
-    for i in order.tolist():
-        if not totals[i]:
-            continue
-        under = titled(str(process[i]), devices[i] if isinstance(devices[i], str) else None)
-        on_device = bool(_DEVICE.match(under))
+    for i in order[totals[order] > 0].tolist():
+        under = titled(str(process[i]), devices[i])
         kind: Kind = "host"
         if kinds[i] == "steps":
             kind = "steps"
-        elif kinds[i] == "device" or on_device:
+        elif kinds[i] == "device" or _DEVICE.match(under):
             kind = "device"
         # A TPU records its modules and ops itself; on a GPU these are derived from the kernels.
         is_derived = kinds[i] in ("derived", "steps") and not under.startswith("TPU")
         # The span of the recording is not work of the host.
         is_derived |= under == "Profiler" and thread[i] in _RECORDER
-        lanes.append(
-            Lane(
-                i,
-                heading(str(host[i]), under, hosts),
-                str(thread[i]),
-                notes[i] if isinstance(notes[i], str) else "",
-                kind,
-                str(host[i]),
-                str(devices[i]),
-                int(totals[i]),
-                derived=is_derived,
-            )
+        note = notes[i]
+        if not isinstance(note, str):
+            note = ""
+        lane = Lane(
+            i,
+            heading(str(host[i]), under, hosts),
+            str(thread[i]),
+            note,
+            kind,
+            str(host[i]),
+            str(devices[i]),
+            int(totals[i]),
+            derived=is_derived,
         )
-    aside = table["aside"].tolist() if "aside" in table else [False] * count
+        lanes.append(lane)
+    aside = _optional(table, "aside", False)
     threads = [lane.id for lane in lanes if kinds[lane.id] == "host"]
     # Threads of the notebook's kernel do nothing for the program, but there may be no others.
     working = [i for i in threads if not aside[i]] or threads
     folded = _folded(working, events, bounds, span) | set(threads) - set(working)
-    # Not work of the program itself, such as the calls of Python that started it.
-    folded |= {lane.id for lane in lanes if lane.kind == "host" and kinds[lane.id] == "derived"}
-    return [replace(lane, folded=True) if lane.id in folded else lane for lane in lanes]
+    result = []
+    for lane in lanes:
+        # Not work of the program itself, such as the calls of Python that started it.
+        is_aside = lane.kind == "host" and kinds[lane.id] == "derived"
+        result.append(replace(lane, folded=is_aside or lane.id in folded))
+    return result
+
+
+def _optional(table: pd.DataFrame, column: str, missing: object) -> list[Any]:
+    """The values of a column that not all traces have."""
+    if column in table:
+        return table[column].tolist()
+    return [missing] * len(table)
 
 
 def _folded(threads: list[int], events: Events, bounds: Int64s, span: int) -> set[int]:
     """Host threads that start collapsed: nearly empty ones, and all beyond the eight busiest."""
     busy = {i: covered(events, int(bounds[i]), int(bounds[i + 1])) for i in threads}
     busiest = sorted(threads, key=lambda i: -busy[i])[:OPEN_THREADS]
-    # The busiest one stays open, also where it is busy for a small part of the time.
-    return set(threads) - {i for i in busiest if busy[i] >= LEAST_BUSY * span} - set(busiest[:1])
+    folded = set(threads)
+    for rank, lane in enumerate(busiest):
+        # The busiest one stays open, also where it is busy for a small part of the time.
+        if rank == 0 or busy[lane] >= LEAST_BUSY * span:
+            folded.remove(lane)
+    return folded
 
 
 def covered(events: Events, first: int, stop: int) -> int:

@@ -7,8 +7,9 @@ milliseconds with ten million events, and needs no memory between two answers.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,18 @@ CORRELATED = ("correlation_id", "correlation")
 _PYTHON = "python_function"
 
 Arrow = tuple[str, int, int]
+
+
+_OF_HOST = -1
+"""The device of the step marks of a host."""
+
+
+class _StepMarks(NamedTuple):
+    """Begin, end and group of step marks, in time order."""
+
+    begin: Int64s
+    end: Int64s
+    group: Int64s
 
 
 class Links:
@@ -72,13 +85,11 @@ class Links:
         """
         if not self._recorded(event) or not self.on_device[self.events.lane[event]]:
             return None
-        calls = [
-            other
-            for other in self._correlated(event)
-            if not self.on_device[self.events.lane[other]]
-        ]
-        if not calls and self.flows is not None:
-            calls = [a for kind, a, b in self._of_file(event) if kind == "launch" and b == event]
+        calls, _ = self._sides(self._correlated(event))
+        if not calls:
+            for kind, start, finish in self._of_file(event):
+                if kind == "launch" and finish == event:
+                    calls.append(start)
         if not calls:
             return None
         # Of several with one id (the runtime and below it the driver) the last.
@@ -101,20 +112,21 @@ class Links:
         """
         if not self._recorded(event):
             return []
-        current = event
-        launched = self.launch(event)
-        while current >= 0:
-            if stack := self._stack_in_args(current):
+        for current in self._outwards(event):
+            stack = self._stack_in_args(current)
+            if stack:
                 return stack
-            current = int(self.events.parent[current])
-        frames = self._frames(event if launched is None else launched[0])
-        return frames or (self.stack(launched[0]) if launched is not None else [])
+        launched = self.launch(event)
+        if launched is None:
+            return self._frames(event)
+        call, _ = launched
+        return self._frames(call) or self.stack(call)
 
     def step(self, event: int) -> str:
         """The step that an event belongs to, as named in the steps table; "" if unknown."""
         if not self._recorded(event):
             start = int(self.tracks.extra.start[event - len(self.events)])
-            return self._step_at(self._host_of_extra(event), start, None)
+            return self._step_at(self._host_of_extra(event), start)
         host = int(self.host_of_lane[self.events.lane[event]])
         names = self._step_names
         group = self._number("group_id", event)
@@ -122,10 +134,11 @@ class Links:
             return names.get((host, group), str(group))
         time, device = int(self.events.start[event]), int(self._device[self.events.lane[event]])
         if device < 0:
-            return self._step_at(host, time, None)
+            return self._step_at(host, time)
         launched = self.launch(event)
-        if launched is not None and self._marks(host, None) is not None:
-            step = self._step_at(host, int(self.events.start[launched[0]]), None)
+        if launched is not None and (host, _OF_HOST) in self._marks:
+            call, _ = launched
+            step = self._step_at(host, int(self.events.start[call]))
             if step:
                 return step
         return self._step_at(host, time, device)
@@ -139,32 +152,51 @@ class Links:
     def _recorded(self, event: int) -> bool:
         return 0 <= event < len(self.events)
 
+    def _outwards(self, event: int) -> Iterator[int]:
+        """An event and those around it, innermost first."""
+        while event >= 0:
+            yield event
+            event = int(self.events.parent[event])
+
+    def _sides(self, events: list[int]) -> tuple[list[int], list[int]]:
+        """Events on the host, and those on a device."""
+        on_device = self.on_device[self.events.lane[events]].tolist()
+        host = [event for event, device in zip(events, on_device, strict=True) if not device]
+        work = [event for event, device in zip(events, on_device, strict=True) if device]
+        return host, work
+
     @cached_property
     def on_device(self) -> npt.NDArray[np.bool_]:
         """bool[lanes]"""
-        return self.trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy(np.bool_) & (
-            self._device >= 0
-        )
+        is_kind = self.trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy(np.bool_)
+        return is_kind & (self._device >= 0)
 
     @cached_property
     def _device(self) -> Int64s:
         """int64[lanes]: ordinal of the device, -1 on a host."""
-        devices = self.trace.lanes.get("device")
-        values = [-1] * len(self.trace.lanes) if devices is None else devices.tolist()
-        return np.array([v if isinstance(v, int) else -1 for v in values], np.int64)
+        result = np.full(len(self.trace.lanes), -1, np.int64)
+        if "device" in self.trace.lanes:
+            for lane, device in enumerate(self.trace.lanes["device"].tolist()):
+                if isinstance(device, int):
+                    result[lane] = device
+        return result
 
     @cached_property
     def host_of_lane(self) -> Int64s:
         """int64[lanes]: index into the hosts."""
-        host_numbers = {host: i for i, host in enumerate(self.run.hosts)}
-        return np.array(
-            [host_numbers.get(host, -1) for host in self.trace.lanes["host"].tolist()], np.int64
-        )
+        hosts = self.trace.lanes["host"].tolist()
+        return np.array([self._host_numbers.get(host, -1) for host in hosts], np.int64)
+
+    @cached_property
+    def _host_numbers(self) -> dict[str, int]:
+        return {host: number for number, host in enumerate(self.run.hosts)}
 
     def _host_of_extra(self, event: int) -> int:
-        lane = int(self.tracks.extra.lane[event - len(self.events)])
-        host = next((each.host for each in self.tracks.lanes if each.id == lane), "")
-        return self.run.hosts.index(host) if host in self.run.hosts else -1
+        lane_id = int(self.tracks.extra.lane[event - len(self.events)])
+        for lane in self.tracks.lanes:
+            if lane.id == lane_id:
+                return self._host_numbers.get(lane.host, -1)
+        return -1
 
     # Args of one event, and events by the value of an arg.
 
@@ -173,19 +205,21 @@ class Links:
         if column is None:
             return -1
         index = bisect.bisect_left(column.event, event)
-        return index if index < len(column) and column.event[index] == event else -1
+        if index < len(column) and column.event[index] == event:
+            return index
+        return -1
 
     def _number(self, key: str, event: int) -> int | None:
         column = self.trace.args.get(key)
         index = self._row_of(column, event)
-        if column is None or index < 0 or _kind_at(column, index) not in (INT, UINT):
+        if column is None or index < 0 or kind_at(column, index) not in (INT, UINT):
             return None
         return int(np.asarray(column.value[index : index + 1]).astype(np.int64)[0])
 
     def _text(self, key: str, event: int) -> str:
         column = self.trace.args.get(key)
         index = self._row_of(column, event)
-        if column is None or index < 0 or _kind_at(column, index) != TEXT:
+        if column is None or index < 0 or kind_at(column, index) != TEXT:
             text = self.trace.name_args.get(key, {}).get(int(self.events.name[event]), "")
             return text if isinstance(text, str) else ""
         return self.trace.strings[int(column.value[index])]
@@ -231,24 +265,26 @@ class Links:
         for key in CORRELATED:
             value = self._number(key, event)
             if value is not None and value > 0:
-                return [int(other) for other in self._on_host_of(self._having(key, value), event)]
+                others: list[int] = self._on_host_of(self._having(key, value), event).tolist()
+                return others
         return []
 
     def _launched(self, event: int) -> list[Arrow]:
-        if self.on_device[self.events.lane[event]]:
-            launch = self.launch(event)
-            return [("launch", launch[0], event)] if launch is not None else []
-        work = [
-            other for other in self._correlated(event) if self.on_device[self.events.lane[other]]
-        ]
-        # A call of the runtime and that of the driver in it have the same id: the work belongs to
-        # the last.
-        launches = [(self.launch(other), other) for other in work]
-        return [
-            ("launch", event, other)
-            for launch, other in launches
-            if launch is not None and launch[0] == event
-        ]
+        work = [event]
+        on_host = not self.on_device[self.events.lane[event]]
+        if on_host:
+            _, work = self._sides(self._correlated(event))
+        result: list[Arrow] = []
+        for launched in work:
+            launch = self.launch(launched)
+            if launch is None:
+                continue
+            call, _ = launch
+            # A call of the runtime and that of the driver in it have the same id: the work belongs
+            # to the last.
+            if not on_host or call == event:
+                result.append(("launch", call, launched))
+        return result
 
     def _produced(self, event: int) -> list[Arrow]:
         result: list[Arrow] = []
@@ -259,17 +295,14 @@ class Links:
             kind_number, number = self._number(kind, event), self._number(ident, event)
             if kind_number is None or number is None:
                 continue
-            events_having = self._on_host_of(self._having(other_ident, number), event)
-            other_sides = [
-                other
-                for other in events_having.tolist()
-                if self._number(other_kind, other) == kind_number
-                and self._same_process(event, other)
-            ]
-            result += [
-                ("producer", event, other) if sent else ("producer", other, event)
-                for other in other_sides
-            ]
+            for other in self._on_host_of(self._having(other_ident, number), event).tolist():
+                same_kind = self._number(other_kind, other) == kind_number
+                if not same_kind or not self._same_process(event, other):
+                    continue
+                if sent:
+                    result.append(("producer", event, other))
+                else:
+                    result.append(("producer", other, event))
         return result
 
     def _same_process(self, a: int, b: int) -> bool:
@@ -297,11 +330,9 @@ class Links:
     @cached_property
     def engine(self) -> npt.NDArray[np.bool_]:
         """bool[names]: calls of the autograd engine, in which the backward op runs."""
-        return np.fromiter(
-            (str(n).startswith("autograd::engine::") for n in self.trace.names),
-            np.bool_,
-            len(self.trace.names),
-        )
+        names = map(str, self.trace.names)
+        is_engine = (name.startswith("autograd::engine::") for name in names)
+        return np.fromiter(is_engine, np.bool_, len(self.trace.names))
 
     def _of_file(self, event: int) -> list[Arrow]:
         if self.flows is None:
@@ -309,11 +340,10 @@ class Links:
         has_arrow = bool(self._correlated(event))
         result: list[Arrow] = []
         for category, start, finish in self.flows.arrows(event, MOST + 1):
-            if category in LAUNCHES:
-                if not has_arrow:
-                    result.append(("launch", start, finish))
-            else:
+            if category not in LAUNCHES:
                 result.append((OF_FILE.get(category, "flow"), start, finish))
+            elif not has_arrow:
+                result.append(("launch", start, finish))
         return result
 
     def _async(self, event: int) -> list[Arrow]:
@@ -323,14 +353,12 @@ class Links:
         if value is None or column is None:
             return []
         ident = (value >> 2) & FLOW_BITS
-        same = np.flatnonzero(((column.values >> 2) & FLOW_BITS) == ident)
-        sides = [(int(column.event[row]), int(column.values[row]) & 3) for row in same.tolist()]
-        sides.sort(key=lambda other: int(self.events.start[other[0]]))
-        chain = [other for other, _ in sides]
+        values = column.values
+        same = np.flatnonzero(((values >> 2) & FLOW_BITS) == ident)
+        same = same[np.argsort(self.events.start[column.event[same]], kind="stable")]
+        chain = column.event[same].tolist()
+        position, direction = chain.index(event), value & 3
         result: list[Arrow] = []
-        if event not in chain:
-            return result
-        position, direction = chain.index(event), dict(sides)[event]
         if direction & 1 and position > 0:
             result.append(("flow", chain[position - 1], event))
         if direction & 2 and position + 1 < len(chain):
@@ -355,54 +383,50 @@ class Links:
 
     def _op_of_launch(self, event: int) -> str:
         launched = self.launch(event)
-        return self._op_around(launched[0]) if launched is not None else ""
+        if launched is None:
+            return ""
+        call, _ = launched
+        return self._op_around(call)
 
     def _op_around(self, event: int) -> str:
         """The innermost op from an event outwards."""
-        while event >= 0:
-            if host_op := self._of_table(event, "host_ops"):
+        for current in self._outwards(event):
+            host_op = self._of_table(current, "host_ops")
+            if host_op:
                 return host_op
-            event = int(self.events.parent[event])
         return ""
 
     # Lines of code.
 
     def _stack_in_args(self, event: int) -> list[str]:
         """The stack in the args of an event."""
-        if text := self._text("Call stack", event):
-            return [line.strip() for line in text.split(";") if line.strip()]
-        if text := self._text("source_stack", event):
+        lines = self._text("Call stack", event).split(";")
+        if lines == [""]:
             # Outermost first in the file.
-            return [line.strip() for line in text.splitlines()[::-1] if line.strip()]
-        return [text] if (text := self._text("source", event)) else []
+            lines = self._text("source_stack", event).splitlines()[::-1]
+        if not lines:
+            lines = [self._text("source", event)]
+        return list(filter(None, map(str.strip, lines)))
 
     def _frames(self, event: int) -> list[str]:
         """Python frames around an event on its thread."""
         result = []
-        while event >= 0:
-            name = str(self.trace.names[self.events.name[event]])
+        for current in self._outwards(event):
+            name = str(self.trace.names[self.events.name[current]])
             if name.startswith("$"):
                 result.append(name[1:])
-            elif self._text("cat", event).lower() == _PYTHON:
+            elif self._text("cat", current).lower() == _PYTHON:
                 result.append(name)
-            event = int(self.events.parent[event])
         return result
 
     # Steps.
 
-    def _marks(self, host: int, device: int | None) -> tuple[Int64s, Int64s, Int64s] | None:
-        """Begin, end and group of the step marks of a host or device, in time order; None where it
-        has none.
-        """
-        return self._all_marks.get((host, -1 if device is None else device))
-
     @cached_property
-    def _all_marks(self) -> dict[tuple[int, int], tuple[Int64s, Int64s, Int64s]]:
-        table = self.run.activity.markers.frame()
-        host, device, event, group, start, end = (
-            table[name].to_numpy(np.int64)
-            for name in ("host", "device", "event", "group", "start", "end")
-        )
+    def _marks(self) -> dict[tuple[int, int], _StepMarks]:
+        """The step marks by host and device."""
+        markers = self.run.activity.markers
+        host, device, group = markers.host, markers.device, markers.group
+        event, start, end = markers.event, markers.start, markers.end
         # Marks of a host are the program's time in a step, which may last until its device work
         # ends.
         on_host = device < 0
@@ -412,26 +436,25 @@ class Links:
         for key in sorted(set(zip(host.tolist(), device.tolist(), strict=True))):
             rows = np.flatnonzero((host == key[0]) & (device == key[1]))
             rows = rows[np.argsort(begin[rows], kind="stable")]
-            result[key] = begin[rows], stop[rows], group[rows]
+            result[key] = _StepMarks(begin[rows], stop[rows], group[rows])
         return result
 
-    def _step_at(self, host: int, time: int, device: int | None) -> str:
+    def _step_at(self, host: int, time: int, device: int = _OF_HOST) -> str:
         """The name of the step around a time; "" outside of steps."""
-        names = self._step_names
-        marks = self._marks(host, device)
+        marks = self._marks.get((host, device))
         if marks is not None:
-            begin, stop, group = marks
-            index = int(np.searchsorted(begin, time, side="right")) - 1
-            if index >= 0 and time < stop[index]:
-                return names.get((host, int(group[index])), str(int(group[index])))
+            index = int(np.searchsorted(marks.begin, time, side="right")) - 1
+            if index >= 0 and time < marks.end[index]:
+                group = int(marks.group[index])
+                return self._step_names.get((host, group), str(group))
         steps = self.run.steps
         if not len(steps) or not 0 <= host < len(self.run.hosts):
             return ""
         start = steps["start_ms"].to_numpy(np.float64)
         in_step = (steps["host"] == self.run.hosts[host]).to_numpy(np.bool_) & (start <= time / 1e9)
         in_step &= time / 1e9 < start + steps["step_time_ms"].to_numpy(np.float64)
-        step_rows = np.flatnonzero(in_step)
-        return str(steps["name"].iloc[int(step_rows[-1])]) if len(step_rows) else ""
+        names = steps["name"].to_numpy(object)[in_step]
+        return str(names[-1]) if len(names) else ""
 
 
 # The next slice, to which a finish belongs, may begin this much later, ps: times of arrows and
@@ -439,8 +462,11 @@ class Links:
 _NEAR_PS = 1_000_000
 
 
-def _kind_at(column: ArgColumn, index: int) -> int:
-    return column.kind if isinstance(column.kind, int) else int(column.kinds[index])
+def kind_at(column: ArgColumn, index: int) -> int:
+    """The kind of one value of a column."""
+    if isinstance(column.kind, int):
+        return column.kind
+    return int(column.kind[index])
 
 
 class FlowPoints:

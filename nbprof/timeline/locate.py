@@ -68,13 +68,15 @@ class Locator:
         name = str(target.get("name") or "")
         calls = self._calls(kind, name, target.get("where"))
         chosen = calls.take(np.flatnonzero(self._on(calls.event, target)))
+        call, subject = "slice", "slice called"
+        if kind in _NOUNS:
+            call, subject = "call", f"call of the {_NOUNS[kind]}"
         if not len(chosen.event):
             on = " there" if len(calls.event) else ""
-            subject = f"call of the {_NOUNS[kind]}" if kind in _NOUNS else "slice called"
             return self._nothing(f"The trace has no {subject} {_short(name)}{on}.")
-        call = "call" if kind in _NOUNS else "slice"
-        many = len(chosen.event)
-        count = f"the only {call}" if many == 1 else f"the longest of {many:,} {call}s"
+        count = f"the longest of {len(chosen.event):,} {call}s"
+        if len(chosen.event) == 1:
+            count = f"the only {call}"
         event, length = chosen.longest()
         # Several rows of a table may have one name: a kernel launched by different ops. The row
         # tells when its own longest call starts.
@@ -105,13 +107,12 @@ class Locator:
             # Names get their codes as the tables are made: these first.
             sides = {"device": activity.device_ops.frame(), "host": activity.host_ops.frame()}
             code = activity.ops.codes.get(name)
-            candidates = [
-                _events(table, "op", code)
-                for side, table in sides.items()
-                if location in (side, None, "")
-            ]
             # Device time is the cost of an op; its calls on the host only launch it.
-            candidates = next(([rows] for rows in candidates if len(rows.event)), [])
+            for side, table in sides.items():
+                rows = _events(table, "op", code)
+                if location in (side, None, "") and len(rows.event):
+                    candidates = [rows]
+                    break
         elif kind == "input":
             candidates = self._input(name)
         elif kind == "function":
@@ -137,7 +138,8 @@ class Locator:
         tables = (activity.host_ops.frame(), "op"), (activity.iterators.frame(), "name")
         code = activity.ops.codes.get(name)
         for table, column in tables:
-            if len((rows := _events(table, column, code)).event):
+            rows = _events(table, column, code)
+            if len(rows.event):
                 return [rows]
         return []
 
@@ -162,15 +164,11 @@ class Locator:
         return events[drawn]
 
     def _lane(self, events: Int64s) -> npt.NDArray[Any]:
-        first, second = self._slices.parts
-        boundary = int(np.searchsorted(events, second.first))
-        result: npt.NDArray[Any] = np.concatenate(
-            [
-                first.events.lane[events[:boundary]],
-                second.events.lane[events[boundary:] - second.first],
-            ]
-        )
-        return result
+        recorded, derived = self._slices.parts
+        boundary = int(np.searchsorted(events, derived.first))
+        lanes_recorded = recorded.events.lane[events[:boundary]]
+        lanes_derived = derived.events.lane[events[boundary:] - derived.first]
+        return np.concatenate([lanes_recorded, lanes_derived])
 
     def _on(self, events: Int64s, target: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
         """Mask of events on the host and the device of a target."""
@@ -181,9 +179,9 @@ class Locator:
         for lane in self._slices.tracks.lanes:
             process = without_place(lane.process)
             headings = {lane.device, process, process.removeprefix(f"{lane.host} · ")}
-            lanes[lane.id] = (not host or lane.host == host) and (
-                device in (None, "") or str(device) in headings
-            )
+            on_host = not host or lane.host == host
+            on_device = device in (None, "") or str(device) in headings
+            lanes[lane.id] = on_host and on_device
         result: npt.NDArray[np.bool_] = lanes[self._lane(events)]
         return result
 
@@ -197,12 +195,14 @@ class Locator:
 
     def _step(self, target: Mapping[str, Any]) -> dict[str, Any]:
         steps = self._run.steps
-        if target.get("host") and len(steps):
-            steps = steps[steps["host"] == target["host"]]
-        if target.get("step") is not None and len(steps):
-            steps = steps[steps["step"] == target["step"]]
-        if target.get("name") and len(steps) and (steps["name"] == target["name"]).any():
-            steps = steps[steps["name"] == target["name"]]
+        if len(steps):
+            if target.get("host"):
+                steps = steps[steps["host"] == target["host"]]
+            if target.get("step") is not None:
+                steps = steps[steps["step"] == target["step"]]
+            named = steps[steps["name"] == target.get("name")]
+            if len(named):
+                steps = named
         if not len(steps):
             if isinstance(target.get("step"), int):
                 return self._nothing(f"The trace has no step {target['step']:,}.")
@@ -234,13 +234,17 @@ class Locator:
                 distance = float(abs(begin - low) + abs(end_ - high))
                 if best is None or distance < best[0]:
                     best = distance, part.first + row
-        return best[1] if best else None
+        if best is None:
+            return None
+        _, marker = best
+        return marker
 
     def _gap(self, target: Mapping[str, Any]) -> dict[str, Any]:
-        time = target.get("time_ms")
-        moment = None if time is None else self._slices.ns(round(float(time) * 1e9))
-        device = target.get("device")
-        device = None if device in (None, "") else str(device)
+        moment = device = None
+        if target.get("time_ms") is not None:
+            moment = self._slices.ns(round(float(target["time_ms"]) * 1e9))
+        if target.get("device") not in (None, ""):
+            device = str(target["device"])
         gap = gaps.nearest(self._slices, moment, target.get("host"), device)
         if gap is None:
             return self._nothing("No device in this profile was idle between two activities.")
@@ -257,16 +261,18 @@ class Locator:
         if name:
             summary = summary[summary["memory_id"] == name]
         elif len(summary):
-            leading = memory.leading(summary, self._run.hosts, self._run.activity.has_device)
-            summary = leading if len(leading) else summary[summary["peak_bytes"].notna()].head(1)
+            with_peak = summary[summary["peak_bytes"].notna()].head(1)
+            summary = memory.leading(summary, self._run.hosts, self._run.activity.has_device)
+            if not len(summary):
+                summary = with_peak
         if not len(summary) or pd.isna(summary.iloc[0]["peak_bytes"]):
             return self._nothing("No allocator in this profile reports how much memory was in use.")
         peak = summary.iloc[0]
-        row = rows[
-            (rows["memory_id"] == peak["memory_id"]) & (rows["time_ms"] == peak["peak_time_ms"])
-        ]
-        row = row[row["in_use_bytes"] == peak["peak_bytes"]].sort_values("order")
-        event = int(row["order"].iloc[-1]) if len(row) else None
+        at_peak = rows["time_ms"] == peak["peak_time_ms"]
+        at_peak &= rows["memory_id"] == peak["memory_id"]
+        at_peak &= rows["in_use_bytes"] == peak["peak_bytes"]
+        orders = rows["order"][at_peak]
+        event = int(orders.max()) if len(orders) else None
         moment = self._slices.ns(round(float(peak["peak_time_ms"]) * 1e9))
         room = _PEAK_ROOM * self._slices.ns(self._slices.tracks.end)
         text = f"Peak of {peak['memory_id']}: {int(peak['peak_bytes']):,} bytes in use."
@@ -345,4 +351,6 @@ def _events(table: pd.DataFrame, column: str, code: int | None) -> _Calls:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 120 else f"{name[:119]}…"
+    if len(name) > 120:
+        return f"{name[:119]}…"
+    return name

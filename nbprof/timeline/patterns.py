@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.display.wording import plural
+
 # The parser of regular expressions has its own names since Python 3.11.
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
@@ -106,7 +108,7 @@ class Pattern:
 
 
 def _texts(count: int) -> str:
-    return "1 long text" if count == 1 else f"{count:,} texts"
+    return plural(count, "long text", "texts")
 
 
 def _compiled(source: str) -> tuple[re.Pattern[str], int]:

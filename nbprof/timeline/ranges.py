@@ -13,6 +13,7 @@ import pandas as pd
 
 from nbprof.core import intervals
 from nbprof.core.intervals import Intervals
+from nbprof.core.runs import expand
 from nbprof.core.trace import Int64s
 from nbprof.timeline.density import repeats
 from nbprof.timeline.slices import KINDS, MOST_NAME, Part, Slices
@@ -25,14 +26,12 @@ MOST_NAMES = 200
 def work_lanes(slices: Slices) -> list[Lane]:
     """Lanes with work of their own: neither derived nor repetitions of others."""
     repeated = repeats(slices.tracks)
-    return [
-        lane
-        for lane in slices.tracks.lanes
-        if lane.kind in ("device", "host")
-        and not lane.derived
-        and lane.id not in repeated
-        and lane.events
-    ]
+    result = []
+    for lane in slices.tracks.lanes:
+        is_repetition = lane.derived or lane.id in repeated
+        if lane.kind in ("device", "host") and lane.events and not is_repetition:
+            result.append(lane)
+    return result
 
 
 def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None) -> dict[str, Any]:
@@ -51,8 +50,7 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     work = work_lanes(slices)
     chosen = work
     if lanes is not None:
-        drawn = [slices.lanes[i] for i in dict.fromkeys(lanes) if i in slices.lanes]
-        chosen = [lane for lane in drawn if lane.kind != "counter"]
+        chosen = [slices.lanes[i] for i in dict.fromkeys(lanes) if slices.is_drawn(i)]
     if high <= low:
         chosen = []
     sets: dict[str, list[Rows]] = {}
@@ -68,7 +66,8 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
         rows_in_lane = in_lane(part, lane.id, low, high)
         sets.setdefault(lane.kind, []).extend(rows_in_lane)
         unions[lane.id] = covered(part, lane.id, low, high)
-        busy.append(_busy(lane.id, unions[lane.id], low, high, sum(map(len, rows_in_lane))))
+        count = sum(map(len, rows_in_lane))
+        busy.append(_busy(lane.id, unions[lane.id], low, high, count))
     sections: dict[tuple[str, str], list[Intervals]] = {}
     for lane in work:
         if lane.kind == "device" and lane.id in unions:
@@ -97,28 +96,26 @@ def many_info(slices: Slices, events: list[int]) -> dict[str, Any]:
         One of the events does not exist.
     """
     ids = np.unique(np.asarray(events, np.int64))
-    if len(ids) and (ids[0] < 0 or ids[-1] >= len(slices)):
-        wrong = int(ids[0] if ids[0] < 0 else ids[-1])
-        raise IndexError(f"there is no event {wrong:,}; there are {len(slices):,}")
+    for event in (*ids[:1].tolist(), *ids[-1:].tolist()):
+        slices.part_and_row(event)
     sets: dict[str, list[Rows]] = {}
     lanes = []
     none = np.zeros(0, np.int64)
-    start, duration = slices.starts(ids), slices.durations(ids)
-    low = high = 0
+    low = high = slices.tracks.origin
     if len(ids):
+        start, duration = slices.starts(ids), slices.durations(ids)
         low = int(start.min())
         high = max(map(sum, zip(start.tolist(), duration.tolist(), strict=True)))
     for part in slices.parts:
         rows = ids[(ids >= part.first) & (ids < part.first + len(part.events))] - part.first
         kind = slices.kind[part.events.lane[rows]]
         for code in np.unique(kind).tolist():
-            sets.setdefault(KINDS[code], []).append(
-                Rows(part, rows[kind == code], none, none, none)
-            )
+            complete = Rows(part, rows[kind == code], none, none, none)
+            sets.setdefault(KINDS[code], []).append(complete)
         lanes += _busy_lanes(part, rows, low, high)
     return {
-        "from": slices.ns(low) if len(ids) else 0.0,
-        "to": slices.ns(high) if len(ids) else 0.0,
+        "from": slices.ns(low),
+        "to": slices.ns(high),
         **_shares(slices, by_name(slices, sets), high - low),
         "lanes": lanes,
         "idle": [],
@@ -148,7 +145,9 @@ def _busy(lane: int, busy: Intervals, low: int, high: int, count: int) -> dict[s
 
 
 def _percent(time: float, total_time: float) -> float:
-    return 100 * float(time) / total_time if total_time > 0 else 0.0
+    if total_time <= 0:
+        return 0.0
+    return 100 * float(time) / total_time
 
 
 @dataclass
@@ -171,16 +170,16 @@ class Named:
 
 def by_name(slices: Slices, sets: dict[str, list[Rows]]) -> Named:
     """Sums over rows by kind of lane, in no order."""
-    kinds = list(sets)
-    sums = [Sums(slices, sets[kind]) for kind in kinds]
-    side = np.repeat(np.arange(len(kinds)), [len(each.names.code) for each in sums])
-    parts = [each.names for each in sums] or [Sums(slices, []).names]
-    index = np.concatenate([np.arange(len(part.code)) for part in parts])
-    code = np.concatenate([part.code for part in parts])
-    count = np.concatenate([part.count for part in parts])
-    self_time = np.concatenate([part.self_time for part in parts])
-    total = np.concatenate([part.total for part in parts])
-    longest = np.concatenate([part.longest for part in parts])
+    # One kind at least, so that there is something to join.
+    kinds = list(sets) or [""]
+    sums = [Sums(slices, sets.get(kind, [])) for kind in kinds]
+    parts = [each.names for each in sums]
+    sizes = [len(part.code) for part in parts]
+    side, index = expand(np.zeros(len(sizes), np.int64), np.array(sizes))
+    code, count, self_time, total, longest = (
+        np.concatenate([getattr(part, column) for part in parts])
+        for column in ("code", "count", "self_time", "total", "longest")
+    )
     # Different full names may have one short name.
     text, texts = pd.factorize(slices.tracks.names[code])
     group, alike = pd.factorize(text * len(kinds) + side)
@@ -205,10 +204,13 @@ def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
     count, self_time, size = names.count, names.self_time, len(names.name)
     order = np.lexsort((np.arange(size), -count, -self_time))
     # One name more than fit gets its own line rather than one that sums up a single name.
-    listed = size if size <= MOST_NAMES + 1 else MOST_NAMES
+    listed = MOST_NAMES
+    if size == MOST_NAMES + 1:
+        listed = size
     head, rest = order[:listed], order[listed:]
-    shares = [
-        {
+    shares = []
+    for i in head.tolist():
+        share = {
             "name": str(names.name[i])[:MOST_NAME],
             "on": names.on[i],
             "fill": slices.fill(int(names.code[i])),
@@ -218,8 +220,7 @@ def _shares(slices: Slices, names: Named, length: int) -> dict[str, Any]:
             "percent": _percent(self_time[i], length),
             "longest": slices.ref(names.longest[i]()),
         }
-        for i in head.tolist()
-    ]
+        shares.append(share)
     remainder = None
     if len(rest):
         remainder = {

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
+from nbprof.core.runs import expand
 from nbprof.core.trace import BYTES, DOUBLE, TEXT, UINT, Events, Int64s, Trace
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.tracks import Tracks
@@ -30,15 +31,17 @@ def pick(
     `nbprof.tools.trace.accessor.TraceView.events`.
     """
     chosen = lanes(tracks, lane, kind)
-    is_selected = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
+    is_selected = np.zeros(tracks.lane_ids, np.bool_)
     is_selected[[each.id for each in chosen]] = True
-    hit = None if name is None else named(tracks, name)
+    has_name = np.ones(len(tracks.full), np.bool_)
+    if name is not None:
+        has_name = named(tracks, name)
     parts = []
     first = 0
     for events in (tracks.events, tracks.extra):
         rows = _of_lanes(events, is_selected)
-        if hit is not None:
-            rows = rows[hit[events.name[rows]]]
+        if name is not None:
+            rows = rows[has_name[events.name[rows]]]
         if between is not None:
             low, high = window(between)
             rows = rows[events.start[rows] <= high]
@@ -75,21 +78,24 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
         raise NbprofError(
             f"there are no events of kind {kind!r}; kinds of lanes are {', '.join(sorted(kinds))}"
         )
-    drawn = [each for each in tracks.lanes if each.kind != "counter" and kind in (None, each.kind)]
+    if kind is not None:
+        kinds = {kind}
+    drawn = [each for each in tracks.lanes if each.kind in kinds]
     # The ids of derived lanes follow those of recorded ones.
-    first_derived = max((each.id for each in tracks.lanes), default=0) + 1
+    first_derived = tracks.lane_ids
     if len(tracks.extra):
         first_derived = int(tracks.extra.lane.min())
-    recorded = [each for each in drawn if each.id < first_derived]
-    several = isinstance(lane, Sequence) and not isinstance(lane, str)
-    choices: Any = lane if several else [lane]
+    names = {each.id: each.name for each in drawn if each.id < first_derived}
+    choices: Any = [lane]
+    if isinstance(lane, Sequence) and not isinstance(lane, str):
+        choices = lane
     ids: set[int] = set()
     for choice in choices:
         if choice is None:
-            ids |= {each.id for each in recorded}
+            ids.update(names)
         elif isinstance(choice, (str, re.Pattern)):
             test = matcher(choice)
-            ids |= {each.id for each in recorded if test(each.name)}
+            ids.update(i for i, name in names.items() if test(name))
         else:
             ids.add(int(choice))
     return [each for each in drawn if each.id in ids]
@@ -126,51 +132,54 @@ def named(tracks: Tracks, name: Names) -> npt.NDArray[np.bool_]:
 
 
 def _of_lanes(events: Events, selected: npt.NDArray[np.bool_]) -> Int64s:
-    if not len(events):
-        return np.zeros(0, np.int64)
-    bounds = np.searchsorted(events.lane, np.arange(int(events.lane[-1]) + 2))
-    parts = [
-        np.arange(bounds[i], bounds[i + 1])
-        for i in range(len(bounds) - 1)
-        if i < len(selected) and selected[i] and bounds[i] < bounds[i + 1]
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    """The events of selected lanes (bool[lanes]); lanes ascend."""
+    bounds = np.searchsorted(events.lane, np.arange(len(selected) + 1, dtype=events.lane.dtype))
+    ids = np.flatnonzero(selected)
+    return expand(bounds[ids], bounds[ids + 1] - bounds[ids])[1]
 
 
 def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -> pd.DataFrame:
     """The columns of `p.trace.events()`, then args; times are in µs."""
-    event_count = len(tracks.events)
-    size = max((lane.id for lane in tracks.lanes), default=-1) + 1
-    texts = {key: np.full(size, "", object) for key in ("host", "process", "lane")}
-    table = trace.lanes
-    for key, column in (("host", "host"), ("process", "process"), ("lane", "thread")):
-        values = table[column].to_numpy(object)
-        texts[key][: min(len(values), size)] = values[:size]
-    for each in tracks.lanes:
-        if each.id >= len(table):
-            texts["host"][each.id] = each.host
-            texts["process"][each.id] = each.process
-            texts["lane"][each.id] = each.name
-    columns: dict[str, npt.NDArray[np.generic]] = {}
-    for part, events in (
-        (ids[ids < event_count], tracks.events),
-        (ids[ids >= event_count] - event_count, tracks.extra),
+    count = len(tracks.events)
+    host, process, lane = _lane_texts(trace, tracks)
+    parts: list[dict[str, npt.NDArray[np.generic]]] = []
+    for part_ids, first, events in (
+        (ids[ids < count], 0, tracks.events),
+        (ids[ids >= count], count, tracks.extra),
     ):
-        values_of = {
-            **{key: text[events.lane[part]] for key, text in texts.items()},
-            "name": tracks.full[events.name[part]],
-            "start_us": events.start[part] / 1e6,
-            "duration_us": events.duration[part] / 1e6,
-            "depth": events.depth[part],
-            "self_us": events.self_time[part] / 1e6,
+        rows = part_ids - first
+        lanes_of_rows = events.lane[rows]
+        columns: dict[str, npt.NDArray[np.generic]] = {
+            "host": host[lanes_of_rows],
+            "process": process[lanes_of_rows],
+            "lane": lane[lanes_of_rows],
+            "name": tracks.full[events.name[rows]],
+            "start_us": events.start[rows] / 1e6,
+            "duration_us": events.duration[rows] / 1e6,
+            "depth": events.depth[rows],
+            "self_us": events.self_time[rows] / 1e6,
+            "event": part_ids,
         }
-        for key, value in values_of.items():
-            columns[key] = value if key not in columns else np.concatenate([columns[key], value])
-    columns["event"] = np.concatenate([ids[ids < event_count], ids[ids >= event_count]])
-    result = pd.DataFrame(columns, copy=False)
+        parts.append(columns)
+    recorded, derived = parts
+    both = {key: np.concatenate([recorded[key], derived[key]]) for key in recorded}
+    result = pd.DataFrame(both, copy=False)
     for arg in args:
         result[arg] = pd.Series(arg_column(trace, arg, result["event"].to_numpy()), dtype=object)
     return result
+
+
+def _lane_texts(trace: Trace, tracks: Tracks) -> tuple[npt.NDArray[np.object_], ...]:
+    """Host, process and name by lane id, of recorded lanes as they were recorded."""
+    columns = ("host", "process", "thread")
+    texts = tuple(np.full(max(tracks.lane_ids, len(trace.lanes)), "", object) for _ in columns)
+    for column, text in zip(columns, texts, strict=True):
+        text[: len(trace.lanes)] = trace.lanes[column].to_numpy(object)
+    for lane in tracks.lanes:
+        if lane.id >= len(trace.lanes):
+            for text, value in zip(texts, (lane.host, lane.process, lane.name), strict=True):
+                text[lane.id] = value
+    return texts
 
 
 def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object_]:
@@ -202,9 +211,13 @@ def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object
 def _values(trace: Trace, kind: int, values: Int64s) -> npt.NDArray[np.object_]:
     if kind in (TEXT, BYTES):
         codes, inverse = np.unique(values, return_inverse=True)
-        values_table = trace.strings if kind == TEXT else trace.blobs
-        texts = np.empty(len(codes), object)
-        texts[:] = [values_table[c] if 0 <= c < len(values_table) else None for c in codes.tolist()]
+        stored: Sequence[object] = trace.blobs
+        if kind == TEXT:
+            stored = trace.strings
+        texts = np.full(len(codes), None, object)
+        for row, code in enumerate(codes.tolist()):
+            if 0 <= code < len(stored):
+                texts[row] = stored[code]
         return np.asarray(texts[inverse], object)
     numbers: npt.NDArray[Any] = values
     if kind == DOUBLE:

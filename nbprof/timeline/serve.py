@@ -128,9 +128,7 @@ class Timeline:
     @property
     def lanes(self) -> int:
         """One more than the largest id of a lane."""
-        return self._once(
-            "lanes", lambda: max((lane.id for lane in self.tracks.lanes), default=-1) + 1
-        )
+        return self._once("lanes", lambda: self.tracks.lane_ids)
 
     @property
     def events(self) -> int:
@@ -224,14 +222,17 @@ def _open(timeline: Timeline, request: Request) -> Answer:  # noqa: ARG001
 
     tracks, index = timeline.tracks, timeline.index
     timeline.prepare()
-    units: dict[int, Answer] = {counter.id: {"unit": counter.unit} for counter in tracks.counters}
+    units = {counter.id: counter.unit for counter in tracks.counters}
+    lanes = []
+    for lane in tracks.lanes:
+        header = {**head(lane), "depths": max(index.rows(lane.id), 1)}
+        if lane.id in units:
+            header["unit"] = units[lane.id]
+        lanes.append(header)
     return {
         "key": timeline.run.source.content_key(),
         "version": __version__,
-        "lanes": [
-            {**head(lane), "depths": max(index.rows(lane.id), 1), **units.get(lane.id, {})}
-            for lane in tracks.lanes
-        ],
+        "lanes": lanes,
         "end_ns": max(tracks.end - tracks.origin, 0) / 1000,
         "total": timeline.events,
         "strip": timeline.strip,

@@ -60,12 +60,11 @@ class Part:
     @cached_property
     def _reach(self) -> Int64s:
         """The latest end in each block of events, ps."""
-        ends = [
-            ends_of(self.events, slice(offset, offset + (_BLOCK << 8)))
-            for offset in range(0, len(self.events), _BLOCK << 8)
-        ]
-        parts = [np.maximum.reduceat(end, np.arange(0, len(end), _BLOCK)) for end in ends]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        parts = [np.zeros(0, np.int64)]
+        for offset in range(0, len(self.events), _BLOCK << 8):
+            end = ends_of(self.events, slice(offset, offset + (_BLOCK << 8)))
+            parts.append(np.maximum.reduceat(end, np.arange(0, len(end), _BLOCK)))
+        return np.concatenate(parts)
 
     def ranges(self, lanes: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
         """The events of some lanes (bool[lanes]) as few ranges."""
@@ -129,7 +128,7 @@ class Part:
             ids.append(start_row + np.flatnonzero(ends_of(self.events, rows) > time))
         if len(ids) == 1:
             return ids[0]
-        return np.concatenate(ids) if ids else np.zeros(0, np.int64)
+        return np.concatenate([np.zeros(0, np.int64), *ids])
 
 
 def ends_of(events: Events, rows: slice | Int64s) -> Int64s:
@@ -157,9 +156,11 @@ class Slices:
         self.tracks = tracks
         self._fills = Fills(tracks.names, tracks.category)
         self.lanes: dict[int, Lane] = {lane.id: lane for lane in tracks.lanes}
-        size = max(self.lanes, default=-1) + 1
         both = tracks.events, tracks.extra
-        count = max([size, *(int(e.lane[-1]) + 1 for e in both if len(e))])
+        count = tracks.lane_ids
+        for events in both:
+            if len(events):
+                count = max(count, int(events.lane[-1]) + 1)
         if levels is None:
             levels = partial(_depths, both)
         self.parts = [
@@ -192,6 +193,10 @@ class Slices:
         """The part that the events of a lane are in."""
         first, second = self.parts
         return second if second.bounds[lane] < second.bounds[lane + 1] else first
+
+    def is_drawn(self, lane: int) -> bool:
+        """Return whether a lane exists and has slices, as a counter has not."""
+        return lane in self.lanes and self.lanes[lane].kind != "counter"
 
     def touching(self, from_: int, to: int) -> npt.NDArray[np.bool_]:
         """Lanes with slices in from…to, ps. bool[lanes]"""

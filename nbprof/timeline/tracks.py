@@ -15,7 +15,7 @@ from nbprof.frameworks.register import PYTORCH
 from nbprof.timeline import counting, derived_gpu, derived_torch
 from nbprof.timeline import lanes as drawn
 from nbprof.timeline.counting import Counter as Counter
-from nbprof.timeline.derived import DerivedLines, steps_of_hosts
+from nbprof.timeline.derived import DerivedLines, Line, steps_of_hosts
 from nbprof.timeline.lanes import Kind as Kind
 from nbprof.timeline.lanes import Lane as Lane
 from nbprof.timeline.lanes import section as section
@@ -62,6 +62,11 @@ class Tracks:
     end: int
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def lane_ids(self) -> int:
+        """One more than the largest id of a lane."""
+        return max((lane.id for lane in self.lanes), default=-1) + 1
+
 
 def tracks(run: Drawable) -> Tracks:
     """The tracks of a run."""
@@ -82,10 +87,10 @@ def tracks(run: Drawable) -> Tracks:
     category = np.asarray(run.activity.name_category)
     codes = np.zeros(len(names), np.uint8)
     codes[: len(category)] = category
+    counter_lanes = [lane for lane, _ in counters]
+    sections = in_sections(lanes, more, counter_lanes)
     return Tracks(
-        drawn.with_places(
-            in_sections(lanes, more, [lane for lane, _ in counters]), run.activity.devices
-        ),
+        drawn.with_places(sections, run.activity.devices),
         events,
         extra,
         names,
@@ -109,17 +114,18 @@ def extent(events: Events) -> tuple[int, int]:
     """Start and end of the drawn time, ps."""
     if not len(events):
         return 0, 0
-    parts = range(0, len(events), _CHUNK)
-    chunks = (slice(part, part + _CHUNK) for part in parts)
-    end = max(int((events.start[rows] + events.duration[rows]).max()) for rows in chunks)
-    return min(int(events.start.min()), 0), end
+    ends = []
+    for offset in range(0, len(events), _CHUNK):
+        rows = slice(offset, offset + _CHUNK)
+        ends.append(int((events.start[rows] + events.duration[rows]).max()))
+    return min(int(events.start.min()), 0), max(ends)
 
 
 def in_sections(recorded: list[Lane], derived: list[Lane], counters: list[Lane]) -> list[Lane]:
     """All lanes by section: steps, what was derived here, what was recorded, counters."""
-    sections: dict[str, list[Lane]] = {
-        lane.process: [] for lane in [*recorded, *derived, *counters]
-    }
+    sections: dict[str, list[Lane]] = {}
+    for lane in [*recorded, *derived, *counters]:
+        sections[lane.process] = []
     for lane in [*derived, *recorded, *counters]:
         sections[lane.process].append(lane)
     result: list[Lane] = []
@@ -137,27 +143,13 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
     else:
         derived_gpu.add(run, derived, hosts)
         # Steps of a device are those of its host.
-        marked = {lane.host for lane in lanes if lane.kind == "steps"} | {
-            line.host for line in derived.lines if line.kind == "steps"
-        }
+        marked = {lane.host for lane in lanes if lane.kind == "steps"}
+        marked |= {line.host for line in derived.lines if line.kind == "steps"}
     steps_of_hosts(run, derived, hosts, marked)
     events = derived.events(len(run.trace.lanes), len(run.trace.names))
     relabelled, labels = _labels(run)
     return {
-        "lanes": [
-            (
-                line.process,
-                line.title,
-                line.note,
-                line.kind,
-                line.host,
-                line.device,
-                len(line.name),
-                line.folded,
-                True,
-            )
-            for line in derived.lines
-        ],
+        "lanes": [_stored_lane(line) for line in derived.lines],
         "events": [events.lane, events.name, events.start, events.duration],
         "short": derived.short,
         "full": derived.full,
@@ -165,6 +157,13 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
         "relabelled": relabelled,
         "labels": labels,
     }
+
+
+def _stored_lane(line: Line) -> tuple[Any, ...]:
+    """The fields of a derived `Lane` without its id."""
+    events, derived = len(line.name), True
+    heading = (line.process, line.title, line.note, line.kind, line.host, line.device)
+    return (*heading, events, line.folded, derived)
 
 
 def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
@@ -192,9 +191,8 @@ def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     alone = np.bincount(trace.events.name, minlength=size) == np.bincount(
         trace.events.name[event], minlength=size
     )
-    pairs = [
-        (code, next(iter(texts)))
-        for code, texts in names_by_code.items()
-        if len(texts) == 1 and alone[code]
-    ]
-    return np.array([code for code, _ in pairs], np.int64), [text for _, text in pairs]
+    labels: dict[int, str] = {}
+    for code, texts in names_by_code.items():
+        if len(texts) == 1 and alone[code]:
+            labels[code] = texts.pop()
+    return np.array(list(labels), np.int64), list(labels.values())

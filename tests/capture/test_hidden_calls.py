@@ -145,7 +145,7 @@ def test_imports_of_libraries_are_hidden_and_those_of_the_program_are_not(
         Path(frame.filename).name for frame in traceback.extract_tb(missing.value.__traceback__)
     ]
     assert files == ["test_hidden_calls.py", "nbprof_test_missing.py"]
-    assert hidden.note().startswith("Python calls inside 3 imports of libraries (")
+    assert hidden.note().text.startswith("Python calls inside 3 imports of libraries (")
     assert "exec_module" not in vars(sys.modules["importlib.machinery"].SourceFileLoader)
 
 

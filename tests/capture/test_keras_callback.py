@@ -288,7 +288,7 @@ SCRIPT = """
     recorder = nbprof.keras.Callback(batches=(3, 5), logdir="logs")
     model.fit(x, y, batch_size=8, verbose=0, callbacks=[recorder])
     assert recorder.result.steps.frame["step"].tolist() == [3, 4, 5], recorder.result.steps.frame
-    print("steps:", *recorder.result.run.capture.notes)
+    print("steps:", *[note.text for note in recorder.result.run.capture.notes])
     again = nbprof.keras.Callback(batches=(3, 8), logdir="failed")
     model.fit(x, y, batch_size=8, verbose=0, callbacks=[again, Fails()])
 """

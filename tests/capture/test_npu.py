@@ -22,6 +22,7 @@ from nbprof.capture.torch_steps import Mark
 from nbprof.core.errors import CaptureError, RawError
 from nbprof.profiles.load import open_recording
 from tests.capture import npus
+from tests.capture.notes import keys, text_of
 
 
 @pytest.fixture
@@ -61,8 +62,8 @@ def test_torch_npu_records_in_place_of_pytorchs_profiler(torch, npu, place, caps
     assert (config.level, config.metrics, config.export) == (1, "pipes", "text")
     assert multiprocessing.get_start_method(allow_none=True) == method
     assert "torch_npu 2.7.1" in recording.info.framework
-    assert "torch_npu's profiler said: Some data is lost." in recording.info.notes
-    assert not any("Start profiling" in note for note in recording.info.notes)
+    text = text_of(recording.info.notes, "torch_npu_message")
+    assert text == "torch_npu's profiler said: Some data is lost."
     assert capsys.readouterr().out == ""
     profile = open_recording(recording)
     assert profile.run.trace.tables
@@ -97,7 +98,7 @@ def test_options_are_those_of_torch_npu_or_it_is_said(
     assert made.given["record_shapes"] is asked.get("shapes", True)
     assert made.given["profile_memory"] is asked.get("memory", True)
     assert made.given["with_modules"] is asked.get("python", False)
-    assert any(says in note for note in recording.info.notes)
+    assert any(says in note.text for note in recording.info.notes)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,9 @@ def test_the_counters_are_those_that_were_asked_for(torch, npu, place, asked, me
     train(torch, 1)
     notes = session.stop().info.notes
     assert npus.Profile.made[0].given["experimental_config"].metrics == metrics
-    assert any((says or "no effect") in note for note in notes) is (says is not None)
+    texts = [note.text for note in notes if note.key == "option_without_effect"]
+    assert len(texts) == (says is not None)
+    assert all(says in text for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +176,8 @@ def test_torch_npu_that_the_cell_imports_after_pytorch_is_recorded(
     ] == [True]
     assert not list(recording.path.glob("*.pt.trace.json*"))
     assert recording.info.steps_marked == 3
-    assert any("was not in use when the recording began" in note for note in recording.info.notes)
-    assert not any("sees no GPU" in note for note in recording.info.notes)
+    assert "npu_not_in_use" in keys(recording.info.notes)
+    assert "gpu_not_seen" not in keys(recording.info.notes)
 
 
 def test_torch_npu_that_comes_after_a_step_is_too_late(torch, place, monkeypatch):
@@ -184,9 +187,7 @@ def test_torch_npu_that_comes_after_a_step_is_too_late(torch, place, monkeypatch
     session._npu_is_here(sys.modules["torch_npu"])
     recording = session.stop()
     assert npus.Profile.made == []
-    assert [note for note in recording.info.notes if "imported after step 2" in note], (
-        recording.info.notes
-    )
+    assert "imported after step 2" in text_of(recording.info.notes, "npu_imported_late")
 
 
 def test_without_an_npu_pytorchs_profiler_records(torch, place, monkeypatch):
@@ -217,7 +218,7 @@ def test_the_persons_own_profiler_of_torch_npu_comes_first(torch, npu, place):
     session = of_torch().start()
     train(torch, 1)
     theirs.start()
-    assert "the cell starts PyTorch's profiler itself" in " ".join(session.stop().info.notes)
+    assert "own_profiler_started" in keys(session.stop().info.notes)
     assert "start" in vars(npus.Profile)
     assert not hasattr(npus.Profile.start, "__wrapped__")
     theirs.stop()
@@ -239,7 +240,7 @@ def test_what_was_not_analysed_says_how(torch, npu, place, monkeypatch):
     session = of_torch().start()
     train(torch, 1)
     recording = session.stop()
-    assert any("torch_npu.profiler.profiler.analyse" in note for note in recording.info.notes)
+    assert "npu_not_analysed" in keys(recording.info.notes)
     with pytest.raises(RawError, match=r"torch_npu\.profiler\.profiler\.analyse"):
         open_recording(recording)
 
@@ -294,12 +295,10 @@ def test_sessions_are_recorded_by_the_adapters_profiler(bridge, place):
     assert recording is not None, session.failure
     (made,) = npus.Sessions.made
     assert (made.level, made.metrics) == ("L2", "MemoryUB")
-    assert any(
-        "detects iterations itself: --bp-point had no effect" in note
-        for note in recording.info.notes
-    )
+    text = text_of(recording.info.notes, "option_without_effect")
+    assert "detects iterations itself: --bp-point had no effect" in text
     assert "npu_bridge" in recording.info.framework
-    assert any("supports none of --memory" in note for note in recording.info.notes)
+    assert "npu_profiler" in keys(recording.info.notes)
     profile = open_recording(recording)
     assert profile.run.trace.tables
     assert len(profile.steps.frame) == 4
@@ -360,15 +359,14 @@ def test_sessions_of_an_older_adapter_get_its_options(tf, place, monkeypatch):
         "Memory",
     )
     assert (chosen["fp_point"], chosen["bp_point"]) == ("model/Conv2D", "")
-    assert not any("without an NPU" in note for note in recording.info.notes)
+    assert "option_without_effect" not in keys(recording.info.notes)
     assert (chosen["aicpu"], chosen["hccl"]) == ("on", "on")
     assert place / "logs" / "ascend" in (place / chosen["output"]).parents
     assert taken[1] is None
     assert config.SerializeToString() == before
-    assert any(
-        "complete once the session is closed" in note and chosen["output"] in note
-        for note in recording.info.notes
-    )
+    text = text_of(recording.info.notes, "npu_recorded_separately")
+    assert "complete once the session is closed" in text
+    assert chosen["output"] in text
 
 
 @pytest.fixture
@@ -388,9 +386,10 @@ def test_a_device_that_is_opened_later_gets_the_options(device, place):
     with nbprof.step():
         pass
     recording = session.stop()
-    notes = " ".join(recording.info.notes)
-    assert "complete once the device is closed" in notes
-    assert "--steps and --seconds only apply to TensorFlow's own profile" in notes
+    text = text_of(recording.info.notes, "npu_recorded_separately")
+    assert "complete once the device is closed" in text
+    text = text_of(recording.info.notes, "option_without_effect")
+    assert "--steps and --seconds only apply to TensorFlow's own profile" in text
     assert (config.enable_profiling.held, config.profiling_options.held) == (False, None)
 
 
@@ -410,7 +409,7 @@ def test_options_of_a_device_that_cannot_be_set_are_told(device, place, opened, 
     recording = of_tensorflow(save=save).start().stop()
     assert config.enable_profiling.held is on
     assert config.profiling_options.held is None
-    assert any(says in note for note in recording.info.notes)
+    assert any(says in note.text for note in recording.info.notes)
     assert recording.host_file.name.endswith(".xplane.pb")
 
 

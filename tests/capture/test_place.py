@@ -16,6 +16,7 @@ from nbprof.capture.place import RunFolder
 from nbprof.capture.reserve import COUNT, Reserve
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from tests.capture.notes import text_of
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(
     (kept,) = temporary.iterdir()
     assert run == kept / "plugins" / "profile" / "2026_01_01"
     assert (run / "host.xplane.pb").stat().st_size == 73 << 10
-    (note,) = place.notes
+    note = text_of(place.notes, "run_moved")
     assert note.startswith(
         f"the disk of {logdir.path} is full: the run needs 73.0 KiB, and 60.0 KiB are free. "
     )

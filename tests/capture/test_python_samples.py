@@ -52,7 +52,7 @@ def sampled(run, text, names=None):
     finally:
         samples = sampler.stop().samples()
     assert samples is not None, sampler.trouble
-    assert not sampler.trouble
+    assert sampler.trouble is None
     return samples
 
 
@@ -305,7 +305,7 @@ class TestLife:
         sampler = PythonSampler().start()
         assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-samples"]
         assert sampler.stop().samples() is None
-        assert "without the GIL" in sampler.trouble
+        assert sampler.trouble.key == "stacks_not_sampled"
 
     def test_it_can_be_stopped_on_another_thread(self, run):
         sampler = PythonSampler().start()
@@ -321,7 +321,8 @@ class TestLife:
         monkeypatch.setattr(sampler, "_take", lambda _late: 1 / 0)
         time.sleep(0.1)
         samples = sampler.stop().samples()
-        assert "ZeroDivisionError" in sampler.trouble
+        assert sampler.trouble.key == "stacks_sampled_in_part"
+        assert "ZeroDivisionError" in sampler.trouble.text
         assert samples is not None
         assert PythonSamples.unpacked(samples.packed()) is not None
 

@@ -29,6 +29,7 @@ from nbprof.capture.session import Session
 from nbprof.capture.shield import Shield, pressed, shielded
 from nbprof.capture.steps import step, steps
 from nbprof.core.errors import CaptureError
+from tests.capture.notes import keys, text_of
 
 
 @pytest.fixture(autouse=True)
@@ -309,7 +310,7 @@ def test_a_forked_child_records_nothing():
 def test_a_place_that_cannot_be_written_is_replaced_and_said(tmp_path):
     (tmp_path / "file").write_text("")
     place = RunFolder(Options(logdir=str(tmp_path / "file" / "below")))
-    assert "cannot be written" in place.notes[0]
+    assert keys(place.notes) == ["logdir_not_writable"]
     assert place.scratch.is_dir()
     place.discard()
 
@@ -321,7 +322,8 @@ def test_a_working_directory_that_is_gone_is_replaced_and_said(tmp_path, monkeyp
     gone.rmdir()
     place = RunFolder(Options())
     assert place.scratch.is_dir()
-    assert place.notes[0].startswith("nbprof-results cannot be written (No such file or directory)")
+    text = text_of(place.notes, "logdir_not_writable")
+    assert text.startswith("nbprof-results cannot be written (No such file or directory)")
     place.discard()
 
 

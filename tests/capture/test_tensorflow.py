@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nbprof.sources.recording import CaptureInfo
+from tests.capture.notes import keys, text_of
 from tests.support.profiles import require
 
 
@@ -83,10 +84,8 @@ def test_steps_per_execution_makes_one_step_of_several_batches(record, markers, 
     model.compile("sgd", "mse", steps_per_execution=4)
     recording = record(lambda: model.fit(data, verbose=0))
     assert roots(markers(recording)) == [("train", 1), ("train", 2)]
-    assert recording.info.notes == [
-        "steps: batches of Keras",
-        "each step covers 4 batches (steps_per_execution)",
-    ]
+    assert keys(recording.info.notes) == ["keras_steps", "batches_per_step"]
+    assert "covers 4 batches" in recording.info.notes[1].text
 
 
 def test_markers_of_the_person_win(record, markers, model, data, tf):
@@ -223,7 +222,7 @@ def test_the_persons_own_profiler_comes_first(record, model, data, tf, tmp_path)
 
     recording = record(cell)
     assert recording.info.steps_marked == 8
-    assert "the cell starts TensorFlow's profiler itself" in recording.info.notes[1]
+    assert keys(recording.info.notes)[1] == "own_profiler_started"
     assert list((tmp_path / "theirs").glob("plugins/profile/*/*.xplane.pb"))
 
 
@@ -259,9 +258,7 @@ def test_no_memory_is_honest_about_having_no_switch(record, tf):
     plain, without = record(cell), record(cell, memory=False)
     assert allocations(plain) == allocations(without)
     assert plain.info.notes == []
-    assert without.info.notes == [
-        "TensorFlow cannot turn off allocation events: they were recorded despite --no-memory"
-    ]
+    assert keys(without.info.notes) == ["option_without_effect"]
 
 
 def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
@@ -275,7 +272,7 @@ def test_levels_that_tensorflow_did_not_take_are_told(record, tf):
     assert plain.info.notes == []
     # 2.21 records as ever; another version may do as it is told.
     host, python = tensorflow.recorded_levels(asked.host_file)
-    said = [note for note in asked.info.notes if " ignored " in note]
+    said = [note.text for note in asked.info.notes if note.key == "option_without_effect"]
     if (host, python) == (3, 1):
         assert said == []
     else:
@@ -325,9 +322,10 @@ def test_a_gpu_that_tensorflow_does_not_see_is_named(record, tf, monkeypatch):
         pytest.skip("TensorFlow sees a GPU here")
     monkeypatch.setattr(trouble, "nvidia_gpu", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert trouble.TF_UNSEEN in record(lambda: None).info.notes
+    assert text_of(record(lambda: None).info.notes, "gpu_not_seen") == trouble.TF_UNSEEN
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert trouble.TF_HIDDEN.format(value="-1") in record(lambda: None).info.notes
+    text = text_of(record(lambda: None).info.notes, "gpu_not_seen")
+    assert text == trouble.TF_HIDDEN.format(value="-1")
 
 
 @pytest.mark.parametrize(

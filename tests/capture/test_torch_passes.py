@@ -12,6 +12,7 @@ import pytest
 import nbprof
 from nbprof.analysis.steps.boundaries import boundaries
 from nbprof.sources.recording import CaptureInfo
+from tests.capture.notes import keys, text_of
 
 BATCHES, VALIDATION = 4, 6
 
@@ -132,10 +133,10 @@ def test_an_evaluation_is_in_no_step(torch, record, profile, run):
     assert frame["counted"].all()
     # All steps ask for as many batches, but for the call that finds the loader at its end.
     assert frame["batches"].max() - frame["batches"].min() <= 1
-    note = next(note for note in recording.info.notes if "without an optimizer step" in note)
+    note = text_of(recording.info.notes, "evaluation_passes")
     evaluations = [each for each in recording.info.boundaries if each["kind"] == "evaluation"]
     assert f"({sum(each['batches'] for each in evaluations)} batches" in note
-    assert not any("in evaluation mode" in note for note in recording.info.notes)
+    assert "evaluation_mode" not in keys(recording.info.notes)
     assert not any("several" in str(line) for line in p.receipt.entries)
 
 
@@ -194,7 +195,7 @@ def test_what_steps_use_is_no_evaluation(torch, record, profile, run):
     program = Program(torch)
     recording = record(lambda: run(program), source="import torch")
     assert not any(each["kind"] == "evaluation" for each in recording.info.boundaries)
-    assert not any("without an optimizer step" in note for note in recording.info.notes)
+    assert "evaluation_passes" not in keys(recording.info.notes)
     frame = profile(recording).steps.frame
     whole = [
         frame["start_ms"].iloc[-1] + frame["step_time_ms"].iloc[-1] - frame["start_ms"].iloc[0],

@@ -12,6 +12,7 @@ import pytest
 
 import nbprof
 from nbprof.sources.upload import Upload
+from tests.capture.notes import text_of
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def files_of(url):
 
 def test_a_run_is_copied_to_the_url_and_opens_there(bucket):
     p = recorded(bucket + "/logs/")
-    (note,) = [text for text in p.run.capture.notes if text.startswith("the run is in")]
+    note = text_of(p.run.capture.notes, "run_uploaded")
     where = note.removeprefix("the run is in ")
     assert where.startswith(f"{bucket}/logs/plugins/profile/")
     names = {path.rpartition("/")[2] for path in files_of(bucket)}
@@ -73,7 +74,7 @@ def test_what_cannot_be_copied_is_kept_here(bucket, monkeypatch):
 
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "put_file", refuse)
     p = recorded(bucket)
-    (note,) = [text for text in p.run.capture.notes if "could not be copied" in text]
+    note = text_of(p.run.capture.notes, "run_not_uploaded")
     assert note.startswith(f"the run could not be copied to {bucket} (PermissionError: ")
     folder = note.rpartition("it is in ")[2]
     assert len(nbprof.load(folder).steps.frame) == 3

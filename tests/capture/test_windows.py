@@ -19,7 +19,9 @@ from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.capture.windows import Since, Windows
 from nbprof.core.loop_times import Loop, LoopTimes, choose
+from nbprof.core.receipt import info
 from nbprof.sources.recording import CaptureInfo
+from tests.capture.notes import keys, text_of
 
 
 class Stub:
@@ -35,7 +37,7 @@ class Stub:
         del options
         self.folder = folder
         self.calls.append("start")
-        return ["a note of the backend"]
+        return [info("backend_note", "a note of the backend")]
 
     def stop(self):
         run = self.folder / "plugins" / "profile" / "2026_01_01_00_00_00"
@@ -115,9 +117,8 @@ def test_steps_past_the_end_are_said(stub):
         "--steps asked for step 10, but the cell marks no steps: mark them with 'for batch in nbprof.steps(batches):'"
     )
     session = recorded(stub, 4, steps=(3, 20))
-    assert (
-        "--steps asked for 3 to 20, but the cell ended after step 4" in session.recording.info.notes
-    )
+    text = text_of(session.recording.info.notes, "steps_not_reached")
+    assert text == "--steps asked for 3 to 20, but the cell ended after step 4"
     assert session.recording.info.window == [3, 4]
 
 
@@ -130,13 +131,15 @@ def test_a_cell_that_ends_before_its_first_step_is_kept(stub):
 
 
 def test_the_receipt_says_how_steps_were_found(stub):
-    assert "steps: marked by nbprof.steps" in recorded(stub, 2).recording.info.notes
+    notes = recorded(stub, 2).recording.info.notes
+    assert text_of(notes, "step_origins") == "steps: marked by nbprof.steps"
     session = Session(Options(backend="tensorflow")).start()
     for _ in nbprof.steps(range(3)):
         pass
     with nbprof.step():
         pass
-    assert "steps: 3 marked by nbprof.steps, 1 marked by nbprof.step" in session.stop().info.notes
+    text = text_of(session.stop().info.notes, "step_origins")
+    assert text == "steps: 3 marked by nbprof.steps, 1 marked by nbprof.step"
 
 
 def test_seconds_end_a_recording_at_the_end_of_the_step_that_runs(stub):
@@ -154,7 +157,7 @@ def test_seconds_end_a_recording_at_the_end_of_the_step_that_runs(stub):
     assert recording.info.steps_seen == 4
     assert (
         "0.05 s passed since the recording began (--seconds): recording ended after step 2"
-        in recording.info.notes
+        in text_of(recording.info.notes, "recording_ended")
     )
 
 
@@ -162,7 +165,8 @@ def test_seconds_end_a_recording_at_once_where_no_step_runs(stub):
     session = Session(Options(backend="tensorflow", seconds=0.05)).start()
     assert session.windows._ended.wait(20)
     assert stub.calls[1] == "stop on nbprof-bounds"
-    assert any(note.endswith("(--seconds): recording ended") for note in session.stop().info.notes)
+    text = text_of(session.stop().info.notes, "recording_ended")
+    assert text.endswith("(--seconds): recording ended")
 
 
 def test_a_step_that_does_not_end_is_not_waited_for_for_ever(stub, monkeypatch):
@@ -172,7 +176,7 @@ def test_a_step_that_does_not_end_is_not_waited_for_for_ever(stub, monkeypatch):
         assert session.windows._ended.wait(20)
     assert (
         "and no step ended in the 0 s after it: recording ended before the first step ended"
-        in "".join(session.stop().info.notes)
+        in text_of(session.stop().info.notes, "recording_ended")
     )
     # The step was cut off, so it is in no file.
     assert (session.recording.info.steps_marked, session.recording.info.steps_seen) == (0, 1)
@@ -205,11 +209,10 @@ def test_a_growing_process_ends_the_recording(stub, monkeypatch):
     notes = session.stop().info.notes
     # The step ended between two looks at the memory: what the process had grown until then is the
     # cell's own.
-    assert any(
+    assert (
         "since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step 1"
-        in note
-        for note in notes
-    ), notes
+        in text_of(notes, "recording_ended")
+    )
 
 
 def test_memory_that_nobody_limited_counts_when_the_machine_runs_short(monkeypatch):
@@ -243,7 +246,7 @@ def test_what_fails_while_the_bounds_are_watched_is_a_note(stub, monkeypatch):
         pass
     info = session.stop().info
     assert info.steps_marked == 1
-    assert "--seconds and --limit stopped working: RuntimeError: no memory is told" in info.notes
+    assert text_of(info.notes, "bounds_failed").endswith("RuntimeError: no memory is told")
 
 
 def test_the_memory_of_a_container_counts(tmp_path, monkeypatch):
@@ -275,7 +278,7 @@ def test_a_fault_at_the_end_of_a_window_is_said_and_keeps_the_others(stub):
     recording = session.stop()
     assert recording.info.window == [1, 1]
     fault = "a later window could not be recorded: the recording failed: ZeroDivisionError: division by zero"
-    assert fault in recording.info.notes
+    assert text_of(recording.info.notes, "window_not_recorded") == fault
 
 
 def test_batches_of_one_kind_make_the_window():
@@ -389,9 +392,8 @@ def test_a_run_is_kept_where_what_is_known_of_it_cannot_be_written(stub, monkeyp
     monkeypatch.setattr("nbprof.sources.recording.Recording.write", full)
     recording = recorded(stub, 2).recording
     assert recording.host_file.exists()
-    assert recording.info.notes[-1].endswith(
-        "has no complete nbprof.json next to it: No space left on device"
-    )
+    assert keys(recording.info.notes)[-1] == "info_not_written"
+    assert recording.info.notes[-1].text.endswith("No space left on device")
 
 
 def test_loops_are_weighed_against_what_is_recorded_since_a_framework_joined():

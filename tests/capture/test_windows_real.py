@@ -32,13 +32,13 @@ SCRIPT = """
             work()
             time.sleep(0.1)
     print("seconds", 1 <= run.run.capture.steps_marked < 12, len(run.steps.frame) == run.run.capture.steps_marked)
-    print("notes", [note for note in run.run.capture.notes if "--seconds" in note])
+    print("notes", [note.text for note in run.run.capture.notes if note.key == "recording_ended"])
 
     with nbprof.profile(backend={backend!r}, seconds=0.2, save=False) as run:
         work()
         time.sleep(0.8)
         work()
-    print("no steps", [note for note in run.run.capture.notes if "--seconds" in note])
+    print("no steps", [note.text for note in run.run.capture.notes if note.key == "recording_ended"])
 
     for _ in range(3):
         nbprof.start(backend={backend!r}, save=False)

@@ -42,7 +42,7 @@ def train(steps, until=None):
     return i + 1
 """
 STOPPED = "%%nbprof -o p\nsteps = train(20000, 'go')\njson.dump([steps, p is None if 'p' in globals() else True], open('ran', 'w'))"
-TOLD = "json.dump([p.run.capture.steps_seen, p.run.capture.steps_marked, p.run.capture.notes], open('told', 'w'))"
+TOLD = "json.dump([p.run.capture.steps_seen, p.run.capture.steps_marked, [n.text for n in p.run.capture.notes]], open('told', 'w'))"
 LATER = "step => Number(document.querySelector('.nbprof-strip .item[data-name=step] b').textContent.replaceAll(',', '')) > step"
 ENDLESS = "%%nbprof\ntrain(100000)"
 LARGE = """

@@ -182,7 +182,10 @@ class Kernel:
 
     def capture(self, profile: str = "nbprof.last") -> dict:
         """How a profile was recorded."""
-        return ast.literal_eval(self.ask(f"{profile}.run.capture.to_dict()"))
+        capture = ast.literal_eval(self.ask(f"{profile}.run.capture.to_dict()"))
+        for name in ("notes", "warnings"):
+            capture[name] = [note["text"] for note in capture[name]]
+        return capture
 
     def idle(self) -> bool:
         """True if nothing is being recorded."""

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from nbprof.capture import notes
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 
 # A name or IPv4 address, or an IPv6 address in brackets.
 _HOST = (
@@ -62,8 +64,8 @@ class Tpu:
         return f"tpu://{path}:{self.port}"
 
 
-def parse(addresses: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:
-    """Return the addresses, each once, and a sentence for each that was given again.
+def parse(addresses: str | Iterable[str]) -> tuple[list[Address | Tpu], list[Note]]:
+    """Return the addresses, each once, and a note for each that was given again.
 
     Parameters
     ----------
@@ -88,8 +90,7 @@ def parse(addresses: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str
         raise CaptureError(
             "no address given: name the workers, as in grpc://host:6009,grpc://host2:6009"
         )
-    notes = [f"{address} was given more than once and recorded once" for address in repeated]
-    return parsed, notes
+    return parsed, list(map(notes.repeated_address, repeated))
 
 
 def _texts(addresses: Any) -> list[str]:

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbprof.capture import notes
 from nbprof.capture.options import Options
 from nbprof.capture.place import RunFolder
 from nbprof.capture.remote import cloud_tpu
@@ -24,6 +25,7 @@ from nbprof.capture.remote.sampling import Sampling
 from nbprof.capture.remote.workers import Watch, Worker, Workers
 from nbprof.capture.shield import shielded
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import Note
 from nbprof.sources.recording import CaptureInfo, Recording
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def record(
     KeyboardInterrupt
         Ctrl-C came before anything was recorded.
     """
-    named, notes = parse(addresses)
+    named, about_addresses = parse(addresses)
     library()
     targets = cloud_tpu.workers_of(named, tell)
     run_folder = _run_folder(sampling)
@@ -95,7 +97,7 @@ def record(
         run_folder.remove()
         raise
     info = _info(workers, sampling, started)
-    info.notes += notes
+    info.notes += about_addresses
     info.options = {"addresses": list(map(str, named)), **info.options}
     return _saved(run_folder, workers, info)
 
@@ -123,7 +125,7 @@ def _info(workers: Workers, sampling: Sampling, started: datetime) -> CaptureInf
         started=started.isoformat(timespec="seconds"),
         elapsed_s=elapsed_s,
         notes=_how(workers, sampling),
-        warnings=[f"{worker.address} is missing: {worker.reason}" for worker in missing],
+        warnings=[notes.missing_worker(worker.address, worker.reason) for worker in missing],
         label=sampling.name or f"sample {next(_numbers)}",
         options=asdict(sampling),
     )
@@ -144,9 +146,7 @@ def _saved(run_folder: RunFolder, workers: Workers, info: CaptureInfo) -> Record
         try:
             recording.write()
         except OSError as error:
-            info.notes.append(
-                f"the run's {recording.path.name} has no nbprof.json next to it: {error.strerror}"
-            )
+            info.notes.append(notes.info_not_written(recording.path.name, error))
         recording.note_upload()
     if recording.temporary is None:
         run_folder.keep()
@@ -162,7 +162,7 @@ def _run_folder(sampling: Sampling) -> RunFolder:
     run_folder = RunFolder(Options(logdir=sampling.logdir, save=sampling.save))
     if sampling.logdir and run_folder.notes:
         shutil.rmtree(run_folder.logdir, ignore_errors=True)
-        reason = run_folder.notes[0].partition(":")[0]
+        reason = run_folder.notes[0].text.partition(":")[0]
         raise CaptureError(
             f"{reason}; nothing was recorded. Choose a --logdir that you can write to"
         )
@@ -206,18 +206,16 @@ def _nothing(workers: list[Worker]) -> str:
     )
 
 
-def _how(workers: Workers, sampling: Sampling) -> list[str]:
+def _how(workers: Workers, sampling: Sampling) -> list[Note]:
     """Notes on the recording for readers of its figures."""
     recorded = workers.recorded
     count = str(workers.all[0].address)
     if len(workers.all) > 1:
         count = f"{len(recorded)} of {len(workers.all)} workers"
-    notes = [f"sampled over gRPC: {count}, {sampling.duration_ms / 1000:g} s"]
+    seconds = sampling.duration_ms / 1000
+    about_workers = [notes.workers_sampled(count, seconds)]
     if workers.stopped_after_s is not None:
-        notes.append(
-            f"the recording was stopped early, after {workers.stopped_after_s:.1f} of"
-            f" {sampling.duration_ms / 1000:g} s"
-        )
+        about_workers.append(notes.stopped_early(workers.stopped_after_s, seconds))
     first_ns = min(worker.started_ns for worker in recorded)
     for worker in recorded:
         late_s = (worker.started_ns - first_ns) / 1e9
@@ -225,5 +223,6 @@ def _how(workers: Workers, sampling: Sampling) -> list[str]:
             when = f"on attempt {len(worker.failures) + 1}"
             if len(recorded) > 1:
                 when = f"{late_s:.1f} s later than the first"
-            notes.append(f"{worker.address} was recorded {when}: {worker.failures[0].reason}")
-    return notes
+            reason = worker.failures[0].reason
+            about_workers.append(notes.late_worker(worker.address, when, reason))
+    return about_workers

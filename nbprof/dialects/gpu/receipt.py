@@ -11,7 +11,6 @@ from nbprof.core.files import printable
 from nbprof.core.intervals import ends_before
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s
-from nbprof.core.units import join_some
 from nbprof.dialects import notes as shared_notes
 from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.gpu import absent

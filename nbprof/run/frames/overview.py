@@ -18,7 +18,7 @@ from nbprof.analysis.device_time import use as device_use
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.steps import steps, tpu_cores
 from nbprof.analysis.verdict import Breakdown, verdict
-from nbprof.core import remedies
+from nbprof.core.sidecar import ALLOCATIONS_NOT_RECORDED
 from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.run import stated
 from nbprof.run.combine import by
@@ -231,7 +231,7 @@ class OverviewFrames(OpFrames, MemoryFrames, CodeFrames):
             missing["ops"] = f"No op was recorded. {_sentences(capture.unrecorded)}"
         if "memory" not in missing:
             return missing
-        if capture.options.get("memory") and remedies.ALL_THREADS in capture.notes:
+        if capture.options.get("memory") and capture.has_note(ALLOCATIONS_NOT_RECORDED):
             missing["memory"] = (
                 "This profile has no allocator events: the ops of all threads were recorded,"
                 " without allocations."

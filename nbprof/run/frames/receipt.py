@@ -79,7 +79,7 @@ class ReceiptFrames(AdviceFrames):
         # remedy is known.
         warnings = [note.text for note in receipt.entries if note.level == "warning"]
         for remedy in remedies.logged_remedy(warnings):
-            receipt.warn(remedy, key="logged_remedy")
+            receipt.warn(remedy, key="gpu_not_recorded")
         if self.capture is not None:
             self._add_capture(receipt, self.capture)
         crowded = warmup.about_crowded(self.steps, self.activity.unit)
@@ -110,10 +110,7 @@ class ReceiptFrames(AdviceFrames):
 
     def _add_capture(self, receipt: Receipt, capture: CaptureInfo) -> None:
         """Adds what is known of how the run was recorded."""
-        for text in capture.notes:
-            receipt.info(text)
-        for warning in capture.warnings:
-            receipt.warn(warning)
+        receipt.add(*capture.notes, *capture.warnings)
         about_warmup = warmup.about_warmup(self.steps, capture.warmup, self.activity.unit)
         if about_warmup:
             receipt.info(about_warmup, key="warmup")

@@ -22,6 +22,7 @@ from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.client import Refusal, profile
 from nbprof.capture.remote.messages import ProfileRequest
 from nbprof.core.errors import CaptureError
+from tests.capture.notes import text_of
 from tests.support.ctrl_c import ctrl_c
 from tests.support.profiles import needed
 
@@ -133,8 +134,7 @@ def test_an_idle_worker_is_asked_until_it_works(trainers, which):
         timer.join()
     finally:
         trainer.be("train")
-    assert "was recorded on attempt" in profile.run.capture.notes[1]
-    assert "nothing happened there" in profile.run.capture.notes[1]
+    assert "nothing happened there" in text_of(profile.run.capture.notes, "late_worker")
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -149,7 +149,7 @@ def test_a_worker_that_someone_else_records_is_waited_for(trainers, which):
     outcome = refused.outcome()
     assert isinstance(outcome, Refusal)
     mine = sample(trainers[which], duration_ms=100, retries=8)
-    assert "another recording is running there" in "\n".join(mine.run.capture.notes)
+    assert "another recording is running there" in text_of(mine.run.capture.notes, "late_worker")
     assert over.wait(20)
     # The other one was not disturbed.
     assert other.outcome().xspace
@@ -164,7 +164,7 @@ def test_ctrl_c_gives_what_both_have_recorded(trainers):
     assert len(profile.steps.frame) >= 5
     assert re.search(
         r"the recording was stopped early, after \d+\.\d of 120 s",
-        "\n".join(profile.run.capture.notes),
+        text_of(profile.run.capture.notes, "stopped_early"),
     )
     # Nothing is left open there.
     assert len(sample(trainers[0], trainers[1], duration_ms=100, retries=0).hosts) == 2
@@ -175,7 +175,8 @@ def test_one_is_killed_in_the_middle_and_the_other_is_kept(trainers):
     threading.Timer(0.5, victim.process.kill).start()
     profile = sample(tensorflow, victim, duration_ms=1000, delay_ms=0, retries=1)
     assert len(profile.hosts) == 1
-    text = "\n".join(profile.run.capture.notes + profile.run.capture.warnings)
+    capture = profile.run.capture
+    text = "\n".join(note.text for note in capture.notes + capture.warnings)
     assert "sampled over gRPC: 1 of 2 workers" in text
     assert (
         f"{victim.address} is missing: the connection was lost during the recording; was the worker stopped?; then nothing listens on this port"

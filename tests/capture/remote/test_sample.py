@@ -24,6 +24,7 @@ import nbprof
 from nbprof.capture.remote.messages import ProfileResponse
 from nbprof.core.errors import CaptureError
 from nbprof.sources.recording import CaptureInfo
+from tests.capture.notes import text_of
 from tests.support.ctrl_c import ctrl_c
 from tests.support.places import space
 from tests.support.profiler_server import Refuse, answer, standing_in
@@ -38,7 +39,8 @@ def sample(*servers, duration_ms=20, delay_ms=0, **options):
 
 
 def notes(profile):
-    return "\n".join(profile.run.capture.notes + profile.run.capture.warnings)
+    capture = profile.run.capture
+    return "\n".join(note.text for note in capture.notes + capture.warnings)
 
 
 def xspace(server):
@@ -70,7 +72,9 @@ def test_one_worker():
     capture = CaptureInfo.read(folder)
     assert capture.options["addresses"] == [server.address]
     assert (capture.options["duration_ms"], capture.elapsed_s) == (20, 0.02)
-    assert capture.notes == [f"sampled over gRPC: {server.address}, 0.02 s"]
+    text = text_of(capture.notes, "workers_sampled")
+    assert text == f"sampled over gRPC: {server.address}, 0.02 s"
+    assert len(capture.notes) == 1
     assert not capture.cell_failed
     assert not list(Path("nbprof-results").glob(".recording*"))
     assert nbprof.load(folder).hosts == ["trainer-0"]

@@ -1,0 +1,427 @@
+"""The notes on a recording, each with its key, for the receipt of its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nbprof.capture.detect import either
+from nbprof.core import remedies
+from nbprof.core.receipt import Note, info, warning
+from nbprof.core.sidecar import BATCHES_OF_KERAS, KERAS_STEPS
+from nbprof.core.units import duration_text
+from nbprof.frameworks.register import named
+
+if TYPE_CHECKING:
+    from nbprof.capture.torch_passes import Pass
+
+WITHOUT_EFFECT = "option_without_effect"
+STACKS_NOT_SAMPLED = "stacks_not_sampled"
+LINES_NOT_TIMED = "lines_not_timed"
+NPU_NOT_RECORDED = "npu_not_recorded"
+STEPS_NOT_ADDED = "steps_not_added"
+
+
+def _plural(count: int, singular: str, plural: str = "") -> str:
+    return f"1 {singular}" if count == 1 else f"{count:,} {plural or singular + 's'}"
+
+
+def cause(error: BaseException) -> str:
+    """The type and the text of an exception."""
+    return f"{type(error).__name__}: {error}"
+
+
+def infos(key: str, texts: Iterable[str]) -> list[Note]:
+    """Notes with the same key."""
+    return [info(key, text) for text in texts]
+
+
+def without_effect(text: str) -> Note:
+    """An option that a recorder does not have or did not obey."""
+    return info(WITHOUT_EFFECT, text)
+
+
+def without_npu(options: list[str]) -> list[Note]:
+    """The note on options that only apply to an NPU."""
+    return infos(WITHOUT_EFFECT, remedies.without_npu(options))
+
+
+def gpu_not_recorded(lines: list[str]) -> list[Note]:
+    """The note for lines that a recorder logged; none for unknown lines."""
+    return infos("gpu_not_recorded", remedies.logged_remedy(lines))
+
+
+# Steps
+
+
+def step_origins(origins: Mapping[str, int]) -> Note:
+    """How the steps were found, by origin and in the order of their first step."""
+    listed = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
+    last = list(origins)[-1]
+    if len(origins) == 1:
+        listed = last
+    key = KERAS_STEPS if last == BATCHES_OF_KERAS else "step_origins"
+    return info(key, f"steps: {listed}")
+
+
+def steps_not_marked(seen: int, fault: str) -> Note:
+    """Following the steps failed."""
+    return info("steps_not_marked", f"steps after {seen} are not marked: {fault}")
+
+
+def keras_steps_not_marked(error: Exception) -> Note:
+    """Keras could not be hooked."""
+    return info("steps_not_marked", f"Keras steps could not be marked: {cause(error)}")
+
+
+def batches_per_step(batches: int) -> Note:
+    """Steps of several batches, by Keras' `steps_per_execution`."""
+    return info("batches_per_step", f"each step covers {batches} batches (steps_per_execution)")
+
+
+def steps_not_reached(first: int, last: int, seen: int) -> Note:
+    """The cell ended before the last requested step."""
+    return info(
+        "steps_not_reached",
+        f"--steps asked for {first} to {last}, but the cell ended after step {seen}",
+    )
+
+
+def steps_without_update(count: int) -> Note:
+    """Steps that a GradScaler skipped."""
+    return info(
+        "steps_without_update",
+        f"{_plural(count, 'step')} without an update: GradScaler found gradients that were not"
+        " finite",
+    )
+
+
+def evaluation_passes(evaluations: Sequence[Pass]) -> Note:
+    """Evaluations over a loader, between steps."""
+    passes = _plural(len(evaluations), "pass", "passes")
+    batches = _plural(sum(source.batches for source in evaluations), "batch", "batches")
+    seconds = sum(source.over - source.began for source in evaluations) / 1e9
+    return info(
+        "evaluation_passes",
+        f"{passes} over a DataLoader without an optimizer step, such as validation ({batches},"
+        f" {duration_text(seconds)}): not part of any step",
+    )
+
+
+def evaluation_mode(count: int, seconds: float) -> Note:
+    """Evaluations without a loader, between steps."""
+    periods = "a period" if count == 1 else f"{count:,} periods"
+    return info(
+        "evaluation_mode",
+        f"{periods} with the model in evaluation mode ({duration_text(seconds)}) between steps:"
+        " not part of any step",
+    )
+
+
+def between_trainings(seconds: Sequence[float]) -> Note:
+    """Times that belong to neither of two trainings."""
+    times = "the time" if len(seconds) == 1 else f"{len(seconds):,} times"
+    return info(
+        "between_trainings",
+        f"{times} between two trainings, until the optimizer of the next was made"
+        f" ({duration_text(sum(seconds))}): not part of any step",
+    )
+
+
+# Frameworks
+
+
+def framework_not_recorded(title: str, failure: str) -> Note:
+    """The profiler of a framework failed."""
+    return info("framework_not_recorded", f"{title} was not recorded: {failure}")
+
+
+def framework_refused(title: str, error: Exception) -> Note:
+    """A framework that the cell imported could not be recorded."""
+    return info("framework_not_recorded", f"{title} could not be recorded: {cause(error)}")
+
+
+def nothing_ran(title: str) -> Note:
+    """An expected framework of which nothing ran."""
+    return info(
+        "nothing_ran",
+        f"nothing of {title} ran while this was recorded, so it is a recording of Python only",
+    )
+
+
+def other_framework_used(name: str) -> Note:
+    """A framework that the cell used beside the recorded one."""
+    return info(
+        "other_framework_used",
+        f"the cell also uses {named(name).title}, which was not recorded; to record it instead:"
+        f" --backend {name}",
+    )
+
+
+def other_frameworks_imported(title: str, possible: Sequence[str]) -> Note:
+    """Imported frameworks that the cell may have used, while that of `title` was recorded."""
+    titles = either([named(name).title for name in possible], "and")
+    options = either([f"--backend {name}" for name in possible], "or")
+    them, one_of_them, are = "them", "one of them", "are"
+    if len(possible) == 1:
+        them, one_of_them, are = "it", "it", "is"
+    return info(
+        "other_frameworks_imported",
+        f"the cell names no framework, so {title} was recorded; {titles} {are} imported too, and"
+        f" anything that the cell did with {them} was not recorded; to record {one_of_them}"
+        f" instead: {options}",
+    )
+
+
+def recorded_separately(title: str, run: Path) -> Note:
+    """A second framework ran, and its recording is in `run`."""
+    return info(
+        "recorded_separately",
+        f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}") opens'
+        " that",
+    )
+
+
+def own_profiler_started(title: str, seen: int) -> Note:
+    """The recording gave way to the user's own profiler."""
+    after = f", after step {seen}" if seen else ""
+    return info(
+        "own_profiler_started",
+        f"the cell starts {title}'s profiler itself, so nbprof stopped recording there{after}",
+    )
+
+
+def profiler_suspended(names: Iterable[str]) -> Note:
+    """Other profilers of Python calls were suspended."""
+    listed = ", ".join(dict.fromkeys(names))
+    return info(
+        "profiler_suspended",
+        f"another profiler of Python calls was running ({listed}): Python has one at a time, so it"
+        " was suspended while Python calls were recorded, and resumed afterwards; it lacks what ran"
+        " in between",
+    )
+
+
+def threads_not_recorded(threads: Sequence[str]) -> Note:
+    """Threads that ran PyTorch but were not recorded."""
+    listed = ", ".join(f'"{name}"' for name in threads[:3])
+    if len(threads) > 3:
+        listed += f" and {len(threads) - 3:,} more"
+    subject, was = f"threads {listed}", "were"
+    if len(threads) == 1:
+        subject, was = f"thread {listed}", "was"
+    return info(
+        "threads_not_recorded", remedies.UNRECORDED_THREADS.format(threads=subject, was=was)
+    )
+
+
+def optimizer_thread_not_recorded() -> Note:
+    """The optimizer ran on a thread that was not recorded."""
+    return info("optimizer_thread_not_recorded", remedies.OTHER_THREAD)
+
+
+def npu_optimizer_thread_not_recorded() -> Note:
+    """The same where the NPU is recorded nevertheless."""
+    return info("optimizer_thread_not_recorded", remedies.NPU_OTHER_THREAD)
+
+
+def no_host_events() -> Note:
+    """`--host-level 0` was given."""
+    return info(
+        "no_host_events",
+        "--host-level 0 records no host events, and programs that run on the CPU are host events",
+    )
+
+
+def device_still_busy(when: str) -> Note:
+    """The recording did not wait for the device any longer."""
+    return info(
+        "device_still_busy",
+        f"the device was still busy {when} after the cell ended: later work was not recorded",
+    )
+
+
+# Windows and the files of a run
+
+
+def recording_ended(why: str, seen: int, *, in_step: bool) -> Note:
+    """A limit, or the user, ended the recording."""
+    text = f"{why}: recording ended"
+    if seen:
+        text += f" after step {seen:,}"
+    elif in_step:
+        text += " before the first step ended"
+    return info("recording_ended", text)
+
+
+def no_further_window(why: str) -> Note:
+    """The same between two windows."""
+    return info("recording_ended", f"{why}: no further window was recorded")
+
+
+def recording_not_ended(why: str, title: str) -> Note:
+    """No step ended after a limit was reached."""
+    return info(
+        "recording_not_ended",
+        f"{why}, but {title}'s profiler can only be stopped by the thread that started it, at the"
+        " end of a step, and none ended: recorded to the end of the cell (with --no-memory, any"
+        " thread can stop it)",
+    )
+
+
+def bounds_failed(error: Exception) -> Note:
+    """The limits were not watched to the end."""
+    return info("bounds_failed", f"--seconds and --limit stopped working: {cause(error)}")
+
+
+def window_not_recorded(failure: str) -> Note:
+    """A further window failed."""
+    return info("window_not_recorded", f"a later window could not be recorded: {failure}")
+
+
+def info_not_written(run: str, error: OSError, *, has_old: bool = False) -> Note:
+    """The facts about the recording are not, or not all, on disk."""
+    done = "completed" if has_old else "written"
+    return info(
+        "info_not_written", f"nbprof.json of the run {run} could not be {done}: {error.strerror}"
+    )
+
+
+def logdir_not_writable(logdir: Path, used: Path, error: OSError) -> Note:
+    """The run is in another folder than was requested."""
+    return info(
+        "logdir_not_writable",
+        f"{logdir} cannot be written ({error.strerror or type(error).__name__}): the run is saved"
+        f" in {used} instead; choose another location with --logdir DIR",
+    )
+
+
+def run_moved(reason: str, used: Path) -> Note:
+    """The same where the logdir failed when the run was complete."""
+    return info(
+        "run_moved",
+        f"{reason}. The run is saved in {used} instead; free some space, or choose another location"
+        " with --logdir DIR",
+    )
+
+
+# Python
+
+
+def lines_not_timed(error: Exception) -> Note:
+    """Timing the lines of cells failed."""
+    return info(LINES_NOT_TIMED, f"lines of cells are not timed: {cause(error)}")
+
+
+def loops_not_timed(error: Exception) -> Note:
+    """Timing the loops of cells failed."""
+    return info("loops_not_timed", f"loops of cells are not timed: {cause(error)}")
+
+
+def stacks_not_sampled(error: Exception) -> Note:
+    """Sampling Python stacks failed."""
+    return info(STACKS_NOT_SAMPLED, f"Python stacks are not sampled: {cause(error)}")
+
+
+def stacks_not_sampled_without_gil() -> Note:
+    """Stacks cannot be read while other threads run."""
+    return info(
+        STACKS_NOT_SAMPLED,
+        "Python stacks are not sampled in free-threaded Python (without the GIL)",
+    )
+
+
+def stacks_sampled_in_part(error: Exception) -> Note:
+    """Sampling Python stacks failed during the recording."""
+    return info(
+        "stacks_sampled_in_part",
+        f"Python stacks were sampled for part of the recording only: {cause(error)}",
+    )
+
+
+def library_calls_not_recorded(counts: Mapping[str, int], seconds: float) -> Note:
+    """Python calls inside compilations and imports, by the number of each."""
+    parts = " and ".join(_plural(count, kind) for kind, count in counts.items())
+    return info(
+        "library_calls_not_recorded",
+        f"Python calls inside {parts} of libraries ({duration_text(seconds)}) are not recorded",
+    )
+
+
+# The allocator of CUDA
+
+
+def allocator_history(file: str) -> Note:
+    """Where the allocator's history is."""
+    return info(
+        "allocator_history",
+        f"{file} next to the trace has the CUDA allocator's own history: see p.allocator and the"
+        " tab Allocator",
+    )
+
+
+def allocator_history_failed(what: str, error: Exception) -> Note:
+    """The allocator's history is not available, or goes on."""
+    return info("allocator_history_failed", f"{what}: {cause(error)}")
+
+
+# NPUs
+
+
+def npu_not_recorded(reason: str) -> Note:
+    """An NPU is used but not recorded."""
+    return info(NPU_NOT_RECORDED, f"the NPU is not recorded: {reason}")
+
+
+def npu_refused(module: str, error: Exception) -> Note:
+    """The adapter of an NPU could not be hooked."""
+    return info(NPU_NOT_RECORDED, f"the NPU could not be recorded: {module}: {cause(error)}")
+
+
+def own_npu_profiler(options: str, left: str) -> Note:
+    """The program records the NPU itself."""
+    return info(
+        "own_npu_profiler", f"the program itself turns on the NPU's profiler, in {options}: {left}"
+    )
+
+
+def npu_recorded_separately(text: str, output: Path) -> Note:
+    """Where the data of the NPU will be."""
+    return info("npu_recorded_separately", text.format(output=output))
+
+
+def torch_npu_messages(lines: Iterable[str]) -> list[Note]:
+    """What torch_npu printed about its recording."""
+    return infos("torch_npu_message", map(remedies.OF_TORCH_NPU.format, lines))
+
+
+# Workers
+
+
+def missing_worker(address: object, reason: str) -> Note:
+    """A worker that was not recorded."""
+    return warning("missing_worker", f"{address} is missing: {reason}")
+
+
+def repeated_address(address: object) -> Note:
+    """An address that was given several times."""
+    return info("repeated_address", f"{address} was given more than once and recorded once")
+
+
+def workers_sampled(workers: str, seconds: float) -> Note:
+    """How many workers were recorded, for how long."""
+    return info("workers_sampled", f"sampled over gRPC: {workers}, {seconds:g} s")
+
+
+def stopped_early(after_s: float, seconds: float) -> Note:
+    """The recording of workers was stopped by the user."""
+    return info(
+        "stopped_early",
+        f"the recording was stopped early, after {after_s:.1f} of {seconds:g} s",
+    )
+
+
+def late_worker(address: object, when: str, reason: str) -> Note:
+    """A worker that was recorded on a later attempt."""
+    return info("late_worker", f"{address} was recorded {when}: {reason}")
