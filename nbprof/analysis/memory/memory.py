@@ -11,11 +11,11 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity, text_column
 from nbprof.activity.unit import RECORDING
+from nbprof.analysis import notes
 from nbprof.analysis.memory.alive import allocating
 from nbprof.core.receipt import Note
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.display import wording
 from nbprof.schema import frames
 
 INTERNAL = [
@@ -311,7 +311,7 @@ _STATED = {
 }
 
 
-def notes(rows: pd.DataFrame) -> list[Note]:
+def notes_on(rows: pd.DataFrame) -> list[Note]:
     """The columns that allocators did not record, one sentence per kind of allocator."""
     if not len(rows):
         return []
@@ -320,20 +320,12 @@ def notes(rows: pd.DataFrame) -> list[Note]:
     for column in _STATED:
         is_stated = rows[column].notna().to_numpy()
         lacks[column] = np.bincount(code[is_stated], minlength=len(idents)) == 0
-    notes = []
+    result = []
     for values, group in pd.DataFrame(lacks, index=idents).groupby(list(_STATED), sort=False):
         lacking = [text for text, flag in zip(_STATED.values(), values, strict=True) if bool(flag)]
-        if not lacking:
-            continue
-        allocators = str(group.index[0])
-        if len(group) > 1:
-            allocators += f" and {len(group) - 1} more"
-        text = (
-            f"Allocator events of {allocators} do not include {wording.listed(lacking)}: these"
-            " columns are empty."
-        )
-        notes.append(Note("info", text))
-    return notes
+        if lacking:
+            result.append(notes.empty_memory_columns(list(map(str, group.index)), lacking))
+    return result
 
 
 def _int(value: object) -> int | None:

@@ -55,7 +55,7 @@ class AllocatorFrames(Group[Recording]):
             *notes,
             *snapshot.warnings,
             *snapshot.notes,
-            *allocator.notes(snapshot, self.replays),
+            *(note.text for note in allocator.notes_on(snapshot, self.replays)),
         ]
 
     @cached
