@@ -228,7 +228,10 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
     `process_group description members` (texts).
     """
     # The names get their codes as the table is made.
-    listed = activity.collectives.frame().copy()
+    collectives = activity.collectives
+    if not len(collectives) and not len(activity.core_spans):
+        return pd.DataFrame(columns=CALLS)
+    listed = collectives.frame().copy()
     texts = activity.texts.values
     for key in ("out_bytes", "process_group", "description", "members", "sequence"):
         if key not in listed.columns:
