@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -9,12 +11,14 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis.ops import ops
 from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.analysis.table import table
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import index_by_group
 from nbprof.core.trace import Int64s
 
 _KEYS = ["name", "category", "shapes", "precision", "product", "known"]
 _SUMS = ["runs", "own", "total", "flops", "normalized", "moved", "memory", "model", "again"]
+_UNKNOWN_TOGETHER = ("flops", "normalized", "moved", "memory")
 PRODUCTS, REST, MODEL = "products:", "rest:", "model:"
 """Prefixes of the columns of FLOPs by precision: of products, of other ops, and of products that
 were not computed again.
@@ -34,30 +38,32 @@ unknown cost alone; without devices over that of ops of known cost.
 
 def measured(activity: Activity) -> Costed:
     """The ops of one activity."""
-    parts, runs = activity.cost_parts.frame(), activity.cost_runs.frame()
-    part, count = runs["part"].to_numpy(np.int64), len(parts)
-    self_ps = runs["own"].to_numpy(np.float64)
-    flops = runs["flops"].to_numpy(np.float64)
-    of_product = parts["product"].to_numpy(np.bool_)[part] if count else np.zeros(0, np.bool_)
-    again = runs["recomputed"].to_numpy(np.bool_)
+    parts, runs = activity.cost_parts, activity.cost_runs
+    count = len(parts)
+    self_ps = runs.own.astype(np.float64)
+    of_product = parts.product[runs.part] if count else np.zeros(0, np.bool_)
+    known_flops = np.nan_to_num(runs.flops)
     each = {
         "runs": np.ones(len(runs)),
         "own": self_ps,
         "total": self_ps,
-        "flops": flops,
-        "normalized": flops,
-        "moved": runs["bytes"].to_numpy(np.float64),
-        "memory": runs["bytes"].to_numpy(np.float64),
-        "model": np.where(of_product & ~again, np.nan_to_num(flops), 0.0),
-        "again": np.where(of_product & again, np.nan_to_num(flops), 0.0),
+        "flops": runs.flops,
+        "normalized": runs.flops,
+        "moved": runs.bytes,
+        "memory": runs.bytes,
+        "model": np.where(of_product & ~runs.recomputed, known_flops, 0.0),
+        "again": np.where(of_product & runs.recomputed, known_flops, 0.0),
     }
-    sums = parts.assign(**{name: np.bincount(part, values, count) for name, values in each.items()})
-    idle, time = 0, int(self_ps[~np.isnan(flops)].sum())
+    columns: dict[str, Any] = dict(parts.arrays)
+    for name, values in each.items():
+        columns[name] = np.bincount(runs.part, values, count)
+    columns["known"] = ~np.isnan(columns["flops"])
+    idle, time = 0, int(self_ps[~np.isnan(runs.flops)].sum())
     if activity.has_device:
-        extents = activity.device_extents.frame()
+        extents = activity.device_extents
         idle = ops.device_idle(activity, activity.device_ops.frame())
-        time = int((extents["end"] - extents["start"]).sum()) - int(runs["alone"].sum())
-    return added([(sums.assign(known=sums["flops"].notna()), idle, time)])
+        time = int((extents.end - extents.start).sum()) - int(runs.alone.sum())
+    return added([(table(columns), idle, time)])
 
 
 def added(hosts: list[Costed]) -> Costed:
@@ -67,15 +73,26 @@ def added(hosts: list[Costed]) -> Costed:
     rows = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     # An op of which some runs are not known is two.
     first, of_row = unique_rows(*(pd.factorize(rows[key])[0].astype(np.int64) for key in _KEYS))
-    costs = rows[_KEYS].iloc[first].reset_index(drop=True)
-    sums = rows[_SUMS].groupby(of_row).sum(min_count=1)
-    costs[_SUMS] = sums.to_numpy()
-    unknown = ~costs["known"].to_numpy(np.bool_)
-    costs.loc[unknown, ["flops", "normalized", "moved", "memory"]] = np.nan
-    costs = costs.sort_values(
-        ["own", "name", "shapes"], ascending=[False, True, True], kind="stable", ignore_index=True
-    )
-    return costs.assign(host=0, program=0, module="", expression=""), sum(idle), sum(time)
+    columns: dict[str, Any] = {key: rows[key].to_numpy()[first] for key in _KEYS}
+    unknown = ~columns["known"].astype(np.bool_)
+    for key in _SUMS:
+        columns[key] = _sums_by(of_row, rows[key].to_numpy(np.float64), len(first))
+        if key in _UNKNOWN_TOGETHER:
+            columns[key][unknown] = np.nan
+    ranks = [pd.factorize(columns[key], sort=True)[0] for key in ("shapes", "name")]
+    order = np.lexsort((*ranks, -columns["own"]))
+    columns = {key: values[order] for key, values in columns.items()}
+    costs = table(columns).assign(host=0, program=0, module="", expression="")
+    return costs, sum(idle), sum(time)
+
+
+def _sums_by(
+    group: Int64s, values: npt.NDArray[np.float64], groups: int
+) -> npt.NDArray[np.float64]:
+    """The sum of the known values of each group; NaN where none is known."""
+    is_known = ~np.isnan(values)
+    sums = np.bincount(group[is_known], values[is_known], groups)
+    return np.where(np.bincount(group[is_known], minlength=groups) > 0, sums, np.nan)
 
 
 def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
@@ -92,10 +109,10 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         `memory`, `model`, `again`, and FLOPs by precision in columns that begin with `PRODUCTS`,
         `REST` or `MODEL`.
     """
-    table = steps[["host", "start_ms"]].reset_index(drop=True)
+    of_steps = steps[["host", "start_ms"]].reset_index(drop=True)
     runs, parts = activity.cost_runs.frame(), activity.cost_parts.frame()
     if steps.empty or not len(runs):
-        return table.assign(
+        return of_steps.assign(
             **dict.fromkeys(
                 ("devices", "busy", "unknown", "alone", "normalized", "memory", "model", "again"),
                 0.0,
@@ -128,7 +145,7 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         for key, rows_of_kind in ((PRODUCTS, product), (REST, ~product), (MODEL, product & ~again)):
             if (of_kind & rows_of_kind & (flops > 0)).any():
                 sums[f"{key}{precision}"] = total(np.where(of_kind & rows_of_kind, flops, 0.0))
-    return table.assign(**sums)
+    return of_steps.assign(**sums)
 
 
 def in_steps(
@@ -143,5 +160,7 @@ def in_steps(
         else np.zeros(len(steps), np.int64)
     )
     host, start = (runs[name].to_numpy(np.int64) for name in ("host", "start"))
-    devices = runs.groupby("host")["device"].nunique().reindex(hosts, fill_value=0)
-    return index_by_group(step_bounds(steps), hosts, start, host), np.asarray(devices, np.float64)
+    first, _ = unique_rows(host, runs["device"].to_numpy(np.int64))
+    devices = np.bincount(host[first], minlength=len(activity.hosts))
+    of_step = np.where(hosts >= 0, devices[hosts], 0.0)
+    return index_by_group(step_bounds(steps), hosts, start, host), of_step

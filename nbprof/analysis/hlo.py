@@ -18,6 +18,7 @@ from nbprof.activity.activity import Activity
 from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.analysis.ops import ops
+from nbprof.analysis.table import table
 from nbprof.core.errors import ReadError
 from nbprof.hlo import text as hlo_text
 from nbprof.hlo.hlo import Program
@@ -78,11 +79,7 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     rows = np.flatnonzero(parts.hlo & (count > 0))
     name_rank, _ = pd.factorize(parts.name[rows], sort=True)
     rows = rows[np.lexsort((name_rank, parts.program[rows], -sums["own"][rows]))]
-    arrays: dict[str, Any] = {name: values[rows] for name, values in columns.items()}
-    for name, values in arrays.items():
-        if values.dtype == object:
-            arrays[name] = pd.Index(values, dtype=object)
-    return pd.DataFrame(arrays, copy=False), idle
+    return table({name: values[rows] for name, values in columns.items()}), idle
 
 
 def _sums(parts: OpParts) -> dict[str, Floats]:

@@ -41,10 +41,10 @@ def breakdown(
     cpu: CpuSplit | None,
 ) -> Breakdown:
     """The evidence for the verdict; parameters as of `of_steps`."""
-    by_category = summary.set_index("category")
-    percent = by_category["percent"]
+    categories = summary["category"].tolist()
+    percent = dict(zip(categories, summary["percent"].tolist(), strict=True))
     shares = {category: _without_nan(percent[category]) or 0.0 for category in CATEGORIES}
-    mean = float(by_category["mean_ms"]["step_time"])
+    mean = float(summary["mean_ms"].iloc[categories.index("step_time")])
     return Breakdown(activity, steps, mean, shares, dropped, busy, captures, works_ahead, cpu)
 
 
@@ -223,8 +223,8 @@ def _shares_without_waiting(summary: pd.DataFrame, waiting: float) -> dict[str, 
     """Percent of the steps by category, `other` without waits for the device: these are recorded,
     and neither Python nor input.
     """
-    percent = summary.set_index("category")["percent"]
-    shares = {str(key): _without_nan(value) for key, value in percent.items()}
+    percents = zip(summary["category"].tolist(), summary["percent"].tolist(), strict=True)
+    shares = {str(category): _without_nan(percent) for category, percent in percents}
     other = shares.get("other")
     if other is not None:
         shares["other"] = other - waiting
@@ -244,7 +244,8 @@ def _top_ops(
     the recording began. Without steps only `self_ms` is known.
     """
     top = ops.head(10).reset_index(drop=True)
-    of_steps = in_steps.set_index("op")["self_us"].reindex(top["op"]).fillna(0.0).to_numpy()
+    us_of_op = dict(zip(in_steps["op"].tolist(), in_steps["self_us"].tolist(), strict=True))
+    of_steps = np.array([us_of_op.get(op, 0.0) for op in top["op"].tolist()])
     table = pd.DataFrame(
         {
             "rank": np.arange(1, len(top) + 1),
@@ -279,10 +280,13 @@ def _outside_compilation(ops: pd.DataFrame, activity: Activity) -> float | None:
     """
     if not (activity.devices["kind"] == "TPU").any():
         return None
-    device_ops = ops[ops["where"] == "device"]
-    total = float(device_ops["self_us"].sum())
-    outside = device_ops["type"].astype(str).isin(("XlaSendToHost", "XlaRecvFromHost"))
-    return 100 * float(device_ops.loc[outside, "self_us"].sum()) / total if total else None
+    rows = np.flatnonzero(ops["where"].to_numpy(object) == "device")
+    self_us = ops["self_us"].to_numpy(np.float64)[rows]
+    total = float(self_us.sum())
+    if not total:
+        return None
+    outside = np.isin(ops["type"].to_numpy(object)[rows], ("XlaSendToHost", "XlaRecvFromHost"))
+    return 100 * float(self_us[outside].sum()) / total
 
 
 def environment(activity: Activity) -> dict[str, Any]:
@@ -324,10 +328,10 @@ _DEVICE_FACTS = [
 def _device_kinds(devices: pd.DataFrame) -> list[dict[str, Any]]:
     """The facts of each kind of device, with the number of devices."""
     kinds: dict[tuple[object, ...], dict[str, Any]] = {}
-    for row in devices[_DEVICE_FACTS].to_dict("records"):
-        facts: dict[str, Any] = {
-            str(key): None if pd.isna(value) else value for key, value in row.items()
-        }
+    for values in zip(*(devices[name].tolist() for name in _DEVICE_FACTS), strict=True):
+        facts: dict[str, Any] = {}
+        for name, value in zip(_DEVICE_FACTS, values, strict=True):
+            facts[name] = None if pd.isna(value) else value
         facts["architecture"] = _architecture(
             str(facts["name"]), str(facts["kind"]), facts["compute_capability"]
         )

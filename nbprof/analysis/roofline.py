@@ -353,7 +353,7 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
     """
     columns = frames.names("roofline.steps")
     if sums.empty:
-        return pd.DataFrame(columns=columns).astype(frames.dtypes("roofline.steps"))
+        return frames.empty("roofline.steps")
     busy, unknown = sums["busy"].to_numpy(np.float64), sums["unknown"].to_numpy(np.float64)
     # Of a step that ran nothing else nothing is known.
     table = sums.mask(pd.Series((unknown > 0) & (unknown >= busy)))
@@ -415,8 +415,8 @@ def average(steps: pd.DataFrame) -> dict[str, float | str]:
         `flops_per_second` `bytes_per_second` `operational_intensity` `compute_fraction`
         `bandwidth_fraction` `mfu_fraction`; empty where there are none.
     """
-    used = steps[steps["counted"]]
-    time = used["step_time_ms"]
+    rows = np.flatnonzero(steps["counted"].to_numpy(np.bool_))
+    time = steps["step_time_ms"].to_numpy(np.float64)[rows]
     if not time.sum() > 0:
         return {}
     keys = (
@@ -427,7 +427,8 @@ def average(steps: pd.DataFrame) -> dict[str, float | str]:
         "mfu_fraction",
     )
     figures: dict[str, float | str] = {
-        key: float((used[key] * time).sum(skipna=False) / time.sum()) for key in keys
+        key: float((steps[key].to_numpy(np.float64)[rows] * time).sum() / time.sum())
+        for key in keys
     }
     flops, moved = float(figures["flops_per_second"]), float(figures["bytes_per_second"])
     return {**figures, "operational_intensity": flops / moved if moved > 0 else float("nan")}

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES, EMPTY, ITERATIONS, LOST_KERNELS, PLAIN, Activity
@@ -808,15 +809,17 @@ def _excluded(breakdown: Breakdown) -> Evidence:
     unit, steps = breakdown.unit, breakdown.steps
     kind = breakdown.counted["kind"].iloc[0]
     evidence: Evidence = []
-    warm = steps[steps["warmup"].astype(bool) & (steps["kind"] == kind)]
-    if len(warm):
+    kinds = steps["kind"].to_numpy(object)
+    is_warm = steps["warmup"].to_numpy(np.bool_) & (kinds == kind)
+    if is_warm.any():
+        warm = steps[is_warm]
         # The n-th of each host: they ran side by side.
         times = warm.groupby(warm.groupby("host").cumcount())["step_time_ms"].mean()
         listed = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
         first_units = unit.noun if len(times) == 1 else f"{len(times)} {unit.plural}"
         evidence.append((True, f"First {first_units} ({listed}) excluded: warm-up"))
-    other_kinds = steps.loc[steps["kind"] != kind, "kind"].value_counts()
-    if len(other_kinds):
+    if (kinds != kind).any():
+        other_kinds = steps.loc[kinds != kind, "kind"].value_counts()
         text = ", ".join(f"{n:,} {_unit_of_kind(str(k), unit)}s" for k, n in other_kinds.items())
         evidence.append((True, f"Only {_unit_of_kind(kind, unit)}s are averaged; {text} excluded"))
     return evidence
@@ -852,8 +855,7 @@ def _evidence_of_steps(breakdown: Breakdown, bound: str, name: str) -> Evidence:
 def _largest_in(steps: pd.DataFrame, bound: str, name: str, unit: Unit) -> tuple[bool, str]:
     """In how many steps the category is the largest, and its share in them."""
     count = len(steps)
-    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
-    leading = int((parts.argmax(axis=1) == CATEGORIES.index(bound)).sum())
+    leading = int((_parts(steps).argmax(axis=1) == CATEGORIES.index(bound)).sum())
     every = _every(unit, leading, count)
     if steps["host"].nunique() > 1:
         every += f", counted per {step_count.noun(steps)}"
@@ -863,8 +865,8 @@ def _largest_in(steps: pd.DataFrame, bound: str, name: str, unit: Unit) -> tuple
         text = f"only {every}, which {has} {100 * few.share:.0f}% of it"
     else:
         # Some hosts may not have recorded it.
-        time = steps["step_time_ms"].to_numpy()
-        share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
+        time = steps["step_time_ms"].to_numpy(np.float64)
+        share = 100 * np.nan_to_num(steps[f"{bound}_ms"].to_numpy(np.float64)) / time
         spread = f"{share[0]:.0f}"
         if count > 1:
             spread = f"{share.min():.0f}–{share.max():.0f}"
@@ -972,7 +974,7 @@ def covered_by_steps(steps: pd.DataFrame) -> float | None:
     kind = counted(steps)["kind"].iloc[0]
     in_steps = between = 0.0
     starts, times = (steps[key].to_numpy(np.float64) for key in ("start_ms", "step_time_ms"))
-    looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
+    looped, host = steps["kind"].to_numpy(object) == kind, pd.factorize(steps["host"])[0]
     for rows in rows_by_code(host):
         start, time, in_loop = starts[rows], times[rows], looped[rows]
         gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)
@@ -996,11 +998,17 @@ class _FewSteps(NamedTuple):
     others_ms: float
 
 
+def _parts(steps: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """float64[steps, categories]: the time of each category in ms, 0 where it is unknown."""
+    times = [steps[f"{category}_ms"].to_numpy(np.float64) for category in CATEGORIES]
+    return np.nan_to_num(np.stack(times, axis=1))
+
+
 def _few(steps: pd.DataFrame, bound: str) -> _FewSteps | None:
     """The steps whose largest part is `bound`, if they are a tenth of all or fewer and have nine
     tenths of it: one that compiled, for example.
     """
-    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
+    parts = _parts(steps)
     column = CATEGORIES.index(bound)
     largest = parts.argmax(axis=1) == column
     count, total = int(largest.sum()), float(parts[:, column].sum())

@@ -133,9 +133,6 @@ class Receipt:
         first = self.cut[0]
         if len(self.cut) == 1:
             return Note("warning", f"{first.file}: {first.what}", "file_read_in_part")
-        # Late as well: it imports NumPy.
-        from nbprof.core.files import join_some
-
         names = join_some([truncated.file for truncated in self.cut], 3)
         return Note(
             "warning",

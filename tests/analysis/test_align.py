@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbprof.analysis import notes
 from nbprof.analysis.steps.pods import HostSteps, align, offset_by_overlap
 
 STEPS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), min_size=1, max_size=8).map(
@@ -62,8 +63,8 @@ def test_one_number_for_two_steps_is_said():
         ]
     )
     assert (found.steps, found.first) == (3, [0, 0])
-    assert [n.text for n in found.notes] == [
-        "Steps are matched by time: step 0 of b is step 5 of a, if their clocks agree."
+    assert found.notes == [
+        notes.steps_matched_by_time("step 0 of b", "step 5 of a", has_offsets=False)
     ]
 
 
@@ -72,6 +73,4 @@ def test_no_step_of_all_hosts_is_said():
     late = host("c", [(20, 9), (30, 9), (40, 9), (50, 9)])
     found = align([early, host("b", [(0, 9), (10, 9), (20, 9)]), late])
     assert (found.steps, found.first) == (0, [None, None, None])
-    assert [(n.level, n.text) for n in found.notes if n.level == "warning"] == [
-        ("warning", "No step was recorded by all hosts, so the hosts cannot be compared.")
-    ]
+    assert [note for note in found.notes if note.level == "warning"] == [notes.no_common_step()]

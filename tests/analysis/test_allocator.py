@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import nbprof
+from nbprof.analysis import notes
 from nbprof.analysis.allocator import allocator
 from nbprof.analysis.allocator import oom as allocator_oom
 from nbprof.analysis.allocator.stacks import NO_STACK, Stacks
@@ -132,8 +133,10 @@ def test_a_history_that_lost_its_begin_is_replayed_from_its_end():
             assert [
                 tuple(row) for row in used[["address", "requested"]].to_numpy().tolist()
             ] == want
-    assert "already reserved" in allocator.notes(taken, [part])[0]
-    assert allocator.notes(read(snapshot(worked(1)[0])), [full]) == []
+    assert [note.key for note in allocator.notes_on(taken, [part])] == [
+        "allocation_history_starts_late"
+    ]
+    assert allocator.notes_on(read(snapshot(worked(1)[0])), [full]) == []
 
 
 @pytest.mark.parametrize("expandable", [False, True])
@@ -309,7 +312,7 @@ def test_a_snapshot_without_history():
     assert allocator.summary([replay])["reserved_bytes"].tolist() == [
         sum(s["total_size"] for s in taken["segments"])
     ]
-    assert "no history" in allocator.notes(got, [replay])[0]
+    assert allocator.notes_on(got, [replay]) == [notes.no_allocation_history("torch.cuda")]
     assert len(allocator.timeline([replay], Stacks(got.frames, got.stacks))) == 0
 
 
@@ -330,10 +333,7 @@ def test_without_a_history_no_peak_is_known(traces):
         .all()
     )
     assert (row["reserved_bytes"], row["allocated_bytes"]) == (20 * MIB, 3 * MIB)
-    assert (
-        "so only the moment of the snapshot is known, not the peak."
-        in allocator.notes(got, [Replay(got, 0)])[0]
-    )
+    assert allocator.notes_on(got, [Replay(got, 0)]) == [notes.no_allocation_history("torch.cuda")]
 
 
 def test_a_real_snapshot_without_a_history():

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nbprof.analysis import notes
 from nbprof.analysis.ops.torch_runtime import runtime
 from nbprof.analysis.pods import clocks
 from nbprof.analysis.steps.pods import HostSteps, align, frame
@@ -130,9 +131,10 @@ def test_that_steps_are_matched_by_time_is_said_with_its_condition_unless_clocks
         HostSteps(name, begin := np.arange(3) * 10.0, begin + 9, np.arange(first, first + 3))
         for name, first in (("a", 5), ("b", 0))
     ]
-    matched = "Steps are matched by time: step 0 of b is step 5 of a"
-    assert [note.text for note in align(hosts).notes] == [f"{matched}, if their clocks agree."]
-    assert [note.text for note in align(hosts, has_offsets=True).notes] == [f"{matched}."]
+    for has_offsets in (False, True):
+        assert align(hosts, has_offsets=has_offsets).notes == [
+            notes.steps_matched_by_time("step 0 of b", "step 5 of a", has_offsets)
+        ]
 
 
 @pytest.mark.parametrize("steps", [6, 12])

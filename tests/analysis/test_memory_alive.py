@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nbprof.analysis import notes
 from nbprof.analysis.memory import alive as memory_alive
 from nbprof.analysis.memory import memory
 from nbprof.core.errors import NbprofError
@@ -330,7 +331,7 @@ def test_what_an_allocator_does_not_state_is_absent_and_said(tmp_path, stat, col
         "GPU_0_bfc" in n.text and f"do not include {said}" in n.text for n in p.receipt.lines
     )
     whole = profile(tmp_path, allocations(SOME))
-    assert not any("do not include" in n.text for n in whole.receipt.lines)
+    assert "empty_memory_columns" not in set(whole.receipt.notes["key"])
     p.payload()
 
 
@@ -464,12 +465,10 @@ def test_notes_name_the_kinds_of_allocators_once():
     rows = pd.concat(
         [bare.assign(memory_id=f"cpu{i}") for i in range(3)] + [one], ignore_index=True
     )
-    (note,) = memory.notes(rows)
-    assert (
-        note.text
-        == "Allocator events of cpu0 and 2 more do not include fragmentation: these columns are empty."
-    )
-    assert memory.notes(one) == []
+    assert memory.notes_on(rows) == [
+        notes.empty_memory_columns(["cpu0", "cpu1", "cpu2"], ["fragmentation"])
+    ]
+    assert memory.notes_on(one) == []
 
 
 @pytest.mark.parametrize("time", ["x", None, float("nan")])

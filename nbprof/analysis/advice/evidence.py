@@ -32,9 +32,11 @@ from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import COPIED, counted, mostly_lost, waiting_percent
 from nbprof.core.errors import ReadError
 from nbprof.core.intervals import Intervals
+from nbprof.core.runs import rows_by_code
 from nbprof.core.trace import Int64s, Trace
 from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.hlo.hlo import Program
@@ -439,11 +441,11 @@ def _later_input(steps: pd.DataFrame) -> float | None:
 
 def first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Duration of the first call of each tf.data pipeline in ms, by host and pipeline."""
-    first = calls.sort_values("start_ms", kind="stable").drop_duplicates(["host", "pipeline"])
-    durations = {}
-    rows = zip(first["host"], first["pipeline"], first["duration_us"], strict=True)
-    for host, pipeline, duration_us in rows:
-        durations[host, pipeline] = duration_us / 1000
+    durations: dict[tuple[str, str], float] = {}
+    hosts, pipelines = calls["host"].tolist(), calls["pipeline"].tolist()
+    duration_us = calls["duration_us"].tolist()
+    for row in np.argsort(calls["start_ms"].to_numpy(np.float64), kind="stable").tolist():
+        durations.setdefault((hosts[row], pipelines[row]), duration_us[row] / 1000)
     return durations
 
 
@@ -482,8 +484,16 @@ def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
     parts = hlo.ran(activity)[0]
     if activity.framework is not JAX or not len(parts) or not len(steps):
         return None
-    runs = parts.groupby(["host", "program", "module"])["runs"].min().groupby("host").sum()
-    return float(runs.sum()) / len(steps) / max(len(activity.devices) / len(activity.hosts), 1.0)
+    of_part = [parts[key].tolist() for key in ("host", "program", "module")]
+    runs_of_program: dict[tuple[object, ...], float] = {}
+    for *program, runs in zip(*of_part, parts["runs"].tolist(), strict=True):
+        key = tuple(program)
+        runs_of_program[key] = min(runs, runs_of_program.get(key, runs))
+    return (
+        float(sum(runs_of_program.values()))
+        / len(steps)
+        / max(len(activity.devices) / len(activity.hosts), 1.0)
+    )
 
 
 class Between(NamedTuple):
@@ -510,18 +520,29 @@ def _gaps(steps: pd.DataFrame) -> pd.DataFrame:
     """`host`, `start` and `end` of the gaps between steps, in ps; empty for several kinds of
     steps.
     """
-    tables = [pd.DataFrame({"host": [], "start": [], "end": []})]
-    if steps["kind"].nunique() <= 1:
-        for host, of_host in steps.groupby("host", sort=False):
-            used = counted(of_host.reset_index(drop=True))
-            start = np.round(used["start_ms"].to_numpy(float) * 1e9).astype(np.int64)
-            time = np.round(used["step_time_ms"].to_numpy(float) * 1e9).astype(np.int64)
-            # The gap over a step that is not counted would be that step.
-            adjacent = np.diff(used.index.to_numpy()) == 1
-            low, high = (start + time)[:-1][adjacent], start[1:][adjacent]
-            ends = np.maximum(low, high)
-            tables.append(pd.DataFrame({"host": host, "start": low, "end": ends}))
-    return pd.concat(tables[1:] or tables, ignore_index=True)
+    if steps["kind"].nunique() > 1 or not len(steps):
+        return pd.DataFrame({"host": [], "start": [], "end": []})
+    code, names = pd.factorize(steps["host"].to_numpy(object))
+    is_counted = steps["counted"].to_numpy(np.bool_)
+    step_start, step_end = step_bounds(steps)
+    hosts: list[npt.NDArray[np.object_]] = []
+    starts: list[Int64s] = []
+    ends: list[Int64s] = []
+    for number, rows in enumerate(rows_by_code(code)):
+        index = np.flatnonzero(is_counted[rows])
+        # The gap over a step that is not counted would be that step.
+        adjacent = np.flatnonzero(np.diff(index) == 1)
+        before, after = rows[index[adjacent]], rows[index[adjacent + 1]]
+        hosts.append(np.repeat(names[[number]], len(adjacent)))
+        starts.append(step_end[before])
+        ends.append(np.maximum(step_end[before], step_start[after]))
+    return pd.DataFrame(
+        {
+            "host": np.concatenate(hosts),
+            "start": np.concatenate(starts),
+            "end": np.concatenate(ends),
+        }
+    )
 
 
 def _typical_gap(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | None]:

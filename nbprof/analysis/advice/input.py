@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import CALL, Unit
@@ -258,26 +259,35 @@ def main_pipeline(
     first_calls : mapping
         Duration of the first call of each pipeline in ms, by host and pipeline.
     """
-    # A device pipeline only passes on elements of the host pipeline.
-    nodes = nodes[~nodes["pipeline"].astype(str).str.startswith("Device")]
-    if not len(nodes):
+    rows_of_pipeline: dict[tuple[str, str], list[int]] = {}
+    for row, pair in enumerate(_pipeline_keys(nodes)):
+        # A device pipeline only passes on elements of the host pipeline.
+        if not str(pair[1]).startswith("Device"):
+            rows_of_pipeline.setdefault(pair, []).append(row)
+    if not rows_of_pipeline:
         # The host pipeline was not recorded, so nothing is known about it.
         return None
-    keys = ["host", "pipeline"]
-    named = nodes.assign(branch=_branch_names(nodes)).drop_duplicates([*keys, "branch"])
-    shape = named.groupby(keys, sort=False)["branch"].agg(tuple)
-    work = nodes.groupby(keys, sort=False)["self_ms"].sum()
-    main_shape = work.groupby(shape).sum().idxmax()
-    instances = shape.index[[each == main_shape for each in shape]]
-    host, name = instances[0]
-    instance = nodes[(nodes["host"] == host) & (nodes["pipeline"] == name)].copy()
-    instance = _sum_instances(
-        instance, nodes[pd.MultiIndex.from_frame(nodes[keys]).isin(instances)]
-    )
+    branches = _branch_names(nodes)
+    self_ms = nodes["self_ms"].to_numpy(np.float64)
+    instances_of: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    work_of: dict[tuple[str, ...], float] = {}
+    for pair, rows in rows_of_pipeline.items():
+        shape = tuple(dict.fromkeys(branches[row] for row in rows))
+        instances_of.setdefault(shape, []).append(pair)
+        work_of[shape] = work_of.get(shape, 0.0) + float(self_ms[rows].sum())
+    # Of equal ones the first by name.
+    main_shape = max(sorted(work_of), key=work_of.__getitem__)
+    instances = instances_of[main_shape]
+    all_rows = sorted(row for pair in instances for row in rows_of_pipeline[pair])
+    instance = _sum_instances(nodes, branches, rows_of_pipeline[instances[0]], all_rows)
     first = [first_calls[pair] for pair in instances if pair in first_calls]
     instance["first_ms"], instance["starts"] = sum(first), len(first)
-    slowest = pipelines[pd.MultiIndex.from_frame(pipelines[keys]).isin(instances)].iloc[0]
-    return slowest, instance
+    slowest = next(row for row, pair in enumerate(_pipeline_keys(pipelines)) if pair in instances)
+    return pipelines.iloc[slowest], instance
+
+
+def _pipeline_keys(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(zip(rows["host"].tolist(), rows["pipeline"].tolist(), strict=True))
 
 
 # Each of these makes an iterator of one function for each element that it takes, and numbers them;
@@ -286,29 +296,45 @@ _BRANCH = re.compile(r"(::(?!Directed)\w*(?:Interleave\w*|FlatMap|Repeat))\[\d+\
 _PARALLEL_BRANCH = re.compile(r"ParallelInterleave\w*\[\d+\]")
 
 
-def _branch_names(nodes: pd.DataFrame) -> pd.Series:
+def _branch_names(nodes: pd.DataFrame) -> list[str]:
     """The long names of iterators, equal for the branches of an interleave."""
-    return nodes["long_name"].astype(str).str.replace(_BRANCH, r"\1", regex=True)
+    return [_BRANCH.sub(r"\1", str(name)) for name in nodes["long_name"].tolist()]
 
 
-def _sum_instances(instance: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
+def _sum_instances(
+    nodes: pd.DataFrame, branches: list[str], instance: list[int], rows: list[int]
+) -> pd.DataFrame:
     """The iterators of a pipeline with the sums of all instances; the branches of an interleave are
     one.
 
     The bottleneck is that of all instances together; among equal ones that of the instance itself.
+
+    Parameters
+    ----------
+    nodes : DataFrame
+    branches : list of str
+        The names of their branches.
+    instance, rows : list of int
+        The nodes of the first instance, and of all.
     """
-    sums = nodes.groupby(_branch_names(nodes)).agg(
-        {"self_ms": "sum", "total_ms": "sum", "calls": "sum", "blocking": "any"}
-    )
+    is_bottleneck = nodes["bottleneck"].to_numpy(np.bool_)
     # The branch that the analysis of the pipeline names stands for the others.
-    instance = instance.assign(branch=_branch_names(instance))
-    by_bottleneck = instance.sort_values("bottleneck", ascending=False, kind="stable")
-    distinct = by_bottleneck.drop_duplicates("branch").sort_index()
-    for column in sums.columns:
-        distinct[column] = distinct["branch"].map(sums[column])
-    order = ["blocking", "self_ms", "bottleneck"]
-    worst = distinct.sort_values(order, ascending=False, kind="stable").index[0]
-    return distinct.assign(bottleneck=distinct.index == worst).drop(columns="branch")
+    row_of_branch: dict[str, int] = {}
+    for row in sorted(instance, key=lambda row: not is_bottleneck[row]):
+        row_of_branch.setdefault(branches[row], row)
+    distinct = np.array(sorted(row_of_branch.values()), np.int64)
+    number = {branches[row]: index for index, row in enumerate(distinct.tolist())}
+    branch = np.array([number[branches[row]] for row in rows], np.int64)
+    sums: dict[str, Any] = {}
+    for column in ("self_ms", "total_ms", "calls"):
+        values = nodes[column].to_numpy()
+        sums[column] = np.zeros(len(distinct), values.dtype)
+        np.add.at(sums[column], branch, values[rows])
+    sums["blocking"] = np.zeros(len(distinct), np.bool_)
+    sums["blocking"][branch[nodes["blocking"].to_numpy(np.bool_)[rows]]] = True
+    order = np.lexsort((~is_bottleneck[distinct], -sums["self_ms"], ~sums["blocking"]))
+    worst = np.arange(len(distinct)) == order[0]
+    return nodes.take(distinct).assign(**sums, bottleneck=worst)
 
 
 class Bottleneck(NamedTuple):

@@ -24,9 +24,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import text_column
+from nbprof.analysis import notes
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import Replay, State, units
-from nbprof.core.units import size_text
+from nbprof.core.receipt import Note
 from nbprof.formats.torch_snapshot.snapshot import (
     ACTIONS,
     ALLOCATED,
@@ -335,22 +336,14 @@ def summary(replays: Sequence[Replay]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys(_OF_HISTORY, "Int64"))
 
 
-def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
-    """The gaps in the history, one sentence each."""
-    rows = []
+def notes_on(snapshot: Snapshot, replays: Sequence[Replay]) -> list[Note]:
+    """The gaps in the history."""
+    result = []
     # Of an allocator that held nothing, a history would be empty, too.
     if replays and (not snapshot.traced or not any(replay.count for replay in replays)):
-        rows.append(
-            "The snapshot has no history:"
-            f" {snapshot.backend.module}.memory._record_memory_history() was not called before it"
-            " was taken, so only the moment of the snapshot is known, not the peak."
-        )
+        result.append(notes.no_allocation_history(snapshot.backend.module))
     for replay in replays:
         before = replay.before()["reserved"] if replay.count else 0
         if before:
-            rows.append(
-                f"The history of {replay.name} starts with {size_text(before)} already reserved;"
-                " earlier allocations are unknown. Recording was started late, or max_entries was"
-                " exceeded and the oldest entries were dropped."
-            )
-    return rows
+            result.append(notes.allocation_history_starts_late(replay.name, before))
+    return result

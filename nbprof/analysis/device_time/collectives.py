@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CORE_KINDS, Activity
+from nbprof.analysis import notes
 from nbprof.analysis.device_time.device_time import KEYS, missing, rank_column, rank_of
 from nbprof.analysis.steps.step_rows import step_rows, turns
 from nbprof.core.factorize import unique_rows
@@ -135,8 +136,8 @@ def each(
     number, turn = (np.append(values, -1)[row] for values in (_numbers(steps), turns(steps)))
     calls["step"] = missing(number, row < 0)
     ranks = [rank_of(name) for name in hosts]
-    notes: list[Note] = []
-    match = _matched(calls.assign(turn=turn), hosts, ranks, notes)
+    for_receipt: list[Note] = []
+    match = _matched(calls.assign(turn=turn), hosts, ranks, for_receipt)
     length = calls["end"].to_numpy(np.int64) - start
     times = _times(match, length)
     bytes_ = _bytes(calls)
@@ -171,7 +172,7 @@ def each(
             "turn": turn,
         }
     )
-    return table, notes
+    return table, for_receipt
 
 
 class _Times(NamedTuple):
@@ -227,7 +228,10 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
     `process_group description members` (texts).
     """
     # The names get their codes as the table is made.
-    listed = activity.collectives.frame().copy()
+    collectives = activity.collectives
+    if not len(collectives) and not len(activity.core_spans):
+        return pd.DataFrame(columns=CALLS)
+    listed = collectives.frame().copy()
     texts = activity.texts.values
     for key in ("out_bytes", "process_group", "description", "members", "sequence"):
         if key not in listed.columns:
@@ -278,7 +282,7 @@ def _numbers(steps: pd.DataFrame) -> Int64s:
 
 
 def _matched(
-    calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], notes: list[Note]
+    calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], for_receipt: list[Note]
 ) -> Int64s:
     """int64[n]: the same number for the calls of several ranks that are one collective; -1 if the
     others are unknown.
@@ -286,7 +290,9 @@ def _matched(
     host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
     _, member = unique_rows(host, device)
     matches = np.full(len(calls), -1, np.int64)
-    doubles = _doubles(hosts, ranks, notes)
+    doubles = _doubles(ranks)
+    if doubles:
+        for_receipt.append(notes.repeated_ranks([hosts[i] for i in doubles]))
     usable = ~calls["collective"].isin(_ONE_SIDED).to_numpy() & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
         return matches
@@ -301,12 +307,7 @@ def _matched(
     uneven = usable & ~even[key]
     if uneven.any():
         uneven_ranks = len(np.unique(member[uneven]))
-        text = (
-            f"{int(uneven.sum()):,} collective calls on {uneven_ranks} ranks could not be matched:"
-            " the ranks have different numbers of them in the same step, as in recordings of"
-            " different length. Their waiting time is unknown."
-        )
-        notes.append(Note("warning", text))
+        for_receipt.append(notes.unmatched_collectives(int(uneven.sum()), uneven_ranks))
     good = usable & even[key]
     first, match = unique_rows(key[good], index[good])
     count = np.bincount(match)
@@ -318,16 +319,9 @@ def _matched(
     return matches
 
 
-def _doubles(hosts: list[str], ranks: list[int | None], notes: list[Note]) -> list[int]:
+def _doubles(ranks: list[int | None]) -> list[int]:
     """Hosts with the rank of an earlier one: files of the same rank cannot be distinguished."""
-    doubles = [i for i, rank in enumerate(ranks) if rank is not None and ranks.index(rank) < i]
-    if doubles:
-        listed = ", ".join(hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
-        text = (
-            f"Several files have the same rank: only the first of each is compared, not {listed}."
-        )
-        notes.append(Note("warning", text))
-    return doubles
+    return [i for i, rank in enumerate(ranks) if rank is not None and ranks.index(rank) < i]
 
 
 def _collective_keys(calls: pd.DataFrame) -> Int64s:
@@ -522,13 +516,7 @@ def completeness(hosts: list[str], processes: object) -> list[Note]:
     """Receipt notes about missing ranks."""
     if not ranks_missing(hosts, processes):
         return []
-    ranks = sorted(_ranks(hosts))
-    listed = ", ".join(str(rank) for rank in ranks[:8]) + (" …" if len(ranks) > 8 else "")
-    here = f"rank {listed} is" if len(ranks) == 1 else f"ranks {listed} are"
-    text = (
-        f"The job had {processes} ranks; only {here} here. What the others waited for is unknown."
-    )
-    return [Note("warning", text)]
+    return [notes.missing_ranks(processes, sorted(_ranks(hosts)))]
 
 
 def lengths(steps: pd.DataFrame) -> list[Note]:
@@ -538,9 +526,6 @@ def lengths(steps: pd.DataFrame) -> list[Note]:
     count = steps.groupby("host", sort=False).size()
     if count.nunique() < 2:
         return []
-    least, largest = count.idxmin(), count.idxmax()
-    text = (
-        f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to"
-        f" {count.max():,} ({largest})"
-    )
-    return [Note("warning", f"{text}: only steps that several hosts recorded are compared.")]
+    fewest = f"{count.min():,} ({count.idxmin()})"
+    most = f"{count.max():,} ({count.idxmax()})"
+    return [notes.different_step_counts(fewest, most)]

@@ -418,16 +418,20 @@ def choose(
     """The row of a step; by default, the step of median length among those in the averages, on the
     first host that has any.
     """
+    host_of_step = steps["host"].to_numpy(object)
     if host is None:
-        host = next((name for name in hosts if (steps["host"] == name).any()), "")
-    rows = steps[steps["host"] == host]
+        with_steps = set(host_of_step.tolist())
+        host = next((name for name in hosts if name in with_steps), "")
+    rows = np.flatnonzero(host_of_step == host)
     if step is not None:
-        rows = rows[rows["step"] == step]
-    elif "counted" in rows.columns and rows["counted"].any():
-        rows = rows[rows["counted"]]
+        rows = rows[steps["step"].to_numpy(np.int64)[rows] == step]
+    elif "counted" in steps.columns:
+        is_counted = steps["counted"].to_numpy(np.bool_)[rows]
+        rows = rows[is_counted] if is_counted.any() else rows
     if not len(rows):
         return None
-    return rows.sort_values("step_time_ms", kind="stable").iloc[(len(rows) - 1) // 2]
+    order = np.argsort(steps["step_time_ms"].to_numpy(np.float64)[rows], kind="stable")
+    return steps.iloc[rows[order[(len(rows) - 1) // 2]]]
 
 
 def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) -> Window:

@@ -135,7 +135,7 @@ def work(activity: Activity, trace: Trace) -> Work:
     cls[moved] = MEMORY
     cls[collective] = COMMUNICATION
     hosts = {name: i for i, name in enumerate(activity.hosts)}
-    of_lane = trace.lanes["host"].map(hosts).to_numpy(np.int32)
+    of_lane = np.array([hosts[name] for name in trace.lanes["host"].tolist()], np.int32)
     lane = events.lane[rows]
     parts = {
         "event": rows,

@@ -118,7 +118,12 @@ def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFram
                         lengths.max() / 1e6 if some else np.nan,
                     )
                 )
-    return pd.DataFrame(rows_, columns=IDLE).astype({"rank": "Int64"})
+    return _with_ranks(pd.DataFrame(rows_, columns=IDLE))
+
+
+def _with_ranks(rows: pd.DataFrame) -> pd.DataFrame:
+    rows["rank"] = pd.array(rows["rank"].to_numpy(), "Int64")
+    return rows
 
 
 def _launched(done: Work, trace: Trace) -> Int64s:
@@ -180,9 +185,8 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
             if spent[code] > 0:
                 figures = (CAUSES[code], spent[code] / _MS, 100 * spent[code] / total)
                 rows.append((done.hosts[host], done.ranks[host], device, *figures))
-    return pd.DataFrame(rows, columns=CAUSE).astype(
-        {"rank": "Int64", "idle_ms": "f8", "percent": "f8", "cause": object}
-    )
+    dtypes = {"idle_ms": "f8", "percent": "f8", "cause": object}
+    return _with_ranks(pd.DataFrame(rows, columns=CAUSE).astype(dtypes))
 
 
 def _class_of_call(activity: Activity) -> Int64s:

@@ -56,7 +56,7 @@ def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
     """The columns that tell which stream a row is of."""
     lanes = trace.lanes
     hosts = {name: i for i, name in enumerate(done.hosts)}
-    host = lanes["host"].map(hosts).to_numpy(np.int64)
+    host = np.array([hosts[name] for name in lanes["host"].tolist()], np.int64)
     return {
         "host": text_column(np.array(done.hosts, object), host[lane]),
         "rank": rank_column(done.ranks, host[lane]),
@@ -140,43 +140,43 @@ def rates(activity: Activity) -> Floats:
     """Bytes a second of each transfer: what the file states, else its bytes by its time; NaN where
     neither is known.
     """
-    moved = activity.transfers.frame()
-    length = (moved["end"] - moved["start"]).to_numpy(np.float64)
-    size = moved["bytes"].to_numpy(np.float64)
+    moved = activity.transfers
+    length = (moved.end - moved.start).astype(np.float64)
+    size = moved.bytes.astype(np.float64)
     is_known = (size >= 0) & (length > 0)
     result: Floats = np.divide(size * 1e12, length, out=np.full(len(moved), np.nan), where=is_known)
-    if "rate" not in moved.columns:
+    if "rate" not in moved:
         return result
-    recorded = moved["rate"].to_numpy(np.float64)
+    recorded = moved.rate
     return np.asarray(np.where(np.isfinite(recorded) & (recorded > 0), recorded, result))
 
 
 def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
-    moved = activity.transfers.frame()
-    return unique_rows(*(moved[key].to_numpy(np.int64) for key in ("host", "device", "kind")))
+    moved = activity.transfers
+    codes = (moved.host, moved.device, moved.kind)
+    return unique_rows(*(code.astype(np.int64) for code in codes))
 
 
 def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, object]:
-    moved = activity.transfers.frame().iloc[rows]
-    host = moved["host"].to_numpy(np.int64)
+    moved = activity.transfers
+    host = moved.host[rows].astype(np.int64)
     # By code, not by row: copies are many, kinds of copies few. The last place is that of -1.
     kinds = np.array([*(COPIES.get(kind, kind) for kind in activity.texts.codes), "other"], object)
     return {
         "host": text_column(np.array(activity.hosts, object), host),
         "rank": rank_column(ranks, host),
-        "device": moved["device"].to_numpy(np.int64),
-        "copy": kinds[moved["kind"].to_numpy(np.int64)],
+        "device": moved.device[rows].astype(np.int64),
+        "copy": kinds[moved.kind[rows]],
     }
 
 
 def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     """One row per device and kind of copy: the columns of `p.device_time.bandwidth`."""
-    moved, rate = activity.transfers.frame(), rates(activity)
+    moved, rate = activity.transfers, rates(activity)
     first, group = _groups(activity)
     if not len(first):
         return pd.DataFrame(columns=BANDWIDTH)
-    length = (moved["end"] - moved["start"]).to_numpy(np.int64)
-    size = moved["bytes"].to_numpy(np.int64)
+    length, size = moved.end - moved.start, moved.bytes
     peaks = _peaks(activity, rate)
     rows = []
     for number, rows_of_group in enumerate(rows_by_code(group)):
@@ -216,13 +216,9 @@ def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, 
     that changes.
     """
     first, group = _groups(activity)
-    moved = activity.transfers.frame()
-    is_known = np.flatnonzero(
-        ~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy())
-    )
-    time = np.concatenate(
-        [moved["start"].to_numpy(np.int64)[is_known], moved["end"].to_numpy(np.int64)[is_known]]
-    )
+    moved = activity.transfers
+    is_known = np.flatnonzero(~np.isnan(rate) & (moved.end > moved.start))
+    time = np.concatenate([moved.start[is_known], moved.end[is_known]])
     group_of = np.concatenate([group[is_known], group[is_known]])
     # Whole bytes a second, so that what begins and ends leaves exactly nothing. No link is that
     # fast; sums of more are no numbers.

@@ -107,8 +107,8 @@ def use(
     if device_idle is None:
         return figures
     figures["device_duty_cycle_percent"] = 100 - device_idle
-    on_device = ops_with_idle[ops_with_idle["where"] == "device"]
-    seconds = float(on_device["self_us"].sum()) / 1e6
+    on_device = ops_with_idle["where"].to_numpy(object) == "device"
+    seconds = float(ops_with_idle["self_us"].to_numpy(np.float64)[on_device].sum()) / 1e6
     if not seconds:
         return figures
     if cost["seconds"] is not None and cost["unknown_seconds"] is not None:
@@ -153,26 +153,27 @@ def _utilization(
 
 def _idle(ops: pd.DataFrame, side: str) -> float | None:
     """Percent of the time of a side in which it ran no op; None if it was not recorded."""
-    side_ops = ops[ops["where"] == side]
-    idle = side_ops["type"] == "IDLE"
-    total = float(side_ops["self_us"].sum())
+    rows = np.flatnonzero(ops["where"].to_numpy(object) == side)
+    self_us = ops["self_us"].to_numpy(np.float64)[rows]
+    idle = ops["type"].to_numpy(object)[rows] == "IDLE"
+    total = float(self_us.sum())
     if not idle.any() or not total > 0:
         return None
-    return 100 * float(side_ops.loc[idle, "self_us"].sum()) / total
+    return 100 * float(self_us[idle].sum()) / total
 
 
 def _leaves(activity: Activity) -> pd.DataFrame:
     """The parts of ops whose numbers count: those of loops, branches and calls are of the ops that
     they run, which are there themselves.
     """
-    parts, runs = activity.op_parts.frame(), activity.device_ops.frame()
-    if parts.empty:
+    parts, runs = activity.op_parts, activity.device_ops
+    if not len(parts):
         # PyTorch's ops are of no compiled program.
-        return parts
-    part = runs["part"].to_numpy(np.int64)
-    with_part = part >= 0
-    around = (runs["end"] - runs["start"]).to_numpy(np.int64) > runs["own"].to_numpy(np.int64)
-    outer = np.bincount(part[with_part & around], minlength=len(parts)) > 0
-    has_time = np.bincount(part[with_part], minlength=len(parts)) > 0
-    tpu = (activity.devices["kind"] == "TPU").any()
-    return parts[has_time & ~outer] if tpu else parts[has_time]
+        return parts.frame()
+    with_part = runs.part >= 0
+    around = runs.end - runs.start > runs.own
+    outer = np.bincount(runs.part[with_part & around], minlength=len(parts)) > 0
+    used = np.bincount(runs.part[with_part], minlength=len(parts)) > 0
+    if (activity.devices["kind"] == "TPU").any():
+        used &= ~outer
+    return parts.frame()[used]

@@ -4,9 +4,11 @@ PyTorch.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, WAITS, Activity
@@ -15,6 +17,7 @@ from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
+from nbprof.core.trace import Int64s
 from nbprof.frameworks.framework import Framework, Words
 from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
@@ -242,22 +245,21 @@ def _torch_category(op: str, kind: str) -> str:
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
     # Shares are of the self time of all input ops, so total shares of nested iterators add up to
     # more than 100.
-    total = float(table["self_ms"].sum()) or np.nan
-    table = table.assign(
-        total_percent=100 * table["total_ms"] / total, self_percent=100 * table["self_ms"] / total
+    total_ms, self_ms = (table[key].to_numpy(np.float64) for key in ("total_ms", "self_ms"))
+    total = float(self_ms.sum()) or np.nan
+    rank, _ = pd.factorize(table["op"].to_numpy(object), sort=True)
+    order = np.lexsort((rank, -self_ms))
+    return pd.DataFrame(
+        {
+            "op": table["op"].array[order],
+            "category": table["category"].array[order],
+            "occurrences": table["occurrences"].to_numpy()[order],
+            "total_ms": total_ms[order],
+            "total_percent": 100 * total_ms[order] / total,
+            "self_ms": self_ms[order],
+            "self_percent": 100 * self_ms[order] / total,
+        }
     )
-    columns = [
-        "op",
-        "category",
-        "occurrences",
-        "total_ms",
-        "total_percent",
-        "self_ms",
-        "self_percent",
-    ]
-    return table.sort_values(
-        ["self_ms", "op"], ascending=[False, True], kind="stable", ignore_index=True
-    )[columns]
 
 
 def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
@@ -484,25 +486,32 @@ def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
 
     `rows` are the host ops.
     """
-    names, types = activity.ops.values, activity.types.values
-    infeed = [
-        code
-        for code in rows["type"].unique().tolist()
-        if str(types[code]).startswith("InfeedEnqueue")
-    ]
-    infeed_ops = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
-    if len(infeed_ops):
-        same = infeed_ops["lane"].to_numpy()[1:] == infeed_ops["lane"].to_numpy()[:-1]
-        start, end = infeed_ops["start"].to_numpy(np.int64), infeed_ops["end"].to_numpy(np.int64)
+    infeed = _rows_with(activity.types.values, rows["type"], _IS_ENQUEUE)
+    if len(infeed):
+        lane, start, end = (
+            rows[key].to_numpy(np.int64)[infeed] for key in ("lane", "start", "end")
+        )
+        order = np.lexsort((start, lane))
+        lane, start, end = lane[order], start[order], end[order]
+        same = lane[1:] == lane[:-1]
         between = int((start[1:] - start[:-1])[same].sum())
         if between:
             return int((end - start)[:-1][same].sum()), between, True
-    copies = [
-        code
-        for code in rows["op"].unique().tolist()
-        if str(names[code]).upper().startswith("MEMCPYHTOD")
-    ]
-    return 0, 0, bool(len(infeed_ops) or copies)
+    copies = _rows_with(activity.ops.values, rows["op"], _IS_COPY)
+    return 0, 0, bool(len(infeed) or len(copies))
+
+
+_IS_ENQUEUE = re.compile("InfeedEnqueue")
+_IS_COPY = re.compile("MEMCPYHTOD", re.IGNORECASE)
+
+
+def _rows_with(
+    texts: npt.NDArray[np.object_], codes: pd.Series, pattern: re.Pattern[str]
+) -> Int64s:
+    """The rows whose texts begin with a pattern."""
+    code, row_code = np.unique(codes.to_numpy(np.int64), return_inverse=True)
+    matches = np.array([bool(pattern.match(str(text))) for text in texts[code]], np.bool_)
+    return np.flatnonzero(matches[row_code])
 
 
 def _enqueue_ratio(used: pd.DataFrame, enqueued: Enqueued) -> tuple[float, str | None]:
@@ -520,9 +529,11 @@ def _enqueue_ratio(used: pd.DataFrame, enqueued: Enqueued) -> tuple[float, str |
 
 def _ratio(used: pd.DataFrame, column: str) -> float | None:
     """A column's sum in percent of all step time; None where it was not measured."""
-    if not len(used) or used[column].isna().all():
+    values = used[column].to_numpy(np.float64)
+    known = values[~np.isnan(values)]
+    if not len(known):
         return None
-    return 100 * float(used[column].sum()) / float(used["step_time_ms"].sum())
+    return 100 * float(np.nansum(values)) / float(used["step_time_ms"].to_numpy(np.float64).sum())
 
 
 _SHARES = ("input_percent", "mean_percent", "sd_percent", "min_percent", "max_percent")
@@ -530,9 +541,10 @@ _SHARES = ("input_percent", "mean_percent", "sd_percent", "min_percent", "max_pe
 
 def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
     """Input in percent of step time: of all steps together, and over the steps."""
-    if not len(used) or used["input_ms"].isna().any():
+    waits = used["input_ms"].to_numpy(np.float64)
+    if not len(used) or np.isnan(waits).any():
         return dict.fromkeys(_SHARES)
-    share = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
+    share = 100 * waits / used["step_time_ms"].to_numpy(np.float64)
     return {
         "input_percent": _ratio(used, "input_ms"),
         "mean_percent": float(share.mean()),

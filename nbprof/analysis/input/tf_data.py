@@ -72,7 +72,7 @@ class Calls:
 
 
 def frames(
-    activity: Activity, tables: Calls
+    activity: Activity,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Pipelines, slowest first; their iterators, all calls together; their calls; and the iterators
     of the slowest calls of each.
@@ -80,9 +80,13 @@ def frames(
     The first three are `p.tf_data.pipelines`, `.nodes` and `.calls`; `p.tf_data.call` selects from
     the last.
     """
-    calls = tables.calls
+    if not len(activity.iterators):
+        nodes = pd.DataFrame(columns=NODES)
+        listed = schema.empty("tf_data.calls")
+        return pd.DataFrame(columns=PIPELINES), nodes, listed, nodes.assign(rank=listed["rank"])
+    tables = calls(activity)
     pipelines = len(tables.pipelines)
-    pipeline = calls["pipeline"].to_numpy(np.int64)
+    pipeline = tables.calls["pipeline"].to_numpy(np.int64)
     columns = _columns(tables.parts)
     merged = _together(columns, pipeline)
     begin = np.searchsorted(merged["pipeline"], np.arange(pipelines + 1)).tolist()
@@ -91,7 +95,7 @@ def frames(
         graph(merged, slice(begin[number], begin[number + 1]), number)
         for number in range(pipelines)
     ]
-    rank = calls["rank"].to_numpy(np.int64)
+    rank = tables.calls["rank"].to_numpy(np.int64)
     slow = np.flatnonzero(rank < SLOWEST)
     first, stop = (np.searchsorted(columns["call"], edge) for edge in (slow, slow + 1))
     slowest = [

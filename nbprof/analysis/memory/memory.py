@@ -11,11 +11,11 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity, text_column
 from nbprof.activity.unit import RECORDING
+from nbprof.analysis import notes
 from nbprof.analysis.memory.alive import allocating
 from nbprof.core.receipt import Note
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.display import wording
 from nbprof.schema import frames
 
 INTERNAL = [
@@ -103,18 +103,18 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     """
     if not len(rows) or not {"host", "group"} <= set(steps.columns) or "host" not in rows.columns:
         return rows.assign(step=pd.array([pd.NA] * len(rows), "Int64"))
+    host_of_step = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    is_step = host_of_step >= 0
     # The recording itself is not a step.
     if "name" in steps.columns:
-        steps = steps[steps["name"] != RECORDING]
-    host_of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
-    steps, host_of = steps[host_of >= 0], host_of[host_of >= 0]
-    listed = pd.MultiIndex.from_arrays([host_of, steps["group"].to_numpy(np.int64)])
-    row = listed.get_indexer(
-        pd.MultiIndex.from_arrays(
-            [rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group")]
-        )
-    )
-    number = np.append(steps["step"].to_numpy(np.int64), 0)[row]
+        is_step &= steps["name"].to_numpy(object) != RECORDING
+    used = np.flatnonzero(is_step)
+    host, group = (rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group"))
+    group_of_step = steps["group"].to_numpy(np.int64)
+    # Both in one number.
+    listed = pd.Index(host_of_step[used].astype(np.int64) << 40 | group_of_step[used])
+    row = listed.get_indexer(pd.Index(np.where(group >= 0, host << 40 | group, -1)))
+    number = np.append(steps["step"].to_numpy(np.int64)[used], 0)[row]
     return rows.assign(step=pd.arrays.IntegerArray(number, row < 0))
 
 
@@ -239,12 +239,21 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
             peak = {name: values[last] for name, values in columns.items()}
             facts |= _peak(peak, facts["lifetime_peak_bytes"])
         parts.append(facts)
-    frame = pd.DataFrame(parts, columns=SUMMARY)
-    for column in SUMMARY[1:]:
-        is_integer = column not in ("peak_time_ms", "peak_fragmentation", "whole")
-        if is_integer and frame[column].isna().any():
-            frame[column] = frame[column].astype("Int64")
-    return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
+    parts.sort(key=lambda facts: facts.get("peak_bytes", -1), reverse=True)
+    return pd.DataFrame({name: _column(name, parts) for name in SUMMARY})
+
+
+_FLOATS = ("peak_time_ms", "peak_fragmentation")
+
+
+def _column(name: str, parts: list[dict[str, Any]]) -> Any:
+    """A column of `SUMMARY`; integers of which some are missing are nullable."""
+    values = [facts.get(name) for facts in parts]
+    if not values or name in ("memory_id", "whole"):
+        return values
+    if name in _FLOATS:
+        return np.array(values, np.float64)
+    return pd.array(values, dtype="Int64") if None in values else np.array(values, np.int64)
 
 
 def _peak(peak: dict[str, Any], lifetime: int | None) -> dict[str, Any]:
@@ -275,12 +284,15 @@ def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.Data
 
     Allocators of the host are unrelated to the memory of a GPU.
     """
-    with_peak = summary[summary["peak_bytes"].notna()]
+    rows = np.flatnonzero(summary["peak_bytes"].notna().to_numpy())
     if on_device:
-        labels = _without_hosts(with_peak["memory_id"].tolist(), hosts)
+        labels = _without_hosts(summary["memory_id"].to_numpy(object)[rows].tolist(), hosts)
         of_host = [bool(re.search("cpu|host", label, re.IGNORECASE)) for label in labels]
-        with_peak = with_peak[~np.array(of_host, np.bool_)]
-    return with_peak.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
+        rows = rows[~np.array(of_host, np.bool_)]
+    if len(rows):
+        peak = summary["peak_bytes"].to_numpy(np.int64, na_value=0)[rows]
+        rows = rows[[int(peak.argmax())]]
+    return summary.take(rows)
 
 
 def _without_hosts(labels: list[Any], hosts: list[str]) -> list[str]:
@@ -311,29 +323,24 @@ _STATED = {
 }
 
 
-def notes(rows: pd.DataFrame) -> list[Note]:
+def notes_on(rows: pd.DataFrame) -> list[Note]:
     """The columns that allocators did not record, one sentence per kind of allocator."""
     if not len(rows):
         return []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
-    lacks = {}
-    for column in _STATED:
+    lacks = np.zeros((len(idents), len(_STATED)), np.bool_)
+    for number, column in enumerate(_STATED):
         is_stated = rows[column].notna().to_numpy()
-        lacks[column] = np.bincount(code[is_stated], minlength=len(idents)) == 0
-    notes = []
-    for values, group in pd.DataFrame(lacks, index=idents).groupby(list(_STATED), sort=False):
-        lacking = [text for text, flag in zip(_STATED.values(), values, strict=True) if bool(flag)]
-        if not lacking:
-            continue
-        allocators = str(group.index[0])
-        if len(group) > 1:
-            allocators += f" and {len(group) - 1} more"
-        text = (
-            f"Allocator events of {allocators} do not include {wording.listed(lacking)}: these"
-            " columns are empty."
-        )
-        notes.append(Note("info", text))
-    return notes
+        lacks[:, number] = np.bincount(code[is_stated], minlength=len(idents)) == 0
+    allocators_without: dict[tuple[str, ...], list[str]] = {}
+    titles = np.array(list(_STATED.values()), object)
+    for ident, of_allocator in zip(idents.tolist(), lacks, strict=True):
+        allocators_without.setdefault(tuple(titles[of_allocator]), []).append(str(ident))
+    return [
+        notes.empty_memory_columns(allocators, list(columns))
+        for columns, allocators in allocators_without.items()
+        if columns
+    ]
 
 
 def _int(value: object) -> int | None:

@@ -20,6 +20,7 @@ from nbprof.analysis import hlo
 from nbprof.analysis.op_profile import op_profile
 from nbprof.analysis.ops import longest_calls
 from nbprof.core.errors import ReadError
+from nbprof.core.factorize import unique_rows
 from nbprof.hlo.hlo import Program
 from nbprof.hlo.shapes import Shape
 
@@ -128,16 +129,15 @@ def leaves(
 
 def _duplicates(ops: pd.DataFrame) -> npt.NDArray[np.object_]:
     """The name that each op shares with its duplicates; '' if it has none."""
-    names = ops["duplicate"].where(ops["duplicate"] != "", ops["name"])
-    is_stated = names.isin(set(ops["duplicate"]) - {""})
+    duplicate = ops["duplicate"].to_numpy(object)
+    names = np.where(duplicate != "", duplicate, ops["name"].to_numpy(object))
+    stated = set(duplicate.tolist()) - {""}
+    is_stated = np.array([name in stated for name in names.tolist()], np.bool_)
     # Within a category of a program, as in the tree.
-    several = (
-        ops.assign(shared=names)
-        .groupby(["program", "host", "category", "shared"])["shared"]
-        .transform("size")
-        > 1
-    )
-    return names.where(is_stated & several, "").to_numpy(object)
+    keys = [ops[key].to_numpy() for key in ("program", "host", "category")]
+    _, group = unique_rows(*(pd.factorize(key)[0].astype(np.int64) for key in (*keys, names)))
+    several = np.bincount(group)[group] > 1
+    return np.where(is_stated & several, names, "")
 
 
 def _longest(

@@ -220,8 +220,9 @@ def fused_ops(programs: Programs, host: int, ident: int, name: str, runs: float)
 def _with_duplicates(ops: pd.DataFrame, leaves: list[_Node], rows: list[int]) -> list[_Node]:
     """Ops of a category, with a node for those that the compiler built from the same code."""
     # The op that the others are duplicates of may not be marked.
-    names = ops["duplicate"].where(ops["duplicate"] != "", ops["name"]).to_numpy(object)
-    originals = set(ops["duplicate"])
+    duplicate = ops["duplicate"].to_numpy(object)
+    names = np.where(duplicate != "", duplicate, ops["name"].to_numpy(object))
+    originals = set(duplicate.tolist())
     rows_by_name: dict[str, list[int]] = {}
     for row in rows:
         if names[row] in originals:

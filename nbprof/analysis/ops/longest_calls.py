@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -40,21 +42,36 @@ def ops(activity: Activity, start: Int64s) -> pd.DataFrame:
     copies = calls.take(np.isin(calls.kind, np.flatnonzero(texts == COPY_TO_DEVICE)))
     copy_names = np.array([copy_name(text) for text in texts], object)
     parts = [
-        _longest_of_each("device", names, device, device.op, start),
-        _longest_of_each("host", names, host, host.op, start),
-        _longest_of_each("input", names, iterators, iterators.name, start),
-        _longest_of_each("input", copy_names, copies, copies.name, start),
+        _longest_of_each(names, device, device.op, start),
+        _longest_of_each(names, host, host.op, start),
+        _longest_of_each(names, iterators, iterators.name, start),
+        _longest_of_each(copy_names, copies, copies.name, start),
     ]
-    return pd.concat(parts, ignore_index=True)
+    sides = ["device", "host", "input", "input"]
+    return pd.DataFrame(
+        {
+            "where": np.repeat(np.array(sides, object), [len(part.op) for part in parts]),
+            "op": np.concatenate([part.op for part in parts]),
+            "at_ms": np.concatenate([part.at_ms for part in parts]),
+            "for_ms": np.concatenate([part.for_ms for part in parts]),
+        }
+    )
+
+
+class _Longest(NamedTuple):
+    """The longest calls: their names, when they began, and how long they took."""
+
+    op: npt.NDArray[np.object_]
+    at_ms: Floats
+    for_ms: Floats
 
 
 def _longest_of_each(
-    side: str,
     names: npt.NDArray[np.object_],
     spans: Spans,
     name: npt.NDArray[np.integer],
     start: Int64s,
-) -> pd.DataFrame:
+) -> _Longest:
     """The longest of the spans of each name, a code into `names`."""
     length = spans.end - spans.start
     first = longest(name.astype(np.int64), length)
@@ -67,9 +84,7 @@ def _longest_of_each(
     # A span that was put together from several events has no event.
     has_event = np.flatnonzero(spans.event[row] >= 0)
     start_ps[has_event] = start[spans.event[row][has_event]]
-    return pd.DataFrame(
-        {"where": side, "op": op, "at_ms": start_ps / 1e9, "for_ms": length[row] / 1e9}
-    )
+    return _Longest(op, start_ps / 1e9, length[row] / 1e9)
 
 
 def longest(code: Int64s, length: Int64s) -> Int64s:

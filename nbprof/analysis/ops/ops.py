@@ -172,14 +172,11 @@ def host_us_in_steps(
     """Self time, µs, of the runs of each host op that begin in a step of their host: columns `op`
     `self_us`.
     """
-    rows = host_rows[begin_in_steps(host_rows, steps, activity.hosts)]
-    self_ps = rows.groupby("op", sort=False)["own"].sum()
-    return pd.DataFrame(
-        {
-            "op": activity.ops.values[self_ps.index.to_numpy(np.int64)],
-            "self_us": self_ps.to_numpy(np.float64) / 1e6,
-        }
-    )
+    rows = np.flatnonzero(begin_in_steps(host_rows, steps, activity.hosts))
+    of_row, code = pd.factorize(host_rows["op"].to_numpy(np.int64)[rows])
+    self_ps = np.zeros(len(code), np.int64)
+    np.add.at(self_ps, of_row, host_rows["own"].to_numpy(np.int64)[rows])
+    return pd.DataFrame({"op": activity.ops.values[code], "self_us": self_ps / 1e6})
 
 
 def added_host_us(hosts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -438,11 +435,8 @@ def main_memory(activity: Activity) -> str:
     """
     if not activity.has_device:
         return HOST_MEMORY
-    devices = activity.devices[["kind", "name", "compute_capability"]]
-    with_hbm = [
-        _has_hbm(str(kind), str(name), str(capability))
-        for kind, name, capability in devices.itertuples(index=False)
-    ]
+    facts = [activity.devices[key].tolist() for key in ("kind", "name", "compute_capability")]
+    with_hbm = [_has_hbm(*map(str, device)) for device in zip(*facts, strict=True)]
     return HBM if with_hbm and all(with_hbm) else DEVICE_MEMORY
 
 
@@ -502,7 +496,10 @@ def table(sides: list[Side], *, with_idle: bool, limit: int = sys.maxsize) -> pd
     """
     parts = [_rows(side, with_idle, limit) for side in sides]
     parts = [part for part in parts if len(part)]
-    rows = pd.concat(parts or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
+    if len(parts) == 1:
+        rows = parts[0]
+    else:
+        rows = pd.concat(parts or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
     rows["rank"] = np.arange(1, len(rows) + 1)
     if "bound_by" in rows:
         rows["bound_by"] = rows["bound_by"].fillna("")
@@ -610,9 +607,8 @@ def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
 def distribution(frame: pd.DataFrame, side: str, by: str) -> pd.DataFrame:
     """Self time of a side by op or type, with cumulative shares: `p.ops.distribution()`."""
     rows = np.flatnonzero(frame["where"].to_numpy(object) == side)
-    names, time, share = (
-        frame[column].to_numpy()[rows] for column in (by, "self_us", "self_fraction")
-    )
+    names = frame[by].to_numpy(object)[rows]
+    time, share = (frame[column].to_numpy()[rows] for column in ("self_us", "self_fraction"))
     if len(set(names.tolist())) < len(names):
         sums = pd.DataFrame({"time": time, "share": share}).groupby(names, sort=False).sum()
         names = sums.index.to_numpy(object)

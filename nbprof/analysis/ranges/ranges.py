@@ -146,10 +146,12 @@ def frame(sums: Totals) -> pd.DataFrame:
 def _top_ops(ops: pd.DataFrame) -> dict[tuple[str, ...], tuple[str | None, float]]:
     """The op with the most time and that time, by the keys of a path and side."""
     keys = [*KEYS, "side"]
-    largest = ops.sort_values("own", ascending=False, kind="stable").drop_duplicates(keys)
-    paths = largest[keys].itertuples(index=False, name=None)
-    top = zip(largest["op"].tolist(), largest["own"].tolist(), strict=True)
-    return dict(zip(paths, top, strict=True))
+    paths = list(zip(*(ops[key].tolist() for key in keys), strict=True))
+    names, times = ops["op"].tolist(), ops["own"].tolist()
+    top: dict[tuple[str, ...], tuple[str | None, float]] = {}
+    for row in np.argsort(-ops["own"].to_numpy(), kind="stable").tolist():
+        top.setdefault(paths[row], (names[row], times[row]))
+    return top
 
 
 def _preorder(rows: pd.DataFrame) -> list[int]:

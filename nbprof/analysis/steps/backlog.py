@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES, Activity
+from nbprof.analysis import notes
 from nbprof.analysis.steps.steps import by_category, segments
 from nbprof.core.intervals import extents
 from nbprof.core.receipt import Note
@@ -46,38 +47,32 @@ def frame(activity: Activity) -> pd.DataFrame:
 _MOST_LINES = 3
 
 
-def notes(ahead: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
-    """Receipt notes on the backlog; `backlog` is the result of `frame`, `hosts` and `steps` their
+def notes_on(ahead: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
+    """Receipt notes on the backlog; `ahead` is the result of `frame`, `hosts` and `steps` their
     numbers in the profile.
     """
-    rows = [
-        (
-            int(row["device_events"]),
-            f" of {row['host']}" if hosts > 1 else "",
-            f"{wording.millis(row['busy_ms'])} in which a device was busy",
-        )
-        for row in ahead.to_dict("records")
-    ]
-    if len(rows) > _MOST_LINES:
-        mean = float(ahead["busy_ms"].mean())
-        rows = [
-            (
-                sum(count for count, _, _ in rows),
-                f" of {len(rows):,} hosts",
-                f"on each {wording.millis(mean)} in which a device was busy, on average",
+    if len(ahead) > _MOST_LINES:
+        busy = f"on each {_busy(ahead['busy_ms'].mean())}, on average"
+        events, of_hosts = int(ahead["device_events"].sum()), f" of {len(ahead):,} hosts"
+        return [notes.launched_before_recording(events, of_hosts, busy, in_steps=steps > 0)]
+    result = []
+    for host, events, busy_ms in zip(
+        ahead["host"].tolist(),
+        ahead["device_events"].tolist(),
+        ahead["busy_ms"].tolist(),
+        strict=True,
+    ):
+        of_host = f" of {host}" if hosts > 1 else ""
+        result.append(
+            notes.launched_before_recording(
+                int(events), of_host, _busy(busy_ms), in_steps=steps > 0
             )
-        ]
-    notes = []
-    for count, host_name, busy in rows:
-        is_single = count == 1
-        subject = f"{count:,} device {'event' if is_single else 'events'}{host_name} ({busy})"
-        text = f"{subject} {'was' if is_single else 'were'} launched before the recording began"
-        then = (
-            ": not counted in any step; the first step begins when"
-            f" {'it has' if is_single else 'they have'} ended (p.steps.backlog)"
         )
-        notes.append(Note("info", f"{text}{then if steps else ''}."))
-    return notes
+    return result
+
+
+def _busy(ms: float) -> str:
+    return f"{wording.millis(ms)} in which a device was busy"
 
 
 def not_launched_before(activity: Activity, event: Int64s) -> npt.NDArray[np.bool_]:

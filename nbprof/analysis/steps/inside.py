@@ -17,13 +17,12 @@ def begin_in_steps(
     if not len(steps):
         return result
     start_ms, host = rows["start"].to_numpy(np.int64) / 1e9, rows["host"].to_numpy(np.int64)
+    host_of_step = steps["host"].to_numpy(object)
+    begin_of_step = steps["start_ms"].to_numpy(np.float64)
+    stop_of_step = begin_of_step + steps["step_time_ms"].to_numpy(np.float64)
     for number, name in enumerate(hosts):
-        host_steps = steps[steps["host"] == name]
-        begin = np.sort(host_steps["start_ms"].to_numpy(np.float64))
-        stop = np.sort(
-            host_steps["start_ms"].to_numpy(np.float64)
-            + host_steps["step_time_ms"].to_numpy(np.float64)
-        )
+        of_steps = host_of_step == name
+        begin, stop = np.sort(begin_of_step[of_steps]), np.sort(stop_of_step[of_steps])
         of_host = np.flatnonzero(host == number)
         # More steps have begun than ended: also where steps overlap.
         result[of_host] = np.searchsorted(begin, start_ms[of_host], side="right") > np.searchsorted(

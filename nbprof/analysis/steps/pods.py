@@ -11,6 +11,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.activity.unit import MARKED, Unit
+from nbprof.analysis import notes
 from nbprof.core.receipt import Note
 from nbprof.core.runs import expand
 from nbprof.core.trace import Int64s
@@ -42,7 +43,7 @@ def frame(
         The meaning of the rows of `steps`.
     """
     ahead_ms = ahead_ms or {}
-    notes: list[Note] = []
+    for_receipt: list[Note] = []
     # The rows of each host, by place: a frame a host would take seconds for a thousand.
     places = steps.groupby("host", sort=False).indices if len(steps) else {}
     by_host: dict[str, Int64s] = {
@@ -53,20 +54,9 @@ def frame(
     if any(on_device.values()) and not all(on_device.values()):
         idle = [host for host, has_device in on_device.items() if not has_device]
         by_host = {host: rows for host, rows in by_host.items() if on_device[host]}
-        subject = (
-            "It only coordinates, or its recording is incomplete; it is"
-            if len(idle) == 1
-            else "They only coordinate, or their recordings are incomplete; they are"
-        )
-        notes.append(
-            Note(
-                "info",
-                f"{', '.join(idle)}: no device activity, unlike the other hosts. {subject} not"
-                " compared.",
-            )
-        )
+        for_receipt.append(notes.hosts_without_device(idle))
     if not by_host:
-        return pd.DataFrame(columns=COLUMNS), notes
+        return pd.DataFrame(columns=COLUMNS), for_receipt
     begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
     end, number = begin + length, steps["step"].to_numpy(np.int64)
     ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
@@ -76,7 +66,8 @@ def frame(
     ]
     aligned = align(laid, has_offsets=bool(ahead_ms))
     # There is one recording of each: nothing to match, nor to be wrong about.
-    notes += [] if unit.is_recording else aligned.notes
+    if not unit.is_recording:
+        for_receipt += aligned.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn
     # count each from 0.
     step_number, first = number[list(by_host.values())[aligned.chief]], aligned.first[aligned.chief]
@@ -91,7 +82,7 @@ def frame(
         if offset is not None
     ]
     if not compared:
-        return pd.DataFrame(columns=COLUMNS), notes
+        return pd.DataFrame(columns=COLUMNS), for_receipt
     position = np.repeat(np.arange(len(compared)), aligned.steps)
     table = steps.iloc[np.concatenate([rows for _, rows in compared])]
     table = table.assign(
@@ -113,7 +104,7 @@ def frame(
     table = table.sort_values(["position", "place"], kind="stable", ignore_index=True)
     table["step"] = numbers[table["position"].to_numpy(np.int64)]
     table["bottleneck"] = bottleneck(table)
-    return table[COLUMNS], notes
+    return table[COLUMNS], for_receipt
 
 
 def bottleneck(rows: pd.DataFrame) -> list[str]:
@@ -194,47 +185,32 @@ def align(hosts: Sequence[HostSteps], *, has_offsets: bool = False) -> Aligned:
     """
     spans = [float(h.end.max() - h.begin.min()) for h in hosts]
     chief = int(np.argmin(spans))
-    notes: list[Note] = []
+    for_receipt: list[Note] = []
     offsets: list[int | None] = []
     for index, host in enumerate(hosts):
         offset = 0 if index == chief else offset_by_overlap(host, hosts[chief])
         if offset is None:
             offset = _offset_by_number(host, hosts[chief])
-            reason = f"The steps of {host.host} and {hosts[chief].host} do not overlap in time"
             if offset is None:
-                notes.append(
-                    Note(
-                        "warning",
-                        f"{reason} and have no step numbers in common, so {host.host} is not"
-                        " compared.",
-                    )
-                )
+                for_receipt.append(notes.steps_do_not_match(host.host, hosts[chief].host))
             else:
-                notes.append(Note("warning", f"{reason}: they are compared by step number."))
+                for_receipt.append(notes.steps_matched_by_number(host.host, hosts[chief].host))
         elif index != chief:
-            notes += _renumbered(host, hosts[chief], offset, has_offsets)
+            for_receipt += _renumbered(host, hosts[chief], offset, has_offsets)
         offsets.append(offset)
     # In the chief's numbering.
     low = max(k for k in offsets if k is not None)
     high = min(len(h.begin) + k for h, k in zip(hosts, offsets, strict=True) if k is not None)
     low = max(low, 0)
     if high <= low:
-        notes.append(
-            Note("warning", "No step was recorded by all hosts, so the hosts cannot be compared.")
-        )
-        return Aligned(0, [None] * len(hosts), chief, notes)
+        for_receipt.append(notes.no_common_step())
+        return Aligned(0, [None] * len(hosts), chief, for_receipt)
     first = [None if k is None else low - k for k in offsets]
     used = [h for h, k in zip(hosts, offsets, strict=True) if k is not None]
-    if outside := sum(len(h.begin) - (high - low) for h in used):
-        verb = "step is" if outside == 1 else "steps are"
-        notes.append(
-            Note(
-                "info",
-                f"{outside:,} {verb} excluded from the comparison of hosts: not all of them"
-                f" recorded {'it' if outside == 1 else 'them'}.",
-            )
-        )
-    return Aligned(high - low, first, chief, notes)
+    outside = sum(len(h.begin) - (high - low) for h in used)
+    if outside:
+        for_receipt.append(notes.steps_not_compared(outside))
+    return Aligned(high - low, first, chief, for_receipt)
 
 
 def offset_by_overlap(host: HostSteps, chief: HostSteps) -> int | None:
@@ -287,8 +263,6 @@ def _renumbered(host: HostSteps, chief: HostSteps, offset: int, has_offsets: boo
     differ = np.unique(host.number[low:high] - chief.number[low + offset : high + offset])
     if len(differ) != 1 or not differ[0]:
         return []
-    number, there = int(host.number[low]), int(chief.number[low + offset])
-    matched = (
-        f"Steps are matched by time: step {number} of {host.host} is step {there} of {chief.host}"
-    )
-    return [Note("info", f"{matched}{'.' if has_offsets else ', if their clocks agree.'}")]
+    step = f"step {host.number[low]} of {host.host}"
+    chief_step = f"step {chief.number[low + offset]} of {chief.host}"
+    return [notes.steps_matched_by_time(step, chief_step, has_offsets)]

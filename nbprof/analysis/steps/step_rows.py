@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import index_by_group
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int64s
 
 Floats = npt.NDArray[np.float64]
@@ -61,9 +63,13 @@ def turns(steps: pd.DataFrame) -> Int64s:
     """
     if not len(steps):
         return np.zeros(0, np.int64)
-    order = np.argsort(steps["start_ms"].to_numpy(np.float64), kind="stable")
+    host, _ = pd.factorize(steps["host"])
+    first, code = unique_rows(host, pd.factorize(steps["step"].to_numpy(np.int64))[0])
+    if len(first) == len(steps):
+        return np.zeros(len(steps), np.int64)
+    order = np.lexsort((steps["start_ms"].to_numpy(np.float64), code))
+    begin = run_starts(code[order])
+    count = np.diff(begin, append=len(order))
     result = np.empty(len(steps), np.int64)
-    result[order] = (
-        steps[["host", "step"]].iloc[order].groupby(["host", "step"], sort=False).cumcount()
-    )
+    result[order] = np.arange(len(order)) - np.repeat(begin, count)
     return result

@@ -98,7 +98,10 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
     parts = [steps for steps in steps_by_host if len(steps)]
     if not parts:
         return pd.DataFrame(), False
-    table = pd.concat(parts, ignore_index=True)
+    if len(parts) > 1:
+        table = pd.concat(parts, ignore_index=True)
+    else:
+        table = parts[0].reset_index(drop=True)
     host = table["host"].map({name: number for number, name in enumerate(activity.hosts)})
     keys = list(zip(host, table["group"], strict=True))
     for column, steps in (
@@ -163,14 +166,16 @@ def numbered(
     table = table.assign(step=step, kind=kinds, name=names)
     # The length of a step that is incomplete, or holds the batches of several, means nothing.
     odd = table["cut"] | table["lost"] | crowded(table)
-    table["warmup"] = _warmup_flags(table, odd, warmup, traits)
-    # An evaluation that compiles at its begin is not what the run is about.
-    work_ms = table["step_time_ms"] - table["compile_ms"].fillna(0.0)
-    main_kind = averaged(work_ms[~table["warmup"]].groupby(table["kind"]).sum())
-    used = ~table["warmup"] & (table["kind"] == main_kind)
+    warm = _warmup_flags(table, odd, warmup, traits)
+    used = ~warm
+    if len(set(kinds)) > 1:
+        # An evaluation that compiles at its begin is not what the run is about.
+        work_ms = table["step_time_ms"] - table["compile_ms"].fillna(0.0)
+        main_kind = averaged(work_ms[used].groupby(table["kind"]).sum())
+        used &= table["kind"].to_numpy(object) == main_kind
     # A profile of nothing but incomplete steps still has an average.
-    complete = used & ~odd
-    table["counted"] = complete if complete.any() else used
+    complete = used & ~odd.to_numpy(np.bool_)
+    table = table.assign(warmup=warm, counted=complete if complete.any() else used)
     optional = [column for column in (*COPIED.values(), "batches") if column in table]
     # The copy holds the columns of a dtype together: the counted rows are taken many times.
     return table[[*_COLUMNS, *optional, "group"]].copy()
@@ -724,11 +729,13 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     """
     used = counted(steps)
     total = float(used["step_time_ms"].sum())
-    rows = []
-    for category in ("step_time", *CATEGORIES):
+    categories = ["step_time", *CATEGORIES]
+    figures: list[dict[str, float]] = []
+    for category in categories:
         time = used[f"{category}_ms"].to_numpy(np.float64)
-        rows.append({"category": category, **_statistics(time[~np.isnan(time)], total)})
-    return pd.DataFrame(rows)
+        figures.append(_statistics(time[~np.isnan(time)], total))
+    columns = {name: [row[name] for row in figures] for name in _STATISTICS}
+    return pd.DataFrame({"category": categories, **columns})
 
 
 def _statistics(time: npt.NDArray[np.float64], total: float) -> dict[str, float]:

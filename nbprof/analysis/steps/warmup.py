@@ -8,6 +8,7 @@ import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.factorize import unique_rows
+from nbprof.core.runs import rows_by_code
 from nbprof.core.trace import Int64s
 
 Floats = npt.NDArray[np.float64]
@@ -76,7 +77,7 @@ def crowded(steps: pd.DataFrame) -> pd.Series:
     one more.
     """
     if "batches" not in steps or not len(steps):
-        return pd.Series(False, steps.index)
+        return pd.Series(np.zeros(len(steps), np.bool_), steps.index)
     # Of two steps, the one with fewer batches is the usual one.
     _, of_step = unique_rows(*(pd.factorize(steps[key])[0] for key in ("host", "kind")))
     usual = _lower_median(of_step, steps["batches"].to_numpy(np.float64))[of_step]
@@ -123,14 +124,11 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
         if not first.all():
             return first
     flags = np.zeros(len(steps), np.bool_)
-    for rows in steps.groupby(["host", "kind"], sort=False).indices.values():
-        host_steps = steps.iloc[rows]
-        flags[rows] = _warmup(
-            *(
-                host_steps[name].to_numpy(kind)
-                for name, kind in (("step_time_ms", np.float64), ("cut", bool), ("traces", bool))
-            )
-        )
+    _, of_step = unique_rows(*(pd.factorize(steps[key])[0] for key in ("host", "kind")))
+    time = steps["step_time_ms"].to_numpy(np.float64)
+    truncated, traces = steps["cut"].to_numpy(np.bool_), steps["traces"].to_numpy(np.bool_)
+    for rows in rows_by_code(of_step):
+        flags[rows] = _warmup(time[rows], truncated[rows], traces[rows])
     return pd.Series(flags, steps.index)
 
 

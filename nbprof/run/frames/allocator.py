@@ -54,7 +54,7 @@ class AllocatorFrames(Group[Recording]):
         return [
             *notes,
             *(note.text for note in snapshot.notes),
-            *allocator.notes(snapshot, self.replays),
+            *(note.text for note in allocator.notes_on(snapshot, self.replays)),
         ]
 
     @cached

@@ -130,7 +130,7 @@ class ReceiptFrames(AdviceFrames):
             host_ops=len(host_ops),
             memory=guarded(
                 "The receipt's part on memory",
-                lambda: memory.notes(self.memory_timeline),
+                lambda: memory.notes_on(self.memory_timeline),
                 lambda _: [],
             ),
             cut_steps=steps.edges(self.activity, self.steps),
@@ -159,7 +159,7 @@ class ReceiptFrames(AdviceFrames):
     def _notes(self) -> list[Note]:
         of_hosts = self._host_notes
         notes = [
-            *backlog.notes(self.backlog, len(self.hosts), len(self.steps)),
+            *backlog.notes_on(self.backlog, len(self.hosts), len(self.steps)),
             *self._notes_on_completeness,
             *self._notes_on_intervals,
             *of_hosts.activity,

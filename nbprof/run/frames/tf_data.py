@@ -39,7 +39,7 @@ class TfDataFrames(Group[OverviewFrames]):
 
     @frame(combine=_stack_pipelines)
     def _frames(self) -> PipelineFrames:
-        return tf_data.frames(self.run.activity, tf_data.calls(self.run.activity))
+        return tf_data.frames(self.run.activity)
 
     @cached
     def _calls(self) -> tf_data.Calls:
