@@ -11,6 +11,7 @@ from nbprof.analysis.op_profile.op_profile import MOST_DEEP, NONE, scopes
 from nbprof.display import codec
 from nbprof.hlo.shapes import Shape
 from nbprof.profiles.report import static
+from nbprof.tools import dashboard as payload
 from nbprof.tools import register
 from nbprof.tools.op_profile import payload as op_profile
 from nbprof.tools.ops import payload as ops

@@ -13,6 +13,7 @@ from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.report.static import static_html
 from nbprof.schema import frames
+from nbprof.tools import dashboard as payload
 from nbprof.tools import register
 from nbprof.tools.hlo import payload as roofline
 from tests.analysis.test_hlo import KNOWN, US, computation, kernel, op, program, run
