@@ -271,9 +271,11 @@ def meta(run: Run, visible: list[str], limit: int = MOST_EVENTS) -> Meta:
     """Header, tabs, notice, footer and receipt."""
     tools = register.tools()
     visible = sorted(visible, key=lambda tab: not ask(tools[tab].first, run, otherwise=False))
+    bound = run.first_answer.get("bound")
+    followed = register.followed(run, bound) if bound in BY_KEY else None
     return replace(
         _around(run),
-        tabs=[_tab(run, tab, tools[tab]) for tab in visible],
+        tabs=[_tab(run, tab, tools[tab], bound if tab == followed else None) for tab in visible],
         receipt=_lines(run.receipt.lines) + _omissions(run, limit),
     )
 
@@ -307,9 +309,7 @@ def _lines(notes: list[Note]) -> list[ReceiptLine]:
     return [ReceiptLine(level=note.level, text=note.text) for note in notes]
 
 
-def _tab(run: Run, tab: str, tool: Tool) -> TabHead:
-    bound = run.first_answer.get("bound")
-    flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
+def _tab(run: Run, tab: str, tool: Tool, flag: str | None) -> TabHead:
     return TabHead(
         id=tab,
         label=ask(tool.label, run, otherwise=None) or NAMES[tab].label,

@@ -4,6 +4,7 @@ shorter without.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -144,17 +145,18 @@ def has(run: Run) -> bool:
 def statement(run: Run) -> str:
     """Two sentences on the time of the devices; marked."""
     frames = run.device_time.frames
-    recording = _of_recording(frames["device_time"])
-    time = float(recording["time_ms"].sum())
+    sums = _sums_of_recording(frames["device_time"], ("time", *PARTS))
+    time = sums["time"]
     if not time:
         return ""
-    share = {part: 100 * float(recording[f"{part}_ms"].sum()) / time for part in PARTS}
-    subject = _subject(len(recording), len(run.devices))
+    share = {part: 100 * sums[part] / time for part in PARTS}
+    used = _rows_of_recording(frames["device_time"])
+    subject = _subject(used, len(run.devices))
     text = f"{subject} computed **{_percent(share['compute'])}** of the time"
     for part, verb in (("communication", "communicated"), ("memory", "copied")):
         if share[part] >= 1:
             text += f", {verb} another {_percent(share[part])}"
-    was = "was" if len(recording) == 1 else "were"
+    was = "was" if used == 1 else "were"
     text += f" and {was} idle **{_percent(share['idle'])}**."
     if share["idle"] >= 1:
         text += _waiting_for_host(frames)
@@ -164,9 +166,9 @@ def statement(run: Run) -> str:
 def _waiting_for_host(frames: dict[str, pd.DataFrame]) -> str:
     """A sentence on the idle time in which the host had not launched work; "" without any."""
     idle = frames["device_idle"]
-    of_device = idle[idle["stream"] == ""]
-    total = float(of_device["idle_ms"].sum())
-    host_wait = of_device.loc[of_device["category"] == "host_wait", "idle_ms"]
+    idle_ms, of_device = idle["idle_ms"], idle["stream"] == ""
+    total = float(idle_ms[of_device].sum())
+    host_wait = idle_ms[of_device & (idle["category"] == "host_wait")]
     if not total or host_wait.empty:
         return ""
     percent = 100 * float(host_wait.sum()) / total
@@ -216,6 +218,16 @@ def _percent(value: float) -> str:
 def _of_recording(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows that cover the whole recording, not a step."""
     return frame[frame["step"].isna()]
+
+
+def _rows_of_recording(frame: pd.DataFrame) -> int:
+    return int(frame["step"].isna().sum())
+
+
+def _sums_of_recording(frame: pd.DataFrame, parts: Iterable[str]) -> dict[str, float]:
+    """Time of parts over the rows that cover the whole recording, ms."""
+    rows = frame["step"].isna()
+    return {part: float(frame[f"{part}_ms"][rows].sum()) for part in parts}
 
 
 def _name(row: Any, hosts: int) -> str:
@@ -270,10 +282,13 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
 
 def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[float | None]]:
     """Time of each wait by device (host and number), ms."""
-    of_device = idle[idle["stream"] == ""]
-    if of_device.empty:
+    columns = [idle[key].tolist() for key in ("stream", "host", "device", "category", "idle_ms")]
+    by_wait = {}
+    for stream, host, device, category, idle_ms in zip(*columns, strict=True):
+        if stream == "":
+            by_wait[host, device, category] = idle_ms
+    if not by_wait:
         return []
-    by_wait = of_device.set_index(["host", "device", "category"])["idle_ms"].to_dict()
     rows = []
     for host, device in devices:
         rows.append([wording.real(by_wait.get((host, device, wait))) for wait in WAITS])
@@ -285,22 +300,22 @@ def _share(part: float, total: float) -> float | None:
 
 
 def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
-    recording = _of_recording(frames["device_time"])
-    time = float(recording["time_ms"].sum())
-    computing = _share(float(recording["compute_ms"].sum()), time)
-    idle = _share(float(recording["idle_ms"].sum()), time)
-    used = _of_all(len(recording), devices)
+    sums = _sums_of_recording(frames["device_time"], ("time", "compute", "idle"))
+    computing = _share(sums["compute"], sums["time"])
+    idle = _share(sums["idle"], sums["time"])
+    used = _of_all(_rows_of_recording(frames["device_time"]), devices)
     return [
         figure("compute", "Computing", computing, "%", 1, _SPAN),
         figure("idle", "Idle", idle, "%", 1, f"{used}, {_SPAN}"),
         _host_wait_figure(frames["device_idle"]),
-        _hidden_figure(_of_recording(frames["device_overlap"]), time),
+        _hidden_figure(frames["device_overlap"], sums["time"]),
         *_launch_figures(frames["device_launches"]),
     ]
 
 
 def _host_wait_figure(idle: pd.DataFrame) -> Figure:
-    waits = idle[idle["stream"] == ""].groupby("category")["idle_ms"].sum()
+    of_device = idle["stream"] == ""
+    waits = idle["idle_ms"][of_device].groupby(idle["category"][of_device]).sum()
     percent, note = None, _NO_LAUNCHES
     if "host_wait" in waits:
         percent, note = _share(float(waits["host_wait"]), float(waits.sum())), "of idle time"
@@ -309,9 +324,11 @@ def _host_wait_figure(idle: pd.DataFrame) -> Figure:
 
 def _hidden_figure(overlap: pd.DataFrame, time: float) -> Figure:
     """The part of communication that is hidden behind computation."""
-    communication = float(overlap["communication_ms"].sum())
-    hidden = _share(float(overlap["compute_communication_ms"].sum()), communication)
-    exposed = _share(float(overlap["exposed_communication_ms"].sum()), time)
+    parts = ("communication", "compute_communication", "exposed_communication")
+    sums = _sums_of_recording(overlap, parts)
+    communication = sums["communication"]
+    hidden = _share(sums["compute_communication"], communication)
+    exposed = _share(sums["exposed_communication"], time)
     note = "nothing communicated"
     if communication and exposed is not None:
         note = f"{exposed:.1f}% of the time is exposed communication"
@@ -336,9 +353,9 @@ def _launch_figures(launches: pd.DataFrame) -> list[Figure]:
 
 
 def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    overlap = _of_recording(frames["device_overlap"])
+    overlap = frames["device_overlap"]
     tables = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
-    tables["device_overlap"] = overlap[overlap["communication_ms"] > 0]
+    tables["device_overlap"] = overlap[overlap["step"].isna() & (overlap["communication_ms"] > 0)]
     if len(tables["device_queue"]):
         tables["device_queue"] = tables["device_queue"].sort_values(
             "works", ascending=False, kind="stable"
@@ -360,7 +377,7 @@ def _left_out(frames: dict[str, pd.DataFrame]) -> str:
         more = len(frames[name]) - MOST_ROWS
         if more > 0 and name != "device_overlap":
             parts.append(f"{more:,} more rows of {name.removeprefix('device_').replace('_', ' ')}")
-    more_devices = len(_of_recording(frames["device_time"])) - MOST_DEVICES
+    more_devices = _rows_of_recording(frames["device_time"]) - MOST_DEVICES
     if more_devices > 0:
         parts.append(f"{more_devices:,} more devices")
     if not parts:
@@ -433,22 +450,13 @@ def _rates(run: Run) -> list[DeviceSeries]:
         .head(MOST_STREAMS)
     )
     hosts = copies["host"].nunique()
+    host, device, copy = (series[key].to_numpy(object) for key in ("host", "device", "copy"))
+    time, rate = (series[key].to_numpy(np.float64) for key in ("time_ms", "gb_per_second"))
     curves = []
     for row in busiest.itertuples():
-        curve = series[
-            (series["host"] == row.host)
-            & (series["device"] == row.device)
-            & (series["copy"] == row.copy)
-        ]
+        curve = (host == row.host) & (device == row.device) & (copy == row.copy)
         label = f"Copies: {_name(row, hosts)}, {row.copy}"
-        curves.append(
-            _line(
-                label,
-                "GB/s",
-                curve["time_ms"].to_numpy(np.float64),
-                curve["gb_per_second"].to_numpy(np.float64),
-            )
-        )
+        curves.append(_line(label, "GB/s", time[curve], rate[curve]))
     return curves
 
 

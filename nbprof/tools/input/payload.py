@@ -344,9 +344,10 @@ def pipelines(run: Run) -> list[Pipeline]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
     listed = run.tf_data.pipelines.head(MOST_PIPELINES)
     nodes = _rows(run.tf_data.nodes, listed, _KEYS)
-    calls = _rows(run.tf_data.calls, listed, _KEYS)
+    calls = run.tf_data.calls
+    drawn_calls = _rows(calls[calls["rank"] < MOST_CALLS], listed, _KEYS)
     slowest = _rows(run.tf_data.slowest, listed, [*_KEYS, "rank"])
-    result = [_pipeline(row, nodes, slowest, calls) for row in listed.to_dict("records")]
+    result = [_pipeline(row, nodes, slowest, drawn_calls) for row in listed.to_dict("records")]
     cause = run.tf_data.cause
     return [_excused(pipeline, cause.text) for pipeline in result] if cause.excuses else result
 
@@ -379,17 +380,9 @@ def _rows(frame: pd.DataFrame, listed: pd.DataFrame, keys: list[str]) -> _Rows:
     frame would cost more than everything else.
     """
     result: _Rows = {}
-    if not len(frame) or not len(listed):
-        return result
-    selected = frame[
-        frame["host"].isin(listed["host"]) & frame["pipeline"].isin(listed["pipeline"])
-    ]
-    if "self_ms" in selected:
-        selected = selected.assign(
-            _self_ms=np.nan_to_num(floats(selected["self_ms"])),
-            _on_path=selected["critical"].fillna(False).astype(bool),
-        )
-    for row in selected.to_dict("records"):
+    if len(listed) == MOST_PIPELINES:
+        frame = frame[frame["pipeline"].isin(listed["pipeline"])]
+    for row in frame.to_dict("records"):
         result.setdefault(tuple(row[key] for key in keys), []).append(row)
     return result
 
@@ -400,7 +393,7 @@ def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -
     slowest_calls = []
     for call in calls.get(key, []):
         nodes_of_call = slowest.get((*key, call["rank"]))
-        if call["rank"] < MOST_CALLS and nodes_of_call is not None:
+        if nodes_of_call is not None:
             slowest_calls.append(_call(call, nodes_of_call))
     return Pipeline(
         name=str(row["pipeline"]),
@@ -438,8 +431,8 @@ class _Graph(NamedTuple):
 
 def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
     """The iterators of a graph, each with its share of their self time."""
-    self_ms = np.array([node["_self_ms"] for node in nodes], np.float64)
-    on_path = np.array([node["_on_path"] for node in nodes], np.bool_)
+    self_ms = np.array([wording.real(node["self_ms"]) or 0.0 for node in nodes], np.float64)
+    on_path = np.array([node["critical"] is True for node in nodes], np.bool_)
     total = self_ms.sum()
     percents = 100 * self_ms / total if total > 0 else np.full(len(self_ms), np.nan)
     drawn = zip(nodes[:MOST_NODES], percents[:MOST_NODES].tolist(), strict=True)

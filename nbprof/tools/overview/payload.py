@@ -145,18 +145,19 @@ def early(run: Run) -> Overview:
 
 def _host_parts(run: Run) -> list[HostPart]:
     """Rows below a category in the breakdown; none below one that is not split further."""
-    frame = run.host_parts
-    split = set(frame.loc[frame["part"] != "host", "category"])
-    rows = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)]
-    return [
-        HostPart(
-            category=str(row["category"]),
-            text=str(row["text"]),
-            ms=float(row["ms"]),
-            percent=float(row["percent"]),
-        )
-        for row in rows.sort_values("percent", ascending=False).to_dict("records")
-    ]
+    rows = run.host_parts.to_dict("records")
+    split = {row["category"] for row in rows if row["part"] != "host"}
+    parts = []
+    for row in rows:
+        if row["category"] in split and row["percent"] >= _LEAST_PART:
+            part = HostPart(
+                category=str(row["category"]),
+                text=str(row["text"]),
+                ms=float(row["ms"]),
+                percent=float(row["percent"]),
+            )
+            parts.append(part)
+    return sorted(parts, key=lambda part: part.percent, reverse=True)
 
 
 _LEAST_PART = 0.5
@@ -188,6 +189,7 @@ def _checks(run: Run, checks: Any) -> list[CheckResult]:
     if not isinstance(checks, pd.DataFrame):
         return []
     results = []
+    tabs = {view: _tab_with_data(run, view) for view in checks["view"].unique().tolist()}
     for row in checks.to_dict("records"):
         key = str(row["check"])
         results.append(
@@ -196,7 +198,7 @@ def _checks(run: Run, checks: Any) -> list[CheckResult]:
                 percent=wording.real(row["percent"]),
                 level=str(row["level"]),
                 statement=str(row["statement"]),
-                view=_tab_with_data(run, str(row["view"])),
+                view=tabs[row["view"]],
             )
         )
     return results
@@ -283,9 +285,8 @@ def _of_tpu(run: Run) -> bool:
 
 
 def _summary(run: Run, category: str) -> dict[Any, Any]:
-    summary = run.steps_summary
-    categories = summary["category"].tolist()
-    return dict(summary.iloc[categories.index(category)]) if category in categories else {}
+    rows = run.steps_summary.to_dict("records")
+    return next((row for row in rows if row["category"] == category), {})
 
 
 def _average(run: Run) -> Figure:

@@ -61,7 +61,7 @@ def steps_png(payload: Payload) -> bytes | None:
     """The steps alone, 450 points wide; None without steps."""
     if not means(payload):
         return None
-    sheet = Canvas(_SPLIT + _LEFT, _HEIGHT)
+    sheet = Canvas(_SPLIT + _LEFT, _GRAPH + 100)
     return sheet.png(_steps(sheet, payload, 0))
 
 
