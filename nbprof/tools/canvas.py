@@ -47,7 +47,6 @@ _PLAIN = str.maketrans(
 )
 # Soft edges of letters are most of a picture, and pictures a large part of a notebook: with few
 # shades the letters look the same, and a picture packs better in a third of the time.
-_COLOURS = 24
 _SHADES = 6
 _SHADE = 255 // (_SHADES - 1)
 _TO_SHADE = [round(level / _SHADE) * _SHADE for level in range(256)]
@@ -220,10 +219,12 @@ class Canvas:
     def png(self, height: float) -> bytes:
         """The sheet down to `height` as a PNG with a palette."""
         sheet = self._image.crop((0, 0, self._image.width, max(1, round(height * _SCALE))))
-        flat = sheet.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        # The octree averages the ground with the lightest edges of letters; on a page that is a
-        # visible grey box.
-        palette = bytes(255 if level >= 252 else level for level in flat.getpalette() or [])
+        # There are some forty colours; the rest of the palette repeats the most common one.
+        by_count = sorted(sheet.getcolors(sheet.width * sheet.height) or [], reverse=True)[:256]
+        palette = np.array([colour for _, colour in by_count], np.uint8).tobytes()
+        colours = Image.new("P", (1, 1))
+        colours.putpalette(palette + palette[:3] * (256 - len(by_count)))
+        flat = sheet.quantize(palette=colours, dither=Image.Dither.NONE)
         return _png(np.asarray(flat), palette)
 
 

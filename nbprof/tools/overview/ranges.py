@@ -112,7 +112,8 @@ _TIMES = (
 def _longest_times(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
     """The longest time of each range, on any side and in any pass; 0 if none is known."""
     times = [floats(frame[key]) for key in _TIMES]
-    return np.fmax.reduce([*times, np.zeros(len(frame))])
+    longest: npt.NDArray[np.float64] = np.fmax.reduce([*times, np.zeros(len(frame))])
+    return longest
 
 
 def _largest(
