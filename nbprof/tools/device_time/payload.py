@@ -16,7 +16,7 @@ from nbprof.activity.unit import Unit
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames as schema
-from nbprof.tools.common import figure, unit_of
+from nbprof.tools.common import figure, share, unit_of
 from nbprof.tools.device_time.parts import DevicePath, DeviceSeries, DeviceTime, PathKind
 from nbprof.tools.parts import ColumnData, Empty, Figure, Table, no_table
 from nbprof.tools.tables import floats, table_of
@@ -149,16 +149,16 @@ def statement(run: Run) -> str:
     time = sums["time"]
     if not time:
         return ""
-    share = {part: 100 * sums[part] / time for part in PARTS}
+    percent = {part: 100 * sums[part] / time for part in PARTS}
     used = _rows_of_recording(frames["device_time"])
     subject = _subject(used, len(run.devices))
-    text = f"{subject} computed **{_percent(share['compute'])}** of the time"
+    text = f"{subject} computed **{_percent(percent['compute'])}** of the time"
     for part, verb in (("communication", "communicated"), ("memory", "copied")):
-        if share[part] >= 1:
-            text += f", {verb} another {_percent(share[part])}"
+        if percent[part] >= 1:
+            text += f", {verb} another {_percent(percent[part])}"
     was = "was" if used == 1 else "were"
-    text += f" and {was} idle **{_percent(share['idle'])}**."
-    if share["idle"] >= 1:
+    text += f" and {was} idle **{_percent(percent['idle'])}**."
+    if percent["idle"] >= 1:
         text += _waiting_for_host(frames)
     return text
 
@@ -181,14 +181,20 @@ def _waiting_for_host(frames: dict[str, pd.DataFrame]) -> str:
 
 def _of_all(used: int, devices: int) -> str:
     """The number of devices that ran work, with the total number if that is more."""
-    return wording.plural(used, "device") if used >= devices else f"{used:,} of {devices:,} devices"
+    if used >= devices:
+        return wording.plural(used, "device")
+    return f"{used:,} of {devices:,} devices"
 
 
 def _subject(used: int, devices: int) -> str:
     """The devices that ran work, as the subject of a sentence."""
+    if devices <= used == 1:
+        return "The device"
+    count = f"{used:,}"
     if used >= devices:
-        return "The device" if used == 1 else f"The {used:,} devices"
-    count = "one" if used == 1 else f"{used:,}"
+        return f"The {count} devices"
+    if used == 1:
+        count = "one"
     return f"The {count} of {devices:,} devices that ran work"
 
 
@@ -231,8 +237,10 @@ def _sums_of_recording(frame: pd.DataFrame, parts: Iterable[str]) -> dict[str, f
 
 
 def _name(row: Any, hosts: int) -> str:
-    device = f"device {row.device}"
-    return wording.one_line(f"{row.host}, {device}" if hosts > 1 else device)
+    name = f"device {row.device}"
+    if hosts > 1:
+        name = f"{row.host}, {name}"
+    return wording.one_line(name)
 
 
 class _DeviceParts(NamedTuple):
@@ -295,14 +303,10 @@ def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[floa
     return rows
 
 
-def _share(part: float, total: float) -> float | None:
-    return 100 * part / total if total > 0 else None
-
-
 def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
     sums = _sums_of_recording(frames["device_time"], ("time", "compute", "idle"))
-    computing = _share(sums["compute"], sums["time"])
-    idle = _share(sums["idle"], sums["time"])
+    computing = share(sums["compute"], sums["time"])
+    idle = share(sums["idle"], sums["time"])
     used = _of_all(_rows_of_recording(frames["device_time"]), devices)
     return [
         figure("compute", "Computing", computing, "%", 1, _SPAN),
@@ -318,7 +322,7 @@ def _host_wait_figure(idle: pd.DataFrame) -> Figure:
     waits = idle["idle_ms"][of_device].groupby(idle["category"][of_device]).sum()
     percent, note = None, _NO_LAUNCHES
     if "host_wait" in waits:
-        percent, note = _share(float(waits["host_wait"]), float(waits.sum())), "of idle time"
+        percent, note = share(float(waits["host_wait"]), float(waits.sum())), "of idle time"
     return figure("host_wait", "Waiting for the host", percent, "%", 1, note)
 
 
@@ -327,8 +331,8 @@ def _hidden_figure(overlap: pd.DataFrame, time: float) -> Figure:
     parts = ("communication", "compute_communication", "exposed_communication")
     sums = _sums_of_recording(overlap, parts)
     communication = sums["communication"]
-    hidden = _share(sums["compute_communication"], communication)
-    exposed = _share(sums["exposed_communication"], time)
+    hidden = share(sums["compute_communication"], communication)
+    exposed = share(sums["exposed_communication"], time)
     note = "nothing communicated"
     if communication and exposed is not None:
         note = f"{exposed:.1f}% of the time is exposed communication"
@@ -339,12 +343,12 @@ def _launch_figures(launches: pd.DataFrame) -> list[Figure]:
     """The mean delay of launches, and the share of those that take longer than their kernel."""
     delay = short_percent = None
     delay_note = short_note = _NO_LAUNCHES
-    of_device = launches[launches["kernel"] == ""] if len(launches) else launches
-    count = float(of_device["launches"].sum()) if len(of_device) else 0.0
+    of_device = launches[launches["kernel"] == ""]
+    count = float(of_device["launches"].sum())
     if count:
         delay = float((of_device["delay_us"] * of_device["launches"]).sum()) / count
         delay_note = "mean, from call to kernel"
-        short_percent = _share(float(of_device["short"].sum()), count)
+        short_percent = share(float(of_device["short"].sum()), count)
         short_note = "of launches take longer than their kernel"
     return [
         figure("launch_delay", "Launch delay", delay, "µs", 1, delay_note),

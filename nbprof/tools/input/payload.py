@@ -15,13 +15,13 @@ from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
 from nbprof.tools.common import (
-    bar,
     by_keras,
     by_tensorflow,
     by_torch,
     figure,
     fix_lines,
     has_device,
+    percent_figure,
     unit_of,
     unknown,
 )
@@ -73,13 +73,13 @@ def payload(run: Run) -> Input:
     """Kinds of input work, pipelines, and input ops."""
     ops = run.input_ops
     torch = by_torch(run)
-    total = float(np.nansum(floats(ops["self_ms"]))) if len(ops) else 0.0
+    total = float(np.nansum(floats(ops["self_ms"])))
     per_step = None
     if len(run.steps) and len(ops) and not _evaluates(run):
         per_step = total / len(run.steps)
     categories = _categories(run)
     share = _input_share(run)
-    listed = _listed(_with_cost(ops, _TORCH_CATEGORIES if torch else _CATEGORIES), torch)
+    listed = _listed(ops, torch)
     return Input(
         empty=_empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
         total_ms=total,
@@ -115,9 +115,10 @@ def _serves(run: Run) -> bool:
 
 def _listed(ops: pd.DataFrame, torch: bool) -> Table:
     """The ops as a table; iterators are those of tf.data."""
-    listed = table(ops, "input_pipeline.frame", _COLUMNS)
-    if torch:
-        listed.columns[0] = replace(listed.columns[0], label="Op", help="Input op.")
+    if not torch:
+        return table(_with_cost(ops, _CATEGORIES), "input_pipeline.frame", _COLUMNS)
+    listed = table(_with_cost(ops, _TORCH_CATEGORIES), "input_pipeline.frame", _COLUMNS)
+    listed.columns[0] = replace(listed.columns[0], label="Op", help="Input op.")
     return listed
 
 
@@ -231,7 +232,7 @@ def _share(summary: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
     note = "of the recording" if unit.is_recording else f"of one {unit.noun}"
     if (spread := wording.real(summary.get("sd_percent"))) is not None:
         note = f"of {unit.time}; {_range_text(summary, spread, unit)}"
-    return figure("input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)))
+    return percent_figure("input", "Waiting for input", percent, note, "input")
 
 
 def _range_text(summary: Mapping[str, Any], spread: float, unit: Unit) -> str:
