@@ -40,6 +40,7 @@ DEVICE, HOST, OTHER = (
     BY_KEY["host_compute"].colour,
     BY_KEY["other"].colour,
 )
+OF_SIDE = {"device": DEVICE, "host": HOST}
 HEAP, STACK, FREE, FRAGMENTATION = "#6B7F99", "#33445C", "#E9EDF2", "#22262B"
 OVER, MIDDLE, UNDER = "#B9480A", "#F1F2F4", "#2B62A8"
 """About a median, which the colour-blind tell apart too."""
@@ -49,7 +50,9 @@ def ranked(colour: str, count: int) -> list[str]:
     """`count` shades of a colour on white, the strongest first: lightness says rank, hue says
     where.
     """
-    steps = (100, 80, 63, 48, 35) if count <= 5 else (100, 90, 80, 71, 63, 55, 48, 41, 35, 29)
+    steps = (100, 90, 80, 71, 63, 55, 48, 41, 35, 29)
+    if count <= 5:
+        steps = (100, 80, 63, 48, 35)
     return [mix(colour, steps[min(i, len(steps) - 1)]) for i in range(count)]
 
 

@@ -30,7 +30,9 @@ def number(value: Any, digits: int = 0) -> str:
     if value is None:
         return MISSING
     text = f"{abs(value):,.{digits}f}"
-    return f"−{text}" if value < 0 and not _is_zero(text) else text
+    if value < 0 and not _is_zero(text):
+        return f"−{text}"
+    return text
 
 
 def _is_zero(text: str) -> bool:
@@ -66,7 +68,9 @@ def micros(us: Any, digits: int = 1) -> str:
     us = real(us)
     if us is None:
         return MISSING
-    return f"{number(us, digits)} µs" if abs(us) < 1e3 else millis(us / 1e3)
+    if abs(us) >= 1e3:
+        return millis(us / 1e3)
+    return f"{number(us, digits)} µs"
 
 
 def millis(ms: Any, digits: int = 2) -> str:
@@ -77,12 +81,16 @@ def millis(ms: Any, digits: int = 2) -> str:
     if 0 < abs(ms) < LEAST_MS:
         return micros(1e3 * ms)
     unit, size = time_unit(ms)
-    return f"{number(ms / size, 2 if size > 1 else digits)} {unit}"
+    if size > 1:
+        digits = 2
+    return f"{number(ms / size, digits)} {unit}"
 
 
 def rise(text: str, value: Any) -> str:
     """The text of a number, with a plus if it is positive and not rounded to 0: `+6.20 ms`."""
-    return f"+{text}" if (real(value) or 0.0) > 0 and not _is_zero(text) else text
+    if (real(value) or 0.0) > 0 and not _is_zero(text):
+        return f"+{text}"
+    return text
 
 
 def millis_two(first: Any, second: Any, between: str, digits: int = 2) -> str:
@@ -96,7 +104,9 @@ def millis_two(first: Any, second: Any, between: str, digits: int = 2) -> str:
 
 def time_unit(ms: float | None) -> tuple[str, float]:
     """A suitable unit for a time in ms, and its length in ms."""
-    return ("ms", 1.0) if ms is None or abs(ms) < 1e4 else ("s", 1e3)
+    if ms is None or abs(ms) < 1e4:
+        return "ms", 1.0
+    return "s", 1e3
 
 
 def times(count: float) -> str:
@@ -115,8 +125,10 @@ def gain(
     saved = real(gain_ms)
     if saved is None:
         return ""
-    share = "" if gain_percent is None else f", {percent(gain_percent, 0)}"
-    return f"{gain_is} {millis(-saved)}{share} {per or 'per step'}"
+    time = millis(-saved)
+    if gain_percent is not None:
+        time += f", {percent(gain_percent, 0)}"
+    return f"{gain_is} {time} {per or 'per step'}"
 
 
 def plural(count: int, singular: str, many: str = "") -> str:
@@ -136,7 +148,9 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 def shortened(text: object, limit: int) -> str:
     """The text, or its beginning and an ellipsis, of at most `limit` characters."""
     text = str(text)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 1]}…"
 
 
 def shortened_middle(text: str, limit: int) -> str:
@@ -163,10 +177,11 @@ def tail(name: str, limit: int = 48) -> str:
     while len(parts) > 1 and sum(map(len, parts)) + 2 > limit:
         parts.pop(0)
     last_parts = "".join(parts)
-    mark = "…/" if name.endswith(f"/{last_parts}") else "…"
-    return (
-        f"{mark}{last_parts}" if len(last_parts) + 2 <= limit else f"…{last_parts[-(limit - 1) :]}"
-    )
+    if len(last_parts) + 2 > limit:
+        return f"…{last_parts[-(limit - 1) :]}"
+    if name.endswith(f"/{last_parts}"):
+        return f"…/{last_parts}"
+    return f"…{last_parts}"
 
 
 def kernel(name: str, limit: int = 60) -> str:

@@ -92,7 +92,9 @@ def unknown(run: Run, view: str, title: str) -> Empty | None:
     without_ops = (
         not framework.is_supported or not framework.profiled or not framework.machine_learning
     )
-    return Empty(title=title, text=text) if text and without_ops else None
+    if not text or not without_ops:
+        return None
+    return Empty(title=title, text=text)
 
 
 def plain(run: Run) -> bool:
@@ -172,6 +174,18 @@ def figure(
     return Figure(key=key, label=label, value=number, unit=unit, digits=digits, note=note, **more)
 
 
+def percent_figure(
+    key: str, label: str, percent: Any, note: str, category: str = "device_compute", **more: Any
+) -> Figure:
+    """A key figure in percent, with a bar in the colour of a category."""
+    return figure(key, label, percent, "%", 1, note, bar=bar((category, percent)), **more)
+
+
+def share(part: float, total: float) -> float | None:
+    """A part in percent of the total; None if the total is 0."""
+    return 100 * part / total if total > 0 else None
+
+
 def bytes_figure(key: str, label: str, value: Any, note: str) -> Figure:
     """A key figure of bytes, in the unit that suits them."""
     size = wording.real(value)
@@ -200,8 +214,10 @@ def fix_lines(fix: object) -> list[FixLine]:
 
 
 def _fix_line(line: str) -> FixLine:
-    text = line[1:] if line[:1] in ("-", "+", " ") else line
-    return FixLine(kind=_KINDS.get(line[:1], "same"), text=text)
+    mark = line[:1]
+    if mark in _KINDS:
+        return FixLine(kind=_KINDS[mark], text=line[1:])
+    return FixLine(kind="same", text=line.removeprefix(" "))
 
 
 def sample(

@@ -30,7 +30,7 @@ from nbprof.tools.payloads import Payload
 from nbprof.tools.tool import MOST_EVENTS, Tool, ask
 
 if TYPE_CHECKING:
-    from nbprof.core.receipt import Receipt
+    from nbprof.core.receipt import Note
     from nbprof.run.run import Run
 
 MANY_EVENTS = 200_000
@@ -271,10 +271,12 @@ def meta(run: Run, visible: list[str], limit: int = MOST_EVENTS) -> Meta:
     """Header, tabs, notice, footer and receipt."""
     tools = register.tools()
     visible = sorted(visible, key=lambda tab: not ask(tools[tab].first, run, otherwise=False))
+    bound = run.first_answer.get("bound")
+    followed = register.followed(run, bound) if bound in BY_KEY else None
     return replace(
         _around(run),
-        tabs=[_tab(run, tab, tools[tab]) for tab in visible],
-        receipt=_lines(run.receipt) + _omissions(run, limit),
+        tabs=[_tab(run, tab, tools[tab], bound if tab == followed else None) for tab in visible],
+        receipt=_lines(run.receipt.lines) + _omissions(run, limit),
     )
 
 
@@ -298,18 +300,16 @@ def _around(run: Run) -> Meta:
             file=wording.one_line(source.file or ""),
             bytes=source.bytes,
         ),
-        receipt=_lines(receipt),
+        receipt=_lines(receipt.lines),
         tabs=[],
     )
 
 
-def _lines(receipt: Receipt) -> list[ReceiptLine]:
-    return [ReceiptLine(level=line.level, text=line.text) for line in receipt.lines]
+def _lines(notes: list[Note]) -> list[ReceiptLine]:
+    return [ReceiptLine(level=note.level, text=note.text) for note in notes]
 
 
-def _tab(run: Run, tab: str, tool: Tool) -> TabHead:
-    bound = run.first_answer.get("bound")
-    flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
+def _tab(run: Run, tab: str, tool: Tool, flag: str | None) -> TabHead:
     return TabHead(
         id=tab,
         label=ask(tool.label, run, otherwise=None) or NAMES[tab].label,
@@ -320,8 +320,7 @@ def _tab(run: Run, tab: str, tool: Tool) -> TabHead:
 
 def _omissions(run: Run, limit: int) -> list[ReceiptLine]:
     """Receipt lines for what the payload, not the analysis, leaves out."""
-    lines = []
+    lines: list[ReceiptLine] = []
     for tool in register.tools().values():
-        for text in ask(tool.omissions, run, limit, otherwise=[]):
-            lines.append(ReceiptLine(level="info", text=text))
+        lines += _lines(ask(tool.omissions, run, limit, otherwise=[]))
     return lines

@@ -36,8 +36,9 @@ def label(run: Run) -> str:
 
 def name_of(name: str, capture: CaptureInfo | None) -> str:
     """The label that nbprof recorded if the name is only a date, else the name."""
-    recorded = capture.label if capture is not None else ""
-    return wording.one_line(recorded if recorded and _DATED.fullmatch(name) else name)
+    if capture is not None and capture.label and _DATED.fullmatch(name):
+        name = capture.label
+    return wording.one_line(name)
 
 
 def facts(run: Run) -> list[str]:
@@ -52,9 +53,10 @@ def facts(run: Run) -> list[str]:
     result.append(device(run))
     if clock := re.search(r"\d\d:\d\d(:\d\d)?", created(run)):
         result.append(clock[0])
-    recorded = wording.one_line(run.capture.label if run.capture is not None else "")
-    if recorded not in ("", label(run)):
-        result.append(recorded)
+    if run.capture is not None:
+        recorded = wording.one_line(run.capture.label)
+        if recorded not in ("", label(run)):
+            result.append(recorded)
     return result
 
 
@@ -62,7 +64,9 @@ def created(run: Run) -> str:
     """Start of the recording in local time, as `2026-11-21 14:02:31`; "" for a file that states no
     date.
     """
-    started = run.capture.started if run.capture is not None else ""
+    started = ""
+    if run.capture is not None:
+        started = run.capture.started
     clock = (run.first_answer.get("environment") or {}).get("start_time")
     if not started and clock:
         started = datetime.fromisoformat(str(clock)).astimezone().isoformat()
@@ -76,9 +80,13 @@ def device(run: Run) -> str:
         if LOST_KERNELS in run.activity.traits:
             return "device not recorded"
         alone = register.alone(run)
-        return (alone.device if alone else "") or "CPU"
+        if alone and alone.device:
+            return alone.device
+        return "CPU"
     kind = wording.one_line(str(run.first_answer.get("device_kind") or "device"))
-    return kind if count == 1 else f"{count} × {kind}"
+    if count == 1:
+        return kind
+    return f"{count} × {kind}"
 
 
 def seconds(run: Run) -> float | None:
@@ -90,7 +98,9 @@ def seconds(run: Run) -> float | None:
 
 def notice(run: Run) -> Notice | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
-    error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
+    error = ""
+    if run.capture is not None:
+        error = wording.one_line(run.capture.error).strip()
     if _cell_failed(run):
         return _failed_cell(run, error)
     if error:
@@ -132,11 +142,14 @@ def _partial(read: Receipt) -> Notice:
                 " location of the damage. Copy the file again, or record again."
             ),
         )
-    events = wording.plural(read.events + read.dropped, "event")
-    were = "was" if read.dropped == 1 else "were"
+    dropped = wording.plural(
+        read.dropped,
+        f"of {wording.plural(read.events + read.dropped, 'event')} was dropped.",
+        f"of {wording.plural(read.events + read.dropped, 'event')} were dropped.",
+    )
     return Notice(
         kind="partial",
-        title=f"{read.dropped:,} of {events} {were} dropped.",
+        title=dropped,
         text=f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
     )
 
@@ -160,7 +173,9 @@ def _failure(error: str) -> str:
     if " was ended by an exception" in error:
         # Of a loop, where the exception itself is not known.
         return f"{error[0].upper()}{error[1:]}"
-    return "The cell stopped with an error" + (f": {error}" if error else "")
+    if not error:
+        return "The cell stopped with an error"
+    return f"The cell stopped with an error: {error}"
 
 
 def _at_the_peak(run: Run) -> str:

@@ -25,12 +25,13 @@ def parts(sums: pd.Series[Any], limit: int, total: float | None = None) -> list[
     total = (float(sums.sum()) if total is None else total) or 1.0
     named = limit + 1 if len(sums) == limit + 1 else limit
     ring = []
-    for name, value in sums.head(named).items():
+    names, values = sums.index.tolist(), sums.tolist()
+    for name, value in zip(names[:named], values[:named], strict=True):
         label = wording.one_line(str(name))
-        ring.append(RingPart(label=label, percent=float(100 * value / total), kind="rank"))
-    rest = sums.iloc[named:]
-    if len(rest):
+        ring.append(RingPart(label=label, percent=100 * value / total, kind="rank"))
+    rest = values[named:]
+    if rest:
         label = wording.plural(len(rest), "other")
-        percent = 100 * float(sum(rest.tolist())) / total
+        percent = 100 * float(sum(rest)) / total
         ring.append(RingPart(label=label, percent=percent, kind="others"))
     return ring

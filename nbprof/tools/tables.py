@@ -200,8 +200,10 @@ def column(frame: pd.DataFrame, key: str, kind: str) -> ColumnData:
 
 def floats(values: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """A column as float64 with NaN for what is missing."""
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
-        return values.to_numpy(np.float64)
+    if values.dtype.kind in "biuf":
+        if isinstance(values.dtype, np.dtype):
+            return values.to_numpy(np.float64)
+        return values.to_numpy(np.float64, na_value=np.nan)
     return np.asarray(pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan))
 
 

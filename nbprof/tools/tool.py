@@ -15,6 +15,7 @@ from nbprof.timeline.arrows import Arrows
 from nbprof.tools.parts import Tab
 
 if TYPE_CHECKING:
+    from nbprof.core.receipt import Note
     from nbprof.run.run import Run
     from nbprof.tools.payloads import Payload
 
@@ -125,7 +126,7 @@ class Tool:
     alone, only : callable
         How a run, and whether a payload, is shown as one of this tool and nothing else.
     omissions : callable
-        (run, events) -> lines of the receipt on what the payload leaves out of what the analysis
+        (run, events) -> notes for the receipt on what the payload leaves out of what the analysis
         has.
     text : callable
         (payload, limit) -> at most so many lines of the summary on the console.
@@ -154,7 +155,7 @@ class Tool:
     first: Callable[[Run], bool] = lambda _run: False
     alone: Callable[[Run], Alone | None] = lambda _run: None
     only: Callable[[Payload], bool] = lambda _payload: False
-    omissions: Callable[[Run, int], list[str]] = lambda _run, _events: []
+    omissions: Callable[[Run, int], list[Note]] = lambda _run, _events: []
     text: Callable[[Payload, int], list[str]] = lambda _payload, _limit: []
     picture: Callable[[Payload], bytes] | None = None
     chart: Callable[[Payload], bytes | None] = lambda _payload: None

@@ -10,6 +10,7 @@ import pytest
 import nbprof
 from nbprof.activity.activity import NEXT_ITEM
 from nbprof.core.errors import CaptureError
+from nbprof.core.receipt import info
 from nbprof.notebook.cell import Show
 from nbprof.profiles.report.static import static_html
 from nbprof.profiles.widget import DashboardWidget
@@ -79,7 +80,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
         payload=lambda run, _events: Tides(empty=None, steps=len(run.steps)),
         nothing=lambda: Tides(empty=None, steps=0),
         count=lambda run: 2 * len(run.steps),
-        omissions=lambda _run, _events: ["The tides leave out the moon."],
+        omissions=lambda _run, _events: [info("omitted_moon", "The tides leave out the moon.")],
         text=lambda payload, _most: [f"High water in {payload.tides.steps} steps"],
         static=lambda payload: f"<p>{payload.tides.steps} tides</p>",
     )

@@ -20,7 +20,7 @@ from nbprof.schema.columns import Col
 from nbprof.tools import rings
 from nbprof.tools.ascend import tables as ascend_tables_view
 from nbprof.tools.ascend.parts import Ascend, AscendRule, AscendSection, AscendVerdict, Iterations
-from nbprof.tools.common import bar, figure
+from nbprof.tools.common import bar, figure, share
 from nbprof.tools.parts import Empty, Figure, Ring, Table
 from nbprof.tools.steps.parts import Steps
 from nbprof.tools.tables import column, floats, head, hidden
@@ -271,7 +271,7 @@ def _wait_figures(waits: pd.DataFrame) -> list[Figure]:
     if of_device.empty:
         return []
     busy, wait = float(of_device["busy_us"].sum()), float(of_device["wait_us"].sum())
-    running = _percent(busy, busy + wait)
+    running = share(busy, busy + wait)
     devices = wording.plural(len(of_device), "device")
     return [
         figure("tasks_running", "Tasks running", running, "%", 1, "from first to last task"),
@@ -290,20 +290,16 @@ def _core_figures(cores: pd.DataFrame) -> list[Figure]:
         if core_us or name == "AI CPU":
             key = name.lower().replace(" ", "_")
             note = f"{wording.millis(core_us / 1000)} of tasks"
-            result.append(figure(key, name, _percent(core_us, total), "%", 1, note))
+            result.append(figure(key, name, share(core_us, total), "%", 1, note))
     return result
 
 
-def _percent(value: float, total: float) -> float | None:
-    return 100 * value / total if total > 0 else None
-
-
 def _share(label: str, row: Any, name: str, category: str) -> Figure:
-    share = wording.real(row[f"{name}_fraction"])
-    if share is None:
+    fraction = wording.real(row[f"{name}_fraction"])
+    if fraction is None:
         return figure(name, label, None, "%", 1, "not recorded", bar=bar((category, None)))
     note = wording.millis(row[f"{name}_ms"])
-    return figure(name, label, 100 * share, "%", 1, note, bar=bar((category, 100 * share)))
+    return figure(name, label, 100 * fraction, "%", 1, note, bar=bar((category, 100 * fraction)))
 
 
 def iterations(run: Run) -> list[Iterations]:

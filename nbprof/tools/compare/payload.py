@@ -87,9 +87,9 @@ def payload(runs: Sequence[Run], sides: Sequence[Side], home: int) -> Compare:
 def attach(payload: Payload, part: Compare) -> Payload:
     """A dashboard with the tab Compare, which opens first."""
     meta = payload.meta
-    first = part.pairs[0]
-    other = first.before if first.after == part.home else first.after
-    note = part.runs[other].label if len(part.runs) == 2 else f"{len(part.runs)} runs"
+    note = f"{len(part.runs)} runs"
+    if len(part.runs) == 2:
+        note = part.runs[1 - part.home].label
     tab = TabHead(id=COMPARE.id, label=COMPARE.label, count=None, flag=None, note=note)
     return replace(
         payload, meta=replace(meta, tabs=[*meta.tabs, tab], tab=COMPARE.id), compare=part
@@ -100,7 +100,10 @@ def only(payload: Payload, views: Sequence[str]) -> Payload:
     """A dashboard of Compare and these views, without the data of the others."""
     tab = payload.meta.tabs[-1]
     less = dashboard.select(payload, views or ["overview"])
-    return replace(less, meta=replace(less.meta, tabs=[*(less.meta.tabs if views else []), tab]))
+    tabs = [tab]
+    if views:
+        tabs = [*less.meta.tabs, tab]
+    return replace(less, meta=replace(less.meta, tabs=tabs))
 
 
 def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
@@ -183,7 +186,8 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -
     note = _change_note(row, before_value, after_value)
     if name == "examples_per_second":
         size = analysis.batch_size(after)
-        note += f", batch {size:g}" if size > 0 else ""
+        if size > 0:
+            note += f", batch {size:g}"
     names = {
         **_FIGURES,
         "step_time": unit_of_work.average,
@@ -191,11 +195,12 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, unit_of_work: Unit) -
     }
     second_bar = None
     if row["unit"] == "percent":
-        second_bar = bar(("input" if name == "input" else "device_compute", after_value))
+        category = {"input": "input"}.get(name, "device_compute")
+        second_bar = bar((category, after_value))
     return ComparedFigure(
         label=names[name],
-        before=None if before_value is None else before_value * look.scale,
-        after=None if after_value is None else after_value * look.scale,
+        before=look.scaled(before_value),
+        after=look.scaled(after_value),
         unit=look.unit,
         digits=look.digits,
         note=note,
@@ -210,19 +215,29 @@ class _Look(NamedTuple):
     digits: int
     scale: float
 
+    def scaled(self, value: float | None) -> float | None:
+        """A value in the unit."""
+        return None if value is None else value * self.scale
+
 
 def _look(unit: str, values: list[float], digits: int) -> _Look:
     """The same for both runs."""
+    largest = max(values, default=0.0)
+    if unit == "bytes" and largest:
+        scaled, text, decimals = scale_bytes(largest)
+        return _Look(text, decimals, scaled / largest)
     if unit == "bytes":
-        scaled, text, decimals = scale_bytes(max(values))
-        return _Look(text, decimals, scaled / max(values) if max(values) else 1.0)
+        _, text, decimals = scale_bytes(0)
+        return _Look(text, decimals, 1.0)
     if unit == "ms":
         text, size = wording.time_unit(min(values))
-        return _Look(text, 2 if size > 1 else digits, 1 / size)
+        if size > 1:
+            digits = 2
+        return _Look(text, digits, 1 / size)
     if unit == "percent":
         return _Look("%", 1, 1.0)
-    if unit == "1/s":
-        return _Look("", 0 if max(values) >= 100 else 1, 1.0)
+    if unit == "1/s" and largest >= 100:
+        return _Look("", 0, 1.0)
     return _Look("", 1, 1.0)
 
 
@@ -235,7 +250,9 @@ def _change_note(row: dict[Any, Any], before: float | None, after: float | None)
     if row["unit"] == "percent":
         return f"{compare_verdict.signed(wording.real(row['change']) or 0.0, 1)} points"
     percent = wording.real(row["change_percent"])
-    return "" if percent is None else f"{compare_verdict.signed(percent, 1)}%"
+    if percent is None:
+        return ""
+    return f"{compare_verdict.signed(percent, 1)}%"
 
 
 def small(frame: pd.DataFrame) -> float:
@@ -243,7 +260,8 @@ def small(frame: pd.DataFrame) -> float:
 
     It is at most a 500th of the largest change; 0 without any.
     """
-    largest = float(frame["change_us"].abs().max()) if len(frame) else 0.0
+    largest = float(frame["change_us"].abs().max())
+    # NaN without rows.
     if not largest > 0:
         return 0.0
     power = 10.0 ** math.floor(math.log10(largest / _SMALL))

@@ -36,8 +36,8 @@ def plain(part: Compare) -> str:
     for item in pair.evidence:
         lines.append(f"  {'+' if item.ok else '-'} {item.text}")
     for figure in pair.figures:
-        suffix = f", {figure.note}" if figure.note else ""
-        lines.append(f"{figure.label:<19} {values(figure)}{suffix}")
+        clauses = filter(None, [values(figure), figure.note])
+        lines.append(f"{figure.label:<19} {', '.join(clauses)}")
     for row in by_change(pair):
         if row.change_ms:
             times = (
@@ -62,9 +62,10 @@ def markdown(pair: Pair) -> str:
     lines += [f"- {'✓' if item.ok else '–'} {_safe(item.text)}" for item in pair.evidence]
     lines += ["", "| | Before | After | |", "|---|--:|--:|--:|"]
     for figure in pair.figures:
-        unit = f", {figure.unit}" if figure.unit else ""
-        was, now = (wording.number(value, figure.digits) for value in (figure.before, figure.after))
-        lines.append(f"| {figure.label}{unit} | {was} | {now} | {figure.note} |")
+        head = ", ".join(filter(None, [figure.label, figure.unit]))
+        was = wording.number(figure.before, figure.digits)
+        now = wording.number(figure.after, figure.digits)
+        lines.append(f"| {head} | {was} | {now} | {figure.note} |")
     rows = [row for row in by_change(pair) if row.before_ms or row.after_ms]
     if rows:
         lines += ["", f"| ms {unit_of(pair).per} | Before | After | Change |", "|---|--:|--:|--:|"]
@@ -82,10 +83,9 @@ def markdown(pair: Pair) -> str:
             f"| Advice, predicted gain {unit_of(pair).per} | | Before | After |",
             "|---|---|--:|--:|",
         ]
-        lines += [
-            f"| {_safe(finding.title)} | {finding.state} | {' | '.join(gains(finding))} |"
-            for finding in pair.findings
-        ]
+        for finding in pair.findings:
+            cells = [_safe(finding.title), finding.state, *gains(finding)]
+            lines.append(f"| {' | '.join(cells)} |")
         if pair.findings_text:
             lines += ["", pair.findings_text]
     ops = changed(pair, "ops", _OPS_MARKDOWN)
@@ -107,27 +107,35 @@ def markdown(pair: Pair) -> str:
 
 def gains(finding: ComparedFinding) -> list[str]:
     """The gains that a finding predicts before and after."""
-    gains_ms = (finding.before_ms, finding.after_ms)
-    return [
-        "–" if gain_ms is None else f"{finding.gain_is} {wording.millis(-gain_ms)}"
-        for gain_ms in gains_ms
-    ]
+    gains = []
+    for gain_ms in (finding.before_ms, finding.after_ms):
+        if gain_ms is None:
+            gains.append(wording.MISSING)
+        else:
+            gains.append(f"{finding.gain_is} {wording.millis(-gain_ms)}")
+    return gains
 
 
 def values(figure: ComparedFigure) -> str:
     """`6.20 → 3.20 ms`."""
-    was, now = (wording.number(value, figure.digits) for value in (figure.before, figure.after))
-    unit = figure.unit if figure.unit in ("", "%") else f" {figure.unit}"
-    return f"{was}{unit} → {now}" if figure.after is None else f"{was} → {now}{unit}"
+    was, now = (
+        wording.number(figure.before, figure.digits),
+        wording.number(figure.after, figure.digits),
+    )
+    unit = figure.unit
+    if unit not in ("", "%"):
+        unit = f" {unit}"
+    if figure.after is None:
+        return f"{was}{unit} → {now}"
+    return f"{was} → {now}{unit}"
 
 
 def by_change(pair: Pair) -> list[ComparedCategory]:
     """The recorded categories, largest before or after first, without the step itself."""
-    rows = [
-        row
-        for row in pair.categories
-        if row.key != STEP and (row.before_ms is not None or row.after_ms is not None)
-    ]
+    rows = []
+    for row in pair.categories:
+        if row.key != STEP and (row.before_ms is not None or row.after_ms is not None):
+            rows.append(row)
     return sorted(rows, key=lambda row: -max(row.before_ms or 0.0, row.after_ms or 0.0))
 
 
@@ -149,15 +157,21 @@ def changed(pair: Pair, kind: Literal["ops", "kernels"], limit: int) -> list[Cha
         table, small, name_key = pair.ops, pair.small_us.ops, "op"
     rows = []
     for row in range(min(table.rows, limit)):
-        before_us, after_us, change_us = (
-            wording.real(table.cell(key, row)) for key in ("before_us", "after_us", "change_us")
+        change_us = wording.real(table.cell("change_us", row))
+        if not change_us or abs(change_us) < small:
+            continue
+        before_name = ""
+        if kind == "ops":
+            before_name = table.cell("before_op", row)
+        op = Changed(
+            name=table.cell(name_key, row),
+            state=table.cell("state", row),
+            before_name=before_name,
+            before_us=wording.real(table.cell("before_us", row)),
+            after_us=wording.real(table.cell("after_us", row)),
+            change_us=change_us,
         )
-        if change_us and abs(change_us) >= small:
-            name = table.cell(name_key, row)
-            before_name = table.cell("before_op", row) if kind == "ops" else ""
-            rows.append(
-                Changed(name, table.cell("state", row), before_name, before_us, after_us, change_us)
-            )
+        rows.append(op)
     return rows
 
 
@@ -165,12 +179,16 @@ def note(row: Changed) -> str:
     """The suffix of a name: new, gone, or its former name."""
     if row.state == "renamed":
         return f" (was {wording.tail(row.before_name, 40)})"
-    return f" ({row.state})" if row.state in ("new", "gone") else ""
+    if row.state in ("new", "gone"):
+        return f" ({row.state})"
+    return ""
 
 
 def label(row: ComparedCategory, unit: Unit = MARKED) -> str:
     """The name of a category."""
-    return BY_KEY[row.key].label if row.key in BY_KEY else unit.noun.capitalize()
+    if row.key in BY_KEY:
+        return BY_KEY[row.key].label
+    return unit.noun.capitalize()
 
 
 def ms(value: float | None, pair: Pair) -> str:
@@ -199,7 +217,9 @@ def comparable(pair: Pair) -> bool:
 
 def per(pair: Pair) -> str:
     """The divisor of op times, as the end of a heading: " per step"."""
-    return f" {unit_of(pair).per}" if pair.per_step else " in the profile"
+    if pair.per_step:
+        return f" {unit_of(pair).per}"
+    return " in the profile"
 
 
 def _safe(text: str) -> str:
@@ -213,4 +233,7 @@ def _safe(text: str) -> str:
 def _code(text: str) -> str:
     """A name as code within a table; a name with backticks as plain text."""
     text = wording.one_line(text)
-    return f"`{text.replace('|', chr(92) + '|')}`" if "`" not in text else _safe(text)
+    if "`" in text:
+        return _safe(text)
+    escaped = text.replace("|", r"\|")
+    return f"`{escaped}`"

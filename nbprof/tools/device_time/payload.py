@@ -4,6 +4,7 @@ shorter without.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from nbprof.activity.unit import Unit
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames as schema
-from nbprof.tools.common import figure, unit_of
+from nbprof.tools.common import figure, share, unit_of
 from nbprof.tools.device_time.parts import DevicePath, DeviceSeries, DeviceTime, PathKind
 from nbprof.tools.parts import ColumnData, Empty, Figure, Table, no_table
 from nbprof.tools.tables import floats, table_of
@@ -144,19 +145,20 @@ def has(run: Run) -> bool:
 def statement(run: Run) -> str:
     """Two sentences on the time of the devices; marked."""
     frames = run.device_time.frames
-    recording = _of_recording(frames["device_time"])
-    time = float(recording["time_ms"].sum())
+    sums = _sums_of_recording(frames["device_time"], ("time", *PARTS))
+    time = sums["time"]
     if not time:
         return ""
-    share = {part: 100 * float(recording[f"{part}_ms"].sum()) / time for part in PARTS}
-    subject = _subject(len(recording), len(run.devices))
-    text = f"{subject} computed **{_percent(share['compute'])}** of the time"
+    percent = {part: 100 * sums[part] / time for part in PARTS}
+    used = _rows_of_recording(frames["device_time"])
+    subject = _subject(used, len(run.devices))
+    text = f"{subject} computed **{_percent(percent['compute'])}** of the time"
     for part, verb in (("communication", "communicated"), ("memory", "copied")):
-        if share[part] >= 1:
-            text += f", {verb} another {_percent(share[part])}"
-    was = "was" if len(recording) == 1 else "were"
-    text += f" and {was} idle **{_percent(share['idle'])}**."
-    if share["idle"] >= 1:
+        if percent[part] >= 1:
+            text += f", {verb} another {_percent(percent[part])}"
+    was = "was" if used == 1 else "were"
+    text += f" and {was} idle **{_percent(percent['idle'])}**."
+    if percent["idle"] >= 1:
         text += _waiting_for_host(frames)
     return text
 
@@ -164,9 +166,9 @@ def statement(run: Run) -> str:
 def _waiting_for_host(frames: dict[str, pd.DataFrame]) -> str:
     """A sentence on the idle time in which the host had not launched work; "" without any."""
     idle = frames["device_idle"]
-    of_device = idle[idle["stream"] == ""]
-    total = float(of_device["idle_ms"].sum())
-    host_wait = of_device.loc[of_device["category"] == "host_wait", "idle_ms"]
+    idle_ms, of_device = idle["idle_ms"], idle["stream"] == ""
+    total = float(idle_ms[of_device].sum())
+    host_wait = idle_ms[of_device & (idle["category"] == "host_wait")]
     if not total or host_wait.empty:
         return ""
     percent = 100 * float(host_wait.sum()) / total
@@ -179,14 +181,20 @@ def _waiting_for_host(frames: dict[str, pd.DataFrame]) -> str:
 
 def _of_all(used: int, devices: int) -> str:
     """The number of devices that ran work, with the total number if that is more."""
-    return wording.plural(used, "device") if used >= devices else f"{used:,} of {devices:,} devices"
+    if used >= devices:
+        return wording.plural(used, "device")
+    return f"{used:,} of {devices:,} devices"
 
 
 def _subject(used: int, devices: int) -> str:
     """The devices that ran work, as the subject of a sentence."""
+    if devices <= used == 1:
+        return "The device"
+    count = f"{used:,}"
     if used >= devices:
-        return "The device" if used == 1 else f"The {used:,} devices"
-    count = "one" if used == 1 else f"{used:,}"
+        return f"The {count} devices"
+    if used == 1:
+        count = "one"
     return f"The {count} of {devices:,} devices that ran work"
 
 
@@ -218,9 +226,21 @@ def _of_recording(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["step"].isna()]
 
 
+def _rows_of_recording(frame: pd.DataFrame) -> int:
+    return int(frame["step"].isna().sum())
+
+
+def _sums_of_recording(frame: pd.DataFrame, parts: Iterable[str]) -> dict[str, float]:
+    """Time of parts over the rows that cover the whole recording, ms."""
+    rows = frame["step"].isna()
+    return {part: float(frame[f"{part}_ms"][rows].sum()) for part in parts}
+
+
 def _name(row: Any, hosts: int) -> str:
-    device = f"device {row.device}"
-    return wording.one_line(f"{row.host}, {device}" if hosts > 1 else device)
+    name = f"device {row.device}"
+    if hosts > 1:
+        name = f"{row.host}, {name}"
+    return wording.one_line(name)
 
 
 class _DeviceParts(NamedTuple):
@@ -270,48 +290,49 @@ def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
 
 def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[float | None]]:
     """Time of each wait by device (host and number), ms."""
-    of_device = idle[idle["stream"] == ""]
-    if of_device.empty:
+    columns = [idle[key].tolist() for key in ("stream", "host", "device", "category", "idle_ms")]
+    by_wait = {}
+    for stream, host, device, category, idle_ms in zip(*columns, strict=True):
+        if stream == "":
+            by_wait[host, device, category] = idle_ms
+    if not by_wait:
         return []
-    by_wait = of_device.set_index(["host", "device", "category"])["idle_ms"].to_dict()
     rows = []
     for host, device in devices:
         rows.append([wording.real(by_wait.get((host, device, wait))) for wait in WAITS])
     return rows
 
 
-def _share(part: float, total: float) -> float | None:
-    return 100 * part / total if total > 0 else None
-
-
 def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
-    recording = _of_recording(frames["device_time"])
-    time = float(recording["time_ms"].sum())
-    computing = _share(float(recording["compute_ms"].sum()), time)
-    idle = _share(float(recording["idle_ms"].sum()), time)
-    used = _of_all(len(recording), devices)
+    sums = _sums_of_recording(frames["device_time"], ("time", "compute", "idle"))
+    computing = share(sums["compute"], sums["time"])
+    idle = share(sums["idle"], sums["time"])
+    used = _of_all(_rows_of_recording(frames["device_time"]), devices)
     return [
         figure("compute", "Computing", computing, "%", 1, _SPAN),
         figure("idle", "Idle", idle, "%", 1, f"{used}, {_SPAN}"),
         _host_wait_figure(frames["device_idle"]),
-        _hidden_figure(_of_recording(frames["device_overlap"]), time),
+        _hidden_figure(frames["device_overlap"], sums["time"]),
         *_launch_figures(frames["device_launches"]),
     ]
 
 
 def _host_wait_figure(idle: pd.DataFrame) -> Figure:
-    waits = idle[idle["stream"] == ""].groupby("category")["idle_ms"].sum()
+    of_device = idle["stream"] == ""
+    waits = idle["idle_ms"][of_device].groupby(idle["category"][of_device]).sum()
     percent, note = None, _NO_LAUNCHES
     if "host_wait" in waits:
-        percent, note = _share(float(waits["host_wait"]), float(waits.sum())), "of idle time"
+        percent, note = share(float(waits["host_wait"]), float(waits.sum())), "of idle time"
     return figure("host_wait", "Waiting for the host", percent, "%", 1, note)
 
 
 def _hidden_figure(overlap: pd.DataFrame, time: float) -> Figure:
     """The part of communication that is hidden behind computation."""
-    communication = float(overlap["communication_ms"].sum())
-    hidden = _share(float(overlap["compute_communication_ms"].sum()), communication)
-    exposed = _share(float(overlap["exposed_communication_ms"].sum()), time)
+    parts = ("communication", "compute_communication", "exposed_communication")
+    sums = _sums_of_recording(overlap, parts)
+    communication = sums["communication"]
+    hidden = share(sums["compute_communication"], communication)
+    exposed = share(sums["exposed_communication"], time)
     note = "nothing communicated"
     if communication and exposed is not None:
         note = f"{exposed:.1f}% of the time is exposed communication"
@@ -322,12 +343,12 @@ def _launch_figures(launches: pd.DataFrame) -> list[Figure]:
     """The mean delay of launches, and the share of those that take longer than their kernel."""
     delay = short_percent = None
     delay_note = short_note = _NO_LAUNCHES
-    of_device = launches[launches["kernel"] == ""] if len(launches) else launches
-    count = float(of_device["launches"].sum()) if len(of_device) else 0.0
+    of_device = launches[launches["kernel"] == ""]
+    count = float(of_device["launches"].sum())
     if count:
         delay = float((of_device["delay_us"] * of_device["launches"]).sum()) / count
         delay_note = "mean, from call to kernel"
-        short_percent = _share(float(of_device["short"].sum()), count)
+        short_percent = share(float(of_device["short"].sum()), count)
         short_note = "of launches take longer than their kernel"
     return [
         figure("launch_delay", "Launch delay", delay, "µs", 1, delay_note),
@@ -336,9 +357,9 @@ def _launch_figures(launches: pd.DataFrame) -> list[Figure]:
 
 
 def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    overlap = _of_recording(frames["device_overlap"])
+    overlap = frames["device_overlap"]
     tables = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
-    tables["device_overlap"] = overlap[overlap["communication_ms"] > 0]
+    tables["device_overlap"] = overlap[overlap["step"].isna() & (overlap["communication_ms"] > 0)]
     if len(tables["device_queue"]):
         tables["device_queue"] = tables["device_queue"].sort_values(
             "works", ascending=False, kind="stable"
@@ -360,7 +381,7 @@ def _left_out(frames: dict[str, pd.DataFrame]) -> str:
         more = len(frames[name]) - MOST_ROWS
         if more > 0 and name != "device_overlap":
             parts.append(f"{more:,} more rows of {name.removeprefix('device_').replace('_', ' ')}")
-    more_devices = len(_of_recording(frames["device_time"])) - MOST_DEVICES
+    more_devices = _rows_of_recording(frames["device_time"]) - MOST_DEVICES
     if more_devices > 0:
         parts.append(f"{more_devices:,} more devices")
     if not parts:
@@ -433,22 +454,13 @@ def _rates(run: Run) -> list[DeviceSeries]:
         .head(MOST_STREAMS)
     )
     hosts = copies["host"].nunique()
+    host, device, copy = (series[key].to_numpy(object) for key in ("host", "device", "copy"))
+    time, rate = (series[key].to_numpy(np.float64) for key in ("time_ms", "gb_per_second"))
     curves = []
     for row in busiest.itertuples():
-        curve = series[
-            (series["host"] == row.host)
-            & (series["device"] == row.device)
-            & (series["copy"] == row.copy)
-        ]
+        curve = (host == row.host) & (device == row.device) & (copy == row.copy)
         label = f"Copies: {_name(row, hosts)}, {row.copy}"
-        curves.append(
-            _line(
-                label,
-                "GB/s",
-                curve["time_ms"].to_numpy(np.float64),
-                curve["gb_per_second"].to_numpy(np.float64),
-            )
-        )
+        curves.append(_line(label, "GB/s", time[curve], rate[curve]))
     return curves
 
 

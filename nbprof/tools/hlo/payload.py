@@ -22,7 +22,7 @@ from nbprof.display.codec import numbers
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools import rings
-from nbprof.tools.common import bar, figure, unit_of
+from nbprof.tools.common import bar, figure, percent_figure, unit_of
 from nbprof.tools.hlo.parts import Hlo, Roof, RoofMark
 from nbprof.tools.parts import (
     Column,
@@ -139,14 +139,16 @@ def payload(run: Run, given_roofline: GivenRoofline | None = None) -> Hlo:
         programs.roofline_steps,
     )
     eager = programs.eager
-    hlo = frame if eager else programs.hlo
-    if given_roofline is not None and not eager:
-        # Without infeed and outfeed there are fewer.
-        if len(frame) < len(hlo):
-            hlo = hlo[~hlo["category"].isin(roofline.TRANSFERS)].reset_index(drop=True)
-        hlo = hlo.assign(bound_by=frame["bound_by"], bound=frame["bound"])
     unit = unit_of(run)
     average = roofline.average(steps)
+    if eager:
+        hlo, accessor, average_of_eager = frame, "p.roofline.frame", average
+        table = _table_of_pytorch(frame.head(MOST_ROWS), run.activity.has_device)
+    else:
+        hlo, accessor, average_of_eager = programs.hlo, "p.hlo.frame", None
+        if given_roofline is not None:
+            hlo = _with_bounds(hlo, frame)
+        table = _table(hlo.head(MOST_ROWS), frame.head(MOST_ROWS))
     marks = [_mark("Whole profile", total)]
     # A recording is the whole profile.
     if not unit.is_recording:
@@ -155,23 +157,30 @@ def payload(run: Run, given_roofline: GivenRoofline | None = None) -> Hlo:
     # Without peaks nobody knows: a ring of one part says nothing.
     if hlo["bound"].ne("").any():
         donuts.append(_donut(hlo, "bound", "By bound"))
-    if eager:
-        table = _table_of_pytorch(frame.head(MOST_ROWS), run.activity.has_device)
-    else:
-        table = _table(hlo.head(MOST_ROWS), frame.head(MOST_ROWS))
+    missing = code = ""
+    if peaks.missing:
+        missing = peaks.missing.partition(": pass")[0] + "."
+        code = _code_of_peaks(run)
     return Hlo(
         empty=None,
-        figures=_figures(hlo, total, peaks, average if eager else None, unit),
+        figures=_figures(hlo, total, peaks, average_of_eager, unit),
         table=table,
-        left_out=left_out(hlo, "p.roofline.frame" if eager else "p.hlo.frame"),
+        left_out=left_out(hlo, accessor),
         donuts=donuts,
         peak_flops=wording.real(peaks.flops_per_second),
         roofs=_roofs(peaks),
         marks=[mark for mark in marks if mark],
         device=wording.one_line(peaks.device),
-        missing=peaks.missing.partition(": pass")[0] + "." if peaks.missing else "",
-        code=_code_of_peaks(run) if peaks.missing else "",
+        missing=missing,
+        code=code,
     )
+
+
+def _with_bounds(hlo: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """The ops with their bounds by other peaks, and without transfers where these were left out."""
+    if len(frame) < len(hlo):
+        hlo = hlo[~hlo["category"].isin(roofline.TRANSFERS)].reset_index(drop=True)
+    return hlo.assign(bound_by=frame["bound_by"], bound=frame["bound"])
 
 
 def _code_of_peaks(run: Run) -> str:
@@ -195,11 +204,13 @@ def left_out(frame: pd.DataFrame, accessor: str = "p.hlo.frame") -> str:
 def hue(category: str, expression: str = "") -> str:
     """The step-time category that an op counts as: its colour."""
     key = next((key for starts, key in _HUES if category.startswith(starts)), "device_compute")
-    if key == "device_to_device" and _HOST_MEMORY in expression:
-        # The first layout is that of the result: a result in host memory is output, an operand
-        # there is input.
-        return "output" if _HOST_MEMORY in expression.partition("}")[0] else "input"
-    return key
+    if key != "device_to_device" or _HOST_MEMORY not in expression:
+        return key
+    # The first layout is that of the result: a result in host memory is output, an operand there is
+    # input.
+    if _HOST_MEMORY in expression.partition("}")[0]:
+        return "output"
+    return "input"
 
 
 def _roofs(peaks: Peaks) -> list[Roof]:
@@ -275,9 +286,7 @@ def _of_roof(total: dict[str, float | str], cost: str) -> Figure:
         note = _nearest(total) + cost
     elif float(total["unknown_fraction"]) == 1:
         note = "unknown"
-    return figure(
-        "roof", "Of the roof", percent, "%", 1, note, bar=bar(("device_compute", percent))
-    )
+    return percent_figure("roof", "Of the roof", percent, note)
 
 
 def _bounds(frame: pd.DataFrame, peaks: Peaks) -> list[Figure]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbprof.core.receipt import Note, info
 from nbprof.tools.hlo import figures, payload, static
 from nbprof.tools.tool import Tool, Top, cached_part
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
-def _omissions(run: Run, _events: int) -> list[str]:
+def _omissions(run: Run, _events: int) -> list[Note]:
     if not payload.has(run):
         return []
     if run.programs.eager:
@@ -23,9 +24,8 @@ def _omissions(run: Run, _events: int) -> list[str]:
     count = len(ops) - payload.MOST_ROWS
     if count <= 0:
         return []
-    return [
-        f"The table of {noun} omits the {count:,} with the least self time; {accessor} has all."
-    ]
+    text = f"The table of {noun} omits the {count:,} with the least self time; {accessor} has all."
+    return [info("omitted_compiled_ops", text)]
 
 
 TOOL = Tool(

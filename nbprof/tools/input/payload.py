@@ -15,13 +15,13 @@ from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
 from nbprof.tools.common import (
-    bar,
     by_keras,
     by_tensorflow,
     by_torch,
     figure,
     fix_lines,
     has_device,
+    percent_figure,
     unit_of,
     unknown,
 )
@@ -73,13 +73,13 @@ def payload(run: Run) -> Input:
     """Kinds of input work, pipelines, and input ops."""
     ops = run.input_ops
     torch = by_torch(run)
-    total = float(np.nansum(floats(ops["self_ms"]))) if len(ops) else 0.0
+    total = float(np.nansum(floats(ops["self_ms"])))
     per_step = None
     if len(run.steps) and len(ops) and not _evaluates(run):
         per_step = total / len(run.steps)
     categories = _categories(run)
     share = _input_share(run)
-    listed = _listed(_with_cost(ops, _TORCH_CATEGORIES if torch else _CATEGORIES), torch)
+    listed = _listed(ops, torch)
     return Input(
         empty=_empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
         total_ms=total,
@@ -115,9 +115,10 @@ def _serves(run: Run) -> bool:
 
 def _listed(ops: pd.DataFrame, torch: bool) -> Table:
     """The ops as a table; iterators are those of tf.data."""
-    listed = table(ops, "input_pipeline.frame", _COLUMNS)
-    if torch:
-        listed.columns[0] = replace(listed.columns[0], label="Op", help="Input op.")
+    if not torch:
+        return table(_with_cost(ops, _CATEGORIES), "input_pipeline.frame", _COLUMNS)
+    listed = table(_with_cost(ops, _TORCH_CATEGORIES), "input_pipeline.frame", _COLUMNS)
+    listed.columns[0] = replace(listed.columns[0], label="Op", help="Input op.")
     return listed
 
 
@@ -231,7 +232,7 @@ def _share(summary: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
     note = "of the recording" if unit.is_recording else f"of one {unit.noun}"
     if (spread := wording.real(summary.get("sd_percent"))) is not None:
         note = f"of {unit.time}; {_range_text(summary, spread, unit)}"
-    return figure("input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)))
+    return percent_figure("input", "Waiting for input", percent, note, "input")
 
 
 def _range_text(summary: Mapping[str, Any], spread: float, unit: Unit) -> str:
@@ -344,9 +345,10 @@ def pipelines(run: Run) -> list[Pipeline]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
     listed = run.tf_data.pipelines.head(MOST_PIPELINES)
     nodes = _rows(run.tf_data.nodes, listed, _KEYS)
-    calls = _rows(run.tf_data.calls, listed, _KEYS)
+    calls = run.tf_data.calls
+    drawn_calls = _rows(calls[calls["rank"] < MOST_CALLS], listed, _KEYS)
     slowest = _rows(run.tf_data.slowest, listed, [*_KEYS, "rank"])
-    result = [_pipeline(row, nodes, slowest, calls) for row in listed.to_dict("records")]
+    result = [_pipeline(row, nodes, slowest, drawn_calls) for row in listed.to_dict("records")]
     cause = run.tf_data.cause
     return [_excused(pipeline, cause.text) for pipeline in result] if cause.excuses else result
 
@@ -379,17 +381,9 @@ def _rows(frame: pd.DataFrame, listed: pd.DataFrame, keys: list[str]) -> _Rows:
     frame would cost more than everything else.
     """
     result: _Rows = {}
-    if not len(frame) or not len(listed):
-        return result
-    selected = frame[
-        frame["host"].isin(listed["host"]) & frame["pipeline"].isin(listed["pipeline"])
-    ]
-    if "self_ms" in selected:
-        selected = selected.assign(
-            _self_ms=np.nan_to_num(floats(selected["self_ms"])),
-            _on_path=selected["critical"].fillna(False).astype(bool),
-        )
-    for row in selected.to_dict("records"):
+    if len(listed) == MOST_PIPELINES:
+        frame = frame[frame["pipeline"].isin(listed["pipeline"])]
+    for row in frame.to_dict("records"):
         result.setdefault(tuple(row[key] for key in keys), []).append(row)
     return result
 
@@ -400,7 +394,7 @@ def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -
     slowest_calls = []
     for call in calls.get(key, []):
         nodes_of_call = slowest.get((*key, call["rank"]))
-        if call["rank"] < MOST_CALLS and nodes_of_call is not None:
+        if nodes_of_call is not None:
             slowest_calls.append(_call(call, nodes_of_call))
     return Pipeline(
         name=str(row["pipeline"]),
@@ -438,8 +432,8 @@ class _Graph(NamedTuple):
 
 def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
     """The iterators of a graph, each with its share of their self time."""
-    self_ms = np.array([node["_self_ms"] for node in nodes], np.float64)
-    on_path = np.array([node["_on_path"] for node in nodes], np.bool_)
+    self_ms = np.array([wording.real(node["self_ms"]) or 0.0 for node in nodes], np.float64)
+    on_path = np.array([node["critical"] is True for node in nodes], np.bool_)
     total = self_ms.sum()
     percents = 100 * self_ms / total if total > 0 else np.full(len(self_ms), np.nan)
     drawn = zip(nodes[:MOST_NODES], percents[:MOST_NODES].tolist(), strict=True)

@@ -15,13 +15,14 @@ from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.tools import rings
 from nbprof.tools.common import (
-    bar,
     by_torch,
     chip,
     figure,
     framework_of,
     has_device,
     may_have_kernels,
+    percent_figure,
+    share,
     unit_of,
     unit_of_gpu,
     unknown,
@@ -86,9 +87,9 @@ def payload(run: Run) -> Kernels:
         chip=chip(run),
         occupancy=framework_of(run).words.occupancy,
         # The names of both are long and mostly the same: so close together gzip finds them again.
-        by_name=_folded(by_name, "kernel", kernels),
+        by_name=_folded(by_name, "kernels.by_name", "kernel", kernels),
         table=hidden(rows, longest["at_ms"], longest["for_ms"]),
-        by_op=_folded(analysis.by_op(kernels), "op", kernels),
+        by_op=_folded(analysis.by_op(kernels), "kernels.by_op", "op", kernels),
         top=_top(by_name),
         figures=[] if kernels.empty else figures(run),
     )
@@ -116,19 +117,15 @@ def nothing() -> Kernels:
     )
 
 
-def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> Table:
+def _folded(sums: pd.DataFrame, frame: str, key: str, kernels: pd.DataFrame) -> Table:
     """Sums over all rows of a kernel, or of an op, for those that the table lists."""
-    listed = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
-    return table(listed, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
+    listed = sums[sums[key].isin(kernels[key].head(MOST_ROWS))]
+    return table(listed, frame, (key, *FOLDED))
 
 
 def _top(names: pd.DataFrame) -> Ring:
     """The kernels with the most time, of all time of kernels."""
-    times = (
-        pd.Series(floats(names["total_us"]), names["kernel"].to_numpy(object))
-        if len(names)
-        else pd.Series([], dtype=np.float64)
-    )
+    times = pd.Series(floats(names["total_us"]), names["kernel"].to_numpy(object))
     return Ring(ms=float(times.sum()) / 1000, parts=rings.parts(times, MOST_NAMES))
 
 
@@ -183,26 +180,12 @@ def _tensor_cores(run: Run, time: np.ndarray[Any, Any]) -> list[Figure]:
     if used is not None and eligible is not None and (run.activity.has_host_ops or not opless):
         unused = _part(time, eligible & ~used & decided)
     note = _eligible_note(unused, opless, used is not None)
-    title = "Cube used" if chip(run) == "NPU" else "Tensor Cores used"
+    title = "Tensor Cores used"
+    if chip(run) == "NPU":
+        title = "Cube used"
     return [
-        figure(
-            "tensor_cores_used",
-            title,
-            in_use,
-            "%",
-            1,
-            in_use_note,
-            bar=bar(("device_compute", in_use)),
-        ),
-        figure(
-            "tensor_cores_unused",
-            "Eligible, not used",
-            unused,
-            "%",
-            1,
-            note,
-            bar=bar(("device_compute", unused)),
-        ),
+        percent_figure("tensor_cores_used", title, in_use, in_use_note),
+        percent_figure("tensor_cores_unused", "Eligible, not used", unused, note),
     ]
 
 
@@ -225,8 +208,7 @@ def _in_use(run: Run) -> list[Figure]:
     ):
         percent = wording.real(devices[column].mean())
         if percent is not None:
-            part = bar(("device_compute", percent))
-            result.append(figure(key, title, percent, "%", 1, note, bar=part))
+            result.append(percent_figure(key, title, percent, note))
     return result
 
 
@@ -234,8 +216,7 @@ def _open_part(
     time: np.ndarray[Any, Any], decided: np.ndarray[Any, np.dtype[np.bool_]] | None
 ) -> str:
     """The note of the share: its base, and the part that kernel names leave open."""
-    undecided = None if decided is None else _part(time, ~decided)
-    if not undecided:
+    if decided is None or not (undecided := _part(time, ~decided)):
         return "of kernel time"
     return f"of kernel time; {wording.percent(undecided)} not known from the name"
 
@@ -244,10 +225,11 @@ def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -
     """The note of the share of eligible kernels: its base, and the part without a known op."""
     if unused is None and not recorded:
         return "not recorded"
-    without = f"no op known for {wording.percent(opless)}" if opless else ""
+    if not opless:
+        return "of kernel time"
     if unused is None:
-        return f"{without} of kernel time"
-    return f"of kernel time; {without}" if without else "of kernel time"
+        return f"no op known for {wording.percent(opless)} of kernel time"
+    return f"of kernel time; no op known for {wording.percent(opless)}"
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
@@ -270,9 +252,9 @@ def _occupancy_note(kernels: pd.DataFrame) -> str:
 
 def _launches(launches: int, steps: int, unit: Unit) -> str:
     text = wording.plural(launches, "launch", "launches")
-    return (
-        f"{text}, {launches / steps:,.0f} {unit.per}" if steps and not unit.is_recording else text
-    )
+    if not steps or unit.is_recording:
+        return text
+    return f"{text}, {launches / steps:,.0f} {unit.per}"
 
 
 def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
@@ -282,8 +264,9 @@ def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_
 
 
 def _part(time: np.ndarray[Any, Any], selected: np.ndarray[Any, Any] | None) -> float | None:
-    total = float(time.sum())
-    return None if selected is None or total == 0 else 100 * float(time[selected].sum()) / total
+    if selected is None:
+        return None
+    return share(float(time[selected].sum()), float(time.sum()))
 
 
 def _weighted_median(values: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> float | None:
@@ -327,11 +310,9 @@ def _empty(run: Run) -> Empty:
             ),
         )
     # A run that nbprof recorded has its devices; a file of another recorder may leave them out.
-    text = (
-        "The run used the CPU only."
-        if run.capture is not None
-        else run.missing.get("kernels", "The run used the CPU only.")
-    )
+    text = "The run used the CPU only."
+    if run.capture is None:
+        text = run.missing.get("kernels", text)
     title = "No GPU kernels in this run"
     if code := framework_of(run).words.list_gpus:
         return Empty(title=title, text=f"{text} To see which GPUs the framework finds:", code=code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbprof.core.receipt import Note, info
 from nbprof.tools.common import chip, may_have_kernels
 from nbprof.tools.kernels import figure, payload, static
 from nbprof.tools.names import NAMES
@@ -13,13 +14,12 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
-def _omissions(run: Run, _events: int) -> list[str]:
+def _omissions(run: Run, _events: int) -> list[Note]:
     count = len(run.kernels) - payload.MOST_ROWS
     if count <= 0:
         return []
-    return [
-        f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."
-    ]
+    text = f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."
+    return [info("omitted_kernels", text)]
 
 
 TOOL = Tool(

@@ -97,8 +97,10 @@ def _natural(name: str) -> list[tuple[bool, int, str]]:
     """A key that puts numbers behind texts, and 2 before 10."""
     key = []
     for part in re.split(r"(\d+)", name):
-        digits = part.isdigit()
-        key.append((digits, int(part) if digits else 0, "" if digits else part))
+        if part.isdigit():
+            key.append((True, int(part), ""))
+        else:
+            key.append((False, 0, part))
     return key
 
 
@@ -109,11 +111,9 @@ def nothing(empty: Empty | None = None) -> Memory:
 
 def _of_largest(run: Run, allocators: int) -> str:
     """Of what hosts were read apart the timeline and the table show; marked."""
-    listed = (
-        "the peaks of all hosts"
-        if allocators <= MOST_PEAKS
-        else f"the {MOST_PEAKS} highest of {allocators:,} peaks"
-    )
+    listed = "the peaks of all hosts"
+    if allocators > MOST_PEAKS:
+        listed = f"the {MOST_PEAKS} highest of {allocators:,} peaks"
     return (
         f"Shown is **{run.memory_largest}**, which has the highest peak; the last table has"
         f" {listed}."
@@ -145,7 +145,7 @@ def sample(in_use: npt.NDArray[np.float64], limit: int = MOST_POINTS) -> npt.NDA
 
 def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     """The rows of one allocator."""
-    return frame[frame["memory_id"] == memory_id] if len(frame) else frame
+    return frame[frame["memory_id"] == memory_id]
 
 
 def _allocator(
@@ -153,7 +153,7 @@ def _allocator(
 ) -> MemoryId:
     full = rows[_WHOLE].take(own_rows)
     alive = of_id(run.memory_peak, row["memory_id"])
-    use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
+    use = floats(full["in_use_bytes"])
     drawn = sample(use)
     events = rows.take(own_rows[drawn])
     peak = wording.real(row["peak_bytes"]) or 0.0
@@ -217,11 +217,9 @@ def _largest_ops(ops: pd.DataFrame) -> pd.DataFrame:
 
 def _ops_left_out(count: int) -> str | None:
     """A sentence on the ops that are not listed; None if all are."""
-    return (
-        f"{wording.plural(count, 'more op')} with less; p.memory.ops has all."
-        if count > 0
-        else None
-    )
+    if count <= 0:
+        return None
+    return f"{wording.plural(count, 'more op')} with less; p.memory.ops has all."
 
 
 def _moments(
@@ -256,18 +254,27 @@ def _in_unit(run: Run, step: int | None) -> str:
     itself.
     """
     unit = run.activity.unit
-    return "" if step is None or unit.is_recording else f", {unit.noun} {step}"
+    if step is None or unit.is_recording:
+        return ""
+    return f", {unit.noun} {step}"
 
 
 def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figure]:
-    time, lifetime = (wording.real(row.get(key)) for key in ("peak_time_ms", "lifetime_peak_bytes"))
-    when = "" if time is None else f"at {wording.number(time, 1)} ms{in_unit}"
+    time, lifetime = (
+        wording.real(row.get("peak_time_ms")),
+        wording.real(row.get("lifetime_peak_bytes")),
+    )
+    when = ""
+    if time is not None:
+        when = f"at {wording.number(time, 1)} ms{in_unit}"
     if lifetime is None:
         return _torch_figures(row, when)
     capacity = wording.real(row.get("capacity_bytes"))
-    of_capacity = f"of {wording.size(capacity)}" if capacity else ""
-    if capacity and lifetime <= capacity:
-        of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
+    of_capacity = ""
+    if capacity:
+        of_capacity = f"of {wording.size(capacity)}"
+        if lifetime <= capacity:
+            of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
     stack = f"stack {wording.size(row.get('peak_stack_bytes'))}"
     heap, free = row.get("peak_heap_bytes"), row.get("peak_free_bytes")
     return [
@@ -283,7 +290,7 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figu
 def _fragmentation(row: dict[Any, Any], full: pd.DataFrame) -> Figure:
     """Fragmentation at the peak, and the highest."""
     fraction = wording.real(row.get("peak_fragmentation"))
-    fractions = floats(full["fragmentation"]) if len(full) else np.zeros(0)
+    fractions = floats(full["fragmentation"])
     note = ""
     if len(fractions) and not np.isnan(fractions).all():
         note = f"max {wording.percent(100 * np.nanmax(fractions), 2)}"
@@ -300,9 +307,8 @@ def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
     """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of
     the time before the recording.
     """
-    capacity, peak, free = (
-        wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes")
-    )
+    capacity, peak = wording.real(row.get("capacity_bytes")), wording.real(row.get("peak_bytes"))
+    free = wording.real(row.get("peak_free_bytes"))
     note = when
     if not row["whole"]:
         note = "sum of recorded events; excludes memory allocated earlier"
@@ -328,30 +334,32 @@ def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, 
         return None
     equal = np.flatnonzero(use == np.nanmax(use))
     matching = equal[full["time_ms"].to_numpy()[equal] == row.get("peak_time_ms")]
-    step = wording.real(full["step"].iloc[matching[-1] if len(matching) else equal[-1]])
-    return None if step is None or step < 0 else int(step)
+    if not len(matching):
+        matching = equal
+    step = wording.real(full["step"].iloc[matching[-1]])
+    if step is None or step < 0:
+        return None
+    return int(step)
 
 
 def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
     if alive.empty:
         return alive
-    both = {
-        key: floats(alive[key]) * floats(alive["occurrences"])
-        for key in ("allocated_bytes", "requested_bytes")
-    }
-    taken = both["allocated_bytes"]
-    return alive.assign(
-        **both, percent=100 * taken / peak if peak > 0 else np.full(len(alive), np.nan)
-    )
+    count = floats(alive["occurrences"])
+    taken = floats(alive["allocated_bytes"]) * count
+    percent = np.full(len(alive), np.nan)
+    if peak > 0:
+        percent = 100 * taken / peak
+    requested = floats(alive["requested_bytes"]) * count
+    return alive.assign(allocated_bytes=taken, requested_bytes=requested, percent=percent)
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     """With no data type where TensorFlow has "INVALID" for one that it does not know, as of a stack
     and of what no step asked for.
     """
-    return frame.assign(
-        data_type=["" if text == DATA_TYPES[0] else text for text in frame["data_type"]]
-    )
+    types = frame["data_type"]
+    return frame.assign(data_type=types.where(types != DATA_TYPES[0], ""))
 
 
 def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
@@ -362,22 +370,19 @@ def _empty(run: Run) -> Empty:
     if plain := unknown(run, "memory", "No allocations recorded"):
         return plain
     if by_torch(run):
+        code = "%%nbprof --memory"
+        if run.capture is None:
+            code = "torch.profiler.profile(profile_memory=True)"
         return Empty(
             title="No allocations recorded",
             text="The profile has no memory events. PyTorch records them on request:",
-            code=(
-                "torch.profiler.profile(profile_memory=True)"
-                if run.capture is None
-                else "%%nbprof --memory"
-            ),
+            code=code,
         )
     if by_jax(run):
         # JAX has no option that records them.
-        planned = (
-            " The tab Program memory shows what its compiled programs need."
-            if run.programs.memory_modules["peak_bytes"].notna().any()
-            else ""
-        )
+        planned = ""
+        if run.programs.memory_modules["peak_bytes"].notna().any():
+            planned = " The tab Program memory shows what its compiled programs need."
         return Empty(
             title="No allocations recorded",
             text=(

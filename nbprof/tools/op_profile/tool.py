@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbprof.core.receipt import Note, info
 from nbprof.display import wording
 from nbprof.tools.op_profile import payload, static
 from nbprof.tools.tool import Tool, Top, cached_part
@@ -12,14 +13,13 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
-def _omissions(run: Run, _events: int) -> list[str]:
+def _omissions(run: Run, _events: int) -> list[Note]:
     count = payload.left_out(run)
     if not count:
         return []
     ops = wording.plural(count, "op")
-    return [
-        f"The op profile sums up the {ops} with the least self time; p.op_profile.frame has all."
-    ]
+    text = f"The op profile sums up the {ops} with the least self time; p.op_profile.frame has all."
+    return [info("omitted_profile_ops", text)]
 
 
 def _follows(run: Run, bound: str) -> bool:

@@ -124,18 +124,22 @@ def _ring(
 
 def _has_values(values: pd.Series[Any]) -> bool:
     """True if any row has a value."""
+    if values.dtype.kind == "f":
+        return bool(values.notna().any())
     return bool(((values.notna()) & (values.astype(object) != "")).any())
 
 
 def without_idle(ops: pd.DataFrame) -> pd.DataFrame:
-    """The ops that are work."""
-    return ops[ops["type"] != "IDLE"] if len(ops) else ops
+    """The ops that are work; the frame itself if all are."""
+    idle = (ops["type"] == "IDLE").to_numpy(np.bool_)
+    return ops[~idle] if idle.any() else ops
 
 
 def of_framework(ops: pd.DataFrame) -> pd.DataFrame:
     """Those of them that are not a wait that nbprof times."""
     ops = without_idle(ops)
-    return ops[~ops["op"].isin(WAITS_FOR_ITEMS)] if len(ops) else ops
+    waits = ops["op"].isin(WAITS_FOR_ITEMS).to_numpy(np.bool_)
+    return ops[~waits] if waits.any() else ops
 
 
 def left_out(run: Run) -> int:
@@ -148,7 +152,7 @@ def totals(ops: pd.DataFrame, with_idle: pd.DataFrame) -> OpTotals:
     """Self time of each side without idle, and its idle time; None where the side was not
     recorded.
     """
-    idle = with_idle[with_idle["type"] == "IDLE"] if len(with_idle) else with_idle
+    idle = with_idle[with_idle["type"] == "IDLE"]
     return OpTotals(
         device_us=_sum(ops, "device"),
         device_idle_us=_sum(idle, "device"),
@@ -158,12 +162,12 @@ def totals(ops: pd.DataFrame, with_idle: pd.DataFrame) -> OpTotals:
 
 
 def _largest(ops: pd.DataFrame) -> pd.DataFrame:
-    return ops.groupby("where", sort=False).head(MOST_ROWS) if len(ops) else ops
+    return ops.groupby("where", sort=False).head(MOST_ROWS) if len(ops) > MOST_ROWS else ops
 
 
 def _sum(ops: pd.DataFrame, side_name: str) -> float | None:
-    side = ops[ops["where"] == side_name] if len(ops) else ops
-    return float(np.nansum(floats(side["self_us"]))) if len(side) else None
+    side = ops.loc[ops["where"] == side_name, "self_us"]
+    return float(np.nansum(floats(side))) if len(side) else None
 
 
 def _in_programs(run: Run) -> bool:

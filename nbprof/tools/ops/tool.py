@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbprof.core.receipt import Note, info
 from nbprof.tools.ops import figure, payload
 from nbprof.tools.tool import Tool, cached_part
 from nbprof.tools.torch_ops import ops_torch
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
-def _omissions(run: Run, _events: int) -> list[str]:
-    sentences = ops_torch.omissions(run)
+def _omissions(run: Run, _events: int) -> list[Note]:
+    notes = ops_torch.omissions(run)
     if count := payload.left_out(run):
-        sentences.insert(
-            0,
-            f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all.",
+        text = (
+            f"The table of ops omits the {count:,} with the least self time; p.ops.frame has all."
         )
-    return sentences
+        notes.insert(0, info("omitted_ops", text))
+    return notes
 
 
 def _follows(run: Run, bound: str) -> bool:

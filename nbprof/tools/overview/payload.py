@@ -24,6 +24,7 @@ from nbprof.tools.common import (
     fix_lines,
     gain_unit,
     has_device,
+    percent_figure,
     plain,
     unit_of,
     unit_of_gpu,
@@ -57,6 +58,8 @@ def payload(run: Run) -> Overview:
         "The advice", lambda: _findings(run), lambda sentence: ([], sentence)
     )
     facts = _facts(run.overview)
+    if plain(run):
+        facts = [*_of_file(run), *facts]
     return replace(
         first,
         figures=figures(run),
@@ -65,7 +68,7 @@ def payload(run: Run) -> Overview:
         top_ops=guarded("The table of the top ops", lambda: _top_ops(run), lambda _: first.top_ops),
         top_ops_where=_top_ops_side(run),
         checks=_checks(run, run.answer.get("checks")),
-        run=[*_of_file(run), *facts] if plain(run) else facts,
+        run=facts,
         plain=plain(run),
         code=ask(lines.payload, run, otherwise=None, part="The table of lines of code"),
         ranges=ask(ranges.payload, run, otherwise=None, part="The table of ranges"),
@@ -105,7 +108,9 @@ def nothing() -> Overview:
 def _findings(run: Run) -> tuple[list[Advice], str]:
     """The advice, or why there is none."""
     advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
-    return advice, "" if advice else _no_advice(run)
+    if not advice:
+        return [], _no_advice(run)
+    return advice, ""
 
 
 def early(run: Run) -> Overview:
@@ -115,7 +120,11 @@ def early(run: Run) -> Overview:
     facts = run.first_answer
     bound, probe = facts.get("bound"), facts.get("probe")
     on_device = has_device(run)
-    middle = [_busy(run)] if on_device else [_host_compute(run), *_rate(run, facts)]
+    top_ops_where: Literal["device", "host"] = "host"
+    if on_device:
+        top_ops_where, middle = "device", [_busy(run)]
+    else:
+        middle = [_host_compute(run), *_rate(run, facts)]
     evidence = facts.get("confidence_evidence") or []
     return Overview(
         bound=bound if bound in BY_KEY else None,
@@ -137,7 +146,7 @@ def early(run: Run) -> Overview:
         code=None,
         ranges=None,
         top_ops=table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
-        top_ops_where="device" if on_device else "host",
+        top_ops_where=top_ops_where,
         run=_facts(facts),
         checks=[],
     )
@@ -145,18 +154,19 @@ def early(run: Run) -> Overview:
 
 def _host_parts(run: Run) -> list[HostPart]:
     """Rows below a category in the breakdown; none below one that is not split further."""
-    frame = run.host_parts
-    split = set(frame.loc[frame["part"] != "host", "category"])
-    rows = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)]
-    return [
-        HostPart(
-            category=str(row["category"]),
-            text=str(row["text"]),
-            ms=float(row["ms"]),
-            percent=float(row["percent"]),
-        )
-        for row in rows.sort_values("percent", ascending=False).to_dict("records")
-    ]
+    rows = run.host_parts.to_dict("records")
+    split = {row["category"] for row in rows if row["part"] != "host"}
+    parts = []
+    for row in rows:
+        if row["category"] in split and row["percent"] >= _LEAST_PART:
+            part = HostPart(
+                category=str(row["category"]),
+                text=str(row["text"]),
+                ms=float(row["ms"]),
+                percent=float(row["percent"]),
+            )
+            parts.append(part)
+    return sorted(parts, key=lambda part: part.percent, reverse=True)
 
 
 _LEAST_PART = 0.5
@@ -188,6 +198,7 @@ def _checks(run: Run, checks: Any) -> list[CheckResult]:
     if not isinstance(checks, pd.DataFrame):
         return []
     results = []
+    tabs = {view: _tab_with_data(run, view) for view in checks["view"].unique().tolist()}
     for row in checks.to_dict("records"):
         key = str(row["check"])
         results.append(
@@ -196,7 +207,7 @@ def _checks(run: Run, checks: Any) -> list[CheckResult]:
                 percent=wording.real(row["percent"]),
                 level=str(row["level"]),
                 statement=str(row["statement"]),
-                view=_tab_with_data(run, str(row["view"])),
+                view=tabs[row["view"]],
             )
         )
     return results
@@ -246,13 +257,16 @@ def _device(group: Mapping[str, Any]) -> str:
     name = str(group.get("name") or group.get("kind") or "device")
     capability, unit = group.get("compute_capability"), unit_of_gpu([name])
     parts = [name]
+    core = "core"
     # A number of CUDA's: the names of AMD's have the architecture.
     if capability and unit == "multiprocessor":
         architecture = f"sm_{str(capability).replace('.', '')}"
         if architecture not in name:
             parts = [f"{name} ({architecture})"]
+    if capability:
+        core = unit
     if cores := wording.real(group.get("cores")):
-        parts.append(wording.plural(int(cores), unit if capability else "core"))
+        parts.append(wording.plural(int(cores), core))
     if memory := wording.real(group.get("memory_bytes")):
         parts.append(wording.size(memory))
     if group.get("megacore"):
@@ -260,8 +274,9 @@ def _device(group: Mapping[str, Any]) -> str:
     if sparse_cores := wording.real(group.get("sparse_cores")):
         parts.append(wording.plural(int(sparse_cores), "SparseCore"))
     count = group.get("count") or 1
-    text = ", ".join(parts)
-    return f"{count} × {text}" if count > 1 else text
+    if count > 1:
+        parts[0] = f"{count} × {parts[0]}"
+    return ", ".join(parts)
 
 
 def figures(run: Run) -> list[Figure]:
@@ -283,9 +298,8 @@ def _of_tpu(run: Run) -> bool:
 
 
 def _summary(run: Run, category: str) -> dict[Any, Any]:
-    summary = run.steps_summary
-    categories = summary["category"].tolist()
-    return dict(summary.iloc[categories.index(category)]) if category in categories else {}
+    rows = run.steps_summary.to_dict("records")
+    return next((row for row in rows if row["category"] == category), {})
 
 
 def _average(run: Run) -> Figure:
@@ -309,49 +323,51 @@ def _average(run: Run) -> Figure:
 def _average_note(run: Run, size: float) -> str:
     """Median, p95 and range of the steps, in a unit of so many ms."""
     row = _summary(run, "step_time")
-    low, high = wording.real(row.get("min_ms")), wording.real(row.get("max_ms"))
-    if low is None:
+    if wording.real(row.get("min_ms")) is None:
         return ""
     unit = unit_of(run)
     if len(run.steps) == 1:
         return "first to last event" if unit.is_recording else f"one {unit.noun}"
-    median = wording.number(float(row["median_ms"]) / size, 2)
-    p95 = wording.number(float(row["p95_ms"]) / size, 2)
-    longest = wording.number(None if high is None else high / size, 2)
-    return f"median {median}, p95 {p95}, range {wording.number(low / size, 2)}–{longest}"
+    numbers = {}
+    for key in ("median_ms", "p95_ms", "min_ms", "max_ms"):
+        numbers[key] = wording.number(float(row[key]) / size, 2)
+    return "median {median_ms}, p95 {p95_ms}, range {min_ms}–{max_ms}".format(**numbers)
 
 
 def _of_each(run: Run, ms: Any) -> str:
     """`3.78 ms per step`; of the recording, of which the card is in full, the time alone."""
-    unit = unit_of(run)
-    return wording.millis(ms) if unit.is_recording else f"{wording.millis(ms)} {unit.per}"
+    unit, time = unit_of(run), wording.millis(ms)
+    if unit.is_recording:
+        return time
+    return f"{time} {unit.per}"
 
 
 def _waiting(run: Run) -> Figure:
     facts = run.first_answer
-    percent, mean = (
-        wording.real(facts.get("input_percent")),
-        wording.real(facts.get("step_time_ms")),
-    )
-    if percent is not None:
-        note = "" if mean is None else _of_each(run, percent * mean / 100)
-    else:
-        note = "no steps" if mean is None else "input was not traced"
+    percent = wording.real(facts.get("input_percent"))
+    mean = wording.real(facts.get("step_time_ms"))
+    note = _waiting_note(run, percent, mean)
     hot = facts.get("bound") == "input"
-    return figure(
-        "input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)), hot=hot
-    )
+    return percent_figure("input", "Waiting for input", percent, note, "input", hot=hot)
+
+
+def _waiting_note(run: Run, percent: float | None, mean: float | None) -> str:
+    if mean is None:
+        return "no steps" if percent is None else ""
+    if percent is None:
+        return "input was not traced"
+    return _of_each(run, percent * mean / 100)
 
 
 def _busy(run: Run) -> Figure:
     percent = wording.real(run.first_answer.get("device_busy_percent"))
     if percent is not None:
         note = _busy_note(run)
+    elif run.steps.empty:
+        note = "no steps"
     else:
-        note = "no steps" if run.steps.empty else "not recorded"
-    return figure(
-        "device_busy", "Device busy", percent, "%", 1, note, bar=bar(("device_compute", percent))
-    )
+        note = "not recorded"
+    return percent_figure("device_busy", "Device busy", percent, note)
 
 
 def _busy_note(run: Run) -> str:
@@ -364,7 +380,9 @@ def _busy_note(run: Run) -> str:
         note += f", the one of {devices:,} devices that ran"
     elif devices > 1:
         note += f", mean of the {used:,} of {devices:,} devices that ran"
-    return note + ("; copies and infeed count" if _of_tpu(run) else "; copies count")
+    if _of_tpu(run):
+        return f"{note}; copies and infeed count"
+    return f"{note}; copies count"
 
 
 def _flops(run: Run) -> Figure:
@@ -376,17 +394,8 @@ def _flops(run: Run) -> Figure:
     note = f"{wording.number(rate / 1e12, 3)} of {wording.number(peak / 1e12)} TFLOP/s per device"
     if (counter := wording.real(run.answer.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
-    return _used(
-        "flops_utilization",
-        "FLOPS utilization",
-        run.answer.get("flops_utilization_percent"),
-        note + _unknown(run),
-    )
-
-
-def _used(key: str, label: str, percent: Any, note: str) -> Figure:
-    """The utilization of a resource of the devices."""
-    return figure(key, label, percent, "%", 1, note, bar=bar(("device_compute", percent)))
+    percent = run.answer.get("flops_utilization_percent")
+    return percent_figure("flops_utilization", "FLOPS utilization", percent, note + _unknown(run))
 
 
 def _bandwidth(run: Run) -> Figure:
@@ -397,13 +406,15 @@ def _bandwidth(run: Run) -> Figure:
         peak = wording.real(run.devices["memory_bytes_per_second"].max()) or 0
         note = f"{wording.number(rate / 1e9, 2)} of {wording.number(peak / 1e9)} GB/s per device"
         note += _unknown(run)
-    return _used("memory_bandwidth", "Memory bandwidth", percent, note)
+    return percent_figure("memory_bandwidth", "Memory bandwidth", percent, note)
 
 
 def _unknown(run: Run) -> str:
     """The share of op time whose FLOPs and bytes are unknown, as the end of a note."""
     percent = wording.real(run.answer.get("unknown_cost_percent")) or 0.0
-    return f"; cost unknown for {wording.percent(percent)} of op time" if percent >= 0.05 else ""
+    if percent < 0.05:
+        return ""
+    return f"; cost unknown for {wording.percent(percent)} of op time"
 
 
 def _no_ops(run: Run) -> str:
@@ -417,10 +428,11 @@ def _no_ops(run: Run) -> str:
 
 
 def _op_time(run: Run) -> Figure:
-    device, host = (
-        wording.real(run.answer.get(f"{side}_op_percent")) for side in ("device", "host")
-    )
-    note = f"on host {wording.percent(host)}" if device is not None else _no_ops(run)
+    device = wording.real(run.answer.get("device_op_percent"))
+    host = wording.real(run.answer.get("host_op_percent"))
+    note = _no_ops(run)
+    if device is not None:
+        note = f"on host {wording.percent(host)}"
     return figure(
         "op_runs_on_device",
         "Op runs on device",
@@ -435,21 +447,24 @@ def _op_time(run: Run) -> Figure:
 def _precision(facts: Mapping[str, Any]) -> Figure:
     half = wording.real(facts.get("compute_16bit_percent"))
     if half is not None:
-        note = f"32-bit {wording.percent(wording.real(facts.get('compute_32bit_percent')))}"
+        note = f"32-bit {wording.percent(facts.get('compute_32bit_percent'))}"
+    elif facts.get("steps"):
+        note = "precision not recorded"
     else:
-        note = "precision not recorded" if facts.get("steps") else "no steps"
-    return _used("compute_16bit", "16-bit compute", half, note)
+        note = "no steps"
+    return percent_figure("compute_16bit", "16-bit compute", half, note)
 
 
 def _host_compute(run: Run) -> Figure:
     row = _summary(run, "host_compute")
     percent = wording.real(row.get("percent"))
-    note = "no steps" if run.steps.empty else "no ops recorded on the host"
     if percent is not None:
         note = _of_each(run, row.get("mean_ms"))
-    return figure(
-        "host_compute", "Host compute", percent, "%", 1, note, bar=bar(("host_compute", percent))
-    )
+    elif run.steps.empty:
+        note = "no steps"
+    else:
+        note = "no ops recorded on the host"
+    return percent_figure("host_compute", "Host compute", percent, note, "host_compute")
 
 
 def _rate(run: Run, facts: Mapping[str, Any]) -> list[Figure]:
@@ -476,7 +491,7 @@ def _eager(run: Run) -> Figure:
         note = "of op time, not compiled"
     else:
         note = "of op time on host"
-    return figure("eager", "Eager ops", percent, "%", 1, note, bar=bar(("host_compute", percent)))
+    return percent_figure("eager", "Eager ops", percent, note, "host_compute")
 
 
 def _memory(run: Run) -> Figure:
@@ -518,7 +533,9 @@ def _target(run: Run, rule: str) -> TraceTarget | None:
     if run.parts is not None:
         return None
     if rule in _IDLE:
-        return TraceTarget(kind="gap") if run.activity.has_device else None
+        if not run.activity.has_device:
+            return None
+        return TraceTarget(kind="gap")
     if rule in _CALLS:
         for name in map(str, run.trace.names):
             if name.startswith(_CALLS[rule]):
@@ -530,7 +547,9 @@ def _target(run: Run, rule: str) -> TraceTarget | None:
     if len(copies):
         longest_copy = copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())]
         return TraceTarget(kind="input", name=str(longest_copy))
-    return TraceTarget(kind="name", name=_COPY) if _COPY in set(run.trace.names) else None
+    if _COPY not in set(run.trace.names):
+        return None
+    return TraceTarget(kind="name", name=_COPY)
 
 
 def _tab_with_data(run: Run, view: str) -> str:
@@ -553,7 +572,9 @@ def _advice(run: Run, row: dict[Any, Any]) -> Advice:
     if view and (tab := _tab_with_data(run, view)) != view:
         view, link = tab, NAMES[tab].label
     unit = gain_unit(run.first_answer, row.get("gain_ms_per_step"))
-    target = _target(run, str(row.get("rule") or "")) if view == "trace" else None
+    target = None
+    if view == "trace":
+        target = _target(run, str(row.get("rule") or ""))
     return Advice(
         severity=str(row.get("severity") or "low"),
         title=str(row["title"]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbprof.activity.unit import Unit
 from nbprof.display import wording
-from nbprof.display.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
+from nbprof.display.categories import BY_KEY, CATEGORIES, OF_SIDE, OTHER, mix
 from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
 from nbprof.tools.common import unit_in
 from nbprof.tools.overview.parts import Overview
@@ -61,7 +61,7 @@ def steps_png(payload: Payload) -> bytes | None:
     """The steps alone, 450 points wide; None without steps."""
     if not means(payload):
         return None
-    sheet = Canvas(_SPLIT + _LEFT, _HEIGHT)
+    sheet = Canvas(_SPLIT + _LEFT, _GRAPH + 100)
     return sheet.png(_steps(sheet, payload, 0))
 
 
@@ -77,8 +77,10 @@ def _header(sheet: Canvas, meta: Meta, y: float) -> float:
     notice = meta.notice
     if not notice:
         return y + 66
+    text = notice.title
     # The text of a notice leads to its snippet, which the picture lacks.
-    text = notice.title if notice.code else f"{notice.title} {notice.text}"
+    if not notice.code:
+        text += f" {notice.text}"
     return _paragraph(sheet, sheet.wrap(text, 22, _RIGHT - _LEFT, 2), y + 58) + 18
 
 
@@ -92,8 +94,11 @@ def _paragraph(sheet: Canvas, lines: list[str], y: float) -> float:
 
 def _verdict(sheet: Canvas, overview: Overview, y: float) -> float:
     verdict = overview.verdict
-    word = verdict.word + (":" if verdict.text else "")
-    colour = BY_KEY[overview.bound].colour if overview.bound else INK
+    word, colour = verdict.word, INK
+    if verdict.text:
+        word += ":"
+    if overview.bound:
+        colour = BY_KEY[overview.bound].colour
     line = f"{word} {verdict.text}"
     size = next(
         (size for size in (42, 38, 34, 30) if sheet.measure(line, size) < _RIGHT - _LEFT - 20), 30
@@ -164,10 +169,14 @@ def _figures(sheet: Canvas, figures: list[Figure], y: float) -> float:
 def _figure(sheet: Canvas, figure: Figure, x: float, y: float, room: float) -> None:
     """A key figure in a column of some width: label, value, note and bar."""
     sheet.text(x, y + 16, sheet.fit(figure.label, 22, room), 22, SOFT)
-    colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.hot else INK
+    colour = INK
+    if figure.hot:
+        colour = mix(BY_KEY["input"].colour, 88, "#000000")
     value = wording.number(figure.value, figure.digits)
     end = sheet.text(x, y + 46, value, 36, colour, bold=True)
-    unit, note = figure.unit if figure.value is not None else "", figure.note
+    unit, note = figure.unit, figure.note
+    if figure.value is None:
+        unit = ""
     if figure.spread:
         if sheet.measure(f"{unit} {figure.spread}", 22) <= x + room - end:
             unit = f"{unit} {figure.spread}"
@@ -197,7 +206,9 @@ def _clauses(sheet: Canvas, note: str, room: float) -> str:
 def _middle(figure: Figure) -> list[str]:
     """Median and p95 from the note of the average, with their unit unless the axis has it."""
     parts = [part for part in figure.note.split(", ") if part.startswith(("median", "p95"))]
-    return parts if figure.unit == "ms" else [f"{part} {figure.unit}" for part in parts]
+    if figure.unit == "ms":
+        return parts
+    return [f"{part} {figure.unit}" for part in parts]
 
 
 def _borders(sheet: Canvas, steps: Steps, area: tuple[float, float, float]) -> str:
@@ -209,14 +220,18 @@ def _borders(sheet: Canvas, steps: Steps, area: tuple[float, float, float]) -> s
         for dash in range(0, _GRAPH, 10):
             sheet.box(x - 1, top + dash, x + 1, top + min(dash + 6, _GRAPH), SOFT)
         kinds |= dict.fromkeys(re.sub(r" \(.*?\)", "", border.text).split(", "))
-    return f"; dashed: {', '.join(kinds)}" if kinds else ""
+    if not kinds:
+        return ""
+    return f"; dashed: {', '.join(kinds)}"
 
 
 def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     steps, unit, average = payload.steps, unit_in(payload.meta), payload.overview.figures[0]
     mean = average.value
     times = [float(t) for t in steps.step_time_ms]
-    title = "The recording" if unit.is_recording else unit.time.capitalize()
+    title = unit.time.capitalize()
+    if unit.is_recording:
+        title = "The recording"
     end = sheet.text(_LEFT, y, title, 25, INK, bold=True)
     about = ", ".join(_about_steps(steps, average, unit))
     sheet.text(end + 14, y + 3, sheet.fit(about, 22, _SPLIT - end - 14), 22, SOFT)
@@ -224,15 +239,18 @@ def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
     ceiling, truncated = scale(times)
     for i in range((parts := _ticks(ceiling)) + 1):
         level = top + _GRAPH * (1 - i / parts)
-        sheet.rule(left, right, level, LINE if i == 0 else TRACK)
+        sheet.rule(left, right, level, TRACK)
         sheet.text(left - 12, level - 13, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="r")
+    sheet.rule(left, right, top + _GRAPH)
     _bars(sheet, steps, times, (left, top, right), ceiling)
     borders = _borders(sheet, steps, (left, top, right))
     if mean is not None and mean < ceiling and not unit.is_recording:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
     below = top + _GRAPH + 10
     if unit.is_recording:
-        caption = "one bar per host" if len(times) > 1 else "the recording"
+        caption = "the recording"
+        if len(times) > 1:
+            caption = "one bar per host"
     elif len(times) == 1:
         caption = f"{unit.noun} {steps.step[0]}"
     else:
@@ -250,8 +268,10 @@ def _about_steps(steps: Steps, average: Figure, unit: Unit) -> list[str]:
     count = len(steps.step_time_ms)
     scope = steps.count or wording.plural(count, unit.noun)
     # Recordings have no numbers: there is one, or one of each host.
+    if unit.is_recording and count == 1:
+        return ["ms"]
     if unit.is_recording:
-        return [scope, "ms"] if count > 1 else ["ms"]
+        return [scope, "ms"]
     numbers = str(steps.step[0])
     if count > 1:
         numbers = f"{steps.prefix} {numbers}-{steps.step[-1]}".strip()
@@ -277,9 +297,9 @@ def scale(times: list[float]) -> tuple[float, bool]:
 
 
 def _ticks(ceiling: float) -> int:
-    """Into how many parts an axis is cut so that its ticks are round: 5 for 1, 5 and 10, else 4."""
+    """Number of parts of an axis with round ticks: 5 for 1, 5 and 10, else 4."""
     first = f"{ceiling:e}"[0]
-    return 5 if first in "15" else 4
+    return {"1": 5, "5": 5}.get(first, 4)
 
 
 def _bars(
@@ -315,18 +335,20 @@ def _breakdown(sheet: Canvas, rows: list[Row], mean: float | None, y: float, uni
     left = _SPLIT + 56
     sheet.text(left, y, where_it_goes(unit), 25, INK, bold=True)
     sheet.text(1200, y + 3, "ms", 20, SOFT, align="r")
-    sheet.text(
-        _RIGHT, y + 3, "%" if unit.is_recording else f"% of {unit.noun}", 20, SOFT, align="r"
-    )
+    percent = f"% of {unit.noun}"
+    if unit.is_recording:
+        percent = "%"
+    sheet.text(_RIGHT, y + 3, percent, 20, SOFT, align="r")
     y += 44
     for row in rows:
         sheet.rule(left, _RIGHT, y - 5, TRACK)
-        colour = _row_colour(row)
+        colour, indent = _row_colour(row), left + 48
         if not row.part:
-            sheet.box(
-                left, y + 6, left + 18, y + 24, row.colour if row.ms else mix(row.colour, 35), 3
-            )
-        indent = left + (48 if row.part else 30)
+            indent = left + 30
+            swatch = row.colour
+            if not row.ms:
+                swatch = mix(swatch, 35)
+            sheet.box(left, y + 6, left + 18, y + 24, swatch, 3)
         sheet.text(indent, y + 2, sheet.fit(row.label, 22, 1120 - indent), 22, colour)
         sheet.text(1200, y + 2, wording.number(row.ms, 2), 22, colour, align="r")
         sheet.text(_RIGHT, y + 2, wording.percent(row.percent).rstrip("%"), 22, colour, align="r")
@@ -340,7 +362,9 @@ def _breakdown(sheet: Canvas, rows: list[Row], mean: float | None, y: float, uni
 def _row_colour(row: Row) -> str:
     if row.part:
         return SOFT
-    return TEXT if row.ms else FAINT
+    if row.ms:
+        return TEXT
+    return FAINT
 
 
 def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
@@ -353,7 +377,7 @@ def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
     sheet.text(700, y + 3, table.head("ms_per_step").label, 20, SOFT, align="r")
     sheet.text(_SPLIT, y + 3, "%", 20, SOFT, align="r")
     y += 44
-    colour = DEVICE if side == "device" else HOST
+    colour = OF_SIDE[side]
     shares = [table.cell("percent", i) for i in range(table.rows)]
     widest = max((share for share in shares if share > 0), default=1.0)
     for i in range(min(table.rows, 10)):
@@ -361,20 +385,17 @@ def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
         name = wording.one_line(table.cell("op", i))
         sheet.text(_LEFT, y + 2, sheet.fit(name, 22, 540, keep_end=True), 22)
         sheet.text(700, y + 2, wording.number(table.cell("ms_per_step", i), 3), 22, align="r")
-        sheet.box(
-            716,
-            y + 9,
-            716 + max(60 * shares[i] / widest, 0) if shares[i] > 0 else 716,
-            y + 20,
-            colour,
-        )
+        if shares[i] > 0:
+            sheet.box(716, y + 9, 716 + 60 * shares[i] / widest, y + 20, colour)
         sheet.text(_SPLIT, y + 2, wording.percent(shares[i]).rstrip("%"), 22, align="r")
         y += 37
     return y
 
 
 def _next_steps(sheet: Canvas, overview: Overview, y: float) -> float:
-    left = _SPLIT + 56 if overview.top_ops.rows else _LEFT
+    left = _LEFT
+    if overview.top_ops.rows:
+        left = _SPLIT + 56
     width = _RIGHT - left
     sheet.text(left, y, "Next steps", 25, INK, bold=True)
     y += 44
@@ -398,15 +419,10 @@ def _next_steps(sheet: Canvas, overview: Overview, y: float) -> float:
 def _footer(sheet: Canvas, meta: Meta, y: float) -> float:
     foot = meta.footer
     sheet.rule(_LEFT, _RIGHT, y)
-    size = "" if foot.bytes is None else f", {wording.size(foot.bytes)}"
-    left = f"{wording.plural(foot.events, 'event')}, {foot.dropped:,} dropped · {foot.file}{size}"
+    left = f"{wording.plural(foot.events, 'event')}, {foot.dropped:,} dropped · {foot.file}"
+    if foot.bytes is not None:
+        left += f", {wording.size(foot.bytes)}"
+    right = f"nbprof {meta.version} · {meta.created}".rstrip(" ·")
     sheet.text(_LEFT, y + 14, sheet.fit(left, 20, 900), 20, SOFT)
-    sheet.text(
-        _RIGHT,
-        y + 14,
-        sheet.fit(f"nbprof {meta.version} · {meta.created}".rstrip(" ·"), 20, 400),
-        20,
-        SOFT,
-        align="r",
-    )
+    sheet.text(_RIGHT, y + 14, sheet.fit(right, 20, 400), 20, SOFT, align="r")
     return y + 56

@@ -80,17 +80,19 @@ def payload(run: Run) -> Ranges | None:
     if not len(frame):
         return None
     step_ms = wording.real(run.first_answer.get("step_time_ms")) or 0.0
-    parts: list[pd.DataFrame] = []
+    threads = frame["thread"].to_numpy(object)
+    time, depth = _longest_times(frame), frame["depth"].to_numpy(np.int64)
+    selected: list[int] = []
     groups: list[RangeGroup] = []
     for thread, title in _TITLES.items():
-        rows = frame[frame["thread"] == thread]
-        largest = rows.iloc[_largest(rows, step_ms)] if len(rows) else rows
+        of_thread = np.flatnonzero(threads == thread)
+        largest = of_thread[_largest(time[of_thread], depth[of_thread], step_ms)]
         if len(largest):
-            groups.append(RangeGroup(title=title, row=sum(len(part) for part in parts)))
-            parts.append(largest)
-    if not parts:
+            groups.append(RangeGroup(title=title, row=len(selected)))
+            selected += largest.tolist()
+    if not selected:
         return None
-    rows = pd.concat(parts, ignore_index=True)
+    rows = frame.take(selected)
     return Ranges(
         step_ms=step_ms,
         groups=groups,
@@ -99,16 +101,25 @@ def payload(run: Run) -> Ranges | None:
     )
 
 
-def _largest(rows: pd.DataFrame, step_ms: float) -> list[int]:
+_TIMES = (
+    "host_ms_per_step",
+    "device_ms_per_step",
+    "backward_host_ms_per_step",
+    "backward_device_ms_per_step",
+)
+
+
+def _longest_times(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """The longest time of each range, on any side and in any pass; 0 if none is known."""
+    times = [floats(frame[key]) for key in _TIMES]
+    longest: npt.NDArray[np.float64] = np.fmax.reduce([*times, np.zeros(len(frame))])
+    return longest
+
+
+def _largest(
+    time: npt.NDArray[np.float64], depth: npt.NDArray[np.int64], step_ms: float
+) -> list[int]:
     """Positions of the rows with the most time, with those around them."""
-    columns = [
-        "host_ms_per_step",
-        "device_ms_per_step",
-        "backward_host_ms_per_step",
-        "backward_device_ms_per_step",
-    ]
-    time = rows[columns].fillna(0.0).max(axis=1).to_numpy(np.float64)
-    depth = rows["depth"].to_numpy(np.int64)
     above = _above(depth)
     selected: set[int] = set()
     for row in np.argsort(-time, kind="stable").tolist():
@@ -168,15 +179,18 @@ def _table(rows: pd.DataFrame) -> Table:
 
 def _top(rows: pd.DataFrame) -> list[str]:
     """`aten::mm 12.3 ms`: the op with the most time in each range, on the host or on devices."""
+    host, device = _op_times(rows, "host"), _op_times(rows, "device")
     result = []
-    for row in rows.to_dict("records"):
-        both = [
-            (wording.real(row[f"top_{side}_op_ms_per_step"]) or 0.0, row[f"top_{side}_op"])
-            for side in ("host", "device")
-        ]
-        time, op = max(both, key=lambda pair: pair[0])
+    for host_op, device_op in zip(host, device, strict=True):
+        op, time = max(host_op, device_op, key=lambda pair: pair[1])
         result.append(f"{op} {wording.millis(time)}" if op and time else "")
     return result
+
+
+def _op_times(rows: pd.DataFrame, side: str) -> list[tuple[str, float]]:
+    """By range, the op of a side with the most time, and that time; 0 if unknown."""
+    times = np.nan_to_num(floats(rows[f"top_{side}_op_ms_per_step"])).tolist()
+    return list(zip(rows[f"top_{side}_op"].tolist(), times, strict=True))
 
 
 def _notes(run: Run, hidden: int) -> list[str]:

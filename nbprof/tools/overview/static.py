@@ -9,7 +9,7 @@ import numpy as np
 
 from nbprof.activity.unit import Unit
 from nbprof.display import markup, wording
-from nbprof.display.categories import BY_KEY, DEVICE, HOST
+from nbprof.display.categories import BY_KEY, OF_SIDE
 from nbprof.tools.common import unit_in
 from nbprof.tools.overview.parts import Advice, Code, Overview, Ranges
 from nbprof.tools.overview.text import Row, breakdown, figure_text, gain_text, where_it_goes
@@ -23,7 +23,9 @@ _ROWS = 10
 
 def lead(payload: Payload) -> str:
     """The part above the picture."""
-    return "" if payload.overview.only else _verdict(payload.overview)
+    if payload.overview.only:
+        return ""
+    return _verdict(payload.overview)
 
 
 def html(payload: Payload) -> str:
@@ -32,13 +34,8 @@ def html(payload: Payload) -> str:
     if overview.only == "advice":
         return advice(overview)
     if overview.plain:
-        return markup.table(
-            "Run",
-            "",
-            ["", ""],
-            [[markup.text(label), markup.text(value)] for label, value in overview.run],
-            "ll",
-        )
+        rows = [list(map(markup.text, fact)) for fact in overview.run]
+        return markup.table("Run", "", ["", ""], rows, "ll")
     parts = [
         _figures(overview.figures),
         _breakdown(payload),
@@ -50,9 +47,12 @@ def html(payload: Payload) -> str:
 
 def _verdict(overview: Overview) -> str:
     verdict = overview.verdict
-    colour = f";color:{BY_KEY[overview.bound].colour}" if overview.bound else ""
-    colon = ":" if verdict.text else ""
-    word = f'<span style="font-weight:600{colour}">{markup.text(verdict.word)}{colon}</span>'
+    style, word = "font-weight:600", markup.text(verdict.word)
+    if overview.bound:
+        style += f";color:{BY_KEY[overview.bound].colour}"
+    if verdict.text:
+        word += ":"
+    word = f'<span style="{style}">{word}</span>'
     html = (
         f'<p style="font-size:20px;line-height:28px;font-weight:600;margin:0 0 4px">{word}'
         f" {markup.text(verdict.text)}</p>"
@@ -62,10 +62,10 @@ def _verdict(overview: Overview) -> str:
     level = overview.confidence.level
     if level == "none":
         return html
-    evidence = " · ".join(
-        ("✓ " if item.ok else "– ") + item.text for item in overview.confidence.evidence
-    )
-    return html + markup.paragraph(f"<b>Confidence: {markup.text(level)}</b> {_soft(evidence)}")
+    marks = {True: "✓", False: "–"}
+    evidence = [f"{marks[item.ok]} {item.text}" for item in overview.confidence.evidence]
+    soft = _soft(" · ".join(evidence))
+    return html + markup.paragraph(f"<b>Confidence: {markup.text(level)}</b> {soft}")
 
 
 def _soft(text: str) -> str:
@@ -74,20 +74,21 @@ def _soft(text: str) -> str:
 
 
 def _figures(figures: list[Figure]) -> str:
-    rows = [
-        [markup.text(f.label), f"<b>{markup.text(figure_text(f))}</b>", markup.text(f.note)]
-        for f in figures
-    ]
+    rows = []
+    for figure in figures:
+        value = f"<b>{markup.text(figure_text(figure))}</b>"
+        rows.append([markup.text(figure.label), value, markup.text(figure.note)])
     return markup.table("Key figures", "", ["Figure", "Value", ""], rows, "lrl")
 
 
 def _breakdown(payload: Payload) -> str:
     rows = [_breakdown_row(row) for row in breakdown(payload)]
     unit = unit_in(payload.meta)
-    scope = "" if unit.is_recording else f"mean of all {unit.plural}"
-    return markup.table(
-        where_it_goes(unit), scope, ["Category", "ms", "", unit.reword("% of step")], rows, "lrlr"
-    )
+    scope = ""
+    if not unit.is_recording:
+        scope = f"mean of all {unit.plural}"
+    heads = ["Category", "ms", "", unit.reword("% of step")]
+    return markup.table(where_it_goes(unit), scope, heads, rows, "lrlr")
 
 
 def _breakdown_row(row: Row) -> list[str]:
@@ -105,40 +106,48 @@ def _ranges(ranges: Ranges | None, unit: Unit) -> str:
         return ""
     table = ranges.table
     columns = table.columns
-    titles = {group.row: group.title for group in ranges.groups if len(ranges.groups) > 1}
+    titles = {}
+    if len(ranges.groups) > 1:
+        titles = {group.row: group.title for group in ranges.groups}
     rows = []
     for row in range(table.rows):
         if row in titles:
             rows.append([f"<b>{markup.text(titles[row])}</b>", *[""] * (len(columns) - 1)])
         rows.append([_range_cell(table, head, row) for head in columns])
-    align = "".join("l" if head.key in ("name", "top") else "r" for head in columns)
-    html = markup.table(
-        "Your ranges",
-        "" if unit.is_recording else f"mean {unit.per}",
-        [head.label for head in columns],
-        rows,
-        align,
-    )
-    return html + "".join(markup.paragraph(markup.text(note)) for note in ranges.notes)
+    scope = ""
+    if not unit.is_recording:
+        scope = f"mean {unit.per}"
+    sides = {"name": "l", "top": "l"}
+    align = "".join(sides.get(head.key, "r") for head in columns)
+    html = markup.table("Your ranges", scope, [head.label for head in columns], rows, align)
+    for note in ranges.notes:
+        html += markup.paragraph(markup.text(note))
+    return html
 
 
 def _range_cell(table: Table, head: Column, row: int) -> str:
     key = head.key
     value = table.cell(key, row)
     if key == "name":
-        indent = 18 * int(table.cell("_depth", row))
-        name = markup.name(value, 60)
-        return f'<span style="padding-left:{indent}px">{name}</span>' if indent else name
+        name, depth = markup.name(value, 60), int(table.cell("_depth", row))
+        if not depth:
+            return name
+        return f'<span style="padding-left:{18 * depth}px">{name}</span>'
     if key == "top":
-        return markup.name(value, 60) if value else ""
+        return value and markup.name(value, 60)
     if np.isnan(value):
         return ""
-    return wording.number(value, 2 if head.digits is None else head.digits)
+    digits = head.digits
+    if digits is None:
+        digits = 2
+    return wording.number(value, digits)
 
 
 def advice(overview: Overview) -> str:
     """Recommended changes with their evidence and code."""
-    scope = "largest expected gain first; gains do not add up" if overview.advice else ""
+    scope = ""
+    if overview.advice:
+        scope = "largest expected gain first; gains do not add up"
     html = markup.heading("Next steps", scope)
     if overview.contention:
         html += markup.paragraph(f"<b>{markup.text(overview.contention)}</b>")
@@ -170,12 +179,14 @@ def _finding(item: Advice) -> str:
 def certainty(item: Advice) -> str:
     """`Measured. Wrong if the step takes as long …`."""
     text = f"{item.certainty.capitalize()}."
-    return f"{text} Wrong if {item.refuted_by}." if item.refuted_by else text
+    if item.refuted_by:
+        text += f" Wrong if {item.refuted_by}."
+    return text
 
 
 def _top_ops(overview: Overview) -> str:
     table, side = overview.top_ops, overview.top_ops_where
-    colour = DEVICE if side == "device" else HOST
+    colour = OF_SIDE[side]
     rows = []
     for row in range(min(table.rows, _ROWS)):
         percent = table.cell("percent", row)
@@ -202,9 +213,8 @@ class _Line(NamedTuple):
 
     def time(self, keys: Sequence[str]) -> float:
         """The largest of some times."""
-        return max(
-            (float(np.nan_to_num(self.table.cell(key, self.row))) for key in keys), default=0.0
-        )
+        times = [self.table.cell(key, self.row) for key in keys]
+        return float(np.nanmax([0.0, *times]))
 
 
 def _code(code: Code | None) -> str:
@@ -213,17 +223,19 @@ def _code(code: Code | None) -> str:
         return ""
     first = code.cells[0].table
     keys = [key for key in ("host_ms", "device_ms", "program_ms") if key in first.data]
-    lines = [
-        _Line(cell.title, cell.table, row) for cell in code.cells for row in range(cell.table.rows)
-    ]
-    timed = [(index, line) for index, line in enumerate(lines) if line.time(keys) > 0]
-    largest = {index for index, _ in sorted(timed, key=lambda item: -item[1].time(keys))[:_ROWS]}
+    timed = []
+    for cell in code.cells:
+        lines = [_Line(cell.title, cell.table, row) for row in range(cell.table.rows)]
+        timed += [line for line in lines if line.time(keys) > 0]
+    scope, listed = "time of each line", range(len(timed))
+    if len(timed) > _ROWS:
+        scope = "the lines with the most time"
+        by_time = sorted(listed, key=lambda index: -timed[index].time(keys))
+        listed = sorted(by_time[:_ROWS])
     rows = []
-    for index, (title, table, row) in timed:
-        if index in largest:
-            times = [wording.number(table.cell(key, row), 2) for key in keys]
-            name = markup.name(table.cell("code", row).strip(), 90)
-            rows.append([*times, f"{markup.text(title)}:{table.cell('line', row):g}", name])
-    scope = "the lines with the most time" if len(timed) > len(rows) else "time of each line"
+    for title, table, row in map(timed.__getitem__, listed):
+        times = [wording.number(table.cell(key, row), 2) for key in keys]
+        name = markup.name(table.cell("code", row).strip(), 90)
+        rows.append([*times, f"{markup.text(title)}:{table.cell('line', row):g}", name])
     heads = [*(first.head(key).label for key in keys), "Line", "Code"]
     return markup.table("Your code", scope, heads, rows, "r" * len(keys) + "ll")

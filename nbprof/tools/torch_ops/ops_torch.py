@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.core.receipt import Note, info
 from nbprof.display import wording
 from nbprof.schema import frames, torch_ops
 from nbprof.schema.columns import Col
@@ -161,20 +162,24 @@ def by_shapes(run: Run) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def omissions(run: Run) -> list[str]:
-    """Sentences on what these tables leave out."""
-    sentences = []
+def omissions(run: Run) -> list[Note]:
+    """Notes on what these tables leave out."""
+    notes = []
     frame = run.torch_modules
     count = len(frame) - int((largest_modules(frame)["module"] != "").sum())
     if count:
-        sentences.append(
-            f"The module tree sums up the {wording.plural(count, 'module')} with the least time;"
+        modules = wording.plural(count, "module")
+        text = (
+            f"The module tree sums up the {modules} with the least time;"
             " p.torch_ops.modules has all."
         )
+        notes.append(info("omitted_modules", text))
     count = len(by_shapes(run)) - MOST_SHAPES
     if count > 0:
-        sentences.append(
-            f"The table of ops by shape sums up the {wording.plural(count, 'row')} with the least"
-            " time; p.torch_ops.by('shapes') has all."
+        rows = wording.plural(count, "row")
+        text = (
+            f"The table of ops by shape sums up the {rows} with the least time;"
+            " p.torch_ops.by('shapes') has all."
         )
-    return sentences
+        notes.append(info("omitted_shapes", text))
+    return notes

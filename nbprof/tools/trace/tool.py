@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nbprof.core.receipt import Note, info
 from nbprof.display import wording
 from nbprof.tools.common import plain
 from nbprof.tools.tool import Alone, Tool, cached
@@ -34,7 +35,7 @@ def _payload(run: Run, events: int) -> Trace:
     )
 
 
-def _omissions(run: Run, events: int) -> list[str]:
+def _omissions(run: Run, events: int) -> list[Note]:
     total = run.persist("events", lambda: int(run.trace.lanes["events"].sum()))
     if total <= events:
         return []
@@ -42,7 +43,7 @@ def _omissions(run: Run, events: int) -> list[str]:
     if events:
         content = f"the longest of the {total:,} events, about {events:,}, with"
     sentence = f"The report holds {content} every lane and the density of the rest; set the number"
-    return [f"{sentence} with events= in p.save and for outputs."]
+    return [info("omitted_trace_events", f"{sentence} with events= in p.save and for outputs.")]
 
 
 def _alone(run: Run) -> Alone | None:
