@@ -482,14 +482,6 @@ def test_times_that_cannot_be_are_left_out_and_said(tmp_path):
     assert any("53 days" in n.text for n in p.receipt.lines)
 
 
-@pytest.mark.parametrize("length", range(60, 130))
-def test_no_length_of_the_first_plane_looks_like_json(tmp_path, length):
-    plane = PlaneWriter("/host:CPU" + "x" * length)
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(xspace(plane))
-    assert [f.label for f in locate.find(path).files] == [str(path)]
-
-
 @pytest.mark.parametrize(
     "sidecar", [{"started": None}, {"elapsed_s": "x"}, {"notes": None}, {"notes": [3]}, [], "text"]
 )

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.magic.conftest import MODEL, WITH_MODEL, Kernel
+from tests.magic.conftest import MODEL, Kernel
 from tests.support import programs
 from tests.support.profiles import require
 from tests.support.tracebacks import frames, own
@@ -35,7 +35,7 @@ def state():
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
     require("tensorflow")
-    kernel = Kernel(tmp_path_factory.mktemp("robust"), *WITH_MODEL)
+    kernel = Kernel(tmp_path_factory.mktemp("robust"), "tensorflow")
     # A folder for temporary files that no other process writes to, so that they can be counted.
     own = f"import tempfile; tempfile.tempdir = {str(tmp_path_factory.mktemp('temporary'))!r}\n"
     ready = kernel.run(own + "%load_ext nbprof\nimport nbprof" + MODEL + STATE)
@@ -54,7 +54,7 @@ def others(kernel):
     def others(count):
         alive = [other for other in started if other.manager.is_alive()]
         for _ in range(count - len(alive)):
-            other = Kernel(kernel.folder, *WITH_MODEL)
+            other = Kernel(kernel.folder, "tensorflow")
             started.append(other)
             alive.append(other)
             assert other.run("%load_ext nbprof\nimport nbprof" + MODEL).status == "ok"

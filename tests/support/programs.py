@@ -35,6 +35,8 @@ LIMIT_S = 300
 FORKS = sys.platform == "linux"
 """Elsewhere a process that has threads of native code may not be forked."""
 CONVERTER = "xprof.convert.raw_to_tool_data"
+KERNEL = "ipykernel.kernelapp"
+"""What a kernel is; programs are forked from the same processes as kernels."""
 
 
 class Ended(NamedTuple):
@@ -178,6 +180,8 @@ class Forked:
         outputs: tuple[str, str] = (os.devnull, os.devnull),
         stdin: str = os.devnull,
     ) -> None:
+        if len(modules) == 1 and modules != (CONVERTER,):
+            modules = (KERNEL, *modules)
         self.modules = modules
         self.returncode: int | None = None
         self.pid = _ask(
