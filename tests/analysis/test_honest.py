@@ -12,7 +12,6 @@ import pytest
 
 import nbprof
 from nbprof.profiles.load import load
-from nbprof.sources import locate
 from tests.support import kineto
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
