@@ -29,50 +29,41 @@ settings.load_profile("nbprof")
 # 1.6 s in each process that runs tests.
 sys.modules["rfc3987_syntax"] = None
 
-LONGEST = [
-    *(
-        "capture/test_robust.py",
-        "analysis/test_invariants.py",
-        "capture/test_torch.py",
-        "capture/test_jax.py",
-        "magic/test_cell.py",
-    ),
-    *(
-        "magic/test_frameworks.py",
-        "capture/test_probe_state.py",
-        "magic/test_probe.py",
-        "formats/test_chrome_real.py",
-    ),
-    *(
-        "capture/test_keras_callback.py",
-        "capture/test_windows_real.py",
-        "magic/test_strip.py",
-        "magic/test_options.py",
-        "magic/test_interrupts.py",
-    ),
-    *(
-        "analysis/test_hosts.py",
-        "capture/test_torch_scripts.py",
-        "capture/remote/test_real_workers.py",
-        "parity/test_live.py",
-    ),
-    *(
-        "e2e/test_document.py",
-        "e2e/test_lab.py",
-        "e2e/test_page.py",
-        "e2e/test_live.py",
-        "e2e/test_cells.py",
-        "e2e/test_notebook7.py",
-    ),
-    *(
-        "e2e/test_strip.py",
-        "e2e/test_runs.py",
-        "e2e/test_widgets.py",
-        "e2e/test_capture_form.py",
-        "e2e/test_outputs.py",
-    ),
-    *("e2e/test_compare.py", "e2e/test_help.py"),
-]
+LONGEST = """\
+capture/test_robust.py
+analysis/test_pods.py
+magic/test_cell.py
+analysis/test_invariants.py
+capture/test_hidden_calls.py
+capture/test_torch.py
+capture/test_jax.py
+magic/test_frameworks.py
+capture/test_probe_state.py
+magic/test_probe.py
+formats/test_chrome_real.py
+capture/test_keras_callback.py
+capture/test_windows_real.py
+magic/test_strip.py
+magic/test_options.py
+magic/test_interrupts.py
+analysis/test_hosts.py
+capture/test_torch_scripts.py
+capture/remote/test_real_workers.py
+parity/test_live.py
+e2e/test_document.py
+e2e/test_lab.py
+e2e/test_page.py
+e2e/test_live.py
+e2e/test_cells.py
+e2e/test_notebook7.py
+e2e/test_strip.py
+e2e/test_runs.py
+e2e/test_widgets.py
+e2e/test_capture_form.py
+e2e/test_outputs.py
+e2e/test_compare.py
+e2e/test_help.py
+""".splitlines()
 """The files that take longest, the longest first, be they of few tests."""
 
 

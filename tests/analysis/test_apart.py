@@ -41,64 +41,57 @@ OF_EVENTS = (
 """What is in the events of a host."""
 
 
-def uneven_job(folder, count):
-    """Ranks of which one is late, each on a clock of its own."""
-    out = folder / f"uneven{count}"
+def write_job(folder, name, times, change):
+    """Ranks of a job, each with what `change` makes of its facts and events."""
+    out = folder / f"{name}{len(times)}"
     out.mkdir()
-    for rank, one in enumerate(
-        job([[[400, 900], [450, 950], [420 + 3 * i, 930]] for i in range(count)])
-    ):
+    for rank, one in enumerate(job(times)):
         for event in one.events:
             if "Group size" in event["args"]:
+                ranks = list(range(len(times)))
                 event["args"] |= {
-                    "Group size": count,
-                    "Process Group Ranks": str(list(range(count))),
+                    "Group size": len(ranks),
+                    "Process Group Ranks": str(ranks),
                 }
-        base = {"baseTimeNanoseconds": 1_700_000_000_000_000_000 + 1_000_000 * rank}
+        document = {**one.metadata, "traceEvents": one.events}
         (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(
-            json.dumps({**one.metadata, **base, "traceEvents": one.events})
+            json.dumps(document | change(rank, one.events))
         )
     return out
+
+
+def uneven_job(folder, count):
+    """Ranks of which one is late, each on a clock of its own."""
+    times = [[[400, 900], [450, 950], [420 + 3 * i, 930]] for i in range(count)]
+
+    def change(rank, events):
+        return {"baseTimeNanoseconds": 1_700_000_000_000_000_000 + 1_000_000 * rank}
+
+    return write_job(folder, "uneven", times, change)
 
 
 def opless_job(folder, count):
     """Ranks of which the second recorded no ops, only calls and what ran on its GPU."""
-    out = folder / f"opless{count}"
-    out.mkdir()
-    for rank, one in enumerate(job([[[400, 900], [450, 950]] for _ in range(count)])):
-        for event in one.events:
-            if "Group size" in event["args"]:
-                event["args"] |= {
-                    "Group size": count,
-                    "Process Group Ranks": str(list(range(count))),
-                }
-        events = [event for event in one.events if rank != 1 or event["cat"] != "cpu_op"]
-        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(
-            json.dumps({**one.metadata, "traceEvents": events})
-        )
-    return out
+
+    def change(rank, events):
+        return {"traceEvents": [e for e in events if rank != 1 or e["cat"] != "cpu_op"]}
+
+    return write_job(folder, "opless", [[[400, 900], [450, 950]]] * count, change)
 
 
 def half_marked_job(folder, count):
     """Ranks of which the first marks steps as PyTorch does, the second by ranges of the program's
     own, and the third not at all.
     """
-    out = folder / f"half{count}"
-    out.mkdir()
-    for rank, one in enumerate(job([[[400, 900], [450, 950]] * 2 for _ in range(count)])):
-        for event in one.events:
-            if "Group size" in event["args"]:
-                event["args"] |= {
-                    "Group size": count,
-                    "Process Group Ranks": str(list(range(count))),
-                }
+
+    def change(rank, events):
+        for event in events:
             if event["name"].startswith("ProfilerStep#"):
                 number = event["name"].rpartition("#")[2]
                 event["name"] = (event["name"], f"iteration {number}", "forward")[rank]
-        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(
-            json.dumps({**one.metadata, "traceEvents": one.events})
-        )
-    return out
+        return {}
+
+    return write_job(folder, "half", [[[400, 900], [450, 950]] * 2] * count, change)
 
 
 def uneven_hosts(folder, count):

@@ -12,7 +12,6 @@ import pytest
 
 import nbprof
 from nbprof.profiles.load import load
-from nbprof.sources import locate
 from tests.support import kineto
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
@@ -480,14 +479,6 @@ def test_times_that_cannot_be_are_left_out_and_said(tmp_path):
     assert p.trace.events(args=("tag",))["tag"].tolist() == [9]
     assert p.receipt.dropped == 2
     assert any("53 days" in n.text for n in p.receipt.lines)
-
-
-@pytest.mark.parametrize("length", range(60, 130))
-def test_no_length_of_the_first_plane_looks_like_json(tmp_path, length):
-    plane = PlaneWriter("/host:CPU" + "x" * length)
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(xspace(plane))
-    assert [f.label for f in locate.find(path).files] == [str(path)]
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +19,8 @@ from nbprof.run.cache.part import Part
 from nbprof.run.cache.stored import StoredTrace
 from tests.cache.conftest import written
 from tests.cache.same import same
+from tests.support.programs import Program
 from tests.support.xspace import training_run
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -294,35 +291,24 @@ print(len(p.ops.frame), len(p.steps.frame), type(p.run.trace).__name__, flush=Tr
 
 
 def script(path, cache, more="", before=""):
-    env = {
-        **os.environ,
-        "NBPROF_CACHE": "1",
-        "NBPROF_CACHE_DIR": str(cache.path),
-        "PYTHONPATH": str(ROOT),
-    }
-    return subprocess.Popen(
-        [sys.executable, "-c", before + SCRIPT + more, str(path)],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    settings = {"NBPROF_CACHE": "1", "NBPROF_CACHE_DIR": str(cache.path)}
+    return Program(before + SCRIPT + more, (str(path),), ("nbprof",), environment=settings)
 
 
 def test_what_waits_is_written_when_the_process_ends(cache, path):
     for kind in ("Trace", "StoredTrace"):
-        out, errors = script(path, cache).communicate(timeout=60)
-        assert not errors
-        assert out.split()[2] == kind
+        ended = script(path, cache).wait()
+        assert not ended.stderr
+        assert ended.stdout.split()[2] == kind
 
 
 def test_a_large_file_is_hashed_when_the_process_ends(cache, path):
     """No pool of threads can be started then."""
     more = "from nbprof.run.cache import identity\nidentity._SETTLED_NS, identity._CHUNK = -(10**12), 100\n"
     for kind in ("Trace", "StoredTrace"):
-        out, errors = script(path, cache, before=more).communicate(timeout=60)
-        assert not errors
-        assert out.split()[2] == kind
+        ended = script(path, cache, before=more).wait()
+        assert not ended.stderr
+        assert ended.stdout.split()[2] == kind
 
 
 def test_nothing_is_written_while_a_cell_is_recorded(cache, path, monkeypatch):
@@ -356,9 +342,9 @@ def test_many_kernels_at_once(cache, path, truth):
         for i in range(6)
     ]
     for process in running:
-        out, errors = process.communicate(timeout=120)
-        assert (process.returncode, errors) == (0, "")
-        assert out.split()[:2] == [str(len(truth[1])), str(len(truth[2]))]
+        ended = process.wait()
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ended.stdout.split()[:2] == [str(len(truth[1])), str(len(truth[2]))]
     assert not list((cache.path / "new").iterdir()) if (cache.path / "new").exists() else True
     check(path, truth)
     written()
@@ -374,18 +360,15 @@ def slowly(self, data):
     time.sleep(0.05)
     return plain(self, data)
 Writer._block = slowly
-print("writing", flush=True)
 time.sleep(60)
 """
     process = script(path, cache, slow)
-    assert process.stdout.readline()
-    assert process.stdout.readline() == "writing\n"
     deadline = time.monotonic() + 30
     while not (cache.path / "new").exists() or not list((cache.path / "new").iterdir()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.kill()
-    process.communicate()
+    process.process.kill()
+    assert process.wait().returncode == -signal.SIGKILL
     assert len(list((cache.path / "new").iterdir())) == 1
     check(path, truth)
     written()

@@ -345,7 +345,7 @@ def test_exceptions_and_no_memory(jax, training, record):
     assert "RESOURCE_EXHAUSTED" in recording.info.error
 
 
-def recorded_in_child(code, tmp_path, needs="", **environment):
+def recorded_in_child(code, tmp_path, needs="nbprof", **environment):
     """What a program says of the cell that it records: names of steps, notes, failure."""
     text = textwrap.dedent(code)
     ended = run(
@@ -429,6 +429,7 @@ def test_several_devices(tmp_path, jax):
         say(session)
         """,
         tmp_path,
+        needs="jax",
         XLA_FLAGS="--xla_force_host_platform_device_count=4",
     )
     assert found == [f"train_step {n}" for n in range(1, 6)]

@@ -77,9 +77,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     require("keras", "jax")
-    done = run(
-        PROGRAM, cwd=tmp_path_factory.mktemp("keras"), KERAS_BACKEND="jax", JAX_PLATFORMS="cpu"
-    )
+    done = run(PROGRAM, needs="jax", cwd=tmp_path_factory.mktemp("keras"), KERAS_BACKEND="jax")
     return json.loads(done.stdout.splitlines()[-1])
 
 

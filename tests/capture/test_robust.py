@@ -6,13 +6,13 @@ import ast
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
-from tests.magic.conftest import MODEL, ROOT, WITH_MODEL, Kernel
+from tests.magic.conftest import MODEL, Kernel
+from tests.support import programs
 from tests.support.profiles import require
 from tests.support.tracebacks import frames, own
 
@@ -35,7 +35,7 @@ def state():
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
     require("tensorflow")
-    kernel = Kernel(tmp_path_factory.mktemp("robust"), *WITH_MODEL)
+    kernel = Kernel(tmp_path_factory.mktemp("robust"), "tensorflow")
     # A folder for temporary files that no other process writes to, so that they can be counted.
     own = f"import tempfile; tempfile.tempdir = {str(tmp_path_factory.mktemp('temporary'))!r}\n"
     ready = kernel.run(own + "%load_ext nbprof\nimport nbprof" + MODEL + STATE)
@@ -54,7 +54,7 @@ def others(kernel):
     def others(count):
         alive = [other for other in started if other.manager.is_alive()]
         for _ in range(count - len(alive)):
-            other = Kernel(kernel.folder, *WITH_MODEL)
+            other = Kernel(kernel.folder, "tensorflow")
             started.append(other)
             alive.append(other)
             assert other.run("%load_ext nbprof\nimport nbprof" + MODEL).status == "ok"
@@ -365,40 +365,26 @@ def test_a_cell_that_uses_up_the_file_descriptors_is_recorded(kernel):
 
 
 FULL = """
-import resource, signal, sys, warnings
+import resource, signal, warnings
 import tensorflow as tf
 import nbprof
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     with nbprof.profile(logdir="full") as run:
         for _ in nbprof.steps(range(3)):
             tf.reduce_sum(tf.ones((100, 100)))
         # From here on no file may grow over 1 KB, as on a disk that is full.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 print(run.result, [str(w.message) for w in said if "nbprof" in str(w.message)])
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of a process here")
 def test_a_disk_that_is_full_is_a_sentence_and_leaves_no_half_run(tmp_path):
-    require("tensorflow")
-    env = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    # Its output goes to a pipe, which the limit does not concern.
-    done = subprocess.run(
-        [sys.executable, "-c", FULL],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = programs.run(FULL, needs="tensorflow", cwd=tmp_path)
     assert done.stdout.startswith("None ")
     assert "nbprof: TensorFlow's profiler wrote no file: " in done.stdout
     assert (

@@ -19,6 +19,7 @@ from nbprof.capture.place import RunFolder
 from nbprof.core.errors import ReadError
 from nbprof.core.unfinished import MARK, SCRATCH, mark, unfinished
 from nbprof.display.slot import Slot
+from tests.support import programs
 from tests.support.kineto import Kineto
 
 KILLED = """
@@ -57,7 +58,7 @@ def trace():
 def test_a_killed_process_leaves_a_sentence(tmp_path):
     logdir = str(tmp_path / "logs")
     code = KILLED.format(logdir=logdir, signal=int(signal.SIGKILL))
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    programs.run(code, needs="nbprof", status=-signal.SIGKILL)
     (found,) = unfinished(tmp_path / "logs")
     assert not found.running
     with pytest.raises(

@@ -6,14 +6,11 @@ import ast
 import importlib.util
 import inspect
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 import nbprof
-from tests.support import snippets, stand_ins
+from tests.support import programs, snippets, stand_ins
 from tests.support.profiles import require
 
 
@@ -22,14 +19,18 @@ def test_the_code_runs(kind, tmp_path):
     if kind != snippets.PYTHON:
         require(kind)
     stand_ins.lay_out(tmp_path)
-    env = {**os.environ, "PYTHONPATH": str(snippets.ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    # A gate is closed to unknown figures in CI, and the profile of these snippets has no kernels.
-    env.pop("CI", None)
-    command = [sys.executable, "-m", "tests.support.snippets", kind]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    code = f"""
+        import os
+        import sys
+
+        # A gate is closed to unknown figures in CI, and the profile of these snippets has no kernels.
+        os.environ.pop("CI", None)
+        sys.path.append({str(snippets.ROOT)!r})
+        from tests.support import snippets
+
+        snippets.main({kind!r})
+    """
+    done = programs.run(code, needs="nbprof" if kind == snippets.PYTHON else kind, cwd=tmp_path)
     failed = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"place"')]
     assert not failed, "\n\n".join(
         f"{one['place']}: {one['error']}\n{one['text']}" for one in failed

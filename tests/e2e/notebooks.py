@@ -69,6 +69,17 @@ def command(page, name, **args):
     )
 
 
+def wait_until_drawn(page):
+    """Waits for four pictures of the page: what changed is laid out in the first, what observes its
+    size changes in the second and asks for a third.
+    """
+    page.evaluate(
+        """async () => {
+            for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame);
+        }"""
+    )
+
+
 def save(page):
     """Saves the notebook; it is in its file then."""
     command(page, "docmanager:save")

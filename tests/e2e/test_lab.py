@@ -10,6 +10,7 @@ import re
 import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
+from playwright.sync_api import expect
 
 from tests.e2e.conftest import ROOT
 from tests.e2e.notebooks import (
@@ -19,6 +20,7 @@ from tests.e2e.notebooks import (
     open_notebook,
     save,
     wait_for_kernel,
+    wait_until_drawn,
     window,
 )
 from tests.e2e.test_page import TABS
@@ -88,7 +90,7 @@ def test_each_tab_shows_the_numbers_of_the_frames(executed):
         dashboard.get_by_role("tab", name=tab).click()
         pane = dashboard.get_by_role("tabpanel", name=tab)
         pane.wait_for()
-        page.wait_for_timeout(200)
+        wait_until_drawn(page)
         texts[tab] = pane.inner_text()
     assert expected["verdict"] in texts["Overview"]
     assert f"{expected['step_time']:.2f}" in texts["Overview"]
@@ -138,8 +140,7 @@ def test_selected_steps_travel_both_ways(executed):
     chosen = json.loads((folder / "selected.json").read_text())
     assert chosen[0] == steps[0]
     assert steps[0] < chosen[1] <= steps[4]
-    page.wait_for_timeout(800)
-    assert f"steps {steps[5]}–{steps[7]} selected" in widget.inner_text()
+    expect(widget).to_contain_text(f"steps {steps[5]}–{steps[7]} selected")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.e2e.notebooks import wait_until_drawn
 from tests.support.build import profile
 from tests.support.xspace import gpu_run, training_run
 
@@ -69,7 +70,7 @@ def far_and_back(page, first, last):
         "i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')",
         arg=first,
     )
-    page.wait_for_timeout(300)
+    wait_until_drawn(page)
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_nothing_moves_while_outputs_rest_and_come_back(many):
             "i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')",
             arg=i,
         )
-        many.wait_for_timeout(200)
+        wait_until_drawn(many)
         now = many.evaluate(COUNT)
         assert now["tops"] == before["tops"]
         assert now["drawn"] < MANY
@@ -126,8 +127,8 @@ def test_an_output_that_comes_back_is_as_its_reader_left_it(many):
     canvas.focus()
     for key in ("w", "w", "d", "ArrowRight", "Shift+ArrowRight", "m"):
         page.keyboard.press(key)
-        page.wait_for_timeout(150)
-    page.wait_for_timeout(400)
+        wait_until_drawn(page)
+    wait_until_drawn(page)
     seen = first.evaluate(STATE)
     assert seen["window"]
     assert page.evaluate(COUNT)["canvas"] > 0

@@ -17,6 +17,7 @@ from nbprof.display import codec
 from nbprof.profiles.load import load
 from nbprof.profiles.report import html
 from tests.e2e.axe import violations
+from tests.e2e.notebooks import wait_until_drawn
 from tests.support.build import profile
 from tests.support.hlo import metadata_plane
 from tests.support.hlo_memory import large, small
@@ -285,34 +286,24 @@ def test_a_chart_follows_the_theme(browser, report):
         page.goto(report[1].as_uri())
         chart = visit(page, "Memory").locator("canvas").first
         light = chart.evaluate("canvas => canvas.toDataURL()")
+        board = page.locator(".nbp").first
+        assert board.get_attribute("data-theme") == "light"
         page.emulate_media(color_scheme="dark")
         page.wait_for_function(
             "([canvas, was]) => canvas.toDataURL() !== was", arg=[chart.element_handle(), light]
         )
+        assert board.get_attribute("data-theme") == "dark"
 
 
-@pytest.fixture(scope="module")
-def themed(browser, report, request):
-    """A page in a colour scheme; each test loads the report anew, in the same process."""
-    with closing(browser.new_context(color_scheme=request.param)) as context:
-        yield context.new_page(), report[1], request.param
-
-
-@pytest.mark.parametrize("width", [320, 640, 1000, 1400])
-@pytest.mark.parametrize("themed", ["light", "dark"], indirect=True)
-def test_nothing_scrolls_the_page_sideways(themed, width):
-    page, path, scheme = themed
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(path.as_uri())
-    page.wait_for_selector("[role=tab]")
-    assert page.locator(".nbp").first.get_attribute("data-theme") == scheme
-    for tab in TABS:
-        page.get_by_role("tab", name=tab).click()
-        page.wait_for_timeout(80)
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (
-            tab,
-            width,
-        )
+def test_nothing_scrolls_the_page_sideways(page, report):
+    open_page(page, report[1], width=1400, height=900)
+    for width in (1400, 1000, 640, 320):
+        page.set_viewport_size({"width": width, "height": 900})
+        for tab in TABS:
+            page.get_by_role("tab", name=tab).click()
+            wait_until_drawn(page)
+            scrolls = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+            assert not scrolls, (tab, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -328,7 +319,7 @@ def test_axe_finds_nothing_in_any_tab(browser, tmp_path, scheme):
         page.goto(path.as_uri())
         for tab in page.get_by_role("tab").all():
             tab.click()
-            page.wait_for_timeout(150)
+            wait_until_drawn(page)
             assert violations(page) == [], tab.inner_text()
 
 
@@ -419,7 +410,7 @@ def test_a_table_sorts_filters_and_downloads_what_it_shows(page, report):
     pane = visit(page, "Ops")
     field = pane.get_by_placeholder("Filter operations")
     field.fill("MatMul")
-    page.wait_for_timeout(150)
+    wait_until_drawn(page)
     with page.expect_download() as waiting:
         pane.get_by_role("button", name="Download CSV").click()
     rows = list(
@@ -431,7 +422,7 @@ def test_a_table_sorts_filters_and_downloads_what_it_shows(page, report):
         expected["self_us"].tolist(), rel=1e-6
     )
     field.fill("/(/")
-    page.wait_for_timeout(150)
+    wait_until_drawn(page)
     assert "MatMul" in pane.inner_text(), "a bad expression keeps the last rows"
 
 

@@ -12,6 +12,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.notebooks import wait_until_drawn
 from tests.support.kineto import BACKWARD, Kineto, profile
 
 pytestmark = pytest.mark.browser
@@ -248,14 +249,14 @@ def test_keys_go_from_slice_to_slice(view):
 def test_arrows_of_the_selected_slice_are_drawn_until_they_are_switched_off(view):
     view.click("Stream 7", 33.0)
     expect(view.slice).to_contain_text("Launched")
-    view.page.wait_for_timeout(200)
+    wait_until_drawn(view.page)
     picture = "canvas => canvas.toDataURL()"
     shown = view.canvas.evaluate(picture)
     view.press("l")
-    view.page.wait_for_timeout(200)
+    wait_until_drawn(view.page)
     hidden = view.canvas.evaluate(picture)
     view.press("l")
-    view.page.wait_for_timeout(200)
+    wait_until_drawn(view.page)
     assert hidden != shown == view.canvas.evaluate(picture)
 
 
@@ -293,7 +294,7 @@ def test_a_search_counts_marks_and_goes_from_hit_to_hit(view):
     # Six marks in the strip, at the starts of the kernels and nowhere else.
     strip = view.page.locator("canvas.strip")
     width = strip.evaluate("canvas => canvas.clientWidth")
-    view.page.wait_for_timeout(200)
+    wait_until_drawn(view.page)
     marked = strip.evaluate(BLACK, 29)
     runs = [x for x in marked if x - 1 not in marked]
     assert runs == pytest.approx(
@@ -443,7 +444,7 @@ def lone(view):
     x, y = view.point("Stream 9", LONE / 1000)
     box = view.canvas.bounding_box()
     view.page.mouse.move(box["x"], box["y"])
-    view.page.wait_for_timeout(300)
+    wait_until_drawn(view.page)
     left, top = x - box["x"], y - box["y"]
     return view.colours(left - 2, top - 4, 5, 8), view.colours(left + 20, top - 4, 5, 8)
 
@@ -501,7 +502,7 @@ def test_the_list_of_keys_opens_by_its_key(view):
 
 def test_on_a_screen_of_two_pixels_to_one_the_picture_has_both(browser, report):
     view = opened(browser, report, device_scale_factor=2)
-    view.page.wait_for_timeout(300)
+    wait_until_drawn(view.page)
     assert view.canvas.evaluate("canvas => canvas.width / canvas.clientWidth") == pytest.approx(
         2, abs=0.01
     )
@@ -515,7 +516,7 @@ def test_on_a_screen_of_two_pixels_to_one_the_picture_has_both(browser, report):
 
 def test_a_narrow_window_holds_it_all(browser, report):
     view = opened(browser, report, viewport={"width": 390, "height": 844})
-    view.page.wait_for_timeout(300)
+    wait_until_drawn(view.page)
     page, lanes = (
         view.page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]"),
         view.canvas.bounding_box(),
@@ -534,7 +535,7 @@ def test_a_narrow_window_holds_it_all(browser, report):
 
 def test_in_the_dark_the_lanes_are_dark_and_texts_are_read(browser, report):
     view = opened(browser, report, color_scheme="dark")
-    view.page.wait_for_timeout(300)
+    wait_until_drawn(view.page)
     here, beside = lone(view)
     assert list(beside) == ["17,17,17,255"]
     assert len(here) == 2
@@ -549,7 +550,7 @@ def test_a_report_fills_its_window(browser, report):
     view = opened(browser, report, viewport={"width": 1300, "height": 700})
     short = view.canvas.bounding_box()["height"]
     view.page.set_viewport_size({"width": 1300, "height": 960})
-    view.page.wait_for_timeout(300)
+    wait_until_drawn(view.page)
     tall = view.canvas.bounding_box()["height"]
     assert tall > short
     assert view.page.evaluate("() => document.documentElement.scrollHeight - innerHeight") <= 0

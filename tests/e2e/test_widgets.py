@@ -13,6 +13,7 @@ from tests.e2e.notebooks import (
     end_kernels,
     open_notebook,
     wait_for_kernel,
+    wait_until_drawn,
     wait_until_idle,
     window,
     write_notebook,
@@ -69,7 +70,7 @@ def test_a_dashboard_has_room_in_each_layout(executed, name):
     found = cell(executed, 3 + list(LAYOUTS).index(name))
     shown = found.locator(".nbp:visible")
     shown.first.wait_for()
-    executed.wait_for_timeout(300)
+    wait_until_drawn(executed)
     boxes = [shown.nth(i).bounding_box() for i in range(shown.count())]
     beside = 2 if name in ("row", "beside a button", "grid") else 1
     whole = found.locator(".jp-OutputArea-output").first.bounding_box()["width"]

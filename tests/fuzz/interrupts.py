@@ -26,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty
 
-from tests.magic.conftest import MODEL, WITH_MODEL, Kernel
+from tests.magic.conftest import MODEL, Kernel
 from tests.support.tracebacks import PACKAGE, own
 
 MOST_S = 30.0
@@ -164,7 +164,7 @@ class Interrupted:
 
     def __init__(self, framework: str, folder: Path) -> None:
         self.framework = framework
-        self.kernel = Kernel(folder, *(WITH_MODEL if framework == "tensorflow" else (framework,)))
+        self.kernel = Kernel(folder, framework)
         ready = self.kernel.run(_PREPARE + FRAMEWORKS[framework])
         assert ready.status == "ok", ready.traceback
         # IPython imports what shows tracebacks with the first of them, and a Ctrl-C there is no

@@ -12,7 +12,6 @@ that a person can see; files that failed are kept in a folder, each with what ma
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import mmap
@@ -33,7 +32,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz import formats
+from tests.fuzz import command, formats
 
 READ_S, LOOK_S = 4.0, 20.0
 """The most seconds of CPU time that reading an input may take, and that all that can be seen of it
@@ -269,35 +268,16 @@ def _tell(form: str, seed: int, number: int, out: Outcome, keep: Path | None) ->
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the formats that are asked for; 1 where one of them has a find."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("formats", nargs="*", help=", ".join(formats.FORMATS))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument(
-        "--count",
-        type=int,
-        default=0,
-        help="inputs of each format; as many as the time allows when left out",
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="for all formats together"
-    )
-    parser.add_argument(
+    options = command.parser(__doc__, formats.FORMATS)
+    options.add_argument(
         "--look",
         type=int,
         default=20,
         help="compute all that can be seen of every N-th profile; 0 for none",
     )
-    parser.add_argument("--keep", type=Path, help="folder for the inputs that failed")
-    chosen = parser.parse_args(arguments)
-    names = chosen.formats or list(formats.FORMATS)
-    if unknown := [name for name in names if name not in formats.FORMATS]:
-        parser.error(f"unknown format {unknown[0]!r}; there are {', '.join(formats.FORMATS)}")
-    numbers = range(chosen.first, chosen.first + chosen.count if chosen.count else sys.maxsize)
-    if numbers.stop == sys.maxsize and chosen.seconds == float("inf"):
-        parser.error("give --count or --seconds")
+    options.add_argument("--keep", type=Path, help="folder for the inputs that failed")
+    chosen, numbers = command.chosen(options, formats.FORMATS, arguments)
+    names = chosen.formats
     tallies = []
     for place, name in enumerate(names):
         left = chosen.seconds - sum(t for _, t in tallies)

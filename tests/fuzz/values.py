@@ -13,7 +13,6 @@ alone.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import math
@@ -29,6 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from tests.fuzz import command
 from tests.support import corrupt, nsys
 from tests.support.kineto import Kineto
 from tests.support.xspace import MS, PlaneWriter, xspace
@@ -326,35 +326,16 @@ def one(form: str, seed: int, number: int, sound: Figures, folder: Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the formats that are asked for; 1 where one of them has a find."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("formats", nargs="*", help=", ".join(FORMATS))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument(
-        "--count",
-        type=int,
-        default=0,
-        help="inputs of each format; as many as the time allows when left out",
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="for all formats together"
-    )
-    chosen = parser.parse_args(arguments)
-    names = chosen.formats or list(FORMATS)
-    if unknown := [name for name in names if name not in FORMATS]:
-        parser.error(f"unknown format {unknown[0]!r}; there are {', '.join(FORMATS)}")
-    if not chosen.count and chosen.seconds == float("inf"):
-        parser.error("give --count or --seconds")
+    options = command.parser(__doc__, FORMATS)
+    chosen, numbers = command.chosen(options, FORMATS, arguments)
+    names = chosen.formats
     finds = {}
     with tempfile.TemporaryDirectory(prefix="nbprof-values-") as folder:
         for name in names:
             until = time.monotonic() + chosen.seconds / len(names)
             sound = figures(FORMATS[name].sound(), Path(folder) / f"{name}-sound")
-            number, found = chosen.first, 0
-            last = chosen.first + chosen.count if chosen.count else sys.maxsize
-            while number < last and time.monotonic() < until:
+            number, found = numbers.start, 0
+            while number < numbers.stop and time.monotonic() < until:
                 if find := one(name, chosen.seed, number, sound, Path(folder) / name):
                     found += 1
                     print(

@@ -81,12 +81,12 @@ class Result:
 KERNEL = "from ipykernel import kernelapp\nkernelapp.launch_new_instance()"
 
 
-def _forked(modules: tuple[str, ...]) -> Callable[..., Forked]:
-    """Launch a kernel with these modules imported already."""
+def _forked(module: str) -> Callable[..., Forked]:
+    """Launch a kernel with this module imported already."""
 
     def launch(command: list[str], env: dict[str, str], cwd: str | None = None, **_: Any) -> Forked:
         arguments = tuple(command[command.index("-f") :])
-        return Forked(("ipykernel.kernelapp", *modules), KERNEL, arguments, cwd, env)
+        return Forked((module,), KERNEL, arguments, cwd, env)
 
     return launch
 
@@ -98,11 +98,11 @@ class Kernel:
     ----------
     folder : Path
         Where it runs.
-    *modules : str
-        What its cells import and takes long to import.
+    module : str, optional
+        What its cells import and takes long to import; nbprof itself may be imported in any.
     """
 
-    def __init__(self, folder: Path, *modules: str) -> None:
+    def __init__(self, folder: Path, module: str = "nbprof") -> None:
         self.folder = folder
         env = {
             **os.environ,
@@ -112,8 +112,8 @@ class Kernel:
         }
         self.manager = KernelManager(kernel_name="python3")
         with pytest.MonkeyPatch.context() as patch:
-            if modules and FORKS:
-                patch.setattr(local_provisioner, "launch_kernel", _forked(modules))
+            if FORKS:
+                patch.setattr(local_provisioner, "launch_kernel", _forked(module))
             self.manager.start_kernel(cwd=str(folder), env=env)
         self.client = self.manager.client()
         self.client.start_channels()
@@ -195,7 +195,6 @@ class Kernel:
         )
 
 
-WITH_MODEL = ("tensorflow", "keras")
 MODEL = """
 import os, numpy as np
 import tensorflow as tf
@@ -224,7 +223,7 @@ class Slow(keras.callbacks.Callback):
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
     """A kernel with the extension loaded and a tiny trained model."""
-    kernel = Kernel(tmp_path_factory.mktemp("kernel"), *WITH_MODEL)
+    kernel = Kernel(tmp_path_factory.mktemp("kernel"), "tensorflow")
     loaded = kernel.run("%load_ext nbprof")
     assert (loaded.status, loaded.stdout, loaded.stderr) == ("ok", "", "")
     ready = kernel.run("import nbprof" + MODEL)

@@ -35,6 +35,8 @@ LIMIT_S = 300
 FORKS = sys.platform == "linux"
 """Elsewhere a process that has threads of native code may not be forked."""
 CONVERTER = "xprof.convert.raw_to_tool_data"
+KERNEL = "ipykernel.kernelapp"
+"""What a kernel is; programs are forked from the same processes as kernels."""
 
 
 class Ended(NamedTuple):
@@ -146,6 +148,19 @@ def run(
     return ended
 
 
+def piped(modules: tuple[str, ...], code: str, *arguments: str) -> Forked | subprocess.Popen[bytes]:
+    """Start a program whose standard input and output are pipes."""
+    if FORKS:
+        return Forked.piped(modules, code, arguments)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
 class Forked:
     """A process forked from one that has imported some modules, with the methods of
     `subprocess.Popen` that tests need.
@@ -165,6 +180,8 @@ class Forked:
         outputs: tuple[str, str] = (os.devnull, os.devnull),
         stdin: str = os.devnull,
     ) -> None:
+        if len(modules) == 1 and modules != (CONVERTER,):
+            modules = (KERNEL, *modules)
         self.modules = modules
         self.returncode: int | None = None
         self.pid = _ask(
@@ -287,6 +304,8 @@ class _Server:
         self.listening.listen(64)
         for module in modules:
             importlib.import_module(module)
+        if CONVERTER not in modules:
+            _warm_up(modules)
         # Forked processes share what the collector does not touch.
         gc.collect()
         gc.freeze()
@@ -325,6 +344,19 @@ class _Server:
             if ended:
                 self.statuses[pid] = os.waitstatus_to_exitcode(status)
         return self.statuses[pid]
+
+
+def _warm_up(modules: list[str]) -> None:
+    """Import what nbprof imports to record, to read and to draw: a second in each program."""
+    import nbprof
+    import nbprof.capture.session
+    import nbprof.notebook
+
+    for path in ("xspace/jax_loop.xplane.pb", "kineto/cpu_train.pt.trace.json.gz"):
+        nbprof.load(ROOT / "tests" / "data" / path).mimebundle()
+    if "torch" in modules:
+        # PyTorch itself imports it with the first optimizer.
+        import sympy  # noqa: F401
 
 
 def _become(request: dict[str, Any]) -> None:

@@ -109,6 +109,7 @@ class NoExampleError(LookupError):
     """Code has a field without an example to fill it with."""
 
 
+@cache
 def everything() -> list[Snippet]:
     """All snippets, without doubles."""
     found = [*advised(), *boxed(), *mentioned(), *documented()]
@@ -343,6 +344,11 @@ def failures(kind: str) -> Iterator[dict[str, str]]:
             }
 
 
-if __name__ == "__main__":
-    for failure in failures(sys.argv[1]):
+def main(kind: str) -> None:
+    """Print the snippets of a kind that fail."""
+    for failure in failures(kind):
         print(json.dumps(failure), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

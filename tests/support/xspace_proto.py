@@ -18,69 +18,40 @@ from nbprof.formats.xspace.names import program_idents
 _MOST_PS = 2**62
 _TYPES = {"int64": 3, "uint64": 4, "double": 1, "string": 9, "bytes": 12}
 
-# message -> (name, number, type or message, repeated, oneof)
-SCHEMA: dict[str, list[tuple[str, int, str, bool, str]]] = {
-    "XSpace": [
-        ("planes", 1, "XPlane", True, ""),
-        ("errors", 2, "string", True, ""),
-        ("warnings", 3, "string", True, ""),
-        ("hostnames", 4, "string", True, ""),
-    ],
-    "XPlane": [
-        ("id", 1, "int64", False, ""),
-        ("name", 2, "string", False, ""),
-        ("lines", 3, "XLine", True, ""),
-        ("event_metadata", 4, "XPlane.EventMetadataEntry", True, ""),
-        ("stat_metadata", 5, "XPlane.StatMetadataEntry", True, ""),
-        ("stats", 6, "XStat", True, ""),
-    ],
-    "XPlane.EventMetadataEntry": [
-        ("key", 1, "int64", False, ""),
-        ("value", 2, "XEventMetadata", False, ""),
-    ],
-    "XPlane.StatMetadataEntry": [
-        ("key", 1, "int64", False, ""),
-        ("value", 2, "XStatMetadata", False, ""),
-    ],
-    "XLine": [
-        ("id", 1, "int64", False, ""),
-        ("display_id", 10, "int64", False, ""),
-        ("name", 2, "string", False, ""),
-        ("display_name", 11, "string", False, ""),
-        ("timestamp_ns", 3, "int64", False, ""),
-        ("duration_ps", 9, "int64", False, ""),
-        ("events", 4, "XEvent", True, ""),
-    ],
-    "XEvent": [
-        ("metadata_id", 1, "int64", False, ""),
-        ("offset_ps", 2, "int64", False, "data"),
-        ("num_occurrences", 5, "int64", False, "data"),
-        ("duration_ps", 3, "int64", False, ""),
-        ("stats", 4, "XStat", True, ""),
-    ],
-    "XStat": [
-        ("metadata_id", 1, "int64", False, ""),
-        ("double_value", 2, "double", False, "value"),
-        ("uint64_value", 3, "uint64", False, "value"),
-        ("int64_value", 4, "int64", False, "value"),
-        ("str_value", 5, "string", False, "value"),
-        ("bytes_value", 6, "bytes", False, "value"),
-        ("ref_value", 7, "uint64", False, "value"),
-    ],
-    "XEventMetadata": [
-        ("id", 1, "int64", False, ""),
-        ("name", 2, "string", False, ""),
-        ("display_name", 4, "string", False, ""),
-        ("metadata", 3, "bytes", False, ""),
-        ("stats", 5, "XStat", True, ""),
-        ("child_id", 6, "int64", True, ""),
-    ],
-    "XStatMetadata": [
-        ("id", 1, "int64", False, ""),
-        ("name", 2, "string", False, ""),
-        ("description", 3, "string", False, ""),
-    ],
-}
+_DEFINITION = """\
+XSpace: planes 1 XPlane*, errors 2 string*, warnings 3 string*, hostnames 4 string*
+XPlane: id 1 int64, name 2 string, lines 3 XLine*, event_metadata 4 XPlane.EventMetadataEntry*,
+    stat_metadata 5 XPlane.StatMetadataEntry*, stats 6 XStat*
+XPlane.EventMetadataEntry: key 1 int64, value 2 XEventMetadata
+XPlane.StatMetadataEntry: key 1 int64, value 2 XStatMetadata
+XLine: id 1 int64, display_id 10 int64, name 2 string, display_name 11 string, timestamp_ns 3
+    int64, duration_ps 9 int64, events 4 XEvent*
+XEvent: metadata_id 1 int64, offset_ps 2 int64 data, num_occurrences 5 int64 data, duration_ps 3
+    int64, stats 4 XStat*
+XStat: metadata_id 1 int64, double_value 2 double value, uint64_value 3 uint64 value,
+    int64_value 4 int64 value, str_value 5 string value, bytes_value 6 bytes value, ref_value 7
+    uint64 value
+XEventMetadata: id 1 int64, name 2 string, display_name 4 string, metadata 3 bytes, stats 5
+    XStat*, child_id 6 int64*
+XStatMetadata: id 1 int64, name 2 string, description 3 string
+"""
+"""Messages with the name, number and type of each field, `*` where it is repeated, and its oneof."""
+
+
+def _schema() -> dict[str, list[tuple[str, int, str, bool, str]]]:
+    """Message -> (name, number, type or message, repeated, oneof)."""
+    schema = {}
+    for definition in _DEFINITION.replace("\n    ", " ").splitlines():
+        message, _, fields = definition.partition(": ")
+        parts = [[*field.split(), ""] for field in fields.split(", ")]
+        schema[message] = [
+            (name, int(number), kind.rstrip("*"), kind.endswith("*"), oneof)
+            for name, number, kind, oneof, *_ in parts
+        ]
+    return schema
+
+
+SCHEMA = _schema()
 
 
 @cache

@@ -5,10 +5,7 @@ stopped and killed.
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,11 +20,11 @@ from nbprof.capture.remote.client import Refusal, profile
 from nbprof.capture.remote.messages import ProfileRequest
 from nbprof.core.errors import CaptureError
 from tests.capture.notes import text_of
+from tests.support import programs
 from tests.support.ctrl_c import ctrl_c
 from tests.support.profiles import needed
 
 SCRIPT = Path(__file__).resolve().parents[2] / "support" / "training_worker.py"
-ROOT = SCRIPT.parents[2]
 
 
 class Trainer:
@@ -36,25 +33,18 @@ class Trainer:
     def __init__(self, framework: str) -> None:
         self.framework = framework
         self.port = 0
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), framework],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        self.process = programs.piped((framework,), SCRIPT.read_text(), framework)
 
     def ready(self) -> Trainer:
-        word, _, port = self.process.stdout.readline().partition(" ")
-        assert word == "port", f"the {self.framework} worker did not start"
+        word, _, port = self.process.stdout.readline().partition(b" ")
+        assert word == b"port", f"the {self.framework} worker did not start"
         self.port = int(port)
         return self
 
     def be(self, word: str) -> None:
-        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.write(f"{word}\n".encode())
         self.process.stdin.flush()
-        assert self.process.stdout.readline() == f"is {word}\n"
+        assert self.process.stdout.readline() == f"is {word}\n".encode()
 
     def close(self) -> None:
         self.process.kill()

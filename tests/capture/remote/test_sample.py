@@ -8,11 +8,9 @@ import contextlib
 import errno
 import gc
 import json
-import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -25,6 +23,7 @@ from nbprof.capture.remote.messages import ProfileResponse
 from nbprof.core.errors import CaptureError
 from nbprof.sources.recording import CaptureInfo
 from tests.capture.notes import text_of
+from tests.support import programs
 from tests.support.ctrl_c import ctrl_c
 from tests.support.places import space
 from tests.support.profiler_server import Refuse, answer, standing_in
@@ -380,15 +379,7 @@ def test_without_save_the_files_go_with_the_profile():
 def test_nor_do_they_outlive_the_process():
     with standing_in() as server:
         code = f"import nbprof; print(nbprof.capture('{server.address}', 20, save=False, progress=False).path)"
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=env,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
+        done = programs.run(code, needs="nbprof")
     assert "nbprof-" in done.stdout
     assert not Path(done.stdout.strip()).exists()
 
