@@ -554,15 +554,21 @@ def counter_table(
     return ordered[list(COUNTER_COLUMNS)]
 
 
+def stable_order(codes: npt.NDArray[np.integer]) -> Int64s:
+    """The order of codes from 0 on; equal ones stay in their order."""
+    if codes.max(initial=0) < 1 << 16:
+        # NumPy sorts numbers of 16 bits by radix.
+        codes = codes.astype(np.uint16)
+    return np.argsort(codes, kind="stable")
+
+
 def sort_events(lane: Int32s, start: Int64s, duration: Int64s) -> Int64s:
     """The order by (lane, start, -duration); equal ones keep that of the file. Quick where lanes
     are nearly sorted already.
     """
     if not len(lane):
         return np.zeros(0, np.int64)
-    # NumPy sorts numbers of 16 bits by radix.
-    short = lane.astype(np.uint16) if lane.max() < 1 << 16 else lane
-    order = np.argsort(short, kind="stable")
+    order = stable_order(lane)
     by_lane = lane[order]
     bounds = np.flatnonzero(np.diff(by_lane)) + 1
     times = start[order]

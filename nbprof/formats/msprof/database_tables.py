@@ -18,6 +18,7 @@ import pandas as pd
 from nbprof.core.files import printable
 from nbprof.core.receipt import Note
 from nbprof.core.trace import Int64s, Table
+from nbprof.formats.build import stable_order
 from nbprof.formats.msprof import notes
 from nbprof.formats.msprof.columns import columns
 from nbprof.formats.msprof.csv import LONGEST_US, MOST_BYTES
@@ -117,9 +118,9 @@ class _TableBuilder:
         doubts: list[Note] = []
         columns = {name: _sound(name, column) for name, column in frame.items()}
         times = {name: moments(ns) for name, ns in (times or {}).items()}
-        known = np.concatenate([np.zeros(0, np.int64), *times.values()])
-        known = known[known != NONE]
-        first = int(known.min()) if len(known) else 0
+        every = np.concatenate([np.zeros(0, np.int64), *times.values()])
+        every = every[every != NONE]
+        first = int(every.min()) if len(every) else 0
         for name, ns in times.items():
             far = (ns != NONE) & ((ns - first) // 1000 > LONGEST_US)
             if far.any():
@@ -246,12 +247,8 @@ class _TableBuilder:
         op_rows = taken(row_in_table, row)
         used, inverse = used_of(metrics["name"])
         rows = np.flatnonzero(op_rows >= 0)
-        counter = inverse[rows]
-        if len(used) < 1 << 16:
-            # NumPy sorts numbers of 16 bits by radix.
-            counter = counter.astype(np.uint16)
         # By counter, each in the order of the file.
-        rows = rows[np.argsort(counter, kind="stable")]
+        rows = rows[stable_order(inverse[rows])]
         bounds = np.searchsorted(inverse[rows], np.arange(len(used) + 1))
         result: dict[str, Floats] = {}
         for text, low, high in zip(
