@@ -607,18 +607,20 @@ def _devices(base: Database, device_ids: Int64s) -> Int64s:
 def _npus(devices: Int64s) -> pd.Categorical:
     used, inverse = used_of(devices)
     names = [f"NPU:{number}" for number in used.tolist()]
-    return category(_where(used >= 0, names), inverse)
+    return category(_only_valid(names, used >= 0), inverse)
 
 
 def _handles(values: Int64s) -> pd.Categorical:
     """Numbers that are handles, as texts."""
     used, inverse = used_of(values)
-    return category(_where(used != NONE, list(map(str, used.tolist()))), inverse)
+    return category(_only_valid(list(map(str, used.tolist())), used != NONE), inverse)
 
 
-def _where(valid: npt.NDArray[np.bool_], texts: list[str]) -> list[str | None]:
+def _only_valid(texts: list[str], valid: npt.NDArray[np.bool_]) -> list[str | None]:
     """The texts, None where they are not valid."""
-    result: list[str | None] = np.where(valid, np.array(texts, object), None).tolist()
+    result: list[str | None] = [*texts]
+    for i in np.flatnonzero(~valid).tolist():
+        result[i] = None
     return result
 
 
