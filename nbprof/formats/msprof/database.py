@@ -106,7 +106,7 @@ class Database:
     Raises
     ------
     ReadError
-        The file could not be read, or is no database.
+        The file could not be read, or is not a database.
     """
 
     def __init__(self, file: SourceFile) -> None:
